@@ -1,0 +1,86 @@
+"""The errors that users see: each names the kernel or array, the line with a caret, the values and the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapedebug._source import Span, display_file
+
+
+class TapedebugError(Exception):
+    """Base of all errors of tapedebug.
+
+    Args:
+        message: What is wrong, with the values that were seen.
+        span: The place in the user's source, shown with a caret.
+        mend: What to change, in one sentence.
+        notes: Further lines, such as the call chain that led there.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        span: Span | None = None,
+        mend: str | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.message = message
+        self.span = span
+        self.mend = mend
+        self.notes = tuple(notes)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.span is not None:
+            parts.append(f"  --> {display_file(self.span.file)}:{self.span.line}, in {self.span.function}")
+            parts.extend(f"   | {line}" for line in self.span.caret().splitlines())
+        parts.extend(f"  = note: {note}" for note in self.notes)
+        if self.mend:
+            parts.append(f"  = mend: {self.mend}")
+        return "\n".join(parts)
+
+
+class KernelSyntaxError(TapedebugError):
+    """A kernel uses a construct that the kernel language does not have."""
+
+
+class KernelTypeError(TapedebugError, TypeError):
+    """Types in a kernel do not fit together."""
+
+
+class KernelNameError(TapedebugError, NameError):
+    """A kernel uses a name that is not defined, or not something that a kernel can use."""
+
+
+class LaunchError(TapedebugError, RuntimeError):
+    """A launch does not fit its kernel: number, type, shape or device of the arguments."""
+
+
+class TapeError(TapedebugError, RuntimeError):
+    """A tape is used in a way that cannot give a gradient."""
+
+
+class OverwriteError(TapeError):
+    """A launch would overwrite values that a recorded adjoint still needs (`on_overwrite="error"`)."""
+
+
+class ArrayError(TapedebugError, ValueError):
+    """An array cannot be made, viewed, copied or assigned as asked."""
+
+
+class DeviceError(TapedebugError, ValueError):
+    """A device that does not exist here, or that this operation does not support."""
+
+
+class GradcheckError(TapedebugError, ValueError):
+    """A gradient check failed."""
+
+
+class TapedebugWarning(UserWarning):
+    """Base of all warnings of tapedebug."""
+
+
+class OverwriteWarning(TapedebugWarning):
+    """A needed value was overwritten on a tape with `on_overwrite="warn"`."""
