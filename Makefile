@@ -1,0 +1,121 @@
+# Every command sets up what it needs first, and does nothing twice: stamps hang on pyproject.toml and package-lock.json.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo lab test lint python-tests js-tests browser-tests bench docs notebook format clean distclean setup system
+
+PYTHON  ?= python3
+WORKERS ?= 2
+VENV    := .venv
+BIN     := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONWARNINGS := default::DeprecationWarning:__main__
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+PY_STAMP     := $(VENV)/.installed
+DOCS_STAMP   := $(VENV)/.installed-docs
+BENCH_STAMP  := $(VENV)/.installed-bench
+NPM_STAMP    := js/node_modules/.installed
+JS_STAMP     := tapedebug/static/.built
+SYSTEM_STAMP := $(VENV)/.system
+
+JS_SOURCES := $(shell find js/src js/style js/schema -type f 2>/dev/null) \
+              $(wildcard js/*.mjs js/*.js js/*.json)
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+## ------------------------------------------------------------------ set-up
+$(VENV)/bin/python:
+	@PYTHON="$(PYTHON)" scripts/create-venv.sh $(VENV)
+
+$(PY_STAMP): pyproject.toml | $(VENV)/bin/python
+	@echo "make: installing the Python side into $(VENV)"
+	@# the labextension is linked, not copied, so that a rebuild of js/ shows at once; unlink before pip looks at it
+	@rm -rf $(VENV)/share/jupyter/labextensions/tapedebug
+	@mkdir -p tapedebug/static tapedebug/labextension
+	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
+	@rm -rf $(VENV)/share/jupyter/labextensions/tapedebug
+	@mkdir -p $(VENV)/share/jupyter/labextensions
+	@ln -s $(CURDIR)/tapedebug/labextension $(VENV)/share/jupyter/labextensions/tapedebug
+	@touch $@
+
+$(DOCS_STAMP): $(PY_STAMP)
+	@echo "make: installing Sphinx"
+	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --editable '.[test,docs]' && touch $@
+
+$(BENCH_STAMP): $(PY_STAMP)
+	@echo "make: installing warp-lang (to compare with)"
+	@$(BIN)/python -m pip install --quiet 'warp-lang>=1.10' && touch $@
+
+$(NPM_STAMP): js/package.json js/package-lock.json
+	@scripts/need-node.sh
+	@echo "make: installing the JavaScript side into js/node_modules"
+	@cd js && npm ci --no-audit --no-fund --loglevel=error && touch node_modules/.installed
+
+# the labextension builder is a Python program, hence PY_STAMP
+$(JS_STAMP): $(JS_SOURCES) | $(NPM_STAMP) $(PY_STAMP)
+	@echo "make: building the panel, the report and the JupyterLab extension"
+	@mkdir -p build && cd js && { npm run --silent build >../build/js-build.log 2>&1 || { cat ../build/js-build.log; exit 1; }; }
+	@touch $@
+
+$(SYSTEM_STAMP): scripts/system-packages.sh | $(VENV)/bin/python
+	@scripts/system-packages.sh
+	@touch $@
+
+system: $(SYSTEM_STAMP)  ## Chromium and Graphviz, which the tests drive
+
+# Python, npm and apt at the same time: they wait for different servers
+setup:  ## install and build everything, run nothing
+	@$(MAKE) --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP)
+
+## ------------------------------------------------------------------ using it
+demo: setup  ## record the net, print the findings, write build/report.html
+	@mkdir -p build
+	@$(BIN)/tapedebug run --report build/report.html notebooks/net.py
+	@echo "The report: build/report.html (open it in a browser; it needs no network)"
+
+lab: setup  ## open JupyterLab on the quickstart notebook
+	@$(BIN)/jupyter lab notebooks/quickstart.ipynb
+
+## ------------------------------------------------------------------ checking it
+test:  ## every test: ruff, mypy, tsc, vitest, browser, pytest
+	@$(MAKE) --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP) $(SYSTEM_STAMP)
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory js-tests
+	@$(MAKE) --no-print-directory browser-tests
+	@$(MAKE) --no-print-directory python-tests
+
+lint: $(PY_STAMP) $(NPM_STAMP)  ## ruff, mypy, tsc, biome
+	@echo "== ruff"  && $(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "== mypy"  && $(BIN)/mypy
+	@echo "== tsc"   && cd js && npm run --silent types && echo "== biome" && npm run --silent lint
+
+js-tests: $(NPM_STAMP)  ## vitest
+	@echo "== vitest" && cd js && npm run --silent test
+
+browser-tests: setup system  ## real JupyterLab in real Chromium
+	@echo "== browser" && cd js && npm run --silent test:browser
+
+python-tests: setup  ## pytest
+	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+bench: $(PY_STAMP) $(BENCH_STAMP)  ## the net's kernels and a taped launch, side by side with warp-lang
+	@$(BIN)/python -m tests.benchmarks.side_by_side $(BENCH_ARGS)
+
+docs: setup $(DOCS_STAMP)  ## build/docs/index.html, warnings are errors
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "The documentation: build/docs/index.html"
+
+notebook: $(PY_STAMP)  ## write notebooks/quickstart.ipynb again from its source, without outputs
+	@$(BIN)/python scripts/strip_notebook.py notebooks/quickstart.ipynb
+
+format: $(PY_STAMP)  ## ruff, in place
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+clean:  ## remove what was built, keep what was installed
+	rm -rf build dist docs/_build docs/api/generated tapedebug/static tapedebug/labextension .pytest_cache .mypy_cache .ruff_cache
+
+distclean: clean  ## remove what was installed, too
+	rm -rf $(VENV) js/node_modules
