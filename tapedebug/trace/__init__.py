@@ -1,0 +1,27 @@
+"""Traces: a recorded tape as plain, versioned data, and its files."""
+
+from __future__ import annotations
+
+from tapedebug.trace._file import load_trace as load_trace
+from tapedebug.trace._json import TraceError as TraceError
+from tapedebug.trace._json import trace_from_json as trace_from_json
+from tapedebug.trace._sequences import find_sequences as find_sequences
+from tapedebug.trace._summary import summarise as summarise
+from tapedebug.trace.model import Access as Access
+from tapedebug.trace.model import Argument as Argument
+from tapedebug.trace.model import ArrayInfo as ArrayInfo
+from tapedebug.trace.model import Backward as Backward
+from tapedebug.trace.model import Check as Check
+from tapedebug.trace.model import Coverage as Coverage
+from tapedebug.trace.model import Finding as Finding
+from tapedebug.trace.model import Histogram as Histogram
+from tapedebug.trace.model import KernelInfo as KernelInfo
+from tapedebug.trace.model import Launch as Launch
+from tapedebug.trace.model import Location as Location
+from tapedebug.trace.model import ParamInfo as ParamInfo
+from tapedebug.trace.model import Scope as Scope
+from tapedebug.trace.model import Sequence as Sequence
+from tapedebug.trace.model import Summary as Summary
+from tapedebug.trace.model import TapeInfo as TapeInfo
+from tapedebug.trace.model import Trace as Trace
+from tapedebug.trace.model import Version as Version

@@ -1,0 +1,349 @@
+"""The trace: everything that is known about one recorded tape, as plain data.
+
+A [`Trace`][] holds numbers, text and lists, no arrays, kernels or tapes. Whatever looks at a tape (`diagnose`, `visualize`,
+the panel, a report) reads a trace, so that a trace from a file shows exactly as one that was recorded a moment ago.
+
+Numbers that index something (`Launch.index`, `ArrayInfo.id`, `KernelInfo.id`, `Scope.id`) are positions in the trace's lists.
+The JSON form (`Trace.to_json`) has the same names and is described in ``docs/trace.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import os
+
+FORMAT = "tapedebug-trace"
+SCHEMA = 1
+
+Verdict = Literal["AGREE", "WRONG", "UNDECIDABLE", "KINK", "NONDETERMINISTIC", "NOT CHECKED"]
+Severity = Literal["error", "warning", "info"]
+LaunchKind = Literal["kernel", "copy", "fill", "func"]
+AccessKind = Literal["read", "write", "atomic"]
+Role = Literal["input", "intermediate", "output", "constant"]
+VersionStatus = Literal["kept", "preserved", "lost", "harmless", "live"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Location:
+    """A place in source code. `line` and `column` count from 1 and 0, as Python's own tracebacks do."""
+
+    file: str
+    line: int
+    column: int = 0
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Histogram:
+    """Counts of finite values in 16 bins of equal width from `low` to `high`."""
+
+    low: float
+    high: float
+    counts: list[int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    """What the values of one array version look like. `min` to `norm` are over finite values, None if there are none."""
+
+    count: int
+    nan: int = 0
+    inf: int = 0
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    norm: float | None = None
+    histogram: Histogram | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ParamInfo:
+    """One parameter of a kernel."""
+
+    name: str
+    type: str
+    array: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Access:
+    """One place in a kernel's source that reads or writes an array parameter.
+
+    `needed` says that the adjoint uses the value that is read there, so that it must not be overwritten before the reverse
+    pass.
+    """
+
+    param: int
+    kind: AccessKind
+    line: int
+    column: int
+    end_column: int
+    needed: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class KernelInfo:
+    """A kernel: its source (`lines`, the first of which has number `line` in `file`), parameters and accesses."""
+
+    id: int
+    name: str
+    file: str
+    line: int
+    lines: list[str]
+    params: list[ParamInfo]
+    accesses: list[Access] = field(default_factory=list)
+    adjoint: str | None = None
+    enable_backward: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class ArrayInfo:
+    """An array that a launch was given: bytes `start` to `stop` of memory `buffer`. `parent`: the array that it is a view of."""
+
+    id: int
+    label: str
+    dtype: str
+    shape: list[int]
+    requires_grad: bool
+    buffer: int
+    start: int
+    stop: int
+    parent: int | None = None
+    role: Role = "intermediate"
+
+
+@dataclass(slots=True, kw_only=True)
+class Argument:
+    """What one parameter was given in a launch.
+
+    Either `array` (an array's id) or `value` is set. `read_version` and `write_version` number the versions of that array's
+    values (`Version.version`) that this launch read and left behind. `needed`: the adjoint of this launch uses the values.
+    """
+
+    name: str
+    array: int | None = None
+    value: Any = None
+    reads: bool = False
+    writes: bool = False
+    read_version: int | None = None
+    write_version: int | None = None
+    needed: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Launch:
+    """One entry of the tape. `seconds` and `backward_seconds` are wall times, None where they were not measured."""
+
+    index: int
+    kind: LaunchKind
+    kernel: int | None
+    name: str
+    dim: list[int]
+    args: list[Argument]
+    scope: int | None = None
+    seconds: float | None = None
+    backward_seconds: float | None = None
+    call_site: Location | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """A named group of launches, `first` to `last` inclusive."""
+
+    id: int
+    name: str
+    parent: int | None
+    first: int
+    last: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Version:
+    """One life of an array's values, from the launch that wrote them to the launch that overwrote them.
+
+    Attributes:
+        array: Id of the array.
+        version: Counts from 0 (what the array held when the tape began) for each array.
+        written_by: Launch that wrote it, None for version 0.
+        reads: Launches that read it.
+        needed_by: Those of `reads` whose adjoint uses the values.
+        overwritten_by: First launch that wrote over any of it, None where it still stands.
+        preserved: A copy was kept for the reverse pass.
+        status: ``live``: never overwritten. ``harmless``: overwritten, but no adjoint needs it. ``preserved``: needed,
+            overwritten, and the reverse pass sees the copy. ``kept``: a copy exists as evidence, but the reverse pass
+            does not use it (`on_overwrite="warn"`). ``lost``: needed, overwritten, and gone.
+        value: Summary of the values, where it was asked for.
+        adjoint: Summary of the adjoint of this version, where it was asked for and a backward pass ran.
+    """
+
+    array: int
+    version: int
+    written_by: int | None
+    reads: list[int] = field(default_factory=list)
+    needed_by: list[int] = field(default_factory=list)
+    overwritten_by: int | None = None
+    preserved: bool = False
+    status: VersionStatus = "live"
+    value: Summary | None = None
+    adjoint: Summary | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Sequence:
+    """`length` launches from `first` on occur `count` times in a row: same kernels, dims and data flow."""
+
+    first: int
+    length: int
+    count: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Coverage:
+    """How much of the tape a verdict rests on: `checked` of `launches`, in words (`summary`), and what was left out (`notes`)."""
+
+    summary: str = "nothing was checked"
+    launches: int = 0
+    checked: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *(f"  - {note}" for note in self.notes)])
+
+
+@dataclass(slots=True, kw_only=True)
+class Finding:
+    """One thing that `diagnose` has to say about a tape.
+
+    Attributes:
+        rule: Id of the rule: ``"overwrite"``, ``"disconnected"``, ``"nonfinite"``.
+        severity: ``"error"``: the gradient that was consumed is wrong or not finite. ``"warning"``: it is likely not what
+            was meant. ``"info"``: the engine took care of it, or it is harmless.
+        message: What happened, in sentences, with the numbers.
+        launches: Indices of the launches concerned.
+        arrays: Labels of the arrays concerned.
+        location: The line of kernel source.
+        call_site: The line that launched it.
+        evidence: The measured numbers by name.
+        fix: What to change, in one sentence; empty where nothing needs to be.
+        id: Position in `Diagnosis.findings`.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    launches: list[int] = field(default_factory=list)
+    arrays: list[str] = field(default_factory=list)
+    location: Location | None = None
+    call_site: Location | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    fix: str = ""
+    id: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as JSON-compatible data."""
+        from tapedebug.trace._json import encode
+
+        data: dict[str, Any] = encode(self)
+        return data
+
+
+@dataclass(slots=True, kw_only=True)
+class Check:
+    """One cell of the mask matrix: does the gradient of `output` with respect to `input` agree with the reference?
+
+    `launch` is None for the whole tape. `verdict` is None for a check that was not run.
+    """
+
+    launch: int | None
+    input: str
+    output: str
+    verdict: Verdict | None = None
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    message: str = ""
+    seconds: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Backward:
+    """The reverse pass: whether it ran, from which array (`loss`, an id), and the launches in the order it visited them."""
+
+    ran: bool = False
+    loss: int | None = None
+    order: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class TapeInfo:
+    """Figures of the tape as a whole. `preserved_bytes`: copies kept for adjoints. `livein_bytes`: kept so that it can be replayed."""
+
+    id: int
+    on_overwrite: str
+    launches: int
+    backward_runs: int = 0
+    preserved_bytes: int = 0
+    livein_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """A recorded tape as data. `diagnose` fills `verdict`, `coverage`, `findings` and `checks`."""
+
+    name: str
+    tape: TapeInfo
+    kernels: list[KernelInfo] = field(default_factory=list)
+    arrays: list[ArrayInfo] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    scopes: list[Scope] = field(default_factory=list)
+    versions: list[Version] = field(default_factory=list)
+    sequences: list[Sequence] = field(default_factory=list)
+    verdict: Verdict = "NOT CHECKED"
+    coverage: Coverage = field(default_factory=Coverage)
+    findings: list[Finding] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    backward: Backward = field(default_factory=Backward)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def array(self, label: str) -> ArrayInfo:
+        """Return the array with this label.
+
+        Raises:
+            KeyError: No array has it; the message lists those there are.
+        """
+        for info in self.arrays:
+            if info.label == label:
+                return info
+        labels = ", ".join(info.label for info in self.arrays) or "none"
+        raise KeyError(f"no array is labelled {label!r}; the labels are: {labels}")
+
+    def versions_of(self, array: int) -> list[Version]:
+        """Return the versions of the array with id `array`, oldest first."""
+        return [version for version in self.versions if version.array == array]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the trace as data that `json.dumps` takes (schema: ``docs/trace.md``)."""
+        from tapedebug.trace._json import encode
+
+        return {"format": FORMAT, "schema": SCHEMA, **encode(self)}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace to a file that [`load_trace`][] reads: a zip with ``trace.json`` in it.
+
+        Raises:
+            OSError: The file can not be written.
+        """
+        from tapedebug.trace._file import save_trace
+
+        save_trace(self, path)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Trace {self.name!r}: {len(self.launches)} launches, {len(self.arrays)} arrays, "
+            f"{len(self.findings)} findings, verdict {self.verdict}>"
+        )
