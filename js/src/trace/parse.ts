@@ -1,0 +1,339 @@
+/** Trace JSON → checked {@link Trace}. */
+import { clip, describe, isRecord, type Raw, Reader, TraceError } from "./reader.js";
+import type * as T from "./types.js";
+
+export const FORMAT = "tapedebug-trace";
+export const SCHEMA = 1;
+
+export const VERDICTS = ["AGREE", "WRONG", "UNDECIDABLE", "KINK", "NONDETERMINISTIC", "NOT CHECKED"] as const;
+const STATUSES = ["kept", "preserved", "lost", "harmless", "live"] as const;
+const KINDS = ["kernel", "copy", "fill", "func"] as const;
+const ROLES = ["input", "intermediate", "output", "constant"] as const;
+const SEVERITIES = ["error", "warning", "info"] as const;
+const ACCESSES = ["read", "write", "atomic"] as const;
+const MAX_LINE = 2_000;
+const MAX_ADJOINT = 200_000;
+const MAX_BINS = 64;
+
+export interface Parsed {
+  readonly trace: T.Trace;
+  /** What was wrong with the data and has been left out or replaced; empty for a sound trace. */
+  readonly problems: readonly string[];
+}
+
+/**
+ * Checks a trace.
+ *
+ * @throws {TraceError} if it is no trace at all, or one that this panel is too old for.
+ */
+export function parseTrace(data: unknown): Parsed {
+  if (!isRecord(data)) throw new TraceError(`This is not a tapedebug trace: it is ${describe(data)}, not an object.`);
+  if (data.format !== FORMAT) {
+    throw new TraceError(`This is not a tapedebug trace: its format is ${describe(data.format)}, not "${FORMAT}".`);
+  }
+  if (data.schema !== SCHEMA) {
+    throw new TraceError(
+      `This trace has schema ${describe(data.schema)}; this panel reads schema ${SCHEMA}. Use the tapedebug that wrote it.`,
+    );
+  }
+  for (const key of ["launches", "arrays", "versions"]) {
+    if (!Array.isArray(data[key])) {
+      throw new TraceError(`This trace can not be shown: ${key} is ${describe(data[key])}, expected a list.`);
+    }
+  }
+  const r = new Reader();
+  const trace = readTrace(r, data);
+  return { trace, problems: r.report() };
+}
+
+function readTrace(r: Reader, raw: Raw): T.Trace {
+  const kernels = r.records(raw, "kernels", "trace", (k, path, i) => readKernel(r, k, path, i));
+  const arrayCount = (raw.arrays as unknown[]).length;
+  const launchCount = (raw.launches as unknown[]).length;
+  const scopeCount = Array.isArray(raw.scopes) ? raw.scopes.length : 0;
+  const limits: Limits = { kernels: kernels.length, arrays: arrayCount, launches: launchCount, scopes: scopeCount };
+  return {
+    name: r.text(raw, "name", "trace", "tape"),
+    environment: readEnvironment(raw.environment),
+    tape: readTape(r, isRecord(raw.tape) ? raw.tape : {}),
+    kernels,
+    arrays: keepPlaces(r, raw, "arrays", (a, path, i) => readArray(r, a, path, i, arrayCount)),
+    launches: keepPlaces(r, raw, "launches", (l, path, i) => readLaunch(r, l, path, i, limits)),
+    scopes: breakCycles(
+      r,
+      keepPlaces(r, raw, "scopes", (s, path, i) => readScope(r, s, path, i, limits)),
+    ),
+    versions: r.records(raw, "versions", "trace", (v, path) => readVersion(r, v, path, limits)),
+    sequences: r.records(raw, "sequences", "trace", (s, path) => readSequence(r, s, path, launchCount)),
+    verdict: r.oneOf(raw, "verdict", "trace", VERDICTS, "NOT CHECKED"),
+    coverage: readCoverage(r, isRecord(raw.coverage) ? raw.coverage : {}),
+    findings: r.records(raw, "findings", "trace", (f, path, i) => readFinding(r, f, path, i, launchCount)),
+    checks: r.records(raw, "checks", "trace", (c, path) => readCheck(r, c, path, launchCount)),
+    backward: readBackward(r, isRecord(raw.backward) ? raw.backward : {}, limits),
+  };
+}
+
+interface Limits {
+  readonly kernels: number;
+  readonly arrays: number;
+  readonly launches: number;
+  readonly scopes: number;
+}
+
+/** Like `records`, but a bad item becomes an empty one: other fields refer to these lists by position. */
+function keepPlaces<V>(r: Reader, raw: Raw, key: string, read: (item: Raw, path: string, index: number) => V): V[] {
+  return r.list(raw, key, "trace").map((item, i) => {
+    const path = `trace.${key}[${i}]`;
+    if (!isRecord(item)) r.problem(path, "an object", item);
+    return read(isRecord(item) ? item : {}, path, i);
+  });
+}
+
+function readEnvironment(raw: unknown): Record<string, string> {
+  const result: Record<string, string> = {};
+  if (isRecord(raw)) for (const [key, value] of Object.entries(raw)) result[clip(key, 80)] = clip(String(value), 200);
+  return result;
+}
+
+function readTape(r: Reader, raw: Raw): T.TapeInfo {
+  return {
+    id: r.count(raw, "id", "trace.tape"),
+    onOverwrite: r.text(raw, "on_overwrite", "trace.tape", "preserve"),
+    launches: r.count(raw, "launches", "trace.tape"),
+    backwardRuns: r.count(raw, "backward_runs", "trace.tape"),
+    preservedBytes: r.count(raw, "preserved_bytes", "trace.tape"),
+    liveinBytes: r.count(raw, "livein_bytes", "trace.tape"),
+  };
+}
+
+function readKernel(r: Reader, raw: Raw, path: string, id: number): T.Kernel {
+  const params = r.records(raw, "params", path, (p, at) => ({
+    name: r.text(p, "name", at),
+    type: r.text(p, "type", at),
+    array: r.flag(p, "array", at),
+  }));
+  return {
+    id,
+    name: r.text(raw, "name", path, "kernel"),
+    file: r.text(raw, "file", path),
+    line: r.count(raw, "line", path, 1),
+    lines: r.texts(raw, "lines", path, MAX_LINE),
+    params,
+    accesses: r.records(raw, "accesses", path, (a, at) => ({
+      param: r.count(a, "param", at),
+      kind: r.oneOf(a, "kind", at, ACCESSES, "read"),
+      line: r.count(a, "line", at),
+      column: r.count(a, "column", at),
+      endColumn: r.count(a, "end_column", at),
+      needed: r.flag(a, "needed", at),
+    })),
+    adjoint: r.textOrNull(raw, "adjoint", path, MAX_ADJOINT),
+  };
+}
+
+function readArray(r: Reader, raw: Raw, path: string, id: number, limit: number): T.ArrayInfo {
+  const parent = r.index(raw, "parent", path, limit);
+  if (parent === id) r.problem(`${path}.parent`, "another array", parent);
+  return {
+    id,
+    label: r.text(raw, "label", path, `array ${id}`),
+    dtype: r.text(raw, "dtype", path, "?"),
+    shape: r.indices(raw, "shape", path),
+    requiresGrad: r.flag(raw, "requires_grad", path),
+    buffer: r.count(raw, "buffer", path),
+    start: r.count(raw, "start", path),
+    stop: r.count(raw, "stop", path),
+    parent: parent === id ? null : parent,
+    role: r.oneOf(raw, "role", path, ROLES, "intermediate"),
+  };
+}
+
+function readLaunch(r: Reader, raw: Raw, path: string, index: number, limits: Limits): T.Launch {
+  return {
+    index,
+    kind: r.oneOf(raw, "kind", path, KINDS, "kernel"),
+    kernel: r.index(raw, "kernel", path, limits.kernels),
+    name: r.text(raw, "name", path, "launch"),
+    dim: r.indices(raw, "dim", path),
+    scope: r.index(raw, "scope", path, limits.scopes),
+    seconds: r.number(raw, "seconds", path),
+    backwardSeconds: r.number(raw, "backward_seconds", path),
+    callSite: readPlace(r, raw, "call_site", path),
+    args: r.records(raw, "args", path, (a, at) => readArg(r, a, at, limits)),
+  };
+}
+
+function readArg(r: Reader, raw: Raw, path: string, limits: Limits): T.Arg {
+  return {
+    name: r.text(raw, "name", path),
+    array: r.index(raw, "array", path, limits.arrays),
+    value: readValue(raw.value),
+    reads: r.flag(raw, "reads", path),
+    writes: r.flag(raw, "writes", path),
+    readVersion: r.index(raw, "read_version", path, Number.MAX_SAFE_INTEGER),
+    writeVersion: r.index(raw, "write_version", path, Number.MAX_SAFE_INTEGER),
+    needed: r.flag(raw, "needed", path),
+  };
+}
+
+function readValue(value: unknown): T.ArgValue {
+  if (typeof value === "number" || value === null || value === undefined) return value ?? null;
+  if (Array.isArray(value)) return value.slice(0, 16).map(Number);
+  return clip(String(value), 200);
+}
+
+function readScope(r: Reader, raw: Raw, path: string, id: number, limits: Limits): T.Scope {
+  const first = r.index(raw, "first", path, limits.launches) ?? 0;
+  const last = r.index(raw, "last", path, limits.launches) ?? first;
+  return {
+    id,
+    name: r.text(raw, "name", path, `scope ${id}`),
+    parent: r.index(raw, "parent", path, limits.scopes),
+    first: Math.min(first, last),
+    last: Math.max(first, last),
+  };
+}
+
+/** A scope that is its own ancestor would make every walk up the tree endless: such a parent is cut off. */
+function breakCycles(r: Reader, scopes: T.Scope[]): T.Scope[] {
+  const sound = new Set<number>();
+  return scopes.map((scope) => {
+    const seen = new Set<number>([scope.id]);
+    let parent = scope.parent;
+    while (parent !== null && !sound.has(parent)) {
+      if (seen.has(parent)) {
+        r.problem(`trace.scopes[${scope.id}].parent`, "a scope that is not inside this one", scope.parent);
+        return { ...scope, parent: null };
+      }
+      seen.add(parent);
+      parent = scopes[parent]?.parent ?? null;
+    }
+    for (const id of seen) sound.add(id);
+    return scope;
+  });
+}
+
+function readVersion(r: Reader, raw: Raw, path: string, limits: Limits): T.Version | null {
+  const array = r.index(raw, "array", path, limits.arrays);
+  if (array === null) {
+    r.problem(`${path}.array`, "an array of this trace", raw.array);
+    return null;
+  }
+  return {
+    array,
+    version: r.count(raw, "version", path),
+    writtenBy: r.index(raw, "written_by", path, limits.launches),
+    reads: r.indices(raw, "reads", path, limits.launches),
+    neededBy: r.indices(raw, "needed_by", path, limits.launches),
+    overwrittenBy: r.index(raw, "overwritten_by", path, limits.launches),
+    preserved: r.flag(raw, "preserved", path),
+    status: r.oneOf(raw, "status", path, STATUSES, "kept"),
+    value: readSummary(r, raw, "value", path),
+    adjoint: readSummary(r, raw, "adjoint", path),
+  };
+}
+
+function readSummary(r: Reader, parent: Raw, key: string, at: string): T.Summary | null {
+  const raw = parent[key];
+  if (raw === null || raw === undefined) return null;
+  const path = `${at}.${key}`;
+  if (!isRecord(raw)) {
+    r.problem(path, "a summary or null", raw);
+    return null;
+  }
+  const value = (name: string): number => r.number(raw, name, path) ?? Number.NaN;
+  return {
+    count: r.count(raw, "count", path),
+    nan: r.count(raw, "nan", path),
+    inf: r.count(raw, "inf", path),
+    min: value("min"),
+    max: value("max"),
+    mean: value("mean"),
+    norm: value("norm"),
+    histogram: readHistogram(r, raw.histogram, `${path}.histogram`),
+  };
+}
+
+function readHistogram(r: Reader, raw: unknown, path: string): T.Histogram | null {
+  if (!isRecord(raw)) return null;
+  const low = r.number(raw, "low", path);
+  const high = r.number(raw, "high", path);
+  const counts = r.indices(raw, "counts", path).slice(0, MAX_BINS);
+  if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high) || counts.length === 0)
+    return null;
+  return { low, high, counts };
+}
+
+function readSequence(r: Reader, raw: Raw, path: string, launches: number): T.Sequence | null {
+  const first = r.count(raw, "first", path);
+  const length = r.count(raw, "length", path);
+  const count = r.count(raw, "count", path);
+  if (length < 1 || count < 2 || first + length * count > launches) {
+    r.problem(path, `a repetition within ${launches} launches`, `${first} + ${length} × ${count}`);
+    return null;
+  }
+  return { first, length, count };
+}
+
+function readCoverage(r: Reader, raw: Raw): T.Coverage {
+  return {
+    summary: r.text(raw, "summary", "trace.coverage"),
+    launches: r.count(raw, "launches", "trace.coverage"),
+    checked: r.count(raw, "checked", "trace.coverage"),
+    notes: r.texts(raw, "notes", "trace.coverage"),
+  };
+}
+
+function readPlace(r: Reader, parent: Raw, key: string, at: string): T.Place | null {
+  const raw = parent[key];
+  if (raw === null || raw === undefined) return null;
+  const path = `${at}.${key}`;
+  if (!isRecord(raw)) {
+    r.problem(path, "a place or null", raw);
+    return null;
+  }
+  return {
+    file: r.text(raw, "file", path),
+    line: r.count(raw, "line", path),
+    column: r.count(raw, "column", path),
+    function: r.textOrNull(raw, "function", path) ?? "",
+  };
+}
+
+function readFinding(r: Reader, raw: Raw, path: string, id: number, launches: number): T.Finding {
+  return {
+    id: r.count(raw, "id", path, id),
+    rule: r.text(raw, "rule", path, "finding"),
+    severity: r.oneOf(raw, "severity", path, SEVERITIES, "warning"),
+    message: r.text(raw, "message", path),
+    launches: r.indices(raw, "launches", path, launches),
+    arrays: r.texts(raw, "arrays", path),
+    location: readPlace(r, raw, "location", path),
+    callSite: readPlace(r, raw, "call_site", path),
+    evidence: isRecord(raw.evidence) ? raw.evidence : {},
+    fix: r.textOrNull(raw, "fix", path) ?? "",
+  };
+}
+
+export function readCheck(r: Reader, raw: Raw, path: string, launches: number): T.Check | null {
+  if (raw.launch !== null && raw.launch !== undefined && r.index(raw, "launch", path, launches) === null) return null;
+  return {
+    launch: (raw.launch as number | null | undefined) ?? null,
+    input: r.text(raw, "input", path),
+    output: r.text(raw, "output", path),
+    verdict:
+      raw.verdict === null || raw.verdict === undefined ? null : r.oneOf(raw, "verdict", path, VERDICTS, "NOT CHECKED"),
+    maxAbsError: r.number(raw, "max_abs_error", path),
+    maxRelError: r.number(raw, "max_rel_error", path),
+    message: r.textOrNull(raw, "message", path) ?? "",
+    seconds: r.number(raw, "seconds", path),
+  };
+}
+
+function readBackward(r: Reader, raw: Raw, limits: Limits): T.Backward {
+  return {
+    ran: r.flag(raw, "ran", "trace.backward"),
+    loss: r.index(raw, "loss", "trace.backward", limits.arrays),
+    order: r.indices(raw, "order", "trace.backward", limits.launches),
+  };
+}

@@ -1,0 +1,194 @@
+/** The trace as the rest of the front end sees it: checked, with non-finite numbers as numbers. Written by `tapedebug.trace`. */
+
+export type Verdict = "AGREE" | "WRONG" | "UNDECIDABLE" | "KINK" | "NONDETERMINISTIC" | "NOT CHECKED";
+export type Severity = "error" | "warning" | "info";
+export type AccessKind = "read" | "write" | "atomic";
+export type LaunchKind = "kernel" | "copy" | "fill" | "func";
+export type Role = "input" | "intermediate" | "output" | "constant";
+
+/**
+ * What became of one version of an array's values. `lost`: an adjoint needs them and they were overwritten; `preserved`: the
+ * same, but the tape kept a copy; `harmless`: overwritten, and no adjoint needs them; `kept`: needed and never overwritten;
+ * `live`: the last version.
+ */
+export type VersionStatus = "kept" | "preserved" | "lost" | "harmless" | "live";
+
+export interface Place {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+  readonly function: string;
+}
+
+export interface Histogram {
+  readonly low: number;
+  readonly high: number;
+  readonly counts: readonly number[];
+}
+
+export interface Summary {
+  readonly count: number;
+  readonly nan: number;
+  readonly inf: number;
+  readonly min: number;
+  readonly max: number;
+  readonly mean: number;
+  readonly norm: number;
+  readonly histogram: Histogram | null;
+}
+
+export interface Param {
+  readonly name: string;
+  readonly type: string;
+  readonly array: boolean;
+}
+
+export interface Access {
+  readonly param: number;
+  readonly kind: AccessKind;
+  readonly line: number;
+  readonly column: number;
+  readonly endColumn: number;
+  readonly needed: boolean;
+}
+
+export interface Kernel {
+  readonly id: number;
+  readonly name: string;
+  readonly file: string;
+  readonly line: number;
+  readonly lines: readonly string[];
+  readonly params: readonly Param[];
+  readonly accesses: readonly Access[];
+  readonly adjoint: string | null;
+}
+
+export interface ArrayInfo {
+  readonly id: number;
+  readonly label: string;
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly requiresGrad: boolean;
+  readonly buffer: number;
+  readonly start: number;
+  readonly stop: number;
+  readonly parent: number | null;
+  readonly role: Role;
+}
+
+export type ArgValue = number | string | readonly number[] | null;
+
+export interface Arg {
+  readonly name: string;
+  readonly array: number | null;
+  readonly value: ArgValue;
+  readonly reads: boolean;
+  readonly writes: boolean;
+  readonly readVersion: number | null;
+  readonly writeVersion: number | null;
+  readonly needed: boolean;
+}
+
+export interface Launch {
+  readonly index: number;
+  readonly kind: LaunchKind;
+  readonly kernel: number | null;
+  readonly name: string;
+  readonly dim: readonly number[];
+  readonly scope: number | null;
+  readonly seconds: number | null;
+  readonly backwardSeconds: number | null;
+  readonly callSite: Place | null;
+  readonly args: readonly Arg[];
+}
+
+export interface Scope {
+  readonly id: number;
+  readonly name: string;
+  readonly parent: number | null;
+  readonly first: number;
+  readonly last: number;
+}
+
+export interface Version {
+  readonly array: number;
+  readonly version: number;
+  readonly writtenBy: number | null;
+  readonly reads: readonly number[];
+  readonly neededBy: readonly number[];
+  readonly overwrittenBy: number | null;
+  readonly preserved: boolean;
+  readonly status: VersionStatus;
+  readonly value: Summary | null;
+  readonly adjoint: Summary | null;
+}
+
+export interface Sequence {
+  readonly first: number;
+  readonly length: number;
+  readonly count: number;
+}
+
+export interface Finding {
+  readonly id: number;
+  readonly rule: string;
+  readonly severity: Severity;
+  readonly message: string;
+  readonly launches: readonly number[];
+  readonly arrays: readonly string[];
+  readonly location: Place | null;
+  readonly callSite: Place | null;
+  readonly evidence: Readonly<Record<string, unknown>>;
+  readonly fix: string;
+}
+
+/** One cell of the mask matrix; `launch` null is the whole tape, `verdict` null has not been run. */
+export interface Check {
+  readonly launch: number | null;
+  readonly input: string;
+  readonly output: string;
+  readonly verdict: Verdict | null;
+  readonly maxAbsError: number | null;
+  readonly maxRelError: number | null;
+  readonly message: string;
+  readonly seconds: number | null;
+}
+
+export interface Coverage {
+  readonly summary: string;
+  readonly launches: number;
+  readonly checked: number;
+  readonly notes: readonly string[];
+}
+
+export interface TapeInfo {
+  readonly id: number;
+  readonly onOverwrite: string;
+  readonly launches: number;
+  readonly backwardRuns: number;
+  readonly preservedBytes: number;
+  readonly liveinBytes: number;
+}
+
+export interface Backward {
+  readonly ran: boolean;
+  readonly loss: number | null;
+  readonly order: readonly number[];
+}
+
+export interface Trace {
+  readonly name: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly tape: TapeInfo;
+  readonly kernels: readonly Kernel[];
+  readonly arrays: readonly ArrayInfo[];
+  readonly launches: readonly Launch[];
+  readonly scopes: readonly Scope[];
+  readonly versions: readonly Version[];
+  readonly sequences: readonly Sequence[];
+  readonly verdict: Verdict;
+  readonly coverage: Coverage;
+  readonly findings: readonly Finding[];
+  readonly checks: readonly Check[];
+  readonly backward: Backward;
+}
