@@ -1,12 +1,13 @@
-"""Throw a net so that its centre hits a target: a differentiable simulation with the two mistakes that everybody makes.
+"""Throw a net so that its centre hits a target: a differentiable simulation with two common mistakes.
 
-A net of 16 × 16 mass points and springs flies for 40 semi-implicit Euler steps; the loss is the squared distance (m²) of its
-centre from a target, and the throw is found by gradient descent. The first version (`--buffers pingpong`) swaps two position
-buffers on one tape, so that step k + 2 overwrites positions that the adjoint of step k still needs, and reuses one `force` array,
-which looks just as bad and is harmless: the integrator is linear in the force. `--buffers distinct` is the fixed version.
+A net of 16 × 16 mass points and springs flies for 40 semi-implicit Euler steps; the loss is the squared
+distance (m²) of its centre from a target, and the throw is found by gradient descent. The first version
+(`--buffers pingpong`) swaps two position buffers on one tape, so that a later step overwrites positions that
+the adjoint of an earlier one still needs. It also reuses one `force` array, which looks just as bad and is
+harmless: the integrator is linear in the force. `--buffers distinct` is the fixed version.
 
     tapedebug run --report report.html notebooks/net.py
-    python notebooks/net.py --buffers distinct --iterations 30
+    python notebooks/net.py --buffers distinct --iterations 20
 """
 
 import argparse
@@ -151,8 +152,8 @@ def simulate(net: Net, throw: Any, loss: Any, buffers: str = "pingpong", steps: 
         net: the net at rest.
         throw: (1,) vec3, the velocity of the hand (m/s).
         loss: (1,) float32, zero.
-        buffers: "pingpong" reuses two buffers for positions, two for velocities and one for forces, as a first version
-            does; "distinct" gives each step its own.
+        buffers: "pingpong" reuses two buffers for positions, two for velocities and one for forces, as a
+            first version does; "distinct" gives each step its own.
         steps: how many steps of `DT` seconds.
     """
 
@@ -181,7 +182,7 @@ def simulate(net: Net, throw: Any, loss: Any, buffers: str = "pingpong", steps: 
 
 
 def record(net: Net, throw: Any, buffers: str = "pingpong", **tape_options: Any) -> tuple[wp.Tape, Any]:
-    """One throw on a tape; `tape_options` go to `Tape`. Returns the tape and the loss, an array of one element."""
+    """One throw on a tape made with `tape_options`; returns the tape and the loss, (1,) float32."""
     loss = wp.zeros(1, dtype=float, requires_grad=True)
     tape = wp.Tape(**tape_options)
     with tape:
@@ -192,7 +193,7 @@ def record(net: Net, throw: Any, buffers: str = "pingpong", **tape_options: Any)
 def descend(
     net: Net, throw: Any, iterations: int, rate: float = 1.5, buffers: str = "pingpong"
 ) -> list[float]:
-    """Improve `throw` in place by gradient descent; returns the loss before each of the `iterations` steps."""
+    """Improve `throw` in place by gradient descent; returns the loss before each step."""
     losses = []
     for _ in range(iterations):
         tape, loss = record(net, throw, buffers)

@@ -1,0 +1,152 @@
+"""`import tapedebug` stays light, cached kernels need no Numba, and rooms import one way. Each test is itself tested."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests._processes import ROOT, modules_after
+
+HEAVY = {
+    "numba",
+    "llvmlite",
+    "matplotlib",
+    "IPython",
+    "ipywidgets",
+    "anywidget",
+    "graphviz",
+    "scipy",
+    "rich",
+    "click",
+}
+
+NET = """
+import runpy, sys
+sys.argv = ["net.py"]
+runpy.run_path(r"{path}", run_name="__main__")
+""".format(path=ROOT / "notebooks" / "net.py")
+
+
+def test_import_is_light() -> None:
+    assert modules_after("import tapedebug") & HEAVY == set()
+
+
+def test_import_is_light_can_fail() -> None:
+    assert modules_after("import tapedebug, numba") & HEAVY == {"numba", "llvmlite"}
+
+
+def test_second_process_runs_the_net_from_the_cache_without_numba(tmp_path: Path) -> None:
+    first = modules_after(NET, cache=tmp_path)
+    assert "numba" in first, (
+        "an empty cache must compile: otherwise the second half of this test shows nothing"
+    )
+    second = modules_after(NET, cache=tmp_path)
+    assert second & HEAVY == set()
+
+
+# ------------------------------------------------------------------ rooms
+
+# room → rooms that it may import when its modules load. `_source`, `_errors` and the like are open to all.
+MAY_IMPORT = {
+    "lang": {"compiler"},
+    "compiler": {"lang"},
+    "runtime": {"lang", "compiler"},
+    "autograd": {"lang", "compiler", "runtime"},
+    "trace": set(),
+    "diagnose": {"trace"},
+    "visualize": {"trace"},
+    "report": {"trace"},
+    "notebook": {"trace", "report"},
+}
+
+
+def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of every import that runs when the module loads (not inside functions)."""
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base]).rstrip(".")
+            # `from tapedebug import runtime` names the room after `import`
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+        todo += ast.iter_child_nodes(node)
+
+
+def trespasses(source: str, room: str) -> list[str]:
+    """What `source`, a module of `room`, imports at load time that the design does not allow."""
+    wrong = []
+    for line, name in imports(ast.parse(source), f"tapedebug.{room}"):
+        parts = name.split(".")
+        if parts[0] in HEAVY:
+            wrong.append(f"line {line}: {parts[0]} is heavy, import it where it is used")
+        elif parts[0] == "tapedebug":
+            other = parts[1] if len(parts) > 1 else ""
+            if other in MAY_IMPORT and other != room and other not in MAY_IMPORT[room]:
+                wrong.append(f"line {line}: {room} may not import {other}")
+    return wrong
+
+
+def room_modules() -> list[Path]:
+    return [path for room in MAY_IMPORT for path in sorted((ROOT / "tapedebug" / room).rglob("*.py"))]
+
+
+def test_every_room_is_seen() -> None:
+    assert {path.relative_to(ROOT / "tapedebug").parts[0] for path in room_modules()} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("path", room_modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_rooms_import_one_way(path: Path) -> None:
+    room = path.relative_to(ROOT / "tapedebug").parts[0]
+    assert trespasses(path.read_text(encoding="utf-8"), room) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "source", "message"),
+    [
+        ("runtime", "from tapedebug.trace import Trace", "line 1: runtime may not import trace"),
+        ("runtime", "from tapedebug import trace", "line 1: runtime may not import trace"),
+        ("runtime", "import tapedebug.trace.model", "line 1: runtime may not import trace"),
+        ("lang", "from ..runtime import tape", "line 1: lang may not import runtime"),
+        (
+            "compiler",
+            "if True:\n    from tapedebug.runtime import x",
+            "line 2: compiler may not import runtime",
+        ),
+        ("compiler", "import numba", "line 1: numba is heavy, import it where it is used"),
+        (
+            "trace",
+            "class A:\n    from scipy.sparse import x",
+            "line 2: scipy is heavy, import it where it is used",
+        ),
+    ],
+)
+def test_rooms_import_one_way_can_fail(room: str, source: str, message: str) -> None:
+    assert trespasses(source, room) == [message]
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("runtime", "from tapedebug.lang.types import float32"),
+        ("runtime", "def trace():\n    from tapedebug.trace import Trace"),
+        (
+            "runtime",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tapedebug.trace import Trace",
+        ),
+        ("notebook", "from tapedebug import report"),
+        ("compiler", "def compile():\n    import numba"),
+    ],
+)
+def test_what_rooms_may_import(room: str, source: str) -> None:
+    assert trespasses(source, room) == []
