@@ -1,4 +1,4 @@
-"""The demo problem: right by default, wrong as Warp is wrong with "ignore", and the tool says which reuse matters."""
+"""The demo problem: right by default, wrong as Warp is wrong with "ignore", and both are told apart."""
 
 import importlib.util
 from types import ModuleType
@@ -28,7 +28,7 @@ def gradient(net: ModuleType, buffers: str, throw: tuple[float, float, float], *
 
 
 def reference(net: ModuleType, throw: tuple[float, float, float]) -> np.ndarray:
-    """Central differences of a float64 simulation in plain NumPy that shares no line with the kernels (see below)."""
+    """Differences of a float64 simulation in plain NumPy, which shares no line with the kernels."""
     out = np.zeros(3)
     for k in range(3):
         estimates = []
