@@ -1,7 +1,7 @@
 """Trace data to JSON and back, driven by the annotations of the dataclasses in `model`.
 
-Reading checks every value against its annotation and names the place (``launches[3].args[0].name``) in the error, because a
-trace file may be damaged, from a newer version, or hostile.
+Reading checks every value against its annotation and names the place (``launches[3].args[0].name``) in the
+error, because a trace file may be damaged, from a newer version, or hostile.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import types
 import typing
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from tapedebug._errors import TapedebugError
 from tapedebug.trace import model
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -21,7 +22,7 @@ _DEPTH = 32
 T = TypeVar("T")
 
 
-class TraceError(ValueError):
+class TraceError(TapedebugError, ValueError):
     """A trace could not be read: not a trace, damaged, or written by a newer version."""
 
 
@@ -31,7 +32,7 @@ def encode(value: Any) -> Any:
     if kind is str or kind is int or kind is bool or value is None:
         return value
     if kind is float:
-        return value if math.isfinite(value) else "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        return value if math.isfinite(value) else _non_finite(value)
     if kind is list or kind is tuple:
         return [encode(item) for item in value]
     if kind is dict:
@@ -40,9 +41,16 @@ def encode(value: Any) -> Any:
         return {name: encode(getattr(value, name)) for name in _field_names(kind)}
     if hasattr(value, "tolist"):  # NumPy scalars and arrays that found their way into an evidence dict
         return encode(value.tolist())
-    if isinstance(value, (int, float, str)):
-        return encode(int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else str(value))
+    for base in (int, float, str):  # subclasses of them, such as enumerations
+        if isinstance(value, base):
+            return encode(base(value))
     raise TypeError(f"a trace can not hold a {kind.__name__}")
+
+
+def _non_finite(value: float) -> str:
+    if math.isnan(value):
+        return "nan"
+    return "inf" if value > 0 else "-inf"
 
 
 @functools.cache
@@ -67,7 +75,8 @@ def decode(cls: type[T], data: Any, path: str = "trace") -> T:
     """Return `data` as a `cls`, a dataclass of `model`.
 
     Raises:
-        TraceError: A value does not fit its annotation, or a required one is missing. Unknown keys are ignored.
+        TraceError: A value does not fit its annotation, or a required one is missing. Unknown keys are
+            ignored.
     """
     if not isinstance(data, dict):
         raise TraceError(f"{path}: expected an object, found {_describe(data)}")
@@ -91,7 +100,8 @@ def _convert(annotation: Any, value: Any, path: str) -> Any:
         return _convert(next(option for option in options if option is not type(None)), value, path)
     if origin is Literal:
         if not isinstance(value, str) or value not in get_args(annotation):
-            raise TraceError(f"{path}: {_describe(value)} is none of {', '.join(map(repr, get_args(annotation)))}")
+            known = ", ".join(map(repr, get_args(annotation)))
+            raise TraceError(f"{path}: {_describe(value)} is none of {known}")
         return value
     if origin is list:
         if not isinstance(value, list):
@@ -183,8 +193,9 @@ def _check_references(trace: model.Trace) -> None:
 
     def check_ids(items: list[Any], name: str, attribute: str = "id") -> None:
         for position, item in enumerate(items):
-            if getattr(item, attribute) != position:
-                raise TraceError(f"{name}[{position}].{attribute}: expected {position}, found {getattr(item, attribute)}")
+            found = getattr(item, attribute)
+            if found != position:
+                raise TraceError(f"{name}[{position}].{attribute}: expected {position}, found {found}")
 
     check_ids(trace.kernels, "kernels")
     check_ids(trace.arrays, "arrays")
@@ -193,7 +204,8 @@ def _check_references(trace: model.Trace) -> None:
     for kernel in trace.kernels:
         for number, access in enumerate(kernel.accesses):
             if not 0 <= access.param < len(kernel.params):
-                raise TraceError(f"kernels[{kernel.id}].accesses[{number}].param: there is no parameter {access.param}")
+                path = f"kernels[{kernel.id}].accesses[{number}].param"
+                raise TraceError(f"{path}: there is no parameter {access.param}")
     for info in trace.arrays:
         check("array", info.parent, f"arrays[{info.id}].parent")
     for launch in trace.launches:
@@ -217,7 +229,7 @@ def _check_references(trace: model.Trace) -> None:
         if min(sequence.first, sequence.length - 1, sequence.count - 1) < 0 or (
             sequence.first + sequence.length * sequence.count > len(trace.launches)
         ):
-            raise TraceError(f"sequences[{number}]: it does not lie within the {len(trace.launches)} launches")
+            raise TraceError(f"sequences[{number}]: it does not lie within the {sizes['launch']} launches")
     for finding in trace.findings:
         for index in finding.launches:
             check("launch", index, f"findings[{finding.id}].launches")

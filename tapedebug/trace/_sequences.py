@@ -14,14 +14,14 @@ TRIED = 64
 def find_sequences(keys: Sequence[Hashable], max_period: int = MAX_PERIOD) -> list[Repeat]:
     """Return disjoint runs in which `length` keys repeat `count` times (at least twice), in launch order.
 
-    From each position the run that covers most launches wins, and of those the one with the shortest period, so that
-    ``abcabc`` is twice ``abc`` and ``aaaa`` four times ``a``. A run is never entered half: what it covers is whole periods.
+    From each position the run that covers most launches wins, and of those the one with the shortest period,
+    so that ``abcabc`` is twice ``abc`` and ``aaaa`` four times ``a``.
     """
     total = len(keys)
     numbers: dict[Hashable, int] = {}
     ids = [numbers.setdefault(key, len(numbers)) for key in keys]
-    # known_end[period] is the furthest position to which a comparison for that period has come, so that no stretch is
-    # compared twice: the total work for a period is O(n), and few periods are tried at a position (see _periods).
+    # known_end[period]: how far a comparison for that period has come, so that no stretch is compared twice.
+    # The work for a period is then O(n), and few periods are tried at a position (see _periods).
     positions: dict[int, list[int]] = {}
     for index, key in enumerate(ids):
         positions.setdefault(key, []).append(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,19 @@ def summarise(values: np.ndarray[Any, Any]) -> Summary:
         return summary
     low, high = float(finite.min()), float(finite.max())
     summary.min, summary.max = low, high
-    # Halved before they are added: the sum of values near the largest float64 must not overflow.
-    summary.mean = float(np.mean(finite / 2) * 2) if finite.size else None
     scale = max(abs(low), abs(high))
-    summary.norm = float(scale * np.sqrt(np.sum(np.square(finite / scale)))) if scale > 0 else 0.0
+    if scale == 0:
+        summary.mean = summary.norm = 0.0
+    else:  # scaled first: squares and sums near the largest or smallest float64 must not over- or underflow
+        scaled = finite / scale
+        summary.mean = scale * float(np.mean(scaled))
+        summary.norm = scale * math.sqrt(float(np.sum(np.square(scaled))))
     summary.histogram = _histogram(finite, low, high)
     return summary
 
 
 def _histogram(finite: np.ndarray[Any, Any], low: float, high: float) -> Histogram:
-    if high > low and np.isfinite(high - low):
+    if high > low and math.isfinite(high - low):
         position = (finite - low) * (BINS / (high - low))
         bins = np.minimum(position.astype(np.int64), BINS - 1)
     else:  # one value, or a range that float64 can not express

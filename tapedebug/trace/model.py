@@ -1,10 +1,11 @@
 """The trace: everything that is known about one recorded tape, as plain data.
 
-A [`Trace`][] holds numbers, text and lists, no arrays, kernels or tapes. Whatever looks at a tape (`diagnose`, `visualize`,
-the panel, a report) reads a trace, so that a trace from a file shows exactly as one that was recorded a moment ago.
+A `Trace` holds numbers, text and lists, no arrays, kernels or tapes. Whatever looks at a tape (`diagnose`,
+`visualize`, the panel, a report) reads a trace, so that a trace from a file shows exactly as one that was
+recorded a moment ago.
 
-Numbers that index something (`Launch.index`, `ArrayInfo.id`, `KernelInfo.id`, `Scope.id`) are positions in the trace's lists.
-The JSON form (`Trace.to_json`) has the same names and is described in ``docs/trace.md``.
+Numbers that index something (`Launch.index`, `ArrayInfo.id`, `KernelInfo.id`, `Scope.id`) are positions in
+the trace's lists. The JSON form (`Trace.to_json`) has the same names and is described in ``docs/trace.md``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Histogram:
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """What the values of one array version look like. `min` to `norm` are over finite values, None if there are none."""
+    """What the values of one array version look like. `min` to `norm` are over finite values (None: none)."""
 
     count: int
     nan: int = 0
@@ -75,8 +76,8 @@ class ParamInfo:
 class Access:
     """One place in a kernel's source that reads or writes an array parameter.
 
-    `needed` says that the adjoint uses the value that is read there, so that it must not be overwritten before the reverse
-    pass.
+    `needed` says that the adjoint uses the value that is read there, so that it must not be overwritten
+    before the reverse pass.
     """
 
     param: int
@@ -89,7 +90,7 @@ class Access:
 
 @dataclass(slots=True, kw_only=True)
 class KernelInfo:
-    """A kernel: its source (`lines`, the first of which has number `line` in `file`), parameters and accesses."""
+    """A kernel: its source (`lines`, of which the first is line `line` of `file`), parameters, accesses."""
 
     id: int
     name: str
@@ -104,7 +105,10 @@ class KernelInfo:
 
 @dataclass(slots=True, kw_only=True)
 class ArrayInfo:
-    """An array that a launch was given: bytes `start` to `stop` of memory `buffer`. `parent`: the array that it is a view of."""
+    """An array that a launch was given: bytes `start` to `stop` of the memory `buffer`.
+
+    `parent` is the array that it is a view of.
+    """
 
     id: int
     label: str
@@ -122,8 +126,9 @@ class ArrayInfo:
 class Argument:
     """What one parameter was given in a launch.
 
-    Either `array` (an array's id) or `value` is set. `read_version` and `write_version` number the versions of that array's
-    values (`Version.version`) that this launch read and left behind. `needed`: the adjoint of this launch uses the values.
+    Either `array` (an array's id) or `value` is set. `read_version` and `write_version` number the versions
+    of that array's values (`Version.version`) that this launch read and left behind. `needed`: the adjoint of
+    this launch uses the values.
     """
 
     name: str
@@ -138,7 +143,7 @@ class Argument:
 
 @dataclass(slots=True, kw_only=True)
 class Launch:
-    """One entry of the tape. `seconds` and `backward_seconds` are wall times, None where they were not measured."""
+    """One entry of the tape. `seconds`, `backward_seconds`: wall times, None where not measured."""
 
     index: int
     kind: LaunchKind
@@ -175,9 +180,10 @@ class Version:
         needed_by: Those of `reads` whose adjoint uses the values.
         overwritten_by: First launch that wrote over any of it, None where it still stands.
         preserved: A copy was kept for the reverse pass.
-        status: ``live``: never overwritten. ``harmless``: overwritten, but no adjoint needs it. ``preserved``: needed,
-            overwritten, and the reverse pass sees the copy. ``kept``: a copy exists as evidence, but the reverse pass
-            does not use it (`on_overwrite="warn"`). ``lost``: needed, overwritten, and gone.
+        status: ``live``: never overwritten and needed by no adjoint. ``kept``: needed and never overwritten.
+            ``harmless``: overwritten, but no adjoint needs it. ``preserved``: needed, overwritten, and the
+            reverse pass sees the copy. ``lost``: needed, overwritten, and the reverse pass sees the wrong
+            values (with `preserved`, a copy exists as evidence: `on_overwrite="warn"`).
         value: Summary of the values, where it was asked for.
         adjoint: Summary of the adjoint of this version, where it was asked for and a backward pass ran.
     """
@@ -205,7 +211,7 @@ class Sequence:
 
 @dataclass(slots=True, kw_only=True)
 class Coverage:
-    """How much of the tape a verdict rests on: `checked` of `launches`, in words (`summary`), and what was left out (`notes`)."""
+    """How much of the tape a verdict rests on: `checked` of `launches`, and what was left out (`notes`)."""
 
     summary: str = "nothing was checked"
     launches: int = 0
@@ -222,8 +228,8 @@ class Finding:
 
     Attributes:
         rule: Id of the rule: ``"overwrite"``, ``"disconnected"``, ``"nonfinite"``.
-        severity: ``"error"``: the gradient that was consumed is wrong or not finite. ``"warning"``: it is likely not what
-            was meant. ``"info"``: the engine took care of it, or it is harmless.
+        severity: ``"error"``: the gradient that was consumed is wrong or not finite. ``"warning"``: it is
+            likely not what was meant. ``"info"``: the engine took care of it, or it is harmless.
         message: What happened, in sentences, with the numbers.
         launches: Indices of the launches concerned.
         arrays: Labels of the arrays concerned.
@@ -255,7 +261,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class Check:
-    """One cell of the mask matrix: does the gradient of `output` with respect to `input` agree with the reference?
+    """One cell of the mask matrix: does d `output` / d `input` agree with the reference?
 
     `launch` is None for the whole tape. `verdict` is None for a check that was not run.
     """
@@ -272,7 +278,7 @@ class Check:
 
 @dataclass(slots=True, kw_only=True)
 class Backward:
-    """The reverse pass: whether it ran, from which array (`loss`, an id), and the launches in the order it visited them."""
+    """The reverse pass: whether it ran, from which array (`loss`, an id), and the order of launches."""
 
     ran: bool = False
     loss: int | None = None
@@ -281,7 +287,10 @@ class Backward:
 
 @dataclass(slots=True, kw_only=True)
 class TapeInfo:
-    """Figures of the tape as a whole. `preserved_bytes`: copies kept for adjoints. `livein_bytes`: kept so that it can be replayed."""
+    """Figures of the tape as a whole.
+
+    `preserved_bytes`: copies kept for adjoints. `livein_bytes`: copies kept so that it can be replayed.
+    """
 
     id: int
     on_overwrite: str
@@ -333,7 +342,7 @@ class Trace:
         return {"format": FORMAT, "schema": SCHEMA, **encode(self)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace to a file that [`load_trace`][] reads: a zip with ``trace.json`` in it.
+        """Write the trace to a file that `load_trace` reads: a zip with ``trace.json`` in it.
 
         Raises:
             OSError: The file can not be written.
