@@ -1,4 +1,4 @@
-"""`import tapedebug` stays light, cached kernels need no Numba, rooms import one way; and the tests can fail."""
+"""`import tapedebug` stays light, cached kernels need no Numba, rooms import one way: and tests can fail."""
 
 import ast
 from collections.abc import Iterator

@@ -7,7 +7,18 @@ import time
 
 import numpy as np
 
-from tapedebug.trace import Sequence, Summary, find_sequences, summarise
+from tapedebug.trace import (
+    Argument,
+    Launch,
+    Sequence,
+    Summary,
+    TapeInfo,
+    Trace,
+    Version,
+    find_sequences,
+    sequences_of,
+    summarise,
+)
 
 
 def test_a_summary_counts_what_is_not_finite_and_measures_the_rest() -> None:
@@ -66,3 +77,50 @@ def test_long_and_hostile_tapes_are_folded_quickly() -> None:
     find_sequences(list(rng.integers(0, 3, 20_000)))
     assert find_sequences("abc" * 30_000) == [Sequence(first=0, length=3, count=30_000)]
     assert time.perf_counter() - started < 5
+
+
+def loop_trace(rounds: int, *, swap: bool, break_at: int | None = None) -> Trace:
+    """`start` writes x, then rounds of `force` (x → f) and `step` (x, f → next x), then `loss`."""
+    trace = Trace(name="loop", tape=TapeInfo(id=0, on_overwrite="preserve", launches=0))
+    current: dict[int, Version] = {}
+
+    def launch(name: str, reads: list[int], writes: list[int]) -> None:
+        index = len(trace.launches)
+        args = [
+            Argument(name=f"r{array}", array=array, reads=True, read_version=version(array).version)
+            for array in reads
+        ]
+        for array in writes:
+            old = version(array)
+            current[array] = Version(array=array, version=old.version + 1, written_by=index)
+            trace.versions.append(current[array])
+            args.append(Argument(name="w", array=array, writes=True, write_version=current[array].version))
+        trace.launches.append(Launch(index=index, kind="kernel", kernel=None, name=name, dim=[4], args=args))
+
+    def version(array: int) -> Version:
+        if array not in current:
+            current[array] = Version(array=array, version=0, written_by=None)
+            trace.versions.append(current[array])
+        return current[array]
+
+    x, spare, constant, force = 0, 1, 100, 101
+    launch("start", [constant], [x])
+    for number in range(rounds):
+        following = (spare if x == 0 else 0) if swap else number + 1
+        launch("force", [constant if number == break_at else x, constant], [force])
+        launch("step", [x, force], [following])
+        x = following
+    launch("loss", [x], [102])
+    return trace
+
+
+def test_swapped_and_distinct_arrays_fold_alike_with_the_first_round() -> None:
+    for swap in (True, False):
+        assert sequences_of(loop_trace(6, swap=swap)) == [Sequence(first=1, length=2, count=6)]
+
+
+def test_a_round_with_another_data_flow_is_not_folded_in() -> None:
+    assert sequences_of(loop_trace(6, swap=True, break_at=3)) == [
+        Sequence(first=1, length=2, count=3),
+        Sequence(first=9, length=2, count=2),
+    ]
