@@ -4,8 +4,8 @@
     python -m tests.benchmarks.side_by_side --side 300 --rounds 5
 
 Both engines run the same text, `notebooks/net.py`, with only its import exchanged. Before anything is timed,
-outputs and gradients of the two are compared. A round times every case once on each engine, and the engine that
-begins alternates, so that a busy machine disturbs both alike; minima are the fairest numbers on a shared one.
+outputs and gradients of the two are compared. A round times every case once on each engine, and the engine
+that begins alternates, so that a busy machine disturbs both alike; on a shared one, minima are the fairest.
 """
 
 import argparse
@@ -258,7 +258,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     import warp
 
-    warp.config.quiet = True
+    warp.config.log_level = warp.LOG_WARNING
     with tempfile.TemporaryDirectory() as folder:
         nets = {engine: net_on(engine, Path(folder)) for engine in (OURS, THEIRS)}
         todo = cases(nets, options.side)
