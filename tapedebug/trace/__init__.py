@@ -6,6 +6,7 @@ from tapedebug.trace._file import load_trace as load_trace
 from tapedebug.trace._json import TraceError as TraceError
 from tapedebug.trace._json import trace_from_json as trace_from_json
 from tapedebug.trace._sequences import find_sequences as find_sequences
+from tapedebug.trace._sequences import sequences_of as sequences_of
 from tapedebug.trace._summary import summarise as summarise
 from tapedebug.trace.model import Access as Access
 from tapedebug.trace.model import Argument as Argument

@@ -65,7 +65,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 def _member(content: bytes) -> str:
-    """The text of the one member that counts. Nothing is extracted, and a member that claims gigabytes is cut."""
+    """The text of the one member that counts. Nothing is extracted; one that claims gigabytes is cut."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if MEMBER not in archive.namelist():

@@ -1,0 +1,18 @@
+"""What `Tape.visualize` can be asked for, as plain data: arrays are named by their id in the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """Settings of a drawing; the names are those of `visualize`."""
+
+    simplify_graph: bool = True
+    hide_readonly_arrays: bool = False
+    ignore_graph_scopes: bool = False
+    graph_direction: str = "LR"
+    labels: dict[int, str] = field(default_factory=dict)
+    inputs: dict[int, str | None] = field(default_factory=dict)
+    outputs: dict[int, str | None] = field(default_factory=dict)
