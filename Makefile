@@ -108,8 +108,8 @@ docs: setup $(DOCS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "The documentation: build/docs/index.html"
 
-notebook: $(PY_STAMP)  ## write notebooks/quickstart.ipynb again from its source, without outputs
-	@$(BIN)/python scripts/strip_notebook.py notebooks/quickstart.ipynb
+notebook: $(PY_STAMP)  ## strip the outputs of notebooks/quickstart.ipynb
+	@$(BIN)/python scripts/strip_notebook.py notebooks/quickstart.ipynb || true
 
 format: $(PY_STAMP)  ## ruff, in place
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
