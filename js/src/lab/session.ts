@@ -1,0 +1,243 @@
+/** The live tapes of one notebook's kernel: one comm, opened when somebody looks, and opened again after a restart. */
+import type { ISessionContext } from "@jupyterlab/apputils";
+import type { Kernel, KernelMessage } from "@jupyterlab/services";
+import { DisposableDelegate, type IDisposable } from "@lumino/disposable";
+import { type ISignal, Signal } from "@lumino/signaling";
+import { type Answer, asJson, type Question, readAnswer, TARGET, type TapeRow } from "./protocol.js";
+
+/**
+ * - `no-kernel`: the notebook has none; `foreign`: it is not a Python kernel
+ * - `connecting`: asked, no answer yet; `ready`: connected
+ * - `absent`: the kernel runs, tapedebug is not loaded in it; `gone`: it was lost or restarted
+ */
+export type SessionState = "no-kernel" | "foreign" | "connecting" | "ready" | "absent" | "gone";
+
+const LOST: readonly string[] = ["restarting", "autorestarting", "terminating", "dead"];
+
+export class TapeSession implements IDisposable {
+  readonly changed: ISignal<this, void>;
+  /** What the kernel says without having been asked: the progress of runs. */
+  readonly news: ISignal<this, Answer>;
+  state: SessionState = "no-kernel";
+  tapes: readonly TapeRow[] = [];
+  /** The kernel has not answered yet, because a cell is running. */
+  busy = false;
+  /** The last error, in the kernel's words. */
+  error = "";
+
+  private readonly changedSignal = new Signal<this, void>(this);
+  private readonly newsSignal = new Signal<this, Answer>(this);
+  private kernel: Kernel.IKernelConnection | null = null;
+  private comm: Kernel.IComm | null = null;
+  private watchers = 0;
+  private requests = 0;
+  private readonly open = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
+  private disposed = false;
+
+  constructor(
+    readonly context: ISessionContext,
+    private readonly label: () => string,
+  ) {
+    this.changed = this.changedSignal;
+    this.news = this.newsSignal;
+    context.kernelChanged.connect(this.adopt, this);
+    context.statusChanged.connect(this.statusChanged, this);
+    context.iopubMessage.connect(this.overheard, this);
+    context.disposed.connect(this.dispose, this);
+    this.adopt();
+  }
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  /** The notebook's name, for titles. */
+  get name(): string {
+    return this.label();
+  }
+
+  get kernelId(): string | null {
+    return this.kernel?.id ?? null;
+  }
+
+  /** Keeps the session connected and its list fresh until the result is disposed. */
+  watch(): IDisposable {
+    this.watchers += 1;
+    this.refresh();
+    return new DisposableDelegate(() => {
+      this.watchers -= 1;
+    });
+  }
+
+  /** Asks for the list of tapes, connecting first where need be. */
+  refresh(): void {
+    if (this.comm === null) {
+      void this.connect();
+      return;
+    }
+    if (this.state !== "ready") return;
+    if (this.kernel?.status === "busy" && !this.busy) {
+      this.busy = true;
+      this.emit();
+    }
+    this.ask({ type: "list" }).then(
+      (answer) => {
+        if (answer.type === "tapes") this.tapes = answer.tapes;
+        this.busy = answer.type === "busy";
+        this.error = "";
+        this.emit();
+      },
+      (error: Error) => this.fail(error),
+    );
+  }
+
+  /** Sends a question; rejects with the kernel's message, or when the kernel goes away before it answers. */
+  ask(question: Question): Promise<Answer> {
+    const comm = this.comm;
+    if (comm === null) return Promise.reject(new Error("The kernel is not connected."));
+    this.requests += 1;
+    const request = this.requests;
+    return new Promise((resolve, reject) => {
+      this.open.set(request, { resolve, reject });
+      comm.send(asJson({ ...question, request }));
+    });
+  }
+
+  /** The number of the newest tape, connecting first where need be. */
+  async newest(): Promise<number> {
+    if (this.state !== "ready") {
+      await this.connect();
+      await this.settled();
+    }
+    if (this.state !== "ready") throw new Error("tapedebug is not loaded in this kernel: run %load_ext tapedebug.");
+    const answer = await this.ask({ type: "list" });
+    if (answer.type === "busy") throw new Error("A cell is running. Try again when it is done.");
+    if (answer.type !== "tapes") throw new Error(`The kernel answered "${answer.type}" when asked for its tapes.`);
+    this.tapes = answer.tapes;
+    const numbers = answer.tapes.map((row) => row.tape);
+    if (numbers.length === 0) throw new Error("There is no live tape in this kernel. Record one with %%tape.");
+    return Math.max(...numbers);
+  }
+
+  /** Runs `%load_ext tapedebug` in the kernel: what the button of the side bar does. */
+  async load(): Promise<void> {
+    const kernel = this.kernel;
+    if (kernel === null) return;
+    const reply = await kernel.requestExecute({ code: "%load_ext tapedebug", store_history: false }).done;
+    if (reply.content.status === "error") {
+      this.fail(new Error(`${reply.content.ename}: ${reply.content.evalue}`));
+    } else if (this.comm === null) {
+      await this.connect();
+    }
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    this.drop("no-kernel");
+    Signal.clearData(this);
+  }
+
+  private settled(): Promise<void> {
+    if (this.state !== "connecting") return Promise.resolve();
+    return new Promise((resolve) => {
+      const listen = () => {
+        if (this.state === "connecting") return;
+        this.changedSignal.disconnect(listen);
+        resolve();
+      };
+      this.changedSignal.connect(listen);
+    });
+  }
+
+  private emit(): void {
+    this.changedSignal.emit();
+  }
+
+  private fail(error: Error): void {
+    this.error = error.message;
+    this.busy = false;
+    this.emit();
+  }
+
+  /** Takes the notebook's present kernel in place of the one before. */
+  private adopt(): void {
+    const kernel = this.context.session?.kernel ?? null;
+    if (kernel === this.kernel) return;
+    this.drop(kernel === null ? "no-kernel" : "absent");
+    this.kernel = kernel;
+    if (this.watchers > 0) void this.connect();
+  }
+
+  private statusChanged(_: ISessionContext, status: Kernel.Status): void {
+    if (LOST.includes(status)) this.drop("gone");
+    else if (this.state === "gone" && status === "idle") this.setState("absent");
+  }
+
+  /** After each execution in the kernel, whoever asked for it, there may be new tapes. */
+  private overheard(_: ISessionContext, message: KernelMessage.IMessage): void {
+    if (this.watchers === 0 || message.header.msg_type !== "status") return;
+    const content = message.content as { execution_state?: string };
+    const parent = message.parent_header as { msg_type?: string };
+    if (content.execution_state === "idle" && parent.msg_type === "execute_request") this.refresh();
+  }
+
+  private async connect(): Promise<void> {
+    const kernel = this.kernel;
+    if (kernel === null || this.comm !== null) return;
+    const info = await kernel.info;
+    if (kernel !== this.kernel || this.comm !== null || this.disposed) return;
+    if (info.language_info.name !== "python") {
+      this.setState("foreign");
+      return;
+    }
+    const comm = kernel.createComm(TARGET);
+    this.comm = comm;
+    this.setState("connecting");
+    comm.onMsg = (message) => {
+      if (comm === this.comm) this.receive(message.content.data);
+    };
+    // a kernel where tapedebug is not loaded knows no such target, and closes the comm at once
+    comm.onClose = () => {
+      if (comm === this.comm) this.drop("absent");
+    };
+    comm.open();
+  }
+
+  private receive(data: unknown): void {
+    const answer = readAnswer(data);
+    if (answer === null) return;
+    if (answer.type === "hello") {
+      this.setState("ready");
+      this.refresh();
+      return;
+    }
+    const waiting = answer.request === undefined ? undefined : this.open.get(answer.request);
+    if (waiting === undefined || answer.request === undefined) {
+      this.newsSignal.emit(answer);
+      return;
+    }
+    this.open.delete(answer.request);
+    if (answer.type === "error") waiting.reject(new Error(answer.message));
+    else waiting.resolve(answer);
+  }
+
+  private setState(state: SessionState): void {
+    if (state === this.state) return;
+    this.state = state;
+    this.emit();
+  }
+
+  private drop(state: SessionState): void {
+    const comm = this.comm;
+    this.comm = null;
+    if (comm !== null && !comm.isDisposed) comm.dispose();
+    for (const waiting of this.open.values()) waiting.reject(new Error("The kernel went away before it answered."));
+    this.open.clear();
+    this.tapes = [];
+    this.busy = false;
+    this.error = "";
+    this.state = state;
+    this.emit();
+  }
+}
