@@ -35,7 +35,7 @@ $(PY_STAMP): pyproject.toml | $(VENV)/bin/python
 	@# the labextension is linked, not copied, so that a rebuild of js/ shows at once; unlink before pip looks at it
 	@rm -rf $(VENV)/share/jupyter/labextensions/tapedebug
 	@mkdir -p tapedebug/static tapedebug/labextension
-	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --editable '.[test]'
+	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install -qq --editable '.[test]'
 	@rm -rf $(VENV)/share/jupyter/labextensions/tapedebug
 	@mkdir -p $(VENV)/share/jupyter/labextensions
 	@ln -s $(CURDIR)/tapedebug/labextension $(VENV)/share/jupyter/labextensions/tapedebug
@@ -43,11 +43,11 @@ $(PY_STAMP): pyproject.toml | $(VENV)/bin/python
 
 $(DOCS_STAMP): $(PY_STAMP)
 	@echo "make: installing Sphinx"
-	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --editable '.[test,docs]' && touch $@
+	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install -qq --editable '.[test,docs]' && touch $@
 
 $(BENCH_STAMP): $(PY_STAMP)
 	@echo "make: installing warp-lang (to compare with)"
-	@$(BIN)/python -m pip install --quiet 'warp-lang>=1.10' && touch $@
+	@$(BIN)/python -m pip install -qq 'warp-lang>=1.10' && touch $@
 
 $(NPM_STAMP): js/package.json js/package-lock.json
 	@scripts/need-node.sh
