@@ -149,7 +149,7 @@ class _Drawing:
         return self._cluster_lines(top, "  ", [0])
 
     def _path(self, launch: Launch) -> list[tuple[tuple[str, int], str, str]]:
-        """The boxes around a launch, outermost first; a repetition lies inside the scopes that hold it all."""
+        """The boxes around a launch, outermost first; a repetition is inside the scopes that hold it."""
         scopes = [] if self.options.ignore_graph_scopes else self._scopes(launch.scope)
         path: list[tuple[tuple[str, int], str, str]] = [
             (("scope", scope), self.trace.scopes[scope].name, "rounded") for scope in scopes

@@ -16,7 +16,7 @@ from tapedebug.trace import Launch, Sequence, Trace, sequences_of
 
 @dataclass(slots=True)
 class Folded:
-    """`launches` are drawn, `runs` are the sequences among them, `group[id]` is what array `id` is drawn as."""
+    """`launches` are drawn, `runs` are the sequences among them, `group[id]` is the node of array `id`."""
 
     launches: list[Launch]
     runs: list[Sequence]

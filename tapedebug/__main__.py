@@ -1,0 +1,10 @@
+"""`python -m tapedebug` is the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from tapedebug.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Names for arrays, found in the variables of whoever is calling: `x`, `forces[3]`, `state.q`.
+
+Arrays do not know what they are called. When a `with Tape():` block ends, and when a trace is made, the
+variables of the calling frames are looked through, plain variables first. That costs microseconds and
+stops when every array has a name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+BUDGET = 4000
+FRAMES = 12
+DEPTH = 2
+LONGEST = 512
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType, CodeType)
+_PACKAGE = __name__.partition(".")[0]
+
+
+def find_names(
+    kind: type, key: Callable[[Any], Any], wanted: Iterable[Any], frame: FrameType | None = None
+) -> dict[Any, list[str]]:
+    """Return names for objects of type `kind`, by `key(object)`, nearest variables first.
+
+    Args:
+        kind: The class of what is named.
+        key: Identifies an object; two objects with one key are one thing with two names.
+        wanted: The keys of interest; the search ends with the variables in which the last of them was found.
+        frame: Where to begin; by default the caller's nearest frame outside tapedebug.
+    """
+    missing = set(wanted)
+    known = frozenset(missing)
+    names: dict[Any, list[str]] = {}
+    budget = [BUDGET]
+    seen_scopes: set[int] = set()
+    for variables in _scopes(frame or sys._getframe(1)):
+        if id(variables) in seen_scopes:
+            continue
+        seen_scopes.add(id(variables))
+        for path, found in _walk(variables, kind, budget):
+            identity = key(found)
+            if identity in known:
+                own = names.setdefault(identity, [])
+                if path not in own:
+                    own.append(path)
+                missing.discard(identity)
+        if not missing or budget[0] <= 0:
+            break
+    return names
+
+
+def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
+    """Local variables of the calling frames from the inside out, then the globals of the innermost one."""
+    user: list[FrameType] = []
+    at: FrameType | None = frame
+    while at is not None and len(user) < FRAMES:
+        module = str(at.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in (_PACKAGE, "runpy", "contextlib", "IPython", "ipykernel"):
+            user.append(at)
+        at = at.f_back
+    globals_seen: list[dict[str, Any]] = []
+    for at in user:
+        if at.f_code.co_flags & 0x1:  # CO_OPTIMIZED: a function; module frames and cells have globals only
+            yield at.f_locals
+        if not any(at.f_globals is seen for seen in globals_seen):
+            globals_seen.append(at.f_globals)
+    yield from globals_seen
+
+
+def _walk(variables: dict[str, Any], kind: type, budget: list[int]) -> Iterator[tuple[str, Any]]:
+    """Breadth first through variables, short containers and attributes."""
+    queue: deque[tuple[str, Any, int]] = deque(
+        (name, value, 0)
+        for name, value in list(variables.items())
+        if not name.startswith("_") and name not in ("In", "Out", "exit", "quit", "get_ipython")
+    )
+    seen: set[int] = set()
+    while queue and budget[0] > 0:
+        path, value, depth = queue.popleft()
+        budget[0] -= 1
+        if isinstance(value, kind):
+            yield path, value
+        elif depth < DEPTH and not isinstance(value, _PLAIN) and id(value) not in seen:
+            seen.add(id(value))
+            queue.extend((inner, item, depth + 1) for inner, item in _inside(path, value))
+
+
+def _inside(path: str, value: Any) -> list[tuple[str, Any]]:
+    kind = type(value)
+    if kind in (list, tuple):
+        return [(f"{path}[{i}]", item) for i, item in enumerate(value)] if len(value) <= LONGEST else []
+    if kind is dict:
+        if len(value) > LONGEST:
+            return []
+        return [(f"{path}[{name!r}]", item) for name, item in value.items() if isinstance(name, (str, int))]
+    # Only what the instance stores itself: properties and __getattr__ of other people's objects may do
+    # anything.
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return []
+    if type(attributes) is not dict or len(attributes) > LONGEST or kind.__module__.startswith("numpy"):
+        return []
+    return [(f"{path}.{name}", item) for name, item in attributes.items() if isinstance(name, str)]

@@ -1,0 +1,196 @@
+"""The command line: `tapedebug run SCRIPT` records every tape of a script and says what is wrong with it.
+
+Exit status: 0 clean, 1 a gradient is wrong, 2 the script failed or could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from tapedebug._script import ScriptOutcome, run_script
+
+if TYPE_CHECKING:
+    from tapedebug._recording import Recorder
+    from tapedebug.diagnose import Diagnosis
+
+CLEAN, WRONG, FAILED = 0, 1, 2
+
+
+class UsageError(Exception):
+    """What was asked for can not be done; the message is all there is to say."""
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Files to write, as absolute paths: the script may change the working directory."""
+
+    report: Path | None
+    trace: Path | None
+    json: Path | None
+
+    def check(self) -> None:
+        """Refuse before the script runs, not after an hour, what can not be written."""
+        for option, path in (("--report", self.report), ("--trace", self.trace), ("--json", self.json)):
+            if path is None:
+                continue
+            if path.is_dir():
+                raise UsageError(f"{option}: {path} is a folder, not a file")
+            if not path.parent.is_dir():
+                raise UsageError(f"{option}: the folder {path.parent} does not exist")
+            target = path if path.exists() else path.parent
+            if not os.access(target, os.W_OK):
+                raise UsageError(f"{option}: {target} is not writable")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line; also what the documentation shows."""
+    from tapedebug import __version__
+
+    top = argparse.ArgumentParser(
+        prog="tapedebug", description="A gradient debugger for differentiable kernels."
+    )
+    top.add_argument("--version", action="version", version=f"tapedebug {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run a script, record every tape in it, and print findings",
+        description="Run SCRIPT with ARGS as Python would, record every tape in it, print findings and "
+        "coverage. Exit status: 0 clean, 1 a gradient is wrong, 2 the script failed.",
+    )
+    run.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
+    run.add_argument(
+        "--trace", metavar="FILE", help="write the trace; several tapes are numbered FILE, FILE-2, …"
+    )
+    run.add_argument("--json", metavar="FILE", help="write verdict, coverage and findings as JSON")
+    run.add_argument(
+        "--on-overwrite",
+        metavar="MODE",
+        choices=("preserve", "warn", "error", "ignore"),
+        help="what a tape does when a value that an adjoint needs is overwritten, unless the script says so "
+        "itself: preserve (default), warn, error, ignore",
+    )
+    run.add_argument("script", metavar="SCRIPT", help="the Python file to run")
+    run.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` (by default that of the process) and return the exit status."""
+    options = parser().parse_args(argv)
+    try:
+        return _run(options)
+    except UsageError as error:
+        print(f"tapedebug: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _run(options: argparse.Namespace) -> int:
+    def path(name: str | None) -> Path | None:
+        return Path(name).absolute() if name else None
+
+    outputs = Outputs(path(options.report), path(options.trace), path(options.json))
+    outputs.check()
+    script = Path(options.script)
+    if not script.is_file():
+        what = "is a folder" if script.is_dir() else "does not exist"
+        raise UsageError(f"the script {options.script} {what}")
+
+    from tapedebug import runtime
+    from tapedebug._recording import Recorder
+
+    if options.on_overwrite:
+        runtime.config.on_overwrite = options.on_overwrite
+    with Recorder() as recorder:
+        outcome = run_script(script, options.args)
+    sys.stdout.flush()
+    if outcome.message:
+        print(outcome.message, file=sys.stderr)
+    sys.stderr.flush()
+    return _conclude(recorder, outcome, outputs)
+
+
+def _conclude(recorder: Recorder, outcome: ScriptOutcome, outputs: Outputs) -> int:
+    """Diagnose, print and write. A script that failed still shows what its finished tapes say."""
+    diagnoses, notes = _diagnose(recorder)
+    _print(diagnoses, notes, outcome, sys.stdout)
+    try:
+        _write(diagnoses, notes, outputs)
+    except OSError as error:
+        raise UsageError(f"writing failed: {error}") from None
+    if outcome.failed:
+        return FAILED
+    return WRONG if any(diagnosis.wrong for diagnosis in diagnoses) else CLEAN
+
+
+def _diagnose(recorder: Recorder) -> tuple[list[Diagnosis], list[str]]:
+    from tapedebug.diagnose import diagnose
+
+    diagnoses = []
+    for item in recorder.tapes:
+        diagnosis = item.diagnosis or diagnose(item.tape)
+        diagnosis.trace.name = f"tape {item.number}"
+        diagnoses.append(diagnosis)
+    notes = []
+    if not diagnoses:
+        notes.append("no tape was recorded: nothing to check")
+    if recorder.dropped:
+        plural = "s were" if recorder.dropped > 1 else " was"
+        notes.append(
+            f"{recorder.dropped} more tape{plural} recorded with the same launches as those shown, "
+            "and not diagnosed (the first and the last are)"
+        )
+    return diagnoses, notes
+
+
+def _print(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome, stream: TextIO) -> None:
+    from tapedebug.diagnose._text import format_diagnosis, wants_colour
+
+    colour = wants_colour(stream)
+    lines = []
+    for diagnosis in diagnoses:
+        lines += [format_diagnosis(diagnosis.trace, colour=colour), ""]
+    lines += notes
+    lines.append(_summary(diagnoses, outcome))
+    print("\n" + "\n".join(lines), file=stream, flush=True)
+
+
+def _summary(diagnoses: list[Diagnosis], outcome: ScriptOutcome) -> str:
+    counts = {"error": 0, "warning": 0, "info": 0}
+    for diagnosis in diagnoses:
+        for finding in diagnosis.findings:
+            counts[finding.severity] += 1
+    names = {"error": "error", "warning": "warning", "info": "note"}
+    parts = [f"{count} {names[kind]}{'s' if count != 1 else ''}" for kind, count in counts.items()]
+    tapes = f"{len(diagnoses)} tape{'s' if len(diagnoses) != 1 else ''} diagnosed"
+    failed = f"; the script failed ({outcome.reason})" if outcome.failed else ""
+    return f"tapedebug: {tapes}: {', '.join(parts)}{failed}"
+
+
+def _write(diagnoses: list[Diagnosis], notes: list[str], outputs: Outputs) -> None:
+    if outputs.json:
+        from tapedebug.diagnose import diagnoses_to_json
+
+        data = diagnoses_to_json(diagnoses, notes)
+        outputs.json.write_text(
+            json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n", "utf-8"
+        )
+        print(f"wrote {outputs.json}")
+    if outputs.trace:
+        for number, diagnosis in enumerate(diagnoses, start=1):
+            path = outputs.trace
+            if number > 1:
+                path = path.with_name(f"{path.stem}-{number}{path.suffix}")
+            diagnosis.trace.save(path)
+            print(f"wrote {path}")
+    if outputs.report and diagnoses:
+        from tapedebug.report import report
+
+        report(diagnoses if len(diagnoses) > 1 else diagnoses[0], outputs.report)
+        print(f"wrote {outputs.report}")

@@ -1,0 +1,9 @@
+"""Say what is wrong with the gradients of a tape, where, and what to change; or that they are right."""
+
+from __future__ import annotations
+
+from tapedebug.diagnose._diagnosis import Diagnosis as Diagnosis
+from tapedebug.diagnose._diagnosis import GradientError as GradientError
+from tapedebug.diagnose._diagnosis import diagnoses_to_json as diagnoses_to_json
+from tapedebug.trace.model import Coverage as Coverage
+from tapedebug.trace.model import Finding as Finding

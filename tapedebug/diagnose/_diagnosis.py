@@ -1,0 +1,128 @@
+"""What `diagnose` returns: a verdict, how much it covers, and findings, worst first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug.diagnose._text import format_diagnosis
+from tapedebug.trace import Check, Coverage, Finding, Trace
+from tapedebug.trace.model import Verdict
+
+ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+class GradientError(TapedebugError, AssertionError):
+    """`Diagnosis.raise_if_wrong`: the gradient of a tape is wrong or not finite.
+
+    Attributes:
+        diagnosis: All of it.
+    """
+
+    def __init__(self, message: str, diagnosis: Diagnosis) -> None:
+        super().__init__(message)
+        self.diagnosis = diagnosis
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What is wrong with the gradients of a tape, or that nothing is, and how much of the tape that covers.
+
+    Attributes:
+        verdict: Of the end-to-end check: ``"AGREE"``, ``"WRONG"``, ``"UNDECIDABLE"``, ``"KINK"``,
+            ``"NONDETERMINISTIC"``, or ``"NOT CHECKED"``.
+        coverage: What the verdict rests on, and what was left out.
+        findings: Worst first.
+        trace: The tape as data, with all of this in it.
+    """
+
+    verdict: Verdict
+    coverage: Coverage
+    findings: list[Finding]
+    trace: Trace
+    traces: list[Trace] = field(default_factory=list)
+
+    @property
+    def checks(self) -> list[Check]:
+        """The end-to-end checks, one for each pair of input and loss."""
+        return self.trace.checks
+
+    @property
+    def wrong(self) -> bool:
+        """Whether a finding is an error, or the end-to-end check came out WRONG."""
+        return self.verdict == "WRONG" or any(finding.severity == "error" for finding in self.findings)
+
+    def raise_if_wrong(self) -> None:
+        """Do nothing if the gradients are right; for tests.
+
+        Raises:
+            GradientError: A finding is an error, or the verdict is WRONG; the message is the diagnosis.
+        """
+        if self.wrong:
+            raise GradientError(str(self), self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``{"schema", "verdict", "coverage", "tapes", "findings"}`` as `json.dumps` takes it."""
+        return diagnoses_to_json([self])
+
+    def __str__(self) -> str:
+        return format_diagnosis(self.trace)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """Show the panel in a notebook; the notebook room decides how."""
+        try:
+            from tapedebug.notebook import mimebundle
+        except ImportError:  # the notebook extras are not installed: text will do
+            return {"text/plain": str(self)}
+        return mimebundle(self)
+
+
+def diagnoses_to_json(diagnoses: list[Diagnosis], notes: list[str] | None = None) -> dict[str, Any]:
+    """Return the content of the ``--json`` file for any number of tapes.
+
+    Each finding of `findings` also says which entry of `tapes` it belongs to (`tape`).
+    """
+    from tapedebug.trace._json import encode
+
+    traces = [trace for diagnosis in diagnoses for trace in (diagnosis.traces or [diagnosis.trace])]
+    found = [
+        {"tape": number, **finding.to_json()}
+        for number, trace in enumerate(traces)
+        for finding in trace.findings
+    ]
+    found.sort(key=lambda item: ORDER[item["severity"]])
+    coverage = merged_coverage([trace.coverage for trace in traces], notes or [])
+    return {
+        "schema": 1,
+        "verdict": worst_verdict([trace.verdict for trace in traces]),
+        "coverage": encode(coverage),
+        "tapes": [
+            {
+                "name": trace.name,
+                **encode(trace.tape),
+                "verdict": trace.verdict,
+                "coverage": encode(trace.coverage),
+                "checks": encode(trace.checks),
+            }
+            for trace in traces
+        ],
+        "findings": found,
+    }
+
+
+def worst_verdict(verdicts: list[Verdict]) -> Verdict:
+    """Return the verdict that counts for all: a single wrong gradient makes the whole wrong."""
+    order: tuple[Verdict, ...] = ("WRONG", "NONDETERMINISTIC", "UNDECIDABLE", "KINK", "NOT CHECKED", "AGREE")
+    return min(verdicts, key=order.index, default="NOT CHECKED")
+
+
+def merged_coverage(parts: list[Coverage], notes: list[str]) -> Coverage:
+    """Return the coverage of several tapes as one."""
+    if len(parts) == 1 and not notes:
+        return parts[0]
+    launches, checked = sum(part.launches for part in parts), sum(part.checked for part in parts)
+    tapes = "no tape was recorded" if not parts else f"{len(parts)} tape{'s' if len(parts) > 1 else ''}"
+    summary = tapes if not parts else f"{tapes}: {checked} of {launches} launches checked end to end"
+    inner = list(dict.fromkeys(note for part in parts for note in part.notes))
+    return Coverage(summary=summary, launches=launches, checked=checked, notes=[*inner, *notes])

@@ -1,0 +1,92 @@
+"""A diagnosis as text: for a terminal, and plain where it is piped."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from typing import TextIO
+
+from tapedebug._source import source_line
+from tapedebug.trace import Finding, Location, Trace
+
+WIDTH = 100
+MARKS = {"error": "✕", "warning": "!", "info": "i"}
+_COLOURS = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2", "good": "32"}
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal that shows colours (https://no-color.org)."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, colour: bool) -> str:
+    """Return `text` in a colour, if colours are wanted."""
+    return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if colour else text
+
+
+def format_diagnosis(trace: Trace, *, colour: bool = False) -> str:
+    """Return verdict, coverage and findings of `trace` as text, lines of at most 100 characters."""
+    launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
+    head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
+    style = {"AGREE": "good", "WRONG": "error"}.get(trace.verdict, "warning")
+    lines = [f"{paint(head, 'bold', colour)} · gradient {paint(trace.verdict, style, colour)}"]
+    lines += _wrapped(f"coverage: {trace.coverage.summary}", "  ")
+    for note in trace.coverage.notes:
+        lines += _wrapped(f"- {note}", "    ")
+    if not trace.findings:
+        lines.append("  no findings")
+    for finding in trace.findings:
+        lines += ["", *format_finding(finding, trace, colour=colour)]
+    return "\n".join(lines)
+
+
+def format_finding(finding: Finding, trace: Trace | None = None, *, colour: bool = False) -> list[str]:
+    """Return one finding as lines: what, the kernel's line, the launch's line, the fix."""
+    arrays = ", ".join(finding.arrays)
+    title = f"{MARKS[finding.severity]} {finding.severity} · {finding.rule}" + (
+        f" · {arrays}" if arrays else ""
+    )
+    lines = ["  " + paint(title, finding.severity, colour)]
+    lines += _wrapped(finding.message, "    ")
+    if finding.location:
+        lines += _place("kernel", finding.location, trace, colour)
+    if finding.call_site:
+        lines += _place("launched", finding.call_site, None, colour)
+    if finding.fix:
+        lines += _wrapped(f"fix: {finding.fix}", "    ", "         ")
+    return lines
+
+
+def _place(what: str, location: Location, trace: Trace | None, colour: bool) -> list[str]:
+    function = f", in {location.function}" if location.function else ""
+    lines = [f"    {what} at {location.file}:{location.line}{function}"]
+    code = _kernel_line(location, trace) if trace else source_line(location.file, location.line)
+    if code and code.strip():
+        lines.append(paint(f"        {code.strip()}", "dim", colour))
+    return lines
+
+
+def _kernel_line(location: Location, trace: Trace) -> str:
+    """The line as it was recorded: the file may have changed, or be on another machine."""
+    for kernel in trace.kernels:
+        position = location.line - kernel.line
+        if kernel.file == location.file and 0 <= position < len(kernel.lines):
+            return kernel.lines[position]
+    return source_line(location.file, location.line)
+
+
+def _wrapped(text: str, indent: str, following: str | None = None) -> list[str]:
+    """Wrap at spaces; a long path or label stays in one piece."""
+    wrapped = [
+        piece
+        for line in text.splitlines()
+        for piece in textwrap.wrap(
+            line,
+            WIDTH,
+            initial_indent=indent,
+            subsequent_indent=following or indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+    return wrapped or [indent.rstrip()]
