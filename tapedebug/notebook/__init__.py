@@ -1,0 +1,61 @@
+"""The notebook room: the panel as a widget, rich display, magics, and the kernel side of the JupyterLab extension.
+
+Imported on demand; importing it loads neither IPython nor ipywidgets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.notebook.display import tape_bundle as mimebundle
+from tapedebug.notebook.display import tape_bundle as tape_bundle
+
+if TYPE_CHECKING:
+    from tapedebug.notebook._widget import TapeDebugger as TapeDebugger
+
+__all__ = ["TapeDebugger", "latest_panel", "load_ipython_extension", "mimebundle", "tape_bundle"]
+
+
+def load_widget() -> type[TapeDebugger]:
+    """Return the widget class.
+
+    Raises:
+        ImportError: anywidget is not installed, or the panel's JavaScript has not been built; the message says
+            which, and how to mend it.
+    """
+    from pathlib import Path
+
+    script = Path(__file__).parent.parent / "static" / "widget.js"
+    if not script.exists():
+        raise ImportError(f"the panel is not built: {script} is missing; run `make setup` in the source tree")
+    try:
+        from tapedebug.notebook._widget import TapeDebugger
+    except ModuleNotFoundError as error:
+        raise ImportError(f"the panel needs {error.name}; install it with `pip install anywidget`") from error
+    return TapeDebugger
+
+
+def latest_panel() -> TapeDebugger | None:
+    """Return the panel that was opened last by showing something, or None."""
+    from tapedebug.notebook._panels import latest
+
+    return latest()
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext tapedebug``: the magics, and the connection for the JupyterLab extension."""
+    from tapedebug.notebook._gate import gate
+    from tapedebug.notebook.magics import TapeMagics
+
+    ipython.register_magics(TapeMagics)
+    gate.install(ipython)
+    if getattr(ipython, "kernel", None) is not None:
+        from tapedebug.notebook import _comm
+
+        _comm.register()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TapeDebugger":
+        return load_widget()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

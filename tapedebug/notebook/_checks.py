@@ -1,0 +1,154 @@
+"""Runs the pairs of a mask for the panel, and tells how it goes; nothing here knows of widgets or comms."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug.notebook._gate import gate
+
+if TYPE_CHECKING:
+    from tapedebug.runtime import Tape
+
+MaskEntry = list[Any]
+"""``[launch, input, output]``: launch index, or None for the whole tape, and two names."""
+
+Report = Callable[..., None]
+"""Called with any of ``running``, ``progress``, ``status``, ``checks``."""
+
+BETWEEN_REPORTS = 0.05
+"""Seconds: a browser draws no faster, and a check of microseconds should not drown in messages."""
+
+
+class CheckRunner:
+    """The checks of one tape.
+
+    Args:
+        tape: The tape, or None for a trace that was recorded elsewhere: then every run says so in its status.
+        checks: Results so far, one dict a pair.
+        report: Told of every change, with keyword arguments.
+    """
+
+    def __init__(self, tape: Tape | None, checks: Sequence[dict[str, Any]], report: Report) -> None:
+        self.tape = tape
+        self.checks = [dict(check) for check in checks]
+        self._report = report
+        self._cancelled = threading.Event()
+        self._running = threading.Lock()
+        self._told = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way."""
+        return self._running.locked()
+
+    def cancel(self) -> None:
+        """Ask the run to stop after the pair that it is at; the results so far stay."""
+        self._cancelled.set()
+
+    def start(self, mask: Sequence[MaskEntry]) -> threading.Thread | None:
+        """Run the pairs in a thread; None where a run is under way already."""
+        if not self._running.acquire(blocking=False):
+            return None
+        self._cancelled.clear()
+        waits = "Waiting for the running cell …" if gate.busy else "Starting …"
+        self._report(running=True, progress=0.0, status=waits)
+        thread = threading.Thread(
+            target=self._in_thread, args=(list(mask),), name="tapedebug checks", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def run(self, mask: Sequence[MaskEntry]) -> list[dict[str, Any]]:
+        """Run the pairs here and now and return their results.
+
+        Raises:
+            TapedebugError: The tape can not be checked, or a pair of the mask does not exist.
+            KeyboardInterrupt: As ever; the results so far are in `checks`.
+        """
+        if not self._running.acquire(blocking=False):
+            raise TapedebugError(
+                "A check of this tape is running already.", mend="Wait for it, or call cancel()."
+            )
+        self._cancelled.clear()
+        try:
+            return self._check(list(mask))
+        finally:
+            self._running.release()
+            self._report(running=False)
+
+    def _in_thread(self, mask: list[MaskEntry]) -> None:
+        try:
+            with gate.for_check(self.cancel):
+                self._check(mask)
+        except Exception as error:  # noqa: BLE001 - the status line is where the user looks; nobody sees a thread's traceback
+            self._report(status=describe(error))
+        finally:
+            self._running.release()
+            self._report(running=False)
+
+    def _check(self, mask: list[MaskEntry]) -> list[dict[str, Any]]:
+        if self.tape is None:
+            raise TapedebugError(
+                "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
+                mend="Record it again in this kernel.",
+            )
+        if not mask:
+            raise TapedebugError("No pair is switched on.", mend="Switch on a pair of the mask, then run.")
+        from tapedebug.autograd import check_pairs
+
+        started = time.perf_counter()
+        self._told = 0.0
+        self._report(running=True, progress=0.0, status=f"Checking {_pairs(len(mask))} …")
+        results = check_pairs(
+            self.tape,
+            [{"launch": launch, "input": source, "output": target} for launch, source, target in mask],
+            progress=self._progressed,
+            cancelled=self._cancelled.is_set,
+        )
+        fresh = [result.to_dict() for result in results]
+        self.checks = merge(self.checks, fresh)
+        seconds = time.perf_counter() - started
+        self._report(checks=self.checks, progress=1.0, status=self._summary(fresh, len(mask), seconds))
+        return fresh
+
+    def _progressed(self, fraction: float, *_: Any) -> None:
+        now = time.monotonic()
+        if now - self._told >= BETWEEN_REPORTS:
+            self._told = now
+            self._report(progress=min(1.0, max(0.0, float(fraction))))
+
+    def _summary(self, fresh: Sequence[dict[str, Any]], asked: int, seconds: float) -> str:
+        counts = Counter(str(check["verdict"]) for check in fresh if check["verdict"] is not None)
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        if self._cancelled.is_set():
+            done = sum(counts.values())
+            return f"Cancelled after {done} of {_pairs(asked)}" + (f": {verdicts}." if verdicts else ".")
+        return f"{_pairs(asked)} checked in {seconds:.2g} s: {verdicts}."
+
+
+def merge(before: Sequence[dict[str, Any]], fresh: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return `before` with the pairs of `fresh` replaced in place, and those that are new at the end."""
+    newer = {_key(check): check for check in fresh}
+    merged = [newer.pop(_key(check), check) for check in before]
+    return [*merged, *newer.values()]
+
+
+def describe(error: BaseException) -> str:
+    """Return an error for a status line: its message, with its type where the message alone would not say enough."""
+    text = str(error).strip()
+    if isinstance(error, TapedebugError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _key(check: dict[str, Any]) -> tuple[Any, Any, Any]:
+    return check["launch"], check["input"], check["output"]
+
+
+def _pairs(count: int) -> str:
+    return f"{count} pair{'' if count == 1 else 's'}"

@@ -1,0 +1,155 @@
+"""The kernel's side of the JupyterLab extension: lists live tapes, hands out traces, runs checks.
+
+Each message is a dict with ``type`` and, for a question, a number ``request`` that its answer repeats. What is said is
+written down on the other side: ``js/src/lab/protocol.ts``. With ipykernel 7 messages arrive while a cell runs, in another
+thread; a tape that is being recorded is then left alone, and the answer is ``busy``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._errors import TapeError
+from tapedebug.notebook._checks import CheckRunner, describe
+from tapedebug.notebook._gate import gate
+from tapedebug.notebook._mask import check_mask
+from tapedebug.notebook._subject import default_mask, known_counts, known_verdict, subject_of
+
+if TYPE_CHECKING:
+    from tapedebug.runtime import Tape
+
+TARGET = "tapedebug"
+
+
+def register() -> None:
+    """Let the JupyterLab extension connect to this kernel."""
+    import comm
+
+    comm.get_comm_manager().register_target(TARGET, opened)
+
+
+def opened(channel: Any, _: Any = None) -> Connection:
+    """A side bar or a tab has connected."""
+    return Connection(channel)
+
+
+class Connection:
+    """One connected front end, with a run of checks for each tape that it has open."""
+
+    def __init__(self, channel: Any) -> None:
+        from tapedebug import __version__
+
+        self._channel = channel
+        self._runners: dict[int, CheckRunner] = {}
+        channel.on_msg(self._heard)
+        channel.on_close(self._closed)
+        self._say("hello", version=__version__)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        question = message.get("content", {}).get("data", {})
+        request = question.get("request")
+        try:
+            kind = question.get("type")
+            if kind in {"run", "cancel"}:
+                getattr(self, f"_{kind}")(question)
+                self._say("done", request=request)
+            elif kind in {"list", "trace", "export"}:
+                with gate.between_cells() as quiet:
+                    answer = getattr(self, f"_{kind}")(question) if quiet else ("busy", {})
+                self._say(answer[0], request=request, **answer[1])
+            else:
+                self._say("error", request=request, message=f"The kernel's tapedebug does not know {kind!r}.")
+        except Exception as error:  # noqa: BLE001 - the answer is where the user looks; a comm has no traceback
+            self._say("error", request=request, message=describe(error))
+
+    def _closed(self, _: Any = None) -> None:
+        for runner in self._runners.values():
+            runner.cancel()
+
+    def _say(self, kind: str, *, request: int | None = None, **fields: Any) -> None:
+        message = {"type": kind, **fields}
+        if request is not None:
+            message["request"] = request
+        self._channel.send(message)
+
+    def _list(self, _: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        return "tapes", {"tapes": tape_rows()}
+
+    def _trace(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        tape = find_tape(question.get("tape"))
+        subject = subject_of(tape)
+        runner = self._runners.get(tape.id)
+        if runner is None or runner.tape is not tape:
+            runner = self._runners[tape.id] = self._new_runner(tape, subject.trace)
+        return "trace", {
+            "tape": tape.id,
+            "trace": subject.trace,
+            "mask": default_mask(subject.trace),
+            "checks": runner.checks,
+        }
+
+    def _new_runner(self, tape: Tape, trace: dict[str, Any]) -> CheckRunner:
+        number = tape.id
+
+        def report(**changes: Any) -> None:
+            self._say("state", tape=number, state=changes)
+
+        return CheckRunner(tape, trace["checks"], report)
+
+    def _run(self, question: dict[str, Any]) -> None:
+        tape = find_tape(question.get("tape"))
+        mask = check_mask(question.get("mask", []), subject_of(tape).trace)
+        self._runners[tape.id].start(mask)
+
+    def _cancel(self, question: dict[str, Any]) -> None:
+        runner = self._runners.get(question.get("tape", -1))
+        if runner is not None:
+            runner.cancel()
+
+    def _export(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        from pathlib import Path
+
+        from tapedebug.report import report
+
+        tape = find_tape(question.get("tape"))
+        target = Path(f"tapedebug-report-{tape.id}.html").absolute()
+        report(tape, target)
+        self._say("state", tape=tape.id, state={"status": f"Report written to {target}"})
+        return "done", {}
+
+
+def find_tape(number: Any) -> Tape:
+    """Return the live tape with this id.
+
+    Raises:
+        TapeError: There is none; the message lists those there are.
+    """
+    from tapedebug.runtime import live_tapes
+
+    tapes = {tape.id: tape for tape in live_tapes()}
+    if number in tapes:
+        return tapes[number]
+    known = ", ".join(str(known) for known in sorted(tapes)) or "none"
+    raise TapeError(f"Tape {number} is not alive any more. Live tapes: {known}.")
+
+
+def tape_rows() -> list[dict[str, Any]]:
+    """Return what the side bar shows of each live tape, newest first. Nothing is computed for it."""
+    from tapedebug.runtime import live_tapes
+
+    return [_row(tape) for tape in sorted(live_tapes(), key=lambda tape: -tape.id)]
+
+
+def _row(tape: Tape) -> dict[str, Any]:
+    return {
+        "tape": tape.id,
+        "name": tape.name,
+        "launches": len(tape),
+        "arrays": tape.array_count,
+        "onOverwrite": tape.on_overwrite,
+        "backwardRuns": len(tape.backward_calls),
+        "preservedBytes": tape.preserved_bytes,
+        "recording": tape.recording,
+        "verdict": known_verdict(tape),
+        "findings": known_counts(tape),
+    }

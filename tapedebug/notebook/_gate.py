@@ -1,0 +1,85 @@
+"""Keeps checks and cells out of each other's way.
+
+A check started from the panel runs in a thread, so that its progress shows and it can be cancelled. Cells run on the
+main thread. Both may touch the same tape: while a check runs, the next cell waits for it (an interrupt cancels the
+check), and while a cell runs, a check waits for the cell.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class CellGate:
+    """One lock, held by the running cell or by the running check."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._cancellers: list[Callable[[], None]] = []
+        self._shells: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def install(self, shell: Any) -> None:
+        """Follow the cells of an IPython shell; once for each shell."""
+        if shell in self._shells:
+            return
+        self._shells.add(shell)
+        shell.events.register("pre_execute", self.cell_starts)
+        shell.events.register("post_execute", self.cell_ends)
+
+    def cell_starts(self) -> None:
+        """A cell is about to run: wait for the running check. Cells nest (magics run cells)."""
+        if self._depth == 0:
+            self._wait()
+        self._depth += 1
+
+    def cell_ends(self) -> None:
+        """A cell has ended. IPython also says so for empty cells, of which it announced no start."""
+        if self._depth == 0:
+            return
+        self._depth -= 1
+        if self._depth == 0:
+            self._lock.release()
+
+    @contextmanager
+    def between_cells(self) -> Iterator[bool]:
+        """Hold the gate for a moment, if no cell and no check runs: True if so, else False, at once."""
+        held = self._lock.acquire(blocking=False)
+        try:
+            yield held
+        finally:
+            if held:
+                self._lock.release()
+
+    @contextmanager
+    def for_check(self, cancel: Callable[[], None]) -> Iterator[None]:
+        """Wait for the running cell, then hold the gate; `cancel` is called when a waiting cell is interrupted."""
+        with self._lock:
+            self._cancellers.append(cancel)
+            try:
+                yield
+            finally:
+                self._cancellers.remove(cancel)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a cell or a check is running."""
+        return self._lock.locked()
+
+    def _wait(self) -> None:
+        while True:
+            try:
+                self._lock.acquire()
+            except KeyboardInterrupt:
+                # The user wants the kernel back: the check ends at its next step, and the loop gets the lock.
+                for cancel in list(self._cancellers):
+                    cancel()
+            else:
+                return
+
+
+gate = CellGate()

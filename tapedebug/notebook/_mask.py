@@ -1,0 +1,61 @@
+"""The mask: which pairs of inputs and outputs a run checks, and what is wrong with one that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+MaskEntry = list[Any]
+
+
+def check_mask(mask: Iterable[Any], trace: dict[str, Any]) -> list[MaskEntry]:
+    """Return `mask` as a list of ``[launch, input, output]`` without repetitions.
+
+    Args:
+        mask: Entries ``(launch, input, output)``: the index of a launch and two of its argument names, or None and
+            two array labels for the whole tape.
+        trace: The trace that the mask is for.
+
+    Raises:
+        ValueError: An entry names a launch, argument or array that the tape does not have; the message lists
+            those that it has.
+    """
+    checked: list[MaskEntry] = []
+    for entry in mask:
+        sound = _check_entry(entry, trace)
+        if sound not in checked:
+            checked.append(sound)
+    return checked
+
+
+def _check_entry(entry: Any, trace: dict[str, Any]) -> MaskEntry:
+    if not isinstance(entry, list | tuple) or len(entry) != 3:
+        raise ValueError(
+            f"a mask entry is [launch, input, output], with None for the whole tape; not {entry!r}"
+        )
+    launch, source, target = entry
+    if launch is None:
+        known, where = _labels(trace), "the tape"
+    else:
+        count = len(trace["launches"])
+        if isinstance(launch, bool) or not isinstance(launch, int) or not 0 <= launch < count:
+            raise ValueError(
+                f"mask entry {list(entry)!r}: there is no launch {launch!r}; "
+                f"this tape has {count} launches, counted from 0"
+            )
+        record = trace["launches"][launch]
+        known, where = _arguments(record), f"launch {launch} ({record['name']})"
+    for name in (source, target):
+        if name not in known:
+            raise ValueError(
+                f"mask entry {list(entry)!r}: {where} has no array {name!r}; it has {', '.join(known) or 'none'}"
+            )
+    return [launch, source, target]
+
+
+def _labels(trace: dict[str, Any]) -> list[str]:
+    return [array["label"] for array in trace["arrays"]]
+
+
+def _arguments(record: dict[str, Any]) -> list[str]:
+    return [argument["name"] for argument in record["args"] if argument["array"] is not None]

@@ -1,0 +1,26 @@
+"""The IPython shell that we run in, if any; never imports IPython."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def current() -> Any | None:
+    """Return the running IPython shell, or None."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
+def in_notebook() -> bool:
+    """Whether outputs go to a Jupyter front end, which can show more than text."""
+    return getattr(current(), "kernel", None) is not None
+
+
+def cell_id() -> str | None:
+    """Return the id of the notebook cell that is running, where the front end tells it."""
+    shell = current()
+    parent = getattr(shell, "parent_header", None) if shell is not None else None
+    metadata = parent.get("metadata") if isinstance(parent, dict) else None
+    found = metadata.get("cellId") if isinstance(metadata, dict) else None
+    return str(found) if found else None
