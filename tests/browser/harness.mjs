@@ -1,0 +1,230 @@
+/**
+ * A real JupyterLab in temporary folders, and Chromium that fails the test on any page error, console error or request
+ * to another site. Nothing of the user's own Jupyter set-up is read or written.
+ */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+export const SCREENSHOTS = join(ROOT, "build", "screenshots");
+const { chromium } = createRequire(join(ROOT, "js", "package.json"))("playwright-core");
+
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--disable-dev-shm-usage",
+];
+
+/** Console errors that JupyterLab itself writes, each with its reason. Nothing of ours belongs here. */
+const NOISE = [];
+
+const WAIT = 60_000;
+
+export async function startBrowser() {
+  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+  return chromium.launch({ executablePath, headless: true, args: FLAGS });
+}
+
+/** Starts a server whose notebooks are in `root`; `stop()` ends it and removes everything. */
+export async function startLab() {
+  const home = await mkdtemp(join(tmpdir(), "tapedebug-lab-"));
+  const folder = async (...names) => {
+    const path = join(home, ...names);
+    await mkdir(path, { recursive: true });
+    return path;
+  };
+  const root = await folder("notebooks");
+  const settings = await folder("settings");
+  const notification = await folder("settings", "@jupyterlab", "apputils-extension");
+  await writeFile(
+    join(notification, "notification.jupyterlab-settings"),
+    JSON.stringify({ fetchNews: "false", checkForUpdates: false, doNotDisturbMode: true }),
+  );
+  // the extension as it stands in this tree, whether or not the package is installed
+  await symlink(join(ROOT, "tapedebug", "labextension"), join(await folder("share", "labextensions"), "tapedebug"));
+  const port = await freePort();
+  const token = "t" + Math.random().toString(36).slice(2);
+  const env = {
+    ...process.env,
+    HOME: home,
+    IPYTHONDIR: await folder("ipython"),
+    JUPYTER_CONFIG_DIR: await folder("config"),
+    JUPYTER_DATA_DIR: await folder("data"),
+    JUPYTER_RUNTIME_DIR: await folder("runtime"),
+    JUPYTER_PATH: join(home, "share"),
+    PYTHONPATH: [ROOT, process.env.PYTHONPATH].filter(Boolean).join(":"),
+  };
+  const server = spawn(
+    process.env.PYTHON ?? "python",
+    [
+      "-m",
+      "jupyterlab",
+      "--no-browser",
+      "--allow-root",
+      "--ip=127.0.0.1",
+      `--port=${port}`,
+      "--ServerApp.port_retries=0",
+      `--IdentityProvider.token=${token}`,
+      `--ServerApp.root_dir=${root}`,
+      "--LabApp.expose_app_in_browser=True",
+      `--LabApp.workspaces_dir=${await folder("workspaces")}`,
+      `--LabApp.user_settings_dir=${settings}`,
+    ],
+    { cwd: root, env, stdio: ["ignore", "pipe", "pipe"] },
+  );
+  let log = "";
+  server.stdout.on("data", (data) => (log += data));
+  server.stderr.on("data", (data) => (log += data));
+  const origin = `http://127.0.0.1:${port}`;
+  await ready(`${origin}/api/status?token=${token}`, server, () => log);
+  return {
+    root,
+    origin,
+    log: () => log,
+    url: (path) => `${origin}/lab/tree/${path}?token=${token}&reset`,
+    add: (from, to) => cp(from, join(root, to)),
+    write: (name, notebook) => writeFile(join(root, name), JSON.stringify(notebook)),
+    stop: async () => {
+      const ended = new Promise((resolve) => server.once("exit", resolve));
+      server.kill("SIGINT"); // twice: the first asks
+      server.kill("SIGTERM");
+      await ended;
+      await rm(home, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+}
+
+/** Opens a page; `finish()` fails on what went wrong in it meanwhile. */
+export async function openPage(browser, lab, path, { width = 1400, height = 900, dark = false } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light" });
+  const page = await context.newPage();
+  page.setDefaultTimeout(WAIT);
+  const problems = [];
+  page.on("pageerror", (error) => problems.push(`page error: ${error.stack ?? error}`));
+  page.on("console", (message) => {
+    if (message.type() !== "error") return;
+    const text = message.text();
+    if (!NOISE.some(({ pattern }) => pattern.test(text))) problems.push(`console error: ${text}`);
+  });
+  page.on("request", (request) => {
+    const url = request.url();
+    if (/^(https?|wss?):/.test(url) && !url.startsWith(lab.origin) && !url.startsWith(lab.origin.replace("http", "ws"))) {
+      problems.push(`request to another site: ${url}`);
+    }
+  });
+  await page.goto(lab.url(path));
+  await page.waitForFunction(() => globalThis.jupyterapp !== undefined);
+  await page.waitForSelector(".jp-Notebook .jp-Cell");
+  if (dark) await setTheme(page, "JupyterLab Dark");
+  return {
+    page,
+    problems,
+    finish: async () => {
+      await context.close();
+      assert.deepEqual(problems, []);
+    },
+  };
+}
+
+export async function setTheme(page, theme) {
+  await page.evaluate((name) => globalThis.jupyterapp.commands.execute("apputils:change-theme", { theme: name }), theme);
+  const dark = theme.includes("Dark");
+  await page.waitForFunction((want) => (document.body.dataset.jpThemeLight === "false") === want, dark);
+}
+
+export function command(page, id, args = {}) {
+  return page.evaluate(([name, values]) => globalThis.jupyterapp.commands.execute(name, values), [id, args]);
+}
+
+/** The kernel of the open notebook is there and has nothing to do. */
+export async function kernelIdle(page) {
+  await page.waitForFunction(() => {
+    const panel = globalThis.jupyterapp.shell.currentWidget;
+    return panel?.sessionContext?.session?.kernel?.status === "idle";
+  });
+}
+
+export async function runAll(page, timeout = 180_000) {
+  await kernelIdle(page);
+  await command(page, "notebook:run-all-cells");
+  await page.waitForFunction(
+    () => {
+      const panel = globalThis.jupyterapp.shell.currentWidget;
+      const cells = panel.content.widgets.filter((cell) => cell.model.type === "code");
+      return (
+        panel.sessionContext.session?.kernel?.status === "idle" &&
+        cells.every((cell) => cell.model.executionState !== "running" && cell.model.executionCount !== null)
+      );
+    },
+    undefined,
+    { timeout },
+  );
+}
+
+/** Runs code in the notebook's kernel, in no cell, and returns what it prints. */
+export async function python(page, code) {
+  return page.evaluate(async (source) => {
+    const panel = [...globalThis.jupyterapp.shell.widgets("main")].find((widget) => widget.sessionContext !== undefined);
+    const future = panel.sessionContext.session.kernel.requestExecute({ code: source, store_history: false });
+    let text = "";
+    future.onIOPub = (message) => {
+      if (message.header.msg_type === "stream") text += message.content.text;
+      if (message.header.msg_type === "error") text += message.content.traceback.join("\n");
+    };
+    await future.done;
+    return text;
+  }, code);
+}
+
+export async function screenshot(page, name) {
+  await mkdir(SCREENSHOTS, { recursive: true });
+  await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) });
+}
+
+/** A notebook of code cells. */
+export function notebook(...sources) {
+  return {
+    nbformat: 4,
+    nbformat_minor: 5,
+    metadata: { kernelspec: { name: "python3", display_name: "Python 3", language: "python" } },
+    cells: sources.map((source, number) => codeCell(source, number)),
+  };
+}
+
+export function codeCell(source, number, outputs = []) {
+  const executed = outputs.length > 0 ? number + 1 : null;
+  return { cell_type: "code", id: `cell-${number}`, metadata: {}, execution_count: executed, source, outputs };
+}
+
+async function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once("error", reject);
+    probe.listen(0, "127.0.0.1", () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+}
+
+async function ready(url, server, log) {
+  const until = Date.now() + WAIT;
+  while (Date.now() < until) {
+    if (server.exitCode !== null) throw new Error(`JupyterLab ended at once:\n${log()}`);
+    const response = await fetch(url).catch(() => null);
+    if (response?.ok) return;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  throw new Error(`JupyterLab did not start within ${WAIT / 1000} s:\n${log()}`);
+}
