@@ -1,4 +1,4 @@
-"""The notebook room: the panel as a widget, rich display, magics, and the kernel side of the JupyterLab extension.
+"""The notebook room: the panel as a widget, rich display, magics, the kernel side of JupyterLab.
 
 Imported on demand; importing it loads neither IPython nor ipywidgets.
 """
@@ -20,8 +20,8 @@ def load_widget() -> type[TapeDebugger]:
     """Return the widget class.
 
     Raises:
-        ImportError: anywidget is not installed, or the panel's JavaScript has not been built; the message says
-            which, and how to mend it.
+        ImportError: anywidget is not installed, or the panel's JavaScript has not been built; the message
+            says which, and how to mend it.
     """
     from pathlib import Path
 

@@ -85,7 +85,7 @@ class CheckRunner:
         try:
             with gate.for_check(self.cancel):
                 self._check(mask)
-        except Exception as error:  # noqa: BLE001 - the status line is where the user looks; nobody sees a thread's traceback
+        except Exception as error:
             self._report(status=describe(error))
         finally:
             self._running.release()
@@ -139,7 +139,7 @@ def merge(before: Sequence[dict[str, Any]], fresh: Sequence[dict[str, Any]]) -> 
 
 
 def describe(error: BaseException) -> str:
-    """Return an error for a status line: its message, with its type where the message alone would not say enough."""
+    """Return an error for a status line: its message, with its type where that says more."""
     text = str(error).strip()
     if isinstance(error, TapedebugError):
         return text

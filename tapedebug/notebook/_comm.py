@@ -1,8 +1,8 @@
 """The kernel's side of the JupyterLab extension: lists live tapes, hands out traces, runs checks.
 
-Each message is a dict with ``type`` and, for a question, a number ``request`` that its answer repeats. What is said is
-written down on the other side: ``js/src/lab/protocol.ts``. With ipykernel 7 messages arrive while a cell runs, in another
-thread; a tape that is being recorded is then left alone, and the answer is ``busy``.
+Each message is a dict with ``type`` and, for a question, a number ``request`` that its answer repeats. What is
+said is written down on the other side: ``js/src/lab/protocol.ts``. With ipykernel 7 messages arrive while a cell
+runs, in another thread; a tape that is being recorded is then left alone, and the answer is ``busy``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Connection:
                 self._say(answer[0], request=request, **answer[1])
             else:
                 self._say("error", request=request, message=f"The kernel's tapedebug does not know {kind!r}.")
-        except Exception as error:  # noqa: BLE001 - the answer is where the user looks; a comm has no traceback
+        except Exception as error:
             self._say("error", request=request, message=describe(error))
 
     def _closed(self, _: Any = None) -> None:

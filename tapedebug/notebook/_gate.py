@@ -1,8 +1,8 @@
 """Keeps checks and cells out of each other's way.
 
-A check started from the panel runs in a thread, so that its progress shows and it can be cancelled. Cells run on the
-main thread. Both may touch the same tape: while a check runs, the next cell waits for it (an interrupt cancels the
-check), and while a cell runs, a check waits for the cell.
+A check started from the panel runs in a thread, so that its progress shows and it can be cancelled. Cells run
+on the main thread. Both may touch the same tape: while a check runs, the next cell waits for it (an interrupt
+cancels the check), and while a cell runs, a check waits for the cell.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CellGate:
 
     @contextmanager
     def for_check(self, cancel: Callable[[], None]) -> Iterator[None]:
-        """Wait for the running cell, then hold the gate; `cancel` is called when a waiting cell is interrupted."""
+        """Wait for the running cell, then hold the gate. Interrupting a waiting cell calls `cancel`."""
         with self._lock:
             self._cancellers.append(cancel)
             try:

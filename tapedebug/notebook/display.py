@@ -1,4 +1,4 @@
-"""How tapes, traces and diagnoses look in a notebook: the panel where there is one, static HTML, plain text."""
+"""How tapes, traces and diagnoses look in a notebook: the panel where there is one, static HTML, text."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Bundle = tuple[dict[str, Any], dict[str, Any]]
 def tape_bundle(obj: Any, include: Any = None, exclude: Any = None) -> Bundle:
     """Return the MIME bundle (data, metadata) of a `Tape`, `Trace` or `Diagnosis`.
 
-    In a notebook it holds the live panel, the trace for a saved notebook without a kernel, static HTML and plain
-    text; elsewhere only the text. `include` and `exclude` are IPython's, which filters the bundle by itself.
+    In a notebook it holds the live panel, the trace for a saved notebook without a kernel, static HTML and
+    plain text; elsewhere only the text. `include` and `exclude` are IPython's, which filters by itself.
     """
     text = _plain(obj)
     if not _shell.in_notebook():

@@ -35,8 +35,8 @@ class TapeMagics(Magics):
         "--on-overwrite",
         choices=MODES,
         default="preserve",
-        help="what to do when a launch overwrites values that the reverse pass still needs: keep a copy (preserve, the "
-        "default), keep it as evidence only and warn, raise an error, or ignore it",
+        help="what to do when a launch overwrites values that the reverse pass still needs: keep a copy "
+        "(preserve, the default), keep it as evidence only and warn, raise an error, or ignore it",
     )
     @argument("--name", metavar="VAR", help="keep the tape in this variable")
     @argument(
@@ -148,7 +148,7 @@ class TapeMagics(Magics):
 
 
 class CellCode:
-    """The code of a cell under a cell magic, with the line numbers and the name (``In [4]``) of the whole cell."""
+    """The code under a cell magic, with the line numbers and the name (``In [4]``) of the whole cell."""
 
     def __init__(self, shell: Any, cell: str) -> None:
         # the magic's own line is line 1 of what the user sees
@@ -158,7 +158,7 @@ class CellCode:
         self._module = shell.compile.ast_parse(source, filename=self._name)
 
     def run(self) -> Any:
-        """Run it in the user's namespace; the value of the last expression, as a cell would show it, or None."""
+        """Run it in the user's namespace; return the value of its last expression, or None."""
         __tracebackhide__ = True
         body = self._module.body
         last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
