@@ -1,8 +1,9 @@
 """The kernel's side of the JupyterLab extension: lists live tapes, hands out traces, runs checks.
 
-Each message is a dict with ``type`` and, for a question, a number ``request`` that its answer repeats. What is
-said is written down on the other side: ``js/src/lab/protocol.ts``. With ipykernel 7 messages arrive while a cell
-runs, in another thread; a tape that is being recorded is then left alone, and the answer is ``busy``.
+Each message is a dict with ``type`` and, for a question, a number ``request`` that its answer repeats. What
+is said is written down on the other side: ``js/src/lab/protocol.ts``. With ipykernel 7 messages arrive
+while a cell runs, in another thread; a tape that is being recorded is then left alone, and the answer is
+``busy``.
 """
 
 from __future__ import annotations

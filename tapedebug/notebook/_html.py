@@ -1,4 +1,4 @@
-"""What a notebook shows of a tape where there is neither a kernel nor our extension: static HTML, no script."""
+"""What a notebook shows of a tape where there is neither a kernel nor our extension."""
 
 from __future__ import annotations
 

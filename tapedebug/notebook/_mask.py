@@ -12,8 +12,8 @@ def check_mask(mask: Iterable[Any], trace: dict[str, Any]) -> list[MaskEntry]:
     """Return `mask` as a list of ``[launch, input, output]`` without repetitions.
 
     Args:
-        mask: Entries ``(launch, input, output)``: the index of a launch and two of its argument names, or None
-            and two array labels for the whole tape.
+        mask: Entries ``(launch, input, output)``: the index of a launch and two of its argument names, or
+            None and two array labels for the whole tape.
         trace: The trace that the mask is for.
 
     Raises:

@@ -1,7 +1,7 @@
 """The panels that were opened by showing something; those of a cell that runs again are closed.
 
-A widget lives in the kernel until it is closed, and keeps its tape and all the tape's arrays with it. Cells are
-run again and again, so a panel whose output has been replaced is closed.
+A widget lives in the kernel until it is closed, and keeps its tape and all the tape's arrays with it. Cells
+are run again and again, so a panel whose output has been replaced is closed.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ STATIC = Path(__file__).parent.parent / "static"
 class TapeDebugger(anywidget.AnyWidget):
     """The gradient debugger of one tape, in a notebook.
 
-    ``TapeDebugger(tape)`` as the last expression of a cell shows the panel. What is selected and which pairs are
-    switched on can be read, set and observed from Python; a click in the panel changes the same traits.
+    ``TapeDebugger(tape)`` as the last expression of a cell shows the panel. What is selected and which
+    pairs are switched on can be read, set and observed from Python; a click in the panel changes the same
+    traits.
 
     Args:
         obj: A `Tape`, a `Trace` or a `Diagnosis`. Checks need the tape itself: of a trace they say so.
@@ -32,11 +33,11 @@ class TapeDebugger(anywidget.AnyWidget):
 
     Attributes:
         trace: The tape as JSON-compatible data (schema: ``docs/trace.md``).
-        mask: The pairs that *Run* recomputes: a list of ``[launch, input, output]``, launch None for the whole
-            tape.
+        mask: The pairs that *Run* recomputes: a list of ``[launch, input, output]``, launch None for the
+            whole tape.
         checks: The results, a list of dicts with ``launch``, ``input``, ``output``, ``verdict``,
-            ``max_abs_error``, ``max_rel_error``, ``message`` and ``seconds``; ``verdict`` is None for a pair that
-            was not run.
+            ``max_abs_error``, ``max_rel_error``, ``message`` and ``seconds``; ``verdict`` is None for a
+            pair that was not run.
         selection: What is selected: a dict with any of ``launch`` (index), ``array`` (id or label),
             ``version``, ``finding`` (id).
         running: Whether checks are running.
