@@ -1,0 +1,159 @@
+"""Compare the adjoint of a program with differences of its float64 twin, pair by pair."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tapedebug.autograd.differences import Floats
+from tapedebug.autograd.explain import explain_suspects
+from tapedebug.autograd.matrix import Checkpoint, adjoints, differences, fine_for
+from tapedebug.autograd.messages import describe
+from tapedebug.autograd.probes import Probes, random_directions, seeds_of_all_kinds
+from tapedebug.autograd.program import Pairs, Port, Program
+from tapedebug.autograd.results import PairResult
+from tapedebug.autograd.verdict import SUSPECT, WRONG, Codes, Reference, Tolerance, judge
+
+LARGEST = 1 << 25  # entries of one Jacobian that is evaluated whole (256 MiB as float64)
+SAMPLE = 256  # entries of a variable that are evaluated of a larger one
+NOISE = 1e-5  # relative difference between two runs that rounding in another order does not explain
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to check: see `gradcheck`."""
+
+    eps: float
+    tolerance: Tolerance
+    max_inputs: int = -1
+    max_outputs: int = -1
+    dense: int = 0  # random directions in each input, and in each output, beside single entries
+
+
+def check_pairs_of(
+    program: Program, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+) -> list[PairResult]:
+    """Check each of `pairs`; see `Plan` for how."""
+    began = time.perf_counter()
+    rows = {port: _rows(port, plan) for port in pairs.outputs()}
+    columns = {port: _columns(program, port, plan) for port in pairs.inputs()}
+    notes = {pair: _shrink(pair, rows, columns) for pair in pairs.chosen}
+    random = _random_outputs(program, pairs.outputs())
+    references: dict[tuple[Port, Port], Reference] = {}
+    for source in pairs.inputs():
+        targets = pairs.outputs(source)
+        found = differences(
+            program, source, targets, columns[source], rows,
+            eps=plan.eps, enough=fine_for(plan.tolerance), checkpoint=checkpoint,
+        )  # fmt: skip
+        references.update({(source, target): reference for target, reference in found.items()})
+    results: dict[tuple[Port, Port], PairResult] = {}
+    for target in pairs.outputs():
+        sources = [i for i, o in pairs.chosen if o is target]
+        full = adjoints(program, target, rows[target], sources, checkpoint=checkpoint)
+        for source in sources:
+            pair = Comparison(
+                program, source, target, rows[target], columns[source],
+                full[source], references[source, target], plan.tolerance,
+            )  # fmt: skip
+            results[source, target] = _verdict(pair, random.get(target, 0.0), notes[source, target], checkpoint)
+    each = (time.perf_counter() - began) / max(1, len(results))
+    return [replace(results[pair], seconds=each) for pair in pairs.chosen]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One pair: `full` is (rows, source.size), the adjoint's rows; `reference` is (rows, columns)."""
+
+    program: Program
+    source: Port
+    target: Port
+    rows: Probes
+    columns: Probes
+    full: Floats
+    reference: Reference
+    tolerance: Tolerance
+
+    @property
+    def ad(self) -> Floats:
+        """The adjoint's side of the compared matrix, (rows, columns)."""
+        return self.columns.apply(self.full)
+
+
+def _rows(port: Port, plan: Plan) -> Probes:
+    # Seeds that are not unit vectors find adjoints that are wrong for negative or for large seeds only.
+    dense = [seeds_of_all_kinds(port.size)] if port.size else []
+    if plan.dense and port.size > 1:
+        dense.append(random_directions(port.size, plan.dense))
+    return Probes.of(port.size, plan.max_outputs, np.concatenate(dense) if dense else None)
+
+
+def _columns(program: Program, port: Port, plan: Plan) -> Probes:
+    if not plan.dense or port.size < 2:
+        return Probes.of(port.size, plan.max_inputs)
+    size = np.abs(program.values(port))
+    typical = float(np.sqrt(np.mean(size**2))) or 1.0
+    return Probes.of(port.size, plan.max_inputs, random_directions(port.size, plan.dense, np.maximum(size, 0.01 * typical)))
+
+
+def _shrink(pair: tuple[Port, Port], rows: dict[Port, Probes], columns: dict[Port, Probes]) -> tuple[str, ...]:
+    """Sample where a Jacobian would not fit; say so."""
+    source, target = pair
+    if len(rows[target]) * len(columns[source]) <= LARGEST:
+        return ()
+    rows[target] = Probes.of(target.size, SAMPLE, rows[target].dense)
+    columns[source] = Probes.of(source.size, SAMPLE, columns[source].dense)
+    return (
+        f"{source.name} → {target.name}: the Jacobian of {target.size} × {source.size} entries is too large to "
+        f"evaluate whole; {len(rows[target].units)} × {len(columns[source].units)} of them were",
+    )
+
+
+def _random_outputs(program: Program, targets: list[Port]) -> dict[Port, float]:
+    """Outputs that differ between two runs on the same values, with their largest relative difference."""
+    first, second = program.evaluate({}, single=True), program.evaluate({}, single=True)
+    found = {}
+    for target in targets:
+        a, b = first[target], second[target]
+        difference = float(np.nanmax(np.abs(a - b), initial=0.0))
+        size = float(np.nanmax(np.abs(a), initial=0.0))
+        if difference > NOISE * size or not np.array_equal(np.isnan(a), np.isnan(b)):
+            found[target] = difference / size if size else float("inf")
+    return found
+
+
+def _verdict(
+    pair: Comparison, random: float, notes: tuple[str, ...], checkpoint: Checkpoint | None
+) -> PairResult:
+    ad = pair.ad
+    codes = judge(ad, pair.reference, pair.tolerance)
+    if random:
+        return describe(pair, ad, codes, random=random, notes=notes)
+    _judge_dense(pair, ad, codes)
+    rounding = np.zeros(codes.shape, dtype=bool)
+    if (codes == SUSPECT).any():
+        rounding = explain_suspects(pair, ad, codes, checkpoint)
+    return describe(pair, ad, codes, rounding=rounding, notes=notes)
+
+
+def _judge_dense(pair: Comparison, ad: Floats, codes: Codes) -> None:
+    """Judge combinations of entries by the sum of what the entries are allowed; only a clear miss counts."""
+    rows, columns = len(pair.rows.units), len(pair.columns.units)
+    if rows == codes.shape[0] and columns == codes.shape[1]:
+        return
+    left = np.concatenate([np.ones(rows), np.abs(pair.rows.dense).sum(axis=1)])
+    right = np.concatenate([np.ones(columns), np.abs(pair.columns.dense).sum(axis=1)])
+    with np.errstate(all="ignore"):
+        error = np.abs(ad - pair.reference.value) - pair.reference.bar
+        # What cancels in the sum may each be off by rtol: take the root of the sum of squares of the entries' part.
+        size = np.sqrt((pair.full**2).sum(axis=1, keepdims=True)) * right[None, :] / np.sqrt(max(1, pair.source.size))
+        allowed = pair.tolerance.atol * left[:, None] * right[None, :]
+        allowed = allowed + pair.tolerance.rtol * np.maximum(np.abs(pair.reference.value), size)
+        missed = (error > allowed) & ~pair.reference.kink
+    dense = np.ones(codes.shape, dtype=bool)
+    dense[:rows, :columns] = False
+    codes[dense] = np.where(missed, SUSPECT, 0)[dense]
+    codes[dense & np.isnan(ad)] = WRONG

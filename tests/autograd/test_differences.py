@@ -1,0 +1,115 @@
+"""Slopes by differences: their values are within their error bars, and kinks, jumps and chaos are told apart."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tapedebug.autograd.differences import Slope, slope
+
+
+def default(values: np.ndarray) -> np.ndarray:
+    """The error bars that a check with the documents' tolerances asks for."""
+    return 0.05 * (1e-3 + 1e-2 * np.abs(values))
+
+
+def at(f: Callable[[np.ndarray], np.ndarray], x: float, enough: Callable = default, eps: float = 1e-4) -> Slope:
+    start = np.atleast_1d(np.float64(np.float32(x)))
+
+    def displaced(step: float) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.atleast_1d(f(start + step))
+
+    return slope(displaced, displaced(0.0), eps=eps, magnitude=abs(float(start[0])), enough=enough)
+
+
+SMOOTH = {
+    "x cubed at 100": (lambda x: x**3, 100.0, lambda x: 3 * x * x),
+    "x cubed at 1000": (lambda x: x**3, 1000.0, lambda x: 3 * x * x),
+    "large offset": (lambda x: x * x + 1000, 0.5, lambda x: 2 * x),
+    "identity at 1000": (lambda x: x, 1e3, lambda x: 1.0),
+    "fast sine": (lambda x: np.sin(1e4 * x), 0.7, lambda x: 1e4 * np.cos(1e4 * x)),
+    "near a pole": (lambda x: 1 / x, 1e-6, lambda x: -1 / x**2),
+    "near the end of the domain": (np.sqrt, 1e-5, lambda x: 0.5 / np.sqrt(x)),
+    "huge": (lambda x: 1e30 * x * x, 0.3, lambda x: 2e30 * x),
+    "tiny": (lambda x: 1e-20 * x, 0.3, lambda x: 1e-20),
+    "cancelling": (lambda x: (1e7 + x) - 1e7, 0.3, lambda x: 1.0),
+    "a singular second derivative": (lambda x: np.abs(x) ** 1.5, 0.0, lambda x: 0.0),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_functions_are_within_their_bar_and_the_tolerance(name: str) -> None:
+    f, x, derivative = SMOOTH[name]
+    found = at(f, x)
+    exact = derivative(np.float64(np.float32(x)))
+    assert abs(found.value[0] - exact) <= found.bar[0]
+    assert found.bar[0] <= 1e-3 + 1e-2 * abs(exact)
+    assert not found.kink[0]
+
+
+def test_richardson_reaches_1e_11_where_float32_differences_are_off_by_percents() -> None:
+    found = at(lambda x: x**3, 1000.0)
+    assert found.value[0] == pytest.approx(3e6, rel=1e-11)
+    x, h = np.float32(1000), np.float32(1e-4)
+    with np.errstate(all="ignore"):
+        plain = ((x + h) ** 3 - (x - h) ** 3) / (2 * h)
+    assert abs(plain / 3e6 - 1) > 0.01
+
+
+@pytest.mark.parametrize("distance", [1e-2, 1e-4, 1e-5, 1e-6, 1e-9, -1e-9, -1e-5])
+@pytest.mark.parametrize("f", [np.abs, lambda x: np.maximum(x, 0)], ids=["abs", "relu"])
+def test_beside_a_kink_the_slope_of_this_side_is_found(f: Callable, distance: float) -> None:
+    found = at(f, distance)
+    side = np.sign(distance) if f is np.abs else float(distance > 0)
+    assert found.value[0] == pytest.approx(side, abs=1e-9)
+    assert found.bar[0] < 1e-3
+    assert not found.kink[0]
+
+
+def test_a_kink_has_a_left_and_a_right_slope() -> None:
+    found = at(np.abs, 0.0)
+    assert (found.left[0], found.right[0], bool(found.kink[0])) == (-1.0, 1.0, True)
+    found = at(lambda x: np.maximum(x, 0), 0.0)
+    assert (found.left[0], found.right[0], bool(found.kink[0])) == (0.0, 1.0, True)
+
+
+@pytest.mark.parametrize("f, x", [(np.floor, 3.0), (np.sign, 0.0), (np.ceil, -2.0)])
+def test_a_jump_is_a_kink(f: Callable, x: float) -> None:
+    assert at(f, x).kink[0]
+
+
+def test_flat_between_jumps_is_no_kink() -> None:
+    found = at(np.floor, 3.1)
+    assert (found.value[0], bool(found.kink[0])) == (0.0, False)
+
+
+def test_chaos_widens_the_bar_and_is_no_kink() -> None:
+    def logistic(x: np.ndarray) -> np.ndarray:
+        for _ in range(80):
+            x = 3.9 * x * (1 - x)
+        return x
+
+    found = at(logistic, 0.3)
+    assert found.bar[0] > abs(found.value[0]) * 0.1
+    assert not found.kink[0]
+
+
+def test_outputs_that_do_not_depend_are_exactly_zero() -> None:
+    found = at(lambda x: np.array([x[0] ** 2, 7.0]), 0.5)
+    assert found.value[1] == 0.0
+    assert found.value[0] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_function_without_finite_values_has_no_slope() -> None:
+    found = at(lambda x: np.full(1, np.nan), 1.0)
+    assert np.isnan(found.value[0])
+    assert np.isinf(found.bar[0])
+
+
+def test_smooth_functions_cost_four_evaluations() -> None:
+    assert at(lambda x: x**3 + np.sin(x), 0.3).evaluations == 4
+
+
+def test_a_sharper_demand_costs_more_evaluations() -> None:
+    assert at(np.exp, 0.3, enough=lambda v: 1e-13 * np.abs(v)).evaluations > 4
