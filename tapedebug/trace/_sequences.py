@@ -23,8 +23,8 @@ def find_sequences(
 
     Args:
         keys: One key a launch; launches with different keys are never the same.
-        same: ``same(i, j)``, with i < j, decides for launches of equal keys. By default they all are the
-        same. max_period: The longest sequence that is looked for.
+        same: ``same(i, j)``, with i < j, decides for launches of equal keys. By default all are the same.
+        max_period: The longest sequence that is looked for.
     """
     numbers: dict[Hashable, int] = {}
     ids = [numbers.setdefault(key, len(numbers)) for key in keys]

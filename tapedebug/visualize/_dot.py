@@ -30,8 +30,14 @@ def quoted(value: str) -> str:
     if len(value) > LONGEST:
         value = value[: LONGEST - 1] + "…"
     value = "".join(c if c.isprintable() else " " for c in value)
-    # Graphviz decodes entities in quoted labels too, so that "&lt;" in a name would turn into "<".
-    value = value.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+    # Graphviz decodes entities in quoted text too, so that "&lt;" in a name would turn into "<".
+    value = (
+        value.replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace("\\", "\\\\")
+        .replace('"', '\\"')
+    )
     return f'"{value}"'
 
 

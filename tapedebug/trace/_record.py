@@ -1,0 +1,434 @@
+"""From a tape to a trace: plain data, made when it is asked for."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._names import find_names
+from tapedebug._source import Span, display_file
+from tapedebug.trace._callsites import argument_texts
+from tapedebug.trace._labels import choose_labels
+from tapedebug.trace._sequences import sequences_of
+from tapedebug.trace._versions import VersionBook
+from tapedebug.trace.model import (
+    Access,
+    Argument,
+    ArrayInfo,
+    Backward,
+    KernelInfo,
+    Launch,
+    Location,
+    ParamInfo,
+    Role,
+    Scope,
+    TapeInfo,
+    Trace,
+    Version,
+    VersionStatus,
+)
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from tapedebug.runtime import Tape
+    from tapedebug.runtime import array as Array
+    from tapedebug.runtime.record import Record
+
+
+def record(tape: Tape, *, values: bool = False, name: str | None = None) -> Trace:
+    """Return what `tape` recorded as a `Trace`.
+
+    Args:
+        tape: The tape. It is not changed.
+        values: Also summarise values and adjoints of every version, by replaying the tape in private memory.
+        name: What the trace is called; by default that of the variable that holds the tape.
+    """
+    return record_with_arrays(tape, values=values, name=name).trace
+
+
+@dataclass(slots=True)
+class Recorded:
+    """A trace, and which array of the runtime is which in it (`arrays[id]`)."""
+
+    trace: Trace
+    arrays: list[Array]
+    tape: Tape
+
+    def id_of(self, key: Any) -> int | None:
+        """Return the id of the memory range that `key` covers, None if the tape never used it."""
+        wanted = _key(key)
+        return next((number for number, own in enumerate(self.arrays) if _key(own) == wanted), None)
+
+
+def record_with_arrays(
+    tape: Tape, *, values: bool = False, name: str | None = None, longest_names: bool = False
+) -> Recorded:
+    """Return `record(tape)` with the arrays; see there."""
+    builder = _Builder(tape)
+    trace = builder.build(sys._getframe(1), longest_names)
+    trace.name = name or _tape_name(tape)
+    recorded = Recorded(trace, builder.arrays, tape)
+    if values:
+        from tapedebug.trace._values import add_summaries
+
+        add_summaries(recorded)
+    return recorded
+
+
+def location_of(span: Span) -> Location:
+    """Return a span as a place that a person can open."""
+    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
+
+
+def _key(a: Array) -> tuple[Any, ...]:
+    """What makes two arrays one: the same bytes, for contiguous ones whatever their shape."""
+    if a.is_contiguous:
+        return (id(a.buffer), a.start, a.stop)
+    return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)
+
+
+def _tape_name(tape: Tape) -> str:
+    names = find_names(type(tape), id, [id(tape)]).get(id(tape))
+    return names[0] if names else f"tape {tape.id}"
+
+
+class _Builder:
+    """One pass over the records of a tape."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.arrays: list[Array] = []
+        self.ids: dict[tuple[Any, ...], int] = {}
+        self.by_object: dict[int, int] = {}
+        self.buffers: dict[int, int] = {}
+        self.kernels: dict[int, KernelInfo] = {}
+        self.requires_grad: list[bool] = []
+        self.in_buffer: dict[int, list[int]] = {}
+
+    def build(self, frame: FrameType, longest_names: bool) -> Trace:
+        tape = self.tape
+        launches = [self._launch(item) for item in tape.records]
+        book = VersionBook([self._overlapping(number) for number in range(len(self.arrays))])
+        outside = [(event.at, self.array_id(event.array)) for event in tape.tracker.outside]
+        pending = [event for event in outside if event[1] is not None and event[0] < len(launches)]
+        for launch in launches:
+            while pending and pending[0][0] <= launch.index:
+                book.write_outside(pending.pop(0)[1] or 0)
+            book.add(launch.index, launch.args)
+        versions = book.finish()
+        _set_statuses(versions, launches, tape)
+        labels = choose_labels(self._candidates(frame, launches), longest=longest_names)
+        arrays = [self._info(number, label) for number, label in enumerate(labels)]
+        trace = Trace(
+            name="",
+            tape=TapeInfo(
+                id=tape.id,
+                on_overwrite=tape.on_overwrite,
+                launches=len(launches),
+                backward_runs=len(tape.backward_calls),
+                preserved_bytes=tape.preserved_bytes,
+                livein_bytes=tape.livein_bytes,
+            ),
+            kernels=list(self.kernels.values()),
+            arrays=arrays,
+            launches=launches,
+            scopes=self._scopes(len(launches)),
+            versions=versions,
+            backward=self._backward(),
+            environment=environment(),
+        )
+        _set_roles(trace)
+        trace.sequences = sequences_of(trace)
+        return trace
+
+    # ------------------------------------------------------------------ arrays
+
+    def array_id(self, a: Array) -> int | None:
+        """Return the id of an array that the tape used."""
+        return self.ids.get(_key(a))
+
+    def _enter(self, a: Array) -> int:
+        known = self.by_object.get(id(a))
+        if known is not None:
+            return known
+        key = _key(a)
+        number = self.ids.get(key)
+        if number is None:
+            number = self.ids[key] = len(self.arrays)
+            self.arrays.append(a)
+            self.requires_grad.append(False)
+            self.buffers.setdefault(id(a.buffer), len(self.buffers))
+            self.in_buffer.setdefault(id(a.buffer), []).append(number)
+        self.requires_grad[number] = self.requires_grad[number] or a.requires_grad
+        self.by_object[id(a)] = number
+        return number
+
+    def _overlapping(self, number: int) -> list[int]:
+        mine = self.arrays[number]
+        return [
+            other
+            for other in self.in_buffer[id(mine.buffer)]
+            if other != number and overlap(mine, self.arrays[other])
+        ]
+
+    def _info(self, number: int, label: str) -> ArrayInfo:
+        from tapedebug.lang import types
+
+        a = self.arrays[number]
+        return ArrayInfo(
+            id=number,
+            label=label,
+            dtype=types.type_name(a.dtype),
+            shape=list(a.shape),
+            requires_grad=self.requires_grad[number],
+            buffer=self.buffers[id(a.buffer)],
+            start=a.start,
+            stop=a.stop,
+            parent=self._parent(number),
+        )
+
+    def _parent(self, number: int) -> int | None:
+        """The smallest array of the tape that holds all bytes of this one, and more."""
+        mine = self.arrays[number]
+        best: int | None = None
+        for other in self.in_buffer[id(mine.buffer)]:
+            theirs = self.arrays[other]
+            if other == number or not theirs.is_contiguous:
+                continue
+            holds = theirs.start <= mine.start and mine.stop <= theirs.stop and _size(theirs) > _size(mine)
+            if holds and (best is None or _size(theirs) < _size(self.arrays[best])):
+                best = other
+        return best
+
+    def _candidates(self, frame: FrameType, launches: list[Launch]) -> list[list[str]]:
+        """Names of each array: variables of the callers, what call sites say, names of kernel parameters."""
+        from tapedebug.runtime import array as array_class
+
+        found = find_names(array_class, _key, self.ids, frame)
+        names = [list(found.get(_key(a), ())) for a in self.arrays]
+        remembered = getattr(self.tape, "array_names", {})
+        parameters: list[list[str]] = [[] for _ in self.arrays]
+        texts: dict[tuple[Any, ...], list[str | None]] = {}
+        for item, launch in zip(self.tape.records, launches, strict=True):
+            if item.site not in texts:
+                texts[item.site] = argument_texts(item.kind, item.call_site)
+            at_site = texts[item.site]
+            for number, arg in enumerate(launch.args):
+                if arg.array is None:
+                    continue
+                if number < len(at_site) and at_site[number]:
+                    _add(names[arg.array], str(at_site[number]))
+                if launch.kind == "kernel":
+                    _add(parameters[arg.array], arg.name)
+        for number, own in enumerate(names):
+            for name in remembered.get(_key(self.arrays[number]), ()):
+                _add(own, name)
+            if not own:
+                own += parameters[number]
+        self._name_views(names)
+        return names
+
+    def _name_views(self, names: list[list[str]]) -> None:
+        """A view without a name of its own: `x[128:256]`."""
+        for number, own in enumerate(names):
+            parent = self._parent(number)
+            if own or parent is None or not names[parent]:
+                continue
+            mine, whole = self.arrays[number], self.arrays[parent]
+            size = (whole.stop - whole.start) // max(1, whole.size)
+            low, high = (mine.start - whole.start) // size, (mine.stop - whole.start) // size
+            own.append(f"{names[parent][0]}[{low}:{high}]")
+
+    # ---------------------------------------------------------------- launches
+
+    def _launch(self, item: Record) -> Launch:
+        plan = item.plan
+        args = []
+        array_class = _array_class()
+        for number, value in enumerate(item.args):
+            if isinstance(value, array_class):
+                args.append(
+                    Argument(
+                        name=plan.names[number],
+                        array=self._enter(value),
+                        reads=number in plan.reads,
+                        writes=number in plan.writes,
+                        needed=number in plan.needed,
+                    )
+                )
+            else:
+                args.append(Argument(name=plan.names[number], value=_plain(value)))
+        kernel = self._kernel(item) if item.kernel is not None else None
+        return Launch(
+            index=item.index,
+            kind=item.kind,  # type: ignore[arg-type]
+            kernel=kernel,
+            name=item.name,
+            dim=list(item.dim),
+            args=args,
+            scope=item.scope,
+            seconds=item.elapsed,
+            backward_seconds=item.backward_elapsed,
+            call_site=location_of(item.call_site),
+        )
+
+    def _kernel(self, item: Record) -> int:
+        from tapedebug.lang import types
+
+        kernel = item.kernel
+        info = self.kernels.get(id(kernel))
+        if info is None:
+            origin = kernel.origin
+            info = self.kernels[id(kernel)] = KernelInfo(
+                id=len(self.kernels),
+                name=kernel.key,
+                file=display_file(origin.file),
+                line=origin.first_line,
+                lines=list(origin.lines),
+                params=[
+                    ParamInfo(
+                        name=param.name,
+                        type=_type_text(param.type),
+                        array=isinstance(param.type, types.ArrayType),
+                    )
+                    for param in kernel.params
+                ],
+                accesses=[
+                    Access(
+                        param=access.param,
+                        kind=access.kind,
+                        line=access.span.line,
+                        column=access.span.column,
+                        end_column=access.span.end_column,
+                    )
+                    for access in kernel.analysis.accesses
+                ],
+                adjoint=_adjoint_text(item),
+                enable_backward=kernel.enable_backward,
+            )
+        if item.info is not None:
+            _mark_needed(info, item.info.need_spans)
+        return info.id
+
+    def _scopes(self, launches: int) -> list[Scope]:
+        return []
+
+    def _backward(self) -> Backward:
+        return Backward()
+
+
+def _array_class() -> type:
+    from tapedebug.runtime import array
+
+    return array
+
+
+def _add(names: list[str], name: str) -> None:
+    if name not in names:
+        names.append(name)
+
+
+def _size(a: Array) -> int:
+    return int(a.stop - a.start)
+
+
+def overlap(a: Array, b: Array) -> bool:
+    """Return whether two arrays of one buffer share an element, exactly for strided views too."""
+    if a.stop <= b.start or b.stop <= a.start:
+        return False
+    if a.is_contiguous and b.is_contiguous:
+        return True
+    try:
+        return bool(np.shares_memory(a._look(), b._look(), max_work=20_000))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _plain(value: Any) -> Any:
+    """A scalar or vector argument as JSON data."""
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    try:
+        return [_plain(component) for component in value]
+    except TypeError:
+        return str(value)
+
+
+def _type_text(annotation: Any) -> str:
+    from tapedebug.lang import types
+
+    if isinstance(annotation, types.ArrayType):
+        inner = types.type_name(annotation.dtype)
+        return (
+            f"array(dtype={inner})"
+            if annotation.ndim == 1
+            else f"array(dtype={inner}, ndim={annotation.ndim})"
+        )
+    return types.type_name(annotation)
+
+
+def _adjoint_text(item: Record) -> str | None:
+    if item.info is None:
+        return None
+    text: str = item.kernel.source("adjoint")
+    return text
+
+
+def _mark_needed(info: KernelInfo, need_spans: dict[int, tuple[Span, ...]]) -> None:
+    places = {(param, span.line, span.column) for param, spans in need_spans.items() for span in spans}
+    for access in info.accesses:
+        if (access.param, access.line, access.column) in places:
+            access.needed = True
+
+
+def _set_statuses(versions: list[Version], launches: list[Launch], tape: Tape) -> None:
+    """What became of each version: see `Version.status`."""
+    kept = tape.on_overwrite != "ignore"
+    consumed = {"preserve": "preserved", "error": "preserved", "warn": "lost", "ignore": "lost"}
+    latest: dict[int, int] = {}
+    for version in versions:
+        latest[version.array] = version.version
+    for version in versions:
+        status: VersionStatus
+        if version.version == latest[version.array]:
+            status = "kept" if version.needed_by else "live"
+        elif not version.needed_by:
+            status = "harmless"
+        else:
+            status = consumed[tape.on_overwrite]  # type: ignore[assignment]
+            version.preserved = kept
+        version.status = status
+
+
+def _set_roles(trace: Trace) -> None:
+    written = {arg.array for launch in trace.launches for arg in launch.args if arg.writes}
+    read = {arg.array for launch in trace.launches for arg in launch.args if arg.reads}
+    first_read = {version.array for version in trace.versions if version.version == 0 and version.reads}
+    for info in trace.arrays:
+        role: Role = "intermediate"
+        if info.id == trace.backward.loss or (info.id in written and info.id not in read):
+            role = "output"
+        elif info.id not in written:
+            role = "input" if info.requires_grad else "constant"
+        elif info.id in first_read and info.requires_grad:
+            role = "input"
+        info.role = role
+
+
+def environment() -> dict[str, str]:
+    """Return the versions that a report should name."""
+    import tapedebug
+
+    return {
+        "tapedebug": tapedebug.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "platform": platform.platform(terse=True),
+    }

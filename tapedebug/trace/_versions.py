@@ -1,0 +1,74 @@
+"""Versions of array values, from the launches that read and wrote them. Overlapping views are one memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapedebug.trace.model import Argument, Version
+
+
+class VersionBook:
+    """Numbers the versions of every array while launches are added in order.
+
+    A write through a view begins a new version of the view and of everything that shares memory with it.
+
+    Args:
+        overlaps: For each array id the other arrays that share bytes with it.
+    """
+
+    def __init__(self, overlaps: Sequence[Sequence[int]]) -> None:
+        self._overlaps = overlaps
+        self._current: list[Version | None] = [None] * len(overlaps)
+        self.versions: list[Version] = []
+
+    def current(self, array: int) -> Version:
+        """Return the version of `array` that stands now."""
+        version = self._current[array]
+        if version is None:
+            version = self._begin(array, 0, None)
+        return version
+
+    def add(self, index: int, args: Sequence[Argument]) -> None:
+        """Enter launch `index`: its reads come before its writes. Sets the version numbers of `args`."""
+        for arg in args:
+            if arg.array is None or not (arg.reads or arg.needed):
+                continue
+            version = self.current(arg.array)
+            arg.read_version = version.version
+            _append(version.reads, index)
+            if arg.needed:
+                _append(version.needed_by, index)
+        written: dict[int, Version] = {}
+        for arg in args:
+            if arg.array is None or not arg.writes:
+                continue
+            for array in (arg.array, *self._overlaps[arg.array]):
+                if array not in written:
+                    written[array] = self._overwrite(array, index)
+            arg.write_version = written[arg.array].version
+
+    def write_outside(self, array: int) -> None:
+        """Enter a write that is not on the tape."""
+        for other in (array, *self._overlaps[array]):
+            self._overwrite(other, None)
+
+    def _overwrite(self, array: int, index: int | None) -> Version:
+        old = self.current(array)
+        old.overwritten_by = index
+        return self._begin(array, old.version + 1, index)
+
+    def _begin(self, array: int, number: int, index: int | None) -> Version:
+        version = self._current[array] = Version(array=array, version=number, written_by=index)
+        self.versions.append(version)
+        return version
+
+    def finish(self) -> list[Version]:
+        """Return all versions, by array and number; every array has at least one."""
+        for array in range(len(self._overlaps)):
+            self.current(array)
+        return sorted(self.versions, key=lambda version: (version.array, version.version))
+
+
+def _append(indices: list[int], index: int) -> None:
+    if not indices or indices[-1] != index:
+        indices.append(index)
