@@ -7,6 +7,7 @@ import { Widget } from "@lumino/widgets";
 import { button, element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
 import type { TapeRow } from "./protocol.js";
+import { counts, facts, title } from "./rows.js";
 import type { SessionState, TapeSession } from "./session.js";
 import { ITapes, ITapeViewer } from "./tokens.js";
 
@@ -122,56 +123,18 @@ export class SideBar extends Widget {
       });
     });
     open.dataset.tape = String(row.tape);
+    const badges = counts(row.findings).map((badge) => {
+      const shown = element("span", `td-side-badge td-${badge.kind}`, badge.text);
+      shown.title = badge.title;
+      return shown;
+    });
     open.append(
-      element("span", "td-side-name", row.name === "" ? `tape ${row.tape}` : `${row.name} · tape ${row.tape}`),
-      element("span", "td-side-counts", ...counts(row)),
+      element("span", "td-side-name", title(row)),
+      element("span", "td-side-counts", ...badges),
       element("span", "td-side-facts", facts(row)),
     );
     return open;
   }
-}
-
-function facts(row: TapeRow): string {
-  const parts = [amount(row.launches, "launch", "launches"), amount(row.arrays, "array", "arrays")];
-  if (row.recording) parts.push("recording");
-  parts.push(row.backwardRuns === 0 ? "no backward yet" : `backward ×${row.backwardRuns}`);
-  if (row.onOverwrite !== "preserve") parts.push(row.onOverwrite);
-  else if (row.preservedBytes > 0) parts.push(`kept ${bytes(row.preservedBytes)}`);
-  return parts.join(" · ");
-}
-
-function counts(row: TapeRow): Node[] {
-  if (row.findings === null) return [];
-  const kinds = [
-    ["error", "✕", "errors"],
-    ["warning", "!", "warnings"],
-    ["info", "i", "notes"],
-  ] as const;
-  const shown = kinds
-    .filter(([kind]) => (row.findings?.[kind] ?? 0) > 0)
-    .map(([kind, sign, words]) => {
-      const badge = element("span", `td-side-badge td-${kind}`, `${sign} ${row.findings?.[kind]}`);
-      badge.title = `${row.findings?.[kind]} ${words}`;
-      return badge;
-    });
-  return shown.length > 0 ? shown : [element("span", "td-side-badge td-none", "✓ no findings")];
-}
-
-function amount(count: number, one: string, many: string): string {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
-}
-
-export function bytes(count: number): string {
-  if (count < 1000) return `${count} B`;
-  const units = ["kB", "MB", "GB", "TB"];
-  let value = count;
-  let unit = "B";
-  for (const next of units) {
-    if (value < 1000) break;
-    value /= 1000;
-    unit = next;
-  }
-  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${unit}`;
 }
 
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {

@@ -6,6 +6,7 @@ import { PanelStore } from "../trace/store.js";
 import { mountPanel } from "../views/panel.js";
 import { tapeIcon } from "./icon.js";
 import type { Answer, Question } from "./protocol.js";
+import { title } from "./rows.js";
 import type { TapeSession } from "./session.js";
 import { ITapes, ITapeViewer } from "./tokens.js";
 
@@ -97,7 +98,7 @@ class Viewer implements ITapeViewer {
     }
     const tab = new MainAreaWidget({ content });
     const row = session.tapes.find((row) => row.tape === tape);
-    tab.title.label = row === undefined || row.name === "" ? `Tape ${tape}` : `${row.name} · tape ${tape}`;
+    tab.title.label = row === undefined ? `Tape ${tape}` : title(row);
     tab.title.caption = `Gradient debugger: tape ${tape} of ${session.name}`;
     tab.title.icon = tapeIcon;
     tab.disposed.connect(() => this.tabs.delete(tab));

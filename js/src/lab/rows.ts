@@ -1,0 +1,55 @@
+/** What a row of the side bar says. */
+import type { Counts, TapeRow } from "./protocol.js";
+
+export interface Badge {
+  readonly kind: "error" | "warning" | "info" | "none";
+  readonly text: string;
+  readonly title: string;
+}
+
+const KINDS = [
+  ["error", "✕", "error"],
+  ["warning", "!", "warning"],
+  ["info", "i", "note"],
+] as const;
+
+/** Findings by severity, worst first; none while nobody has looked at the tape. */
+export function counts(findings: Counts | null): Badge[] {
+  if (findings === null) return [];
+  const badges = KINDS.filter(([kind]) => findings[kind] > 0).map(([kind, sign, word]) => ({
+    kind,
+    text: `${sign} ${findings[kind]}`,
+    title: amount(findings[kind], word, `${word}s`),
+  }));
+  if (badges.length > 0) return badges;
+  return [{ kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" }];
+}
+
+export function title(row: TapeRow): string {
+  return row.name === "" ? `Tape ${row.tape}` : `${row.name} · tape ${row.tape}`;
+}
+
+export function facts(row: TapeRow): string {
+  const parts = [amount(row.launches, "launch", "launches"), amount(row.arrays, "array", "arrays")];
+  if (row.recording) parts.push("recording");
+  parts.push(row.backwardRuns === 0 ? "no backward yet" : `backward ×${row.backwardRuns}`);
+  if (row.onOverwrite !== "preserve") parts.push(row.onOverwrite);
+  else if (row.preservedBytes > 0) parts.push(`kept ${bytes(row.preservedBytes)}`);
+  return parts.join(" · ");
+}
+
+export function bytes(count: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let value = count;
+  let unit = 0;
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  const text = unit > 0 && value < 10 ? value.toFixed(1) : String(Math.round(value));
+  return `${text} ${units[unit]}`;
+}
+
+function amount(count: number, one: string, many: string): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}

@@ -1,0 +1,49 @@
+import { describe, expect, it } from "vitest";
+import { savedMask } from "../../src/lab/mask.js";
+import { bytes, counts } from "../../src/lab/rows.js";
+
+describe("the mask of a saved tape", () => {
+  it("is taken from the output's metadata", () => {
+    expect(
+      savedMask({
+        mask: [
+          [null, "throw", "loss"],
+          [1, "x", "force"],
+        ],
+      }),
+    ).toEqual([
+      [null, "throw", "loss"],
+      [1, "x", "force"],
+    ]);
+  });
+
+  it.each([undefined, null, "mask", {}, { mask: 3 }, { mask: ["abc", [1, 2, 3], [null, "x"], [{}, "x", "y"]] }])(
+    "is empty where the file holds %j",
+    (metadata) => {
+      expect(savedMask(metadata)).toEqual([]);
+    },
+  );
+});
+
+describe("a row of the side bar", () => {
+  it("counts findings by severity, worst first, with a sign and not only a colour", () => {
+    expect(counts({ error: 1, warning: 0, info: 2 })).toEqual([
+      { kind: "error", text: "✕ 1", title: "1 error" },
+      { kind: "info", text: "i 2", title: "2 notes" },
+    ]);
+    expect(counts({ error: 0, warning: 0, info: 0 })).toEqual([
+      { kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" },
+    ]);
+    expect(counts(null)).toEqual([]);
+  });
+
+  it.each([
+    [0, "0 B"],
+    [999, "999 B"],
+    [122_880, "123 kB"],
+    [1_500_000, "1.5 MB"],
+    [999_600_000_000_000, "1000 TB"],
+  ])("shows %d bytes as %s", (count, text) => {
+    expect(bytes(count)).toBe(text);
+  });
+});
