@@ -18,8 +18,8 @@ LONGEST = 40
 def argument_texts(kind: str, site: Span) -> list[str | None]:
     """Return the source text of each argument of the call at `site`, a launch or a copy; None for no name.
 
-    An empty list is returned where the call or its source is not found, for instance because the arguments are
-    in a variable.
+    An empty list is returned where the call or its source is not found, for instance because the
+    arguments are in a variable.
     """
     call = _calls(site.file, linecache.getline(site.file, 1)).get((site.line, site.column, site.end_column))
     if call is None:

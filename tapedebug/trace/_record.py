@@ -137,7 +137,7 @@ class _Builder:
             kernels=list(self.kernels.values()),
             arrays=arrays,
             launches=launches,
-            scopes=self._scopes(len(launches)),
+            scopes=self._scopes(launches),
             versions=versions,
             backward=self._backward(),
             environment=environment(),
@@ -315,11 +315,33 @@ class _Builder:
             _mark_needed(info, item.info.need_spans)
         return info.id
 
-    def _scopes(self, launches: int) -> list[Scope]:
-        return []
+    def _scopes(self, launches: list[Launch]) -> list[Scope]:
+        """The scopes that hold launches; those that hold none are left out, and the others numbered anew."""
+        numbers: dict[int, int] = {}
+        scopes: list[Scope] = []
+        for position, scope in enumerate(self.tape.scopes):
+            last = len(launches) - 1 if scope.last is None else min(scope.last, len(launches) - 1)
+            if last < scope.first:
+                continue
+            numbers[position] = len(scopes)
+            parent = None if scope.parent is None else numbers.get(scope.parent)
+            scopes.append(Scope(id=len(scopes), name=scope.name, parent=parent, first=scope.first, last=last))
+        for launch in launches:
+            launch.scope = None if launch.scope is None else numbers.get(launch.scope)
+        return scopes
 
     def _backward(self) -> Backward:
-        return Backward()
+        calls = self.tape.backward_calls
+        if not calls:
+            return Backward()
+        visited = [item.index for item in self.tape.records[: calls[-1].records] if differentiates(item)]
+        loss = calls[-1].loss
+        return Backward(ran=True, loss=None if loss is None else self.array_id(loss), order=visited[::-1])
+
+
+def differentiates(item: Record) -> bool:
+    """Return whether the reverse pass does anything for a record."""
+    return bool(item.active) and (item.kind != "kernel" or item.info is not None)
 
 
 def _array_class() -> type:
