@@ -1,0 +1,149 @@
+"""A gradient debugger for differentiable kernels, with its own tape engine: `import tapedebug as wp`.
+
+The engine (kernels, arrays, launches, tapes) is loaded at once and light; what compiles, plots or talks to a
+notebook is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+from tapedebug._errors import ArrayError as ArrayError
+from tapedebug._errors import DeviceError as DeviceError
+from tapedebug._errors import GradcheckError as GradcheckError
+from tapedebug._errors import KernelNameError as KernelNameError
+from tapedebug._errors import KernelSyntaxError as KernelSyntaxError
+from tapedebug._errors import KernelTypeError as KernelTypeError
+from tapedebug._errors import LaunchError as LaunchError
+from tapedebug._errors import OverwriteError as OverwriteError
+from tapedebug._errors import OverwriteWarning as OverwriteWarning
+from tapedebug._errors import TapedebugError as TapedebugError
+from tapedebug._errors import TapedebugWarning as TapedebugWarning
+from tapedebug._errors import TapeError as TapeError
+from tapedebug.lang import types as types
+from tapedebug.lang.types import bool as bool
+from tapedebug.lang.types import float32 as float32
+from tapedebug.lang.types import float64 as float64
+from tapedebug.lang.types import int32 as int32
+from tapedebug.lang.types import int64 as int64
+from tapedebug.lang.types import vec2 as vec2
+from tapedebug.lang.types import vec2d as vec2d
+from tapedebug.lang.types import vec2f as vec2f
+from tapedebug.lang.types import vec2i as vec2i
+from tapedebug.lang.types import vec3 as vec3
+from tapedebug.lang.types import vec3d as vec3d
+from tapedebug.lang.types import vec3f as vec3f
+from tapedebug.lang.types import vec3i as vec3i
+from tapedebug.lang.types import vec4 as vec4
+from tapedebug.lang.types import vec4d as vec4d
+from tapedebug.lang.types import vec4f as vec4f
+from tapedebug.lang.types import vec4i as vec4i
+from tapedebug.runtime import ScopedDevice as ScopedDevice
+from tapedebug.runtime import ScopedTimer as ScopedTimer
+from tapedebug.runtime import Tape as Tape
+from tapedebug.runtime import array as array
+from tapedebug.runtime import array1d as array1d
+from tapedebug.runtime import array2d as array2d
+from tapedebug.runtime import array3d as array3d
+from tapedebug.runtime import array4d as array4d
+from tapedebug.runtime import clone as clone
+from tapedebug.runtime import config as config
+from tapedebug.runtime import copy as copy
+from tapedebug.runtime import empty as empty
+from tapedebug.runtime import empty_like as empty_like
+from tapedebug.runtime import from_numpy as from_numpy
+from tapedebug.runtime import full as full
+from tapedebug.runtime import full_like as full_like
+from tapedebug.runtime import get_cuda_device_count as get_cuda_device_count
+from tapedebug.runtime import get_device as get_device
+from tapedebug.runtime import get_devices as get_devices
+from tapedebug.runtime import init as init
+from tapedebug.runtime import is_cpu_available as is_cpu_available
+from tapedebug.runtime import is_cuda_available as is_cuda_available
+from tapedebug.runtime import launch as launch
+from tapedebug.runtime import live_tapes as live_tapes
+from tapedebug.runtime import ones as ones
+from tapedebug.runtime import ones_like as ones_like
+from tapedebug.runtime import set_device as set_device
+from tapedebug.runtime import synchronize as synchronize
+from tapedebug.runtime import synchronize_device as synchronize_device
+from tapedebug.runtime import zeros as zeros
+from tapedebug.runtime import zeros_like as zeros_like
+
+_LAZY = {
+    "kernel": ("tapedebug.lang.kernel", "kernel"),
+    "func": ("tapedebug.lang.kernel", "func"),
+    "autograd": ("tapedebug.autograd", None),
+    "trace": ("tapedebug.trace", None),
+    "visualize": ("tapedebug.visualize", None),
+    "notebook": ("tapedebug.notebook", None),
+    "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
+    "load_ipython_extension": ("tapedebug.notebook", "load_ipython_extension"),
+}
+"""Names that are looked up on first use: (module, attribute, or None for the module itself)."""
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("tapedebug")
+    except metadata.PackageNotFoundError:
+        # A source tree that is not installed: the version is in one place for Python and JavaScript.
+        import json
+        from pathlib import Path
+
+        manifest = Path(__file__).parent.parent / "js" / "package.json"
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["version"])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        module, attribute = _LAZY[name]
+        loaded = importlib.import_module(module)
+        value = loaded if attribute is None else getattr(loaded, attribute)
+    elif name == "__version__":
+        value = _version()
+    elif name.startswith("__"):
+        raise AttributeError(f"module 'tapedebug' has no attribute {name!r}")
+    else:
+        from tapedebug._planned import missing
+
+        raise AttributeError(missing(name, __dir__()))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, "diagnose", "report", "__version__"})
+
+
+class _Package(ModuleType):
+    """`tapedebug.diagnose` and `tapedebug.report` are functions, in packages of the same name.
+
+    Importing such a package sets it as an attribute of this one; these properties keep the functions there.
+    """
+
+    @property
+    def diagnose(self) -> Any:
+        """`diagnose(tape)`: what is wrong with its gradients."""
+        return importlib.import_module("tapedebug.diagnose").diagnose
+
+    @diagnose.setter
+    def diagnose(self, module: Any) -> None:
+        """The import system announces the package."""
+
+    @property
+    def report(self) -> Any:
+        """`report(obj, path)`: one HTML file."""
+        return importlib.import_module("tapedebug.report").report
+
+    @report.setter
+    def report(self, module: Any) -> None:
+        """The import system announces the package."""
+
+
+sys.modules[__name__].__class__ = _Package

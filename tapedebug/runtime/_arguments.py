@@ -1,0 +1,208 @@
+"""Arguments of a launch: checked with one message each, and packed."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError, LaunchError
+from tapedebug.lang import types
+from tapedebug.runtime.array import array
+from tapedebug.runtime.plan import Packer
+
+_RANGES = {types.int32: (-(2**31), 2**31 - 1), types.int64: (-(2**63), 2**63 - 1)}
+
+
+def not_a_kernel(thing: Any) -> LaunchError:
+    """The error of a launch of something else."""
+    name = getattr(thing, "__name__", None)
+    told = f"the function {name!r}" if callable(thing) and name else f"{thing!r} ({type(thing).__name__})"
+    return LaunchError(
+        f"launch: the first argument must be a kernel; got {told}", mend="decorate the function with @kernel"
+    )
+
+
+def bad_dim(kernel: Any, dim: Any) -> LaunchError:
+    """The error of a `dim` that is not one to four integers."""
+    return LaunchError(
+        f"launch of {kernel.key}: dim is an int or a tuple of 1 to 4 ints; got {dim!r}",
+        mend="pass the number of threads, or an array's shape",
+    )
+
+
+def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
+    """Refuse negative sizes.
+
+    Raises:
+        LaunchError: One is negative.
+    """
+    if min(sizes) < 0:
+        shown = sizes[0] if len(sizes) == 1 else sizes
+        raise LaunchError(
+            f"launch of {kernel.key}: dim cannot be negative; got {shown}", mend="pass sizes of 0 or more"
+        )
+
+
+def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with NumPy arrays wrapped where an array is expected.
+
+    Raises:
+        LaunchError: Their number is wrong, or one does not fit its parameter.
+    """
+    params = kernel.params
+    if len(args) != len(params):
+        raise _wrong_number(kernel, args)
+    found = []
+    for param, value in zip(params, args, strict=True):
+        if isinstance(param.type, types.ArrayType):
+            found.append(_array_argument(kernel, param, value))
+        else:
+            packer(kernel, param)(value)  # type: ignore[misc]
+            found.append(value)
+    return tuple(found)
+
+
+def _wrong_number(kernel: Any, args: tuple[Any, ...]) -> LaunchError:
+    params = kernel.params
+    listed = ", ".join(f"{p.name}: {types.type_name(p.type)}" for p in params)
+    if len(args) < len(params):
+        missing = ", ".join(p.name for p in params[len(args) :])
+        mend = f"pass {missing} too"
+    else:
+        mend = f"leave out the last {len(args) - len(params)}"
+    plural = "argument" if len(params) == 1 else "arguments"
+    return LaunchError(
+        f"launch of {kernel.key}: it takes {len(params)} {plural} ({listed}); got {len(args)}",
+        span=_span(kernel, None),
+        mend=mend,
+    )
+
+
+def _array_argument(kernel: Any, param: Any, value: Any) -> array:
+    wanted: types.ArrayType = param.type
+    if isinstance(value, np.ndarray):
+        value = _wrapped(kernel, param, value)
+    if not isinstance(value, array):
+        raise _misfit(
+            kernel, param, f"got {_told(value)}", f"pass array(…, dtype={types.type_name(wanted.dtype)})"
+        )
+    if value.dtype is not wanted.dtype:
+        raise _misfit(
+            kernel,
+            param,
+            f"got an array of {types.type_name(value.dtype)} with shape {value.shape}",
+            f"make the array with dtype={types.type_name(wanted.dtype)}, or change the annotation",
+        )
+    if value.ndim != wanted.ndim:
+        raise _misfit(
+            kernel,
+            param,
+            f"got an array of shape {value.shape}, which has {value.ndim} dimension{'s' * (value.ndim != 1)}",
+            f"annotate it as {types.type_name(types.ArrayType(wanted.dtype, value.ndim))}, or pass an array of "
+            f"{wanted.ndim} dimension{'s' * (wanted.ndim != 1)}",
+        )
+    return value
+
+
+def _wrapped(kernel: Any, param: Any, value: np.ndarray[Any, Any]) -> array:
+    """A NumPy array as an array that shares its memory, so that what the kernel writes arrives."""
+    wanted: types.ArrayType = param.type
+    name = types.type_name(wanted.dtype)
+    if value.dtype != types.numpy_dtype(wanted.dtype):
+        raise _misfit(
+            kernel,
+            param,
+            f"got a NumPy array of {value.dtype} with shape {value.shape}",
+            f"convert it with .astype(numpy.{types.numpy_dtype(wanted.dtype)}), or make array(…, dtype={name})",
+        )
+    try:
+        writes = param.index in kernel.analysis.writes
+        made: array = array(value, dtype=wanted.dtype, copy=not writes and not value.flags.writeable)
+    except ArrayError as error:
+        raise _misfit(
+            kernel,
+            param,
+            f"got a NumPy array of shape {value.shape}: {error.message}",
+            f"make array(…, dtype={name})",
+        ) from None
+    return made
+
+
+def packer(kernel: Any, param: Any) -> Packer | None:
+    """What checks a value for `param` and turns it into slots; None for arrays."""
+    kind = param.type
+    if isinstance(kind, types.ArrayType):
+        return None
+    scalar = types.scalar_of(kind)
+    inner = types.value_shape(kind)
+
+    def one(value: Any) -> Any:
+        return _scalar(kernel, param, value, scalar)
+
+    def vector(value: Any) -> tuple[Any, ...]:
+        try:
+            parts = tuple(value)
+        except TypeError:
+            raise _misfit(kernel, param, f"got {_told(value)}", f"pass {types.type_name(kind)}(…)") from None
+        if len(parts) != inner[0]:
+            raise _misfit(
+                kernel,
+                param,
+                f"got {_told(value)}, which has {len(parts)} components",
+                f"pass {inner[0]} numbers",
+            )
+        return tuple(one(part) for part in parts)
+
+    return vector if inner else lambda value: (one(value),)
+
+
+def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
+    if scalar is types.float32 or scalar is types.float64:
+        if not isinstance(value, int | float | np.floating | np.integer | np.bool_):
+            raise _misfit(kernel, param, f"got {_told(value)}", "pass a number")
+        # Rounded here, so that the float64 twin of a kernel sees the number that the kernel saw.
+        return ctypes.c_float(value).value if scalar is types.float32 else float(value)
+    if scalar is types.bool:
+        if not isinstance(value, bool | np.bool_ | int | np.integer):
+            raise _misfit(kernel, param, f"got {_told(value)}", "pass True or False")
+        return int(bool(value))
+    try:
+        number = operator.index(int(value) if isinstance(value, np.bool_) else value)
+    except TypeError:
+        whole = isinstance(value, float | np.floating)
+        raise _misfit(
+            kernel,
+            param,
+            f"got {_told(value)}",
+            f"pass int({value!r}), or annotate it as float" if whole else "pass an int",
+        ) from None
+    low, high = _RANGES[scalar]
+    if not low <= number <= high:
+        raise _misfit(
+            kernel, param, f"got {number}, outside {low} … {high}", "pass a smaller number, or use int64"
+        )
+    return number
+
+
+def _misfit(kernel: Any, param: Any, got: str, mend: str) -> LaunchError:
+    return LaunchError(
+        f"launch of {kernel.key}: argument {param.name!r} (number {param.index + 1}) must be "
+        f"{types.type_name(param.type)}; {got}",
+        span=_span(kernel, param),
+        mend=mend,
+    )
+
+
+def _span(kernel: Any, param: Any) -> Any:
+    """Where the parameter (or the kernel) is declared, if the kernel knows."""
+    from tapedebug.runtime._messages import declaration
+
+    return declaration(kernel, param)
+
+
+def _told(value: Any) -> str:
+    shown = repr(value)
+    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

@@ -1,0 +1,206 @@
+"""`Tape.backward` on the user's arrays: seeds, the pass itself, retained gradients, and undoing an interrupted pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tapedebug.runtime._reverse import Table
+from tapedebug.runtime.array import array
+from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
+from tapedebug.runtime.plan import has_gradient
+from tapedebug.runtime.record import Record
+from tapedebug.runtime.versions import Need, Scratch, Tracker, announce
+
+Values = np.ndarray[Any, Any]
+
+
+class LiveSpace:
+    """The user's arrays: values where they are (or the copies that were preserved), adjoints in `.grad`."""
+
+    f64 = False
+    moved = False
+
+    def __init__(self, mode: str) -> None:
+        self.replays = mode in {"preserve", "error"}
+
+    def value(self, a: array) -> int:
+        """Address of the values."""
+        return a.ptr
+
+    def adjoint(self, a: array) -> int:
+        """Address of the gradient."""
+        buffer = a.buffer
+        return (buffer.adjoint or buffer.gradient()).address + a.ptr - buffer.address
+
+    def adjoint_view(self, a: array) -> Values:
+        """The gradient as a NumPy view."""
+        gradient = a.grad
+        assert gradient is not None
+        return gradient._look()
+
+    def kept(self, record: Record, need: Need) -> Bytes | None:
+        """The preserved copy, where the mode uses it."""
+        return need.copy if self.replays else None
+
+    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+        """A fresh copy of the pre-launch values."""
+        assert scratch.copy is not None
+        return scratch.copy.copy()
+
+    def offset(self, a: array, start: int) -> int:
+        """Bytes from `start` to the first element."""
+        return a.ptr - a.buffer.address - start
+
+    def call(self, record: Record) -> None:
+        """Run a custom reverse function while the arrays hold the values that it was recorded with."""
+        swapped = []
+        try:
+            for need, a in zip(record.needs, record.args, strict=True):
+                if self.replays and need.copy is not None:
+                    place = a.buffer.data[need.start : need.stop]
+                    swapped.append((place, place.copy()))
+                    place[:] = need.copy
+            assert record.func is not None
+            record.func()
+        finally:
+            for place, now in reversed(swapped):
+                place[:] = now
+
+
+class Undo:
+    """The gradients as they were; zeros are remembered, not copied."""
+
+    def __init__(self, buffers: list[Buffer]) -> None:
+        self.before = [(b, b.fill, b.writes, None if b.fill == ZERO else b.data.copy()) for b in buffers]
+
+    def restore(self) -> None:
+        """Put everything back."""
+        for buffer, fill, writes, copy in self.before:
+            buffer.data[:] = 0 if copy is None else copy
+            buffer.fill, buffer.writes = fill, writes
+
+
+def zero_gradient(a: array) -> None:
+    """Zero the part of the gradient memory that belongs to `a`."""
+    memory = a.buffer.adjoint
+    if memory is None or memory.fill == ZERO:
+        return
+    if memory.watch:
+        gradient = a.grad
+        assert gradient is not None
+        announce(gradient, None, "zero")
+    if a.is_contiguous:
+        memory.zero_range(a.start, a.stop)
+    else:
+        gradient = a.grad
+        assert gradient is not None
+        gradient._look().fill(0)
+        memory.writes += 1
+
+
+def run(tracker: Tracker, seeds: Mapping[array, Values], leftovers: Mapping[array, int]) -> dict[array, int]:
+    """One reverse pass.
+
+    Args:
+        tracker: Of the tape.
+        seeds: Incoming gradients; they replace what is there.
+        leftovers: What the last pass left in the gradients of arrays that the tape writes, by the write count of the
+            gradient memory then. It belongs to the values before the tape, not after it: it is added back at the end.
+
+    Returns:
+        The leftovers of this pass.
+    """
+    space = LiveSpace(tracker.mode)
+    records = tracker.records
+    touched = {a.buffer: a for r in records for p in r.plan.active for a in (r.args[p],)}
+    touched.update({a.buffer: a for a in seeds})
+    memories = {buffer.gradient(): a for buffer, a in touched.items()}
+    table = Table(records, space)
+    steps = list(table.steps(records))
+    for memory in memories:
+        if memory.watch:
+            _announce_all(memory)
+    undo = Undo(list(memories))
+    try:
+        for memory in memories:
+            memory.fill = None
+        earlier = _take_leftovers(leftovers)
+        for a, values in seeds.items():
+            space.adjoint_view(a)[...] = values
+        retained = _run_steps(steps, space, _retained_at(records))
+        for a, values in retained.items():
+            space.adjoint_view(a)[...] = values
+        for a, values in earlier.items():
+            if a not in seeds:
+                view = space.adjoint_view(a)
+                view += values
+    except BaseException:
+        undo.restore()
+        raise
+    return {a: a.buffer.gradient().writes for a in _written(records)}
+
+
+def _run_steps(
+    steps: list[Any], space: LiveSpace, retained_at: dict[int, list[array]]
+) -> dict[array, Values]:
+    kept: dict[array, Values] = {}
+    last = perf_counter()
+    for record, call, threads, address in reversed(steps):
+        if record.index in retained_at:
+            for a in retained_at[record.index]:
+                kept[a] = space.adjoint_view(a).copy()
+        call(0, threads, address)
+        now = perf_counter()
+        record.backward_elapsed = now - last
+        last = now
+    return kept
+
+
+def _retained_at(records: list[Record]) -> dict[int, list[array]]:
+    """For each record that writes the final version of an array with `retain_grad`, the array."""
+    found: dict[int, list[array]] = {}
+    seen: set[tuple[Any, ...]] = set()
+    for record in reversed(records):
+        for p in record.plan.written:
+            a = record.args[p]
+            if a.retain_grad and has_gradient(a):
+                key = (a.buffer, a.ptr, a.shape, a.strides)
+                if key not in seen:
+                    seen.add(key)
+                    found.setdefault(record.index, []).append(a)
+    return found
+
+
+def _written(records: list[Record]) -> list[array]:
+    """The arrays with a gradient that the tape writes, once each."""
+    found: dict[array, None] = {}
+    for record in records:
+        for p in record.plan.written:
+            if p in record.plan.active:
+                found[record.args[p]] = None
+    return list(found)
+
+
+def _take_leftovers(leftovers: Mapping[array, int]) -> dict[array, Values]:
+    """Move what the last pass left out of the way, where nobody has changed it since."""
+    taken = {}
+    for a, writes in leftovers.items():
+        gradient = a.grad
+        if gradient is not None and gradient.buffer.writes == writes:
+            view = gradient._look()
+            if view.any():
+                taken[a] = view.copy()
+                view.fill(0)
+    return taken
+
+
+def _announce_all(memory: Buffer) -> None:
+    for ref in memory.watch:
+        ledger = ref()
+        if ledger is not None:
+            for state in list(ledger.states):
+                announce(state.array, None, "backward")

@@ -1,0 +1,154 @@
+"""From what users have (lists, vectors, NumPy arrays) to NumPy arrays of the right dtype and shape."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+
+Values = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+def element_type(dtype: Any, what: str = "array") -> Any:
+    """The canonical element type, or an ArrayError that lists the supported ones."""
+    try:
+        return types.canonical(dtype)
+    except TypeError as error:
+        raise ArrayError(f"{what}: {error}", mend="use a type of the kernel language as dtype") from None
+
+
+def shape_tuple(shape: Any, what: str) -> Shape:
+    """A shape given as an int or a sequence of ints, checked."""
+    try:
+        dims = (operator.index(shape),)
+    except TypeError:
+        try:
+            dims = tuple(operator.index(n) for n in shape)
+        except TypeError:
+            raise ArrayError(
+                f"{what}: a shape is an int or a tuple of ints; got {shape!r}", mend="pass integers"
+            ) from None
+    if not 1 <= len(dims) <= 4:
+        raise ArrayError(
+            f"{what}: arrays have 1 to 4 dimensions; shape {dims} has {len(dims)}",
+            mend="flatten some dimensions, or use a vector dtype for the last one",
+        )
+    if min(dims) < 0:
+        raise ArrayError(
+            f"{what}: sizes cannot be negative; got shape {dims}", mend="pass sizes of 0 or more"
+        )
+    return dims
+
+
+def contiguous_strides(shape: Shape, itemsize: int) -> Shape:
+    """Byte strides of a C-contiguous array."""
+    strides = []
+    step = itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def item_bytes(dtype: Any) -> int:
+    """Bytes of one element (12 of a vec3)."""
+    return int(types.numpy_dtype(dtype).itemsize * types.components(dtype))
+
+
+def infer_dtype(data: Any) -> Any:
+    """The element type of `data` where none was given: that of its NumPy form, as Warp does."""
+    values = _as_numpy(data, None)
+    scalar = types.from_numpy(values.dtype)
+    if scalar is None:
+        raise ArrayError(
+            f"array: data of NumPy dtype {values.dtype} has no type in the kernel language "
+            f"({', '.join(t.__name__ for t in types.SCALARS)})",
+            mend="pass dtype=, or convert the data first",
+        )
+    return scalar
+
+
+def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
+    """The values of `data` with the array's shape followed by the element's (`(n, 3)` of n vec3).
+
+    Raises:
+        ArrayError: `data` is a scalar or ragged, or does not fit `dtype` or `shape`.
+    """
+    if not hasattr(data, "__len__") or isinstance(data, str | bytes):
+        raise ArrayError(
+            f"array: data must be a sequence or an array; got {data!r}",
+            mend=f"write [{data!r}] for an array of one element"
+            if np.isscalar(data)
+            else "pass a list or an ndarray",
+        )
+    values = _as_numpy(data, types.numpy_dtype(dtype))
+    inner = types.value_shape(dtype)
+    if shape is not None:
+        wanted = shape + inner
+        if values.size != int(np.prod(wanted, dtype=np.int64)):
+            raise ArrayError(
+                f"array: {values.size} values of shape {values.shape} do not fill shape {shape} "
+                f"of {types.type_name(dtype)}",
+                mend="pass a shape with as many elements as the data",
+            )
+        return values.reshape(wanted)
+    if not inner:
+        return values if values.ndim else values.reshape(1)
+    return _with_inner(values, dtype, inner[0])
+
+
+def _with_inner(values: Values, dtype: Any, length: int) -> Values:
+    """Group the innermost dimension of `values` into vectors of `length`."""
+    if values.size == 0:
+        return values.reshape(0, length)
+    last = values.shape[-1]
+    if last == length:
+        return values if values.ndim > 1 else values.reshape(1, length)
+    if last % length == 0:
+        return values.reshape(*values.shape[:-1], last // length, length)
+    raise ArrayError(
+        f"array: data of shape {values.shape} cannot be elements of {types.type_name(dtype)}: "
+        f"its last dimension, {last}, is not a multiple of {length}",
+        mend=f"pass data of shape (…, {length})",
+    )
+
+
+def _as_numpy(data: Any, dtype: np.dtype[Any] | None) -> Values:
+    try:
+        return np.asarray(data, dtype=dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        goal = f" of {dtype}" if dtype is not None else ""
+        raise ArrayError(
+            f"array: the data cannot become an array{goal}: {error}",
+            mend="pass rows of equal length and numbers in the range of the dtype",
+        ) from None
+
+
+def element_bytes(value: Any, dtype: Any, what: str) -> bytes:
+    """One element as bytes: a number, or for vectors a vector or a sequence of its length.
+
+    Raises:
+        ArrayError: `value` is not a value of `dtype`.
+    """
+    scalar = types.numpy_dtype(dtype)
+    inner = types.value_shape(dtype)
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind not in "biuf":
+            raise ValueError("not a number")
+        values = found.astype(scalar)
+        if inner and values.ndim == 0:
+            values = np.full(inner, values)
+        if values.shape != inner:
+            raise ValueError(f"shape {values.shape}")
+    except (ValueError, TypeError, OverflowError):
+        need = f"{inner[0]} numbers" if inner else "a number"
+        raise ArrayError(
+            f"{what}: {value!r} is not a value of {types.type_name(dtype)}", mend=f"pass {need}"
+        ) from None
+    return values.tobytes()

@@ -1,0 +1,33 @@
+"""Who wants to hear of tapes: recorders, the notebook's side bar. Weakly, all live tapes."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape import Tape
+
+observers: list[Any] = []
+"""Objects with any of `tape_created(tape)`, `tape_exited(tape)`, `backward_done(tape, call)`."""
+
+_live: weakref.WeakSet[Tape] = weakref.WeakSet()
+
+
+def live_tapes() -> list[Tape]:
+    """The tapes that are alive, in the order in which they were made."""
+    return sorted(_live, key=lambda tape: tape.id)
+
+
+def enrol(tape: Tape) -> None:
+    """A tape was made."""
+    _live.add(tape)
+    notify("tape_created", tape)
+
+
+def notify(event: str, *args: Any) -> None:
+    """Call the observers that have a method of this name."""
+    for observer in observers:
+        method = getattr(observer, event, None)
+        if method is not None:
+            method(*args)

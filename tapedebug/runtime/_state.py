@@ -1,0 +1,25 @@
+"""What is global to the process: the tape that records now, and whether it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape import Tape
+
+
+class _State:
+    """One object, so that the fast path of `launch` reads one attribute."""
+
+    __slots__ = ("tape",)
+
+    def __init__(self) -> None:
+        self.tape: Tape | None = None
+
+
+state = _State()
+
+
+def active_tape() -> Tape | None:
+    """The tape whose `with` block is running, or None."""
+    return state.tape

@@ -1,0 +1,546 @@
+"""The array: a typed, strided view of a buffer.
+
+Views (slices, `reshape`, `flatten`, `transpose`, `view`) share their buffer with its gradient memory, so that
+versions and gradients belong to memory, not to Python objects.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.runtime import _convert
+from tapedebug.runtime.buffer import Buffer, Window, byte_bounds
+from tapedebug.runtime.device import CPU, Device, get_device
+
+Values = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+KINDS: dict[tuple[Any, int, bool, bool], int] = {}
+"""Small numbers for (dtype, ndim, contiguous, has a gradient): what `launch` keys its plans with."""
+
+
+class array:
+    """A fixed-size array of scalars or vectors, of 1 to 4 dimensions.
+
+    `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of kernel
+    parameters. Arrays hash and compare by identity, so that they can be keys of `Tape.gradients`.
+
+    Args:
+        data: A sequence, a NumPy array or another array. Vector elements come from vectors or from a last
+            dimension of their length: `(N, 3)` gives N vec3.
+        dtype: Element type; `float`, `int`, `bool` mean float32, int32, bool. By default that of the data (a list of
+            Python floats is float64, as in NumPy).
+        shape: Shape of the array, without the vector dimension; alone it makes an array of undefined content.
+        strides: Byte strides, with `ptr` only.
+        ptr: Address of existing memory to use; keep its owner alive.
+        device: Only `"cpu"` exists.
+        copy: False uses the memory of a NumPy array of the right dtype instead of copying it.
+        ndim: Number of dimensions of an annotation.
+        grad: The gradient array; implies `requires_grad`.
+        requires_grad: Whether the array takes part in differentiation.
+        retain_grad: Keep `.grad` of an intermediate array after `Tape.backward`.
+
+    Raises:
+        ArrayError: Data, dtype and shape do not fit together.
+        DeviceError: There is no such device.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_grad",
+        "_kind",
+        "_requires_grad",
+        "_slots",
+        "buffer",
+        "dtype",
+        "is_contiguous",
+        "ndim",
+        "ptr",
+        "retain_grad",
+        "shape",
+        "size",
+        "start",
+        "stop",
+        "strides",
+    )
+
+    dtype: Any
+    """Element type: a scalar or vector class of the kernel language."""
+    shape: Shape
+    strides: Shape
+    """Bytes between neighbours, for each dimension."""
+    ndim: int
+    size: int
+    """Number of elements."""
+    ptr: int
+    """Address of element (0, …)."""
+    buffer: Buffer
+    start: int
+    """First byte of the buffer that the elements occupy."""
+    stop: int
+    is_contiguous: bool
+    retain_grad: bool
+    _kind: int
+    _slots: tuple[int, ...]
+    _requires_grad: bool
+    _grad: array | None
+
+    _ndim_wanted = 0
+
+    def __new__(  # type: ignore[misc]  # noqa: D102
+        cls,
+        data: Any = None,
+        dtype: Any = None,
+        shape: Any = None,
+        strides: Any = None,
+        ptr: int | None = None,
+        device: Any = None,
+        copy: bool = True,
+        ndim: int | None = None,
+        grad: array | None = None,
+        requires_grad: bool = False,
+        retain_grad: bool = False,
+    ) -> Any:
+        if data is None and ptr is None and shape is None:
+            return types.ArrayType(float if dtype is None else dtype, ndim or cls._ndim_wanted or 1)
+        get_device(device)
+        if data is not None:
+            made = _from_data(data, dtype, shape, copy)
+        else:
+            made = _from_shape(shape, float if dtype is None else dtype, strides, ptr)
+        if cls._ndim_wanted and made.ndim != cls._ndim_wanted:
+            raise ArrayError(
+                f"{cls.__name__}: the data has {made.ndim} dimensions (shape {made.shape}), not {cls._ndim_wanted}",
+                mend="reshape the data, or use array()",
+            )
+        if grad is not None:
+            made.grad = grad
+        elif requires_grad:
+            made.requires_grad = True
+        if retain_grad and not made.requires_grad:
+            raise ArrayError(
+                "array: retain_grad=True needs requires_grad=True", mend="pass requires_grad=True too"
+            )
+        made.retain_grad = retain_grad
+        return made
+
+    def __class_getitem__(cls, params: Any) -> types.ArrayType:
+        """`array[float]`, `array2d[vec3]`: an annotation."""
+        return types.ArrayType(params, cls._ndim_wanted or 1)
+
+    # -- what it is -------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return CPU
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the array takes part in differentiation; settable."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._requires_grad = bool(value)
+        self._kind = _kind(self.dtype, self.ndim, self.is_contiguous, self._requires_grad)
+
+    @property
+    def grad(self) -> array | None:
+        """The gradient, of the same shape and dtype, or None without `requires_grad`.
+
+        Setting it makes the array require a gradient. A gradient array that matches the whole buffer is used as it
+        is; for a view its values are copied into the gradient of the buffer. `None` switches the gradient off.
+        """
+        if not self._requires_grad:
+            return None
+        memory = self.buffer.gradient()
+        held = self._grad
+        if held is None or held.buffer is not memory:
+            held = self._grad = make(
+                memory, memory.address + self.ptr - self.buffer.address, self.dtype, self.shape, self.strides
+            )
+        return held
+
+    @grad.setter
+    def grad(self, value: array | None) -> None:
+        if value is None:
+            self.requires_grad = False
+            self._grad = None
+            return
+        if not isinstance(value, array) or value.shape != self.shape or value.dtype is not self.dtype:
+            raise ArrayError(
+                f"the gradient of an array{self._facts()} must be an array of the same shape and dtype; got {_told(value)}",
+                mend="pass zeros_like(array), or an array made from data of that shape and dtype",
+            )
+        self.requires_grad = True
+        whole = (
+            value.is_contiguous and self.is_contiguous and value.size * item_size(self) == self.buffer.nbytes
+        )
+        if whole and value.buffer.nbytes == self.buffer.nbytes:
+            self.buffer.adjoint = value.buffer
+            self._grad = value
+        else:
+            own = self.grad
+            assert own is not None
+            own.assign(value)
+
+    def _facts(self) -> str:
+        return f"(shape={self.shape}, dtype={types.type_name(self.dtype)})"
+
+    def __repr__(self) -> str:
+        return f"array{self._facts()}"
+
+    def __str__(self) -> str:
+        return str(self._look())
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    # -- values -----------------------------------------------------------------------------------------
+
+    def _look(self) -> Values:
+        """A NumPy view for our own short use; it does not count as a window."""
+        scalar = types.numpy_dtype(self.dtype)
+        inner = types.value_shape(self.dtype)
+        return np.ndarray(
+            self.shape + inner,
+            scalar,
+            self.buffer.data.data,
+            self.ptr - self.buffer.address,
+            self.strides + (scalar.itemsize,) * len(inner),
+        )
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        look = self._look()
+        whole = {
+            "data": (self.buffer.address, False),
+            "shape": (self.buffer.nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+        return {
+            # A byte array instead of an address: what NumPy makes of it keeps the window open, and counted.
+            "data": np.asarray(Window(self.buffer, whole)),
+            "offset": self.ptr - self.buffer.address,
+            "shape": look.shape,
+            "strides": look.strides,
+            "typestr": look.dtype.str,
+            "version": 3,
+        }
+
+    def numpy(self) -> Values:
+        """The values as a NumPy array of shape `shape` plus the vector dimension, sharing memory.
+
+        Writing into it changes the array without the tape's knowledge; prefer `assign`.
+        """
+        look = self._look()
+        interface = {
+            "data": (self.ptr, False),
+            "shape": look.shape,
+            "strides": look.strides,
+            "typestr": look.dtype.str,
+            "version": 3,
+        }
+        return np.asarray(Window(self.buffer, interface))
+
+    def list(self) -> list[Any]:
+        """All elements in a flat list: Python numbers, or vectors."""
+        look = self._look()
+        if not types.value_shape(self.dtype):
+            return list(look.reshape(-1).tolist())
+        return [self.dtype(*row) for row in look.reshape(-1, look.shape[-1])]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(self.shape[0]))
+
+    def assign(self, src: Any) -> None:
+        """Copy `src` (an array, or anything that `array` takes) into this array; recorded on an active tape."""
+        from tapedebug.runtime.transfer import assign
+
+        assign(self, src)
+
+    def fill_(self, value: Any) -> None:
+        """Set every element to `value`; recorded on an active tape."""
+        from tapedebug.runtime.transfer import fill
+
+        fill(self, value)
+
+    def zero_(self) -> None:
+        """Set every element to zero; recorded on an active tape."""
+        self.fill_(0)
+
+    def mark_read(self) -> None:
+        """Tell the active tape that code outside of kernels reads this array (with `Tape.record_func`)."""
+        from tapedebug.runtime.transfer import mark
+
+        mark(self, writes=False)
+
+    def mark_write(self) -> None:
+        """Tell live tapes, *before* it happens, that code outside of kernels writes this array."""
+        from tapedebug.runtime.transfer import mark
+
+        mark(self, writes=True)
+
+    # -- views ------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """A view (ints and slices); with one int for each dimension, the value of that element."""
+        parts = _expand(key, self.ndim, self)
+        ptr, shape, strides = self.ptr, [], []
+        for axis, part in enumerate(parts):
+            n, step = self.shape[axis], self.strides[axis]
+            if isinstance(part, slice):
+                first, stop, stride = part.indices(n)
+                count = len(range(first, stop, stride))
+                ptr += first * step if count else 0
+                shape.append(count)
+                strides.append(step * stride)
+            else:
+                ptr += _index(part, n, axis, self) * step
+        if shape:
+            return make(self.buffer, ptr, self.dtype, tuple(shape), tuple(strides), like=self)
+        one = make(self.buffer, ptr, self.dtype, (1,), (item_size(self),))._look()[0]
+        return self.dtype(*one) if types.value_shape(self.dtype) else one
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        parts = _expand(key, self.ndim, self)
+        if not any(isinstance(p, slice) for p in parts):
+            parts[-1] = slice(_index(parts[-1], self.shape[-1], self.ndim - 1, self), None)
+            parts[-1] = slice(parts[-1].start, parts[-1].start + 1)
+        target = self[tuple(parts)]
+        if isinstance(value, array | np.ndarray) or (
+            isinstance(value, list | tuple) and not _is_element(value, self)
+        ):
+            target.assign(value)
+        else:
+            target.fill_(value)
+
+    def reshape(self, shape: Any) -> array:
+        """A view of another shape with as many elements; one size may be -1.
+
+        Raises:
+            ArrayError: The sizes differ, or the array is not contiguous.
+        """
+        dims = [operator.index(n) for n in (shape if hasattr(shape, "__len__") else (shape,))]
+        if dims.count(-1) == 1:
+            rest = int(np.prod([n for n in dims if n != -1], dtype=np.int64))
+            dims[dims.index(-1)] = self.size // rest if rest else 0
+        wanted = _convert.shape_tuple(tuple(dims), "reshape")
+        if int(np.prod(wanted, dtype=np.int64)) != self.size:
+            raise ArrayError(
+                f"reshape: an array of shape {self.shape} ({self.size} elements) has no shape {tuple(dims)}",
+                mend="keep the number of elements",
+            )
+        if not self.is_contiguous:
+            raise ArrayError(
+                f"reshape: the array of shape {self.shape} with strides {self.strides} is not contiguous",
+                mend="call contiguous() first (it copies)",
+            )
+        strides = _convert.contiguous_strides(wanted, item_size(self))
+        return make(self.buffer, self.ptr, self.dtype, wanted, strides, like=self)
+
+    def flatten(self) -> array:
+        """A one-dimensional view of a contiguous array."""
+        return self if self.ndim == 1 and self.is_contiguous else self.reshape((self.size,))
+
+    def transpose(self, axes: Any = None) -> array:
+        """A view with the dimensions in another order (reversed by default)."""
+        order = tuple(range(self.ndim))[::-1] if axes is None else tuple(operator.index(a) for a in axes)
+        if sorted(order) != list(range(self.ndim)):
+            raise ArrayError(
+                f"transpose: axes {order} are not an order of the {self.ndim} dimensions of shape {self.shape}",
+                mend="name every dimension once",
+            )
+        shape = tuple(self.shape[a] for a in order)
+        return make(
+            self.buffer, self.ptr, self.dtype, shape, tuple(self.strides[a] for a in order), like=self
+        )
+
+    def view(self, dtype: Any) -> array:
+        """The same memory as elements of another type of the same size (float32 as int32).
+
+        Raises:
+            ArrayError: The element sizes differ.
+        """
+        other = _convert.element_type(dtype, "view")
+        if _convert.item_bytes(other) != item_size(self):
+            raise ArrayError(
+                f"view: {types.type_name(other)} has {_convert.item_bytes(other)} bytes, "
+                f"{types.type_name(self.dtype)} has {item_size(self)}",
+                mend="view as a type of the same size",
+            )
+        return make(self.buffer, self.ptr, other, self.shape, self.strides, like=self)
+
+    def contiguous(self) -> array:
+        """This array where it is contiguous, else a contiguous copy (recorded on an active tape)."""
+        if self.is_contiguous:
+            return self
+        from tapedebug.runtime.transfer import clone
+
+        return clone(self)
+
+    def to(self, device: Any) -> array:
+        """This array on `device`; there is one device."""
+        get_device(device)
+        return self
+
+
+def item_size(a: array) -> int:
+    """Bytes of one element."""
+    return _convert.item_bytes(a.dtype)
+
+
+def make(
+    buffer: Buffer, ptr: int, dtype: Any, shape: Shape, strides: Shape, *, like: array | None = None
+) -> array:
+    """An array over existing memory; a view of `like` inherits whether it requires a gradient."""
+    a: array = object.__new__(array)
+    a.buffer, a.ptr, a.dtype, a.shape, a.strides = buffer, ptr, dtype, shape, strides
+    scalar = types.numpy_dtype(dtype).itemsize
+    item = scalar * types.components(dtype)
+    size, low, high, step, contiguous = 1, 0, item, item, True
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if n > 1:
+            contiguous = contiguous and stride == step
+            low += min(0, (n - 1) * stride)
+            high += max(0, (n - 1) * stride)
+        size *= n
+        step *= n
+    first = ptr - buffer.address
+    a.ndim, a.size = len(shape), size
+    a.is_contiguous = contiguous or size == 0
+    a.start, a.stop = (first + low, first + high) if size else (first, first)
+    a._slots = (ptr, *shape, *(s // scalar for s in strides))
+    a._grad = None
+    a.retain_grad = like.retain_grad if like is not None else False
+    a._requires_grad = like._requires_grad if like is not None else False
+    a._kind = _kind(dtype, a.ndim, a.is_contiguous, a._requires_grad)
+    return a
+
+
+def new(shape: Shape, dtype: Any, *, zeroed: bool = False) -> array:
+    """A contiguous array in new memory."""
+    item = _convert.item_bytes(dtype)
+    buffer = Buffer.allocate(int(np.prod(shape, dtype=np.int64)) * item, zeroed=zeroed)
+    return make(buffer, buffer.address, dtype, shape, _convert.contiguous_strides(shape, item))
+
+
+def _kind(dtype: Any, ndim: int, contiguous: bool, grad: bool) -> int:
+    return KINDS.setdefault((dtype, ndim, contiguous, grad), len(KINDS))
+
+
+def _from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
+    if dtype is None:
+        kept = data.dtype if isinstance(data, array) else _convert.infer_dtype(data)
+    else:
+        kept = _convert.element_type(dtype)
+    if isinstance(data, array):
+        data = data._look()
+    values = _convert.to_values(data, kept, None if shape is None else _convert.shape_tuple(shape, "array"))
+    inner = len(types.value_shape(kept))
+    outer = values.shape[: values.ndim - inner]
+    _convert.shape_tuple(outer, "array")
+    if not copy and isinstance(data, np.ndarray) and np.may_share_memory(values, data):
+        return _wrap(values, kept, outer)
+    a = new(outer, kept)
+    a._look()[...] = values
+    return a
+
+
+def _wrap(values: Values, dtype: Any, outer: Shape) -> array:
+    scalar = types.numpy_dtype(dtype)
+    if not values.flags.writeable:
+        raise ArrayError("array: copy=False needs a writable NumPy array", mend="pass copy=True")
+    if types.value_shape(dtype) and values.strides[-1] != scalar.itemsize:
+        raise ArrayError(
+            f"array: copy=False needs the components of a {types.type_name(dtype)} side by side; "
+            f"the NumPy array has strides {values.strides}",
+            mend="pass copy=True, or a contiguous NumPy array",
+        )
+    if any(s % scalar.itemsize for s in values.strides):
+        raise ArrayError(
+            f"array: copy=False needs strides in whole elements; the NumPy array has {values.strides}",
+            mend="pass copy=True",
+        )
+    buffer = Buffer.around(values)
+    low, _ = byte_bounds(values)
+    assert buffer.address <= low
+    return make(buffer, values.__array_interface__["data"][0], dtype, outer, values.strides[: len(outer)])
+
+
+def _from_shape(shape: Any, dtype: Any, strides: Any, ptr: int | None) -> array:
+    kept = _convert.element_type(dtype)
+    if shape is None:
+        raise ArrayError("array: ptr= needs a shape", mend="pass shape=")
+    dims = _convert.shape_tuple(shape, "array")
+    if ptr is None:
+        return new(dims, kept)
+    item = _convert.item_bytes(kept)
+    steps = tuple(int(s) for s in strides) if strides is not None else _convert.contiguous_strides(dims, item)
+    low = sum(min(0, (n - 1) * s) for n, s in zip(dims, steps, strict=True))
+    high = item + sum(max(0, (n - 1) * s) for n, s in zip(dims, steps, strict=True))
+    return make(Buffer.at(ptr + low, high - low), ptr, kept, dims, steps)
+
+
+def _expand(key: Any, ndim: int, a: array) -> list[Any]:
+    parts = list(key) if isinstance(key, tuple) else [key]
+    if Ellipsis in [p for p in parts if p is Ellipsis]:
+        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (ndim - len(parts) + 1)
+    if len(parts) > ndim:
+        raise IndexError(f"{len(parts)} indices for an array of {ndim} dimensions (shape {a.shape})")
+    return parts + [slice(None)] * (ndim - len(parts))
+
+
+def _index(part: Any, n: int, axis: int, a: array) -> int:
+    try:
+        i = operator.index(part)
+    except TypeError:
+        raise TypeError(f"an array is indexed by ints and slices; got {part!r}") from None
+    if not -n <= i < n:
+        raise IndexError(f"index {i} is out of range for dimension {axis} of an array of shape {a.shape}")
+    return i + n if i < 0 else i
+
+
+def _is_element(value: Any, a: array) -> bool:
+    return bool(types.value_shape(a.dtype)) and np.shape(value) == types.value_shape(a.dtype)
+
+
+def _told(value: object) -> str:
+    return repr(value) if isinstance(value, array) else f"{value!r} ({type(value).__name__})"
+
+
+class array1d(array):
+    """An array, or an annotation, of one dimension."""
+
+    __slots__ = ()
+    _ndim_wanted = 1
+
+
+class array2d(array):
+    """An array, or an annotation, of two dimensions."""
+
+    __slots__ = ()
+    _ndim_wanted = 2
+
+
+class array3d(array):
+    """An array, or an annotation, of three dimensions."""
+
+    __slots__ = ()
+    _ndim_wanted = 3
+
+
+class array4d(array):
+    """An array, or an annotation, of four dimensions."""
+
+    __slots__ = ()
+    _ndim_wanted = 4

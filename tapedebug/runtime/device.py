@@ -1,0 +1,125 @@
+"""Devices: `"cpu"` today. Every function that takes a device resolves it here, so that the next one has one door."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from tapedebug._errors import DeviceError
+
+
+class Device:
+    """A place where arrays live and kernels run.
+
+    Attributes:
+        alias: The short name, `"cpu"`.
+        name: What the hardware calls itself.
+    """
+
+    __slots__ = ("alias", "name")
+
+    def __init__(self, alias: str, name: str) -> None:
+        self.alias = alias
+        self.name = name
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether memory of this device is host memory."""
+        return self.alias == "cpu"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether this is a CUDA device (none are supported yet)."""
+        return not self.is_cpu
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return self.alias == other
+        return isinstance(other, Device) and self.alias == other.alias
+
+    def __hash__(self) -> int:
+        return hash(self.alias)
+
+    def __str__(self) -> str:
+        return self.alias
+
+    def __repr__(self) -> str:
+        return f'Device("{self.alias}")'
+
+
+CPU = Device("cpu", platform.processor() or platform.machine() or "CPU")
+
+
+def get_device(ident: Any = None) -> Device:
+    """The device called `ident`; None means the current one.
+
+    Raises:
+        DeviceError: There is no such device; the message names those that exist.
+    """
+    if ident is None or ident is CPU:
+        return CPU
+    if isinstance(ident, Device):
+        ident = ident.alias
+    if isinstance(ident, str):
+        if ident == "cpu":
+            return CPU
+        if ident == "cuda" or ident.startswith("cuda:"):
+            raise DeviceError(
+                f'there is no device {ident!r}: this version of tapedebug runs on "cpu" only (CUDA is planned)',
+                mend='leave device= out, or pass device="cpu"',
+            )
+    raise DeviceError(
+        f'there is no device {ident!r}: the devices are "cpu"',
+        mend='leave device= out, or pass device="cpu"',
+    )
+
+
+def get_devices() -> list[Device]:
+    """All devices of this process."""
+    return [CPU]
+
+
+def set_device(ident: Any) -> None:
+    """Make `ident` the current device; with one device this only checks the name."""
+    get_device(ident)
+
+
+class ScopedDevice:
+    """Context manager: `with ScopedDevice("cpu"):` makes a device the current one for a block."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = get_device(device)
+
+    def __enter__(self) -> Device:
+        return self.device
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+def is_cpu_available() -> bool:
+    """Whether kernels can run on the CPU: always."""
+    return True
+
+
+def is_cuda_available() -> bool:
+    """Whether kernels can run on a CUDA device: not yet."""
+    return False
+
+
+def get_cuda_device_count() -> int:
+    """How many CUDA devices kernels can run on: none yet."""
+    return 0
+
+
+def synchronize() -> None:
+    """Wait until all launches have finished; launches on the CPU already have when `launch` returns."""
+
+
+def synchronize_device(device: Any = None) -> None:
+    """Wait until all launches on `device` have finished."""
+    get_device(device)
+
+
+def init() -> None:
+    """Nothing to do: everything is initialised on first use. Kept for programs that call it."""

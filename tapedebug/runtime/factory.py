@@ -1,0 +1,141 @@
+"""Making arrays: zeros, ones, full, empty, their `_like`, and from NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.runtime import _convert
+from tapedebug.runtime.array import array, new
+from tapedebug.runtime.device import get_device
+from tapedebug.runtime.transfer import fill_bytes
+
+
+def _made(
+    shape: Any, dtype: Any, device: Any, requires_grad: bool, retain_grad: bool, zeroed: bool, what: str
+) -> array:
+    get_device(device)
+    made = new(_convert.shape_tuple(shape, what), _convert.element_type(dtype, what), zeroed=zeroed)
+    if retain_grad and not requires_grad:
+        raise ArrayError(
+            f"{what}: retain_grad=True needs requires_grad=True", mend="pass requires_grad=True too"
+        )
+    made.requires_grad = requires_grad
+    made.retain_grad = retain_grad
+    return made
+
+
+def zeros(
+    shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, retain_grad: bool = False
+) -> array:
+    """An array of zeros.
+
+    Args:
+        shape: An int, or up to four.
+        dtype: Element type.
+        device: Only `"cpu"` exists.
+        requires_grad: Whether it takes part in differentiation.
+        retain_grad: Keep its `.grad` after `Tape.backward`.
+
+    Raises:
+        ArrayError: `shape` or `dtype` is not one.
+    """
+    return _made(shape, dtype, device, requires_grad, retain_grad, True, "zeros")
+
+
+def empty(
+    shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, retain_grad: bool = False
+) -> array:
+    """An array of undefined content; arguments as for `zeros`."""
+    return _made(shape, dtype, device, requires_grad, retain_grad, False, "empty")
+
+
+def ones(
+    shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, retain_grad: bool = False
+) -> array:
+    """An array of ones; arguments as for `zeros`."""
+    made = _made(shape, dtype, device, requires_grad, retain_grad, False, "ones")
+    fill_bytes(made, _convert.element_bytes(1, made.dtype, "ones"))
+    return made
+
+
+def full(
+    shape: Any,
+    value: Any = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    retain_grad: bool = False,
+) -> array:
+    """An array with every element `value`; other arguments as for `zeros`.
+
+    Without `dtype` the elements are float32 of a float, int32 of an int, bool of a bool, and vectors of a vector.
+    """
+    made = _made(
+        shape, _type_of(value) if dtype is None else dtype, device, requires_grad, retain_grad, False, "full"
+    )
+    fill_bytes(made, _convert.element_bytes(value, made.dtype, "full"))
+    return made
+
+
+def _type_of(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.dtype
+    if isinstance(value, list | tuple):
+        from tapedebug.lang import types
+
+        return types.vector(len(value), float if any(isinstance(v, float) for v in value) else int)
+    return type(value)
+
+
+def zeros_like(
+    src: array, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+) -> array:
+    """Zeros of the shape and dtype of `src`; `requires_grad` too, unless given."""
+    return zeros(*_like(src, "zeros_like"), device, _grad(src, requires_grad), retain_grad)
+
+
+def empty_like(
+    src: array, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+) -> array:
+    """Undefined content of the shape and dtype of `src`; `requires_grad` too, unless given."""
+    return empty(*_like(src, "empty_like"), device, _grad(src, requires_grad), retain_grad)
+
+
+def ones_like(
+    src: array, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+) -> array:
+    """Ones of the shape and dtype of `src`; `requires_grad` too, unless given."""
+    return ones(*_like(src, "ones_like"), device, _grad(src, requires_grad), retain_grad)
+
+
+def full_like(
+    src: array, value: Any, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+) -> array:
+    """`value` in the shape and dtype of `src`; `requires_grad` too, unless given."""
+    shape, dtype = _like(src, "full_like")
+    return full(shape, value, dtype, device, _grad(src, requires_grad), retain_grad)
+
+
+def _like(src: Any, what: str) -> tuple[Any, Any]:
+    if not isinstance(src, array):
+        raise ArrayError(f"{what}: {src!r} is not an array", mend="pass an array, or use zeros(shape, dtype)")
+    return src.shape, src.dtype
+
+
+def _grad(src: array, requires_grad: bool | None) -> bool:
+    return src.requires_grad if requires_grad is None else requires_grad
+
+
+def from_numpy(
+    arr: np.ndarray[Any, Any],
+    dtype: Any = None,
+    shape: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> array:
+    """A copy of a NumPy array; without `dtype`, of its own."""
+    made: array = array(arr, dtype=dtype, shape=shape, device=device, requires_grad=requires_grad)
+    return made

@@ -1,0 +1,147 @@
+"""`launch`: run a kernel over a grid of threads, and record it where a tape is active."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from tapedebug.runtime import _arguments
+from tapedebug.runtime._state import state
+from tapedebug.runtime.array import array
+from tapedebug.runtime.device import get_device
+from tapedebug.runtime.plan import KernelPlan
+from tapedebug.runtime.record import Record, call_site
+from tapedebug.runtime.versions import announce
+
+_PROBE = b"tapedebug"
+_HEADER = bytes.__basicsize__ - 1
+"""Where CPython keeps the characters of a bytes object: arguments are passed at their address without a copy."""
+
+if ctypes.string_at(id(_PROBE) + _HEADER, len(_PROBE)) != _PROBE:  # pragma: no cover - another Python
+    raise ImportError("tapedebug needs CPython: bytes objects are not laid out as expected")
+
+
+def address_of(packed: bytes) -> int:
+    """The address of the content of a bytes object, valid while it lives."""
+    return id(packed) + _HEADER
+
+
+def launch(
+    kernel: Any,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    *,
+    device: Any = None,
+    record_tape: bool = True,
+    max_blocks: int = 0,
+    block_dim: int = 256,
+) -> None:
+    """Run `kernel` once for each index of `dim`.
+
+    Args:
+        kernel: A function decorated with `@kernel`.
+        dim: Number of threads, or up to four sizes. A size of 0 runs (and records) nothing.
+        inputs: Arguments for the first parameters.
+        outputs: Arguments for the parameters after those; where the line is drawn makes no difference.
+        device: Only `"cpu"` exists.
+        record_tape: False leaves the launch off the active tape; what the tape needs of overwritten memory is kept.
+        max_blocks: Accepted and ignored on the CPU.
+        block_dim: Accepted and ignored on the CPU.
+
+    Raises:
+        LaunchError: The arguments do not fit the kernel: their number, types, shapes; or `dim` is negative.
+        DeviceError: There is no such device.
+        OverwriteError: The active tape has `on_overwrite="error"` and needs what the launch would overwrite.
+    """
+    if device is not None:
+        get_device(device)
+    args = (*inputs, *outputs)
+    try:
+        plan = kernel.plans.get(tuple([a._kind if a.__class__ is array else a.__class__ for a in args]))
+    except AttributeError:
+        raise _arguments.not_a_kernel(kernel) from None
+    if plan is None:
+        plan, args = resolve(kernel, args)
+    if dim.__class__ is int:
+        sizes: tuple[int, ...] = (dim,)  # type: ignore[assignment]
+        threads: int = dim  # type: ignore[assignment]
+        slots = [dim, 1, 1, 1]
+    else:
+        sizes, threads, slots = launch_dims(kernel, dim)
+    for a, packer in zip(args, plan.packers, strict=True):
+        slots += a._slots if packer is None else packer(a)
+    slots += plan.tail
+    packed = plan.struct.pack(*slots)
+    if threads <= 0:
+        _arguments.check_dim(kernel, sizes)
+        return
+    tape = state.tape
+    if tape is None or not record_tape:
+        for p in plan.written:
+            written = args[p]
+            if written.buffer.watch:
+                announce(written, call_site(), "launch")
+            else:
+                written.buffer.fill = None
+                written.buffer.writes += 1
+        plan.run(0, threads, id(packed) + _HEADER)
+        return
+    frame = sys._getframe(1)
+    if frame.f_globals.get("__name__", "").startswith("tapedebug"):
+        site = call_site()
+    else:
+        site = (frame.f_code, frame.f_lasti)
+    records = tape.records
+    record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
+    tape.tracker.before(record)
+    start = perf_counter()
+    plan.run(0, threads, id(packed) + _HEADER)
+    record.elapsed = perf_counter() - start
+    records.append(record)
+
+
+def resolve(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
+    """Check the arguments and make (or find) the plan for their kinds.
+
+    Returns:
+        The plan, and the arguments with NumPy arrays wrapped.
+    """
+    args = _arguments.checked(kernel, args)
+    key = tuple([a._kind if type(a) is array else type(a) for a in args])
+    plan = kernel.plans.get(key)
+    if plan is None:
+        packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)
+        plan = kernel.plans[key] = KernelPlan(kernel, args, packers)
+    return plan, args
+
+
+def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, list[Any]]:
+    """`dim` as a tuple, its product, and the four sizes that are packed."""
+    try:
+        sizes: tuple[int, ...] = (operator.index(dim),)
+    except TypeError:
+        try:
+            sizes = tuple(operator.index(n) for n in dim)
+        except TypeError:
+            raise _arguments.bad_dim(kernel, dim) from None
+    if not 1 <= len(sizes) <= 4:
+        raise _arguments.bad_dim(kernel, dim)
+    _arguments.check_dim(kernel, sizes)
+    threads = 1
+    for n in sizes:
+        threads *= n
+    return sizes, threads, [*sizes, *(1,) * (4 - len(sizes))]
+
+
+def packed_for(plan: KernelPlan, args: tuple[Any, ...], slots: list[Any]) -> bytes:
+    """The argument slots of a launch; `slots` starts as the four sizes."""
+    for a, packer in zip(args, plan.packers, strict=True):
+        slots += a._slots if packer is None else packer(a)
+    return plan.struct.pack(*slots, *plan.tail)
+
+

@@ -1,0 +1,199 @@
+"""What all launches of one kernel with arguments of one kind share, worked out once.
+
+A plan says which parameters are arrays, which are read, written and needed by the adjoint, how scalars are packed,
+and which compiled entries run. Copies, fills and custom functions have plans too, so that a tape treats all its
+records alike.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.lang import types
+from tapedebug.runtime.array import array
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.record import Record
+
+Packer = Callable[[Any], tuple[Any, ...]]
+Runner = Callable[[int, int, int], None]
+"""Runs threads `lo … hi-1` with the packed arguments at an address."""
+
+NOTHING: frozenset[int] = frozenset()
+
+
+class Plan:
+    """The shared facts of a kind of record.
+
+    Attributes:
+        kind: `"kernel"`, `"copy"`, `"fill"` or `"func"`.
+        names: Parameter names.
+        reads, writes, atomic, covers: Array parameters by access, as in the kernel's analysis.
+        active: Array parameters that have a gradient.
+        info: The kernel's AdjointInfo, or None where nothing has a gradient or the kernel has no adjoint.
+        touched: Array parameters that are accessed at all.
+        found: Those whose present content matters, unless the launch covers it.
+        needed: Those whose values the adjoint reads.
+        written: Those that are written.
+    """
+
+    __slots__ = (
+        "active",
+        "arrays",
+        "atomic",
+        "covers",
+        "found",
+        "info",
+        "kernel",
+        "kind",
+        "name",
+        "names",
+        "needed",
+        "reads",
+        "strided",
+        "touched",
+        "writes",
+        "written",
+    )
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        names: tuple[str, ...],
+        *,
+        reads: frozenset[int] = NOTHING,
+        writes: frozenset[int] = NOTHING,
+        atomic: frozenset[int] = NOTHING,
+        covers: frozenset[int] = NOTHING,
+        active: frozenset[int] = NOTHING,
+        needed: frozenset[int] = NOTHING,
+        kernel: Any = None,
+        info: Any = None,
+        strided: bool = False,
+    ) -> None:
+        self.kind, self.name, self.names = kind, name, names
+        self.kernel, self.info, self.active, self.strided = kernel, info, active, strided
+        self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
+        self.arrays: tuple[int, ...] = ()
+        self.touched = tuple(sorted(reads | writes | atomic))
+        self.found = self.touched
+        self.written = tuple(sorted(writes))
+        self.needed = tuple(sorted(needed))
+
+
+class KernelPlan(Plan):
+    """A plan that can run: packs arguments and knows the compiled entry.
+
+    Attributes:
+        run: The forward entry.
+        packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
+        tail: Zeros for the adjoint pointers.
+    """
+
+    __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "twin")
+
+    def __init__(self, kernel: Any, args: tuple[Any, ...], packers: tuple[Packer | None, ...]) -> None:
+        arrays = [i for i, a in enumerate(args) if type(a) is array]
+        analysis = kernel.analysis
+        active = frozenset(i for i in arrays if args[i].requires_grad and types.is_float(args[i].dtype))
+        self.differentiates = bool(active) and kernel.enable_backward
+        info = kernel.adjoint_info(active) if self.differentiates else None
+        super().__init__(
+            "kernel",
+            kernel.key,
+            tuple(p.name for p in kernel.params),
+            reads=analysis.reads,
+            writes=analysis.writes,
+            atomic=analysis.atomic,
+            covers=analysis.covers - analysis.reads - analysis.atomic,
+            active=active,
+            needed=info.needs if info is not None else NOTHING,
+            kernel=kernel,
+            info=info,
+            strided=not all(args[i].is_contiguous for i in arrays),
+        )
+        self.arrays = tuple(arrays)
+        self.packers = packers
+        self.struct: struct.Struct = kernel.layout.struct
+        self.tail = [0] * len(arrays)
+        self.run = runner(kernel.forward(strided=self.strided), analysis)
+        self.twin: Runner | None = None
+        self.adjoints: dict[tuple[frozenset[int], bool], Runner] = {}
+
+    def forward_run(self, f64: bool) -> Runner:
+        """The forward entry, or its float64 twin (compiled when first asked for)."""
+        if not f64:
+            return self.run
+        if self.twin is None:
+            self.twin = runner(self.kernel.forward(f64=True, strided=self.strided), self.kernel.analysis)
+        return self.twin
+
+    def adjoint_run(self, replay: frozenset[int], f64: bool) -> Runner:
+        """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for)."""
+        found = self.adjoints.get((replay, f64))
+        if found is None:
+            entry = self.kernel.adjoint(self.active, f64=f64, strided=self.strided, replay=replay)
+            found = self.adjoints[replay, f64] = runner(entry, self.kernel.analysis)
+        return found
+
+
+def runner(entry: Any, analysis: Any) -> Runner:
+    """How an entry runs over its threads. The one seam where chunks on several processors will go.
+
+    A chunking runner must keep thread order where `analysis.serial` says so.
+    """
+    run: Runner = entry
+    return run
+
+
+COPY = {
+    grads: Plan(
+        "copy",
+        "copy",
+        ("dest", "src"),
+        reads=frozenset({1}),
+        writes=frozenset({0}),
+        covers=frozenset({0}),
+        active=frozenset(i for i in (0, 1) if grads[i]),
+    )
+    for grads in ((False, False), (False, True), (True, False), (True, True))
+}
+"""Plans of copies by (dest has a gradient, src has one)."""
+
+FILL = {
+    grad: Plan(
+        "fill",
+        "fill",
+        ("array",),
+        writes=frozenset({0}),
+        covers=frozenset({0}),
+        active=frozenset({0} if grad else ()),
+    )
+    for grad in (False, True)
+}
+
+
+def has_gradient(a: array) -> bool:
+    """Whether an array takes part in differentiation."""
+    return a.requires_grad and types.is_float(a.dtype)
+
+
+def func_plan(arrays: tuple[array, ...]) -> Plan:
+    """The plan of a custom reverse function: it may read everything it was given."""
+    every = frozenset(range(len(arrays)))
+    return Plan(
+        "func",
+        "func",
+        tuple(f"arrays[{i}]" for i in every),
+        reads=every,
+        active=frozenset(i for i in every if has_gradient(arrays[i])),
+        needed=every,
+    )
+
+
+def covered(record: Record, param: int) -> bool:
+    """Whether a record overwrites the whole array behind `param`."""
+    return param in record.plan.covers and (record.kind != "kernel" or record.args[param].shape == record.dim)

@@ -1,0 +1,174 @@
+"""What a tape remembers of one launch, copy, fill or custom function, and where it was called."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable
+from itertools import islice
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._source import Span
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.plan import Plan
+    from tapedebug.runtime.versions import Need, Scratch
+
+Site = tuple[CodeType, int]
+"""A call site, captured cheaply: the code object and the index of the calling instruction."""
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def call_site(depth: int = 2) -> Site:
+    """The first frame outside this package, `depth` frames up or further."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    outer = sys._getframe(depth)
+    return outer.f_code, outer.f_lasti
+
+
+def site_span(site: Site) -> Span:
+    """File, lines and columns of a call site."""
+    code, instruction = site
+    line, end_line, column, end_column = next(
+        islice(code.co_positions(), instruction // 2, None), (None, None, None, None)
+    )
+    line = line or code.co_firstlineno
+    text = linecache.getline(code.co_filename, line).rstrip("\n")
+    return Span(
+        file=code.co_filename,
+        line=line,
+        column=column or 0,
+        end_line=end_line or line,
+        end_column=len(text) if end_column is None else end_column,
+        function=code.co_name,
+        text=text,
+    )
+
+
+class Record:
+    """One entry of a tape.
+
+    Attributes:
+        index: Position on the tape.
+        plan: What all launches of this kernel with arguments of this kind share: kernel, accesses, adjoint.
+        args: The arguments: arrays (kept alive, and their memory with them) and values.
+        dim: The launch dimensions.
+        threads: Their product.
+        packed: The argument slots as the kernel's layout packs them, adjoint pointers zero.
+        needs: For each entry of `plan.needed`, the values that the adjoint reads.
+        scratch: Pre-launch values of memory that the launch both needs and writes.
+        site: Where it was called.
+        scope: Index into `Tape.scopes`, or None.
+        elapsed: Seconds that the forward run took.
+        backward_elapsed: Seconds of the last reverse run, or None.
+        value: The bytes of a fill.
+        func: The reverse function of `record_func`.
+    """
+
+    __slots__ = (
+        "args",
+        "backward_elapsed",
+        "dim",
+        "elapsed",
+        "func",
+        "index",
+        "needs",
+        "packed",
+        "plan",
+        "scope",
+        "scratch",
+        "site",
+        "threads",
+        "value",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        plan: Plan,
+        args: tuple[Any, ...],
+        dim: tuple[int, ...],
+        threads: int,
+        packed: bytes,
+        site: Site,
+        scope: int | None,
+    ) -> None:
+        self.index = index
+        self.plan = plan
+        self.args = args
+        self.dim = dim
+        self.threads = threads
+        self.packed = packed
+        self.site = site
+        self.scope = scope
+        self.needs: tuple[Need, ...] = ()
+        self.scratch: tuple[Scratch, ...] = ()
+        self.elapsed = 0.0
+        self.backward_elapsed: float | None = None
+        self.value: bytes = b""
+        self.func: Callable[[], Any] | None = None
+
+    @property
+    def kind(self) -> str:
+        """`"kernel"`, `"copy"`, `"fill"` or `"func"`."""
+        return self.plan.kind
+
+    @property
+    def name(self) -> str:
+        """The kernel's key, or `copy`, `fill`, or the name of the custom function."""
+        if self.func is not None:
+            return getattr(self.func, "__name__", "func")
+        return self.plan.name
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, or None for the other kinds."""
+        return self.plan.kernel
+
+    @property
+    def info(self) -> Any:
+        """The kernel's AdjointInfo for the arguments that have a gradient; None where there is no adjoint."""
+        return self.plan.info
+
+    @property
+    def active(self) -> frozenset[int]:
+        """Parameters with a gradient."""
+        return self.plan.active
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """Array parameters that the launch reads (not counting atomics)."""
+        return self.plan.reads
+
+    @property
+    def writes(self) -> frozenset[int]:
+        """Array parameters that the launch writes, atomics included."""
+        return self.plan.writes
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Array parameters whose values the adjoint reads."""
+        return self.plan.needed
+
+    @property
+    def replay(self) -> frozenset[int]:
+        """Parameters whose stores the adjoint re-executes, because it needs what they overwrite."""
+        return frozenset(p for s in self.scratch for p in s.params)
+
+    @property
+    def call_site(self) -> Span:
+        """Where the launch was called: file, line, column, function."""
+        return site_span(self.site)
+
+    def param_name(self, param: int) -> str:
+        """The name of a parameter."""
+        return self.plan.names[param]
+
+    def __repr__(self) -> str:
+        return f"<record {self.index}: {self.name}, dim {self.dim}>"

@@ -1,0 +1,81 @@
+"""`ScopedTimer`: times a block, prints as in the documents, and groups the launches of the block on the tape."""
+
+from __future__ import annotations
+
+import builtins
+from time import perf_counter
+from typing import Any
+
+from tapedebug.runtime._state import state
+from tapedebug.runtime.config import config
+from tapedebug.runtime.device import synchronize as _synchronize
+
+
+class ScopedTimer:
+    """Context manager that times its block and registers a scope on the active tape.
+
+    Args:
+        name: Printed, and the scope's name.
+        active: False times and prints nothing (the scope is registered all the same).
+        print: Print `name took … ms` at the end.
+        dict: A dictionary of lists; the milliseconds are appended to `dict[name]`.
+        synchronize: Wait for the device before each reading of the clock.
+        skip_tape: Register no scope.
+
+    Attributes:
+        elapsed: Milliseconds that the block took.
+        extra_msg: Text added to the printed line.
+    """
+
+    _indent = -1
+
+    def __init__(
+        self,
+        name: str,
+        active: bool = True,
+        print: bool = True,
+        dict: builtins.dict[str, list[float]] | None = None,
+        synchronize: bool = False,
+        skip_tape: bool = False,
+    ) -> None:
+        self.name = name
+        self.active = active
+        self.print = print
+        self.dict = dict
+        self.synchronize = synchronize
+        self.skip_tape = skip_tape
+        self.elapsed = 0.0
+        self.extra_msg = ""
+        self._tape: Any = None
+        self._start = 0.0
+        if dict is not None:
+            dict.setdefault(name, [])
+
+    def __enter__(self) -> ScopedTimer:
+        if self.active:
+            if self.synchronize:
+                _synchronize()
+            ScopedTimer._indent += self.print
+            self._start = perf_counter()
+        self._tape = None if self.skip_tape else state.tape
+        if self._tape is not None:
+            self._tape.record_scope_begin(self.name)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        # The tape closes its scopes itself when its block ends inside this one.
+        if self._tape is not None and self._tape is state.tape and self._tape.scope is not None:
+            self._tape.record_scope_end()
+        self._tape = None
+        if not self.active:
+            return
+        if self.synchronize:
+            _synchronize()
+        self.elapsed = (perf_counter() - self._start) * 1e3
+        if self.dict is not None:
+            self.dict[self.name].append(self.elapsed)
+        if self.print:
+            if not config.quiet:
+                extra = f" {self.extra_msg}" if self.extra_msg else ""
+                builtins.print(f"{'    ' * ScopedTimer._indent}{self.name} took {self.elapsed:.2f} ms{extra}")
+            ScopedTimer._indent -= 1

@@ -1,0 +1,362 @@
+"""The tape: records launches, keeps what their adjoints need, and runs them backwards."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError, TapeError
+from tapedebug.lang import types
+from tapedebug.runtime import _backward, _observers
+
+from tapedebug.runtime._state import state
+from tapedebug.runtime.array import array
+from tapedebug.runtime.config import MODES, config
+from tapedebug.runtime.launch import launch_dims, packed_for, resolve
+from tapedebug.runtime.plan import func_plan, has_gradient
+from tapedebug.runtime.record import Record, call_site
+from tapedebug.runtime.versions import Ledger, Outside, Tracker
+
+_ids = itertools.count(1)
+
+
+@dataclass
+class Scope:
+    """A named group of records: `first … last` inclusive; `last` is None while it is open."""
+
+    name: str
+    parent: int | None
+    first: int
+    last: int | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class BackwardCall:
+    """One call of `Tape.backward`.
+
+    Attributes:
+        loss: The loss, or None.
+        seeds: The incoming gradients, as they were.
+        records: How many records the tape had.
+        seconds: How long the reverse pass took.
+    """
+
+    loss: array | None
+    seeds: dict[array, np.ndarray[Any, Any]]
+    records: int
+    seconds: float = 0.0
+
+
+class Gradients(dict[array, array]):
+    """`Tape.gradients`: for each array on the tape that requires a gradient, the gradient."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        super().__init__({a: _gradient(a) for a in tracker.states if has_gradient(a)})
+        self._ledgers = tracker.ledgers
+
+    def __missing__(self, key: Any) -> array:
+        if isinstance(key, array) and has_gradient(key) and key.buffer in self._ledgers:
+            return _gradient(key)
+        told = f"the array{key._facts()}" if isinstance(key, array) else repr(key)
+        why = (
+            "it has no requires_grad"
+            if isinstance(key, array) and not key.requires_grad
+            else "it is not on the tape"
+        )
+        raise KeyError(f"the tape has no gradient of {told}: {why}")
+
+
+class Tape:
+    """Records launches inside a `with` block, for `backward`.
+
+    Args:
+        on_overwrite: What happens when a value is overwritten that the adjoint of a recorded launch needs.
+            `"preserve"` (default, `config.on_overwrite`) keeps a copy, so that gradients are right; `"warn"` warns and
+            uses the new value, as the documents describe; `"error"` raises before anything is overwritten;
+            `"ignore"` uses the new value in silence.
+
+    Attributes:
+        records: What was recorded, in order.
+        scopes: The named groups of records.
+        backward_calls: What `backward` was called with.
+
+    Raises:
+        TapeError: `on_overwrite` is not a mode.
+    """
+
+    def __init__(self, on_overwrite: str | None = None) -> None:
+        mode = config.on_overwrite if on_overwrite is None else on_overwrite
+        if mode not in MODES:
+            raise TapeError(
+                f"Tape: on_overwrite is one of {', '.join(MODES)}; got {mode!r}",
+                mend="use one of these, or leave it out",
+            )
+        self.id = next(_ids)
+        self.on_overwrite = mode
+        self.tracker = Tracker(mode)
+        self.records: list[Record] = self.tracker.records
+        self.scopes: list[Scope] = []
+        self.scope: int | None = None
+        self.loss: array | None = None
+        self.backward_calls: list[BackwardCall] = []
+        self._leftovers: dict[array, int] = {}
+        self._created_at = call_site()
+        _observers.enrol(self)
+
+    def __repr__(self) -> str:
+        return f"<Tape {self.id}: {len(self.records)} records, on_overwrite={self.on_overwrite!r}>"
+
+    # -- recording --------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Tape:
+        if state.tape is not None:
+            which = "this tape is" if state.tape is self else "another tape is"
+            raise TapeError(
+                f"cannot start recording: {which} recording already, and tapes do not nest",
+                mend="leave the outer `with` block first",
+            )
+        state.tape = self
+        self.tracker.settled = False
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if state.tape is self:
+            state.tape = None
+        while self.scope is not None:
+            self.record_scope_end()
+        _observers.notify("tape_exited", self)
+
+    @property
+    def launches(self) -> list[Record]:
+        """The records, under the documents' name."""
+        return self.records
+
+    def record_launch(
+        self,
+        kernel: Any,
+        dim: Any,
+        max_blocks: int = 0,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        device: Any = None,
+        block_dim: int = 0,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        """Record a launch without running it (the caller ran it, or does so next); arguments as for `launch`.
+
+        Values that it overwrites are kept only if this is called before they are overwritten.
+        """
+        plan, args = resolve(kernel, (*inputs, *outputs))
+        sizes, threads, slots = launch_dims(kernel, dim)
+        packed = packed_for(plan, args, slots)
+        record = Record(len(self.records), plan, args, sizes, threads, packed, call_site(), self.scope)
+        self.tracker.before(record)
+        self.records.append(record)
+
+    def record_func(self, backward: Callable[[], Any], arrays: Sequence[array]) -> None:
+        """Record a function that `backward` calls at this point of the reverse pass.
+
+        Args:
+            backward: Called without arguments. It sees the arrays' values of the time of recording, unless
+                `on_overwrite` says otherwise.
+            arrays: Arrays with a gradient that the function uses; `zero` zeroes their gradients.
+
+        Raises:
+            TapeError: `backward` is not callable, or an entry of `arrays` is not an array with a gradient.
+        """
+        if not callable(backward):
+            raise TapeError(
+                f"record_func: backward must be callable; got {backward!r}", mend="pass a function"
+            )
+        for a in arrays:
+            if not isinstance(a, array) or not a.requires_grad:
+                told = f"an array{a._facts()} without requires_grad" if isinstance(a, array) else repr(a)
+                raise TapeError(
+                    f"record_func: arrays must be arrays with a gradient; got {told}",
+                    mend="create it with requires_grad=True",
+                )
+        args = tuple(arrays)
+        record = Record(len(self.records), func_plan(args), args, (0,), 0, b"", call_site(), self.scope)
+        record.func = backward
+        self.tracker.before(record)
+        self.records.append(record)
+
+    def record_scope_begin(self, scope_name: str, metadata: dict[str, Any] | None = None) -> None:
+        """Begin a named group of records; groups nest."""
+        self.scopes.append(Scope(str(scope_name), self.scope, len(self.records), None, dict(metadata or {})))
+        self.scope = len(self.scopes) - 1
+
+    def record_scope_end(self, remove_scope_if_empty: bool = True) -> None:
+        """End the innermost group.
+
+        Args:
+            remove_scope_if_empty: Forget a group without records.
+
+        Raises:
+            TapeError: No group is open.
+        """
+        if self.scope is None:
+            raise TapeError(
+                "record_scope_end: no scope is open", mend="call record_scope_begin first, once for each end"
+            )
+        scope = self.scopes[self.scope]
+        scope.last = len(self.records) - 1
+        empty = scope.last < scope.first and self.scope == len(self.scopes) - 1
+        if empty and remove_scope_if_empty:
+            self.scopes.pop()
+        self.scope = scope.parent
+
+    def reset(self) -> None:
+        """Forget all records and zero the gradients; the tape can record again."""
+        self.zero()
+        self.tracker = Tracker(self.on_overwrite)
+        self.records = self.tracker.records
+        self.scopes = []
+        self.scope = None
+        self.loss = None
+        self.backward_calls = []
+        self._leftovers = {}
+
+    # -- gradients --------------------------------------------------------------------------------------
+
+    @property
+    def gradients(self) -> Gradients:
+        """The gradient arrays of all arrays on the tape that require one."""
+        return Gradients(self.tracker)
+
+    def get_adjoint(self, a: Any) -> array | None:
+        """The gradient array of `a`, or None where `a` has none."""
+        return a.grad if isinstance(a, array) else None
+
+    def zero(self) -> None:
+        """Set the gradients of all arrays on the tape to zero."""
+        for a in self.tracker.states:
+            if a.requires_grad and a.buffer.adjoint is not None:
+                _backward.zero_gradient(a)
+
+    def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
+        """Run the reverse pass: gradients are added to the `.grad` of the arrays that require one.
+
+        The gradient of an intermediate array is used up on the way (it is zero afterwards) unless the array has
+        `retain_grad=True`. Should anything interrupt the pass, all gradients are as they were before.
+
+        Args:
+            loss: An array of one float with `requires_grad`; its gradient becomes 1.
+            grads: For arrays, their incoming gradients, of the same shape and dtype.
+
+        Raises:
+            TapeError: Nothing was recorded; the loss is not a scalar, has no gradient or is not on the tape; a seed
+                does not fit.
+        """
+        seeds = self._seeds(loss, grads)
+        call = BackwardCall(loss, {a: g.copy() for a, g in seeds.items()}, len(self.records))
+        recording, state.tape = state.tape, None
+        start = perf_counter()
+        try:
+            self._leftovers = _backward.run(self.tracker, seeds, self._leftovers)
+        finally:
+            state.tape = recording
+        call.seconds = perf_counter() - start
+        self.tracker.settled = recording is not self
+        self.loss = loss if loss is not None else self.loss
+        self.backward_calls.append(call)
+        _observers.notify("backward_done", self, call)
+
+    def _seeds(self, loss: Any, grads: Mapping[array, Any] | None) -> dict[array, np.ndarray[Any, Any]]:
+        if (loss is not None or grads) and not self.records:
+            raise TapeError(
+                "backward: nothing was recorded on this tape",
+                mend="run the launches inside `with tape:` first",
+            )
+        seeds: dict[array, np.ndarray[Any, Any]] = {}
+        if loss is not None:
+            self._check_loss(loss)
+            seeds[loss] = np.ones(loss.shape, types.numpy_dtype(loss.dtype))
+        for a, gradient in (grads or {}).items():
+            if not isinstance(a, array) or not has_gradient(a):
+                told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
+                raise TapeError(
+                    f"backward: the keys of grads are arrays with requires_grad; got {told}",
+                    mend="create the array with requires_grad=True and a float dtype",
+                )
+            self._check_on_tape(a, "a key of grads")
+            seeds[a] = self._seed_values(a, gradient)
+        return seeds
+
+    def _seed_values(self, a: array, gradient: Any) -> np.ndarray[Any, Any]:
+        wanted = a.shape + types.value_shape(a.dtype)
+        values = gradient._look() if isinstance(gradient, array) else np.asarray(gradient)
+        if values.shape != wanted or values.dtype.kind not in "fiu":
+            raise TapeError(
+                f"backward: the seed of the array{a._facts()} has shape {values.shape} and dtype {values.dtype}",
+                mend=f"pass values of shape {wanted}, such as ones_like(array)",
+            )
+        return values.astype(types.numpy_dtype(a.dtype))
+
+    def _check_loss(self, loss: Any) -> None:
+        if not isinstance(loss, array):
+            raise TapeError(
+                f"backward: the loss must be an array of one element; got {loss!r} ({type(loss).__name__})",
+                mend="let a kernel write the loss into zeros(1, requires_grad=True)",
+            )
+        if loss.size != 1 or types.components(loss.dtype) != 1:
+            raise TapeError(
+                f"backward: the loss must be a scalar; got an array{loss._facts()}",
+                mend="sum it into an array of one element, or pass grads={array: seed}",
+            )
+        if not types.is_float(loss.dtype):
+            raise TapeError(
+                f"backward: the loss must be a float; got an array{loss._facts()}", mend="use dtype=float"
+            )
+        if not loss.requires_grad:
+            raise TapeError(
+                f"backward: the loss array{loss._facts()} has no gradient: requires_grad is not set",
+                mend="create it with requires_grad=True",
+            )
+        self._check_on_tape(loss, "the loss")
+
+    def _check_on_tape(self, a: array, what: str) -> None:
+        ledger = self.tracker.ledgers.get(a.buffer)
+        if ledger is None or not any(
+            ledger.around(ledger.state(a))[1:] or [s for s in ledger.states if s.array in self.tracker.states]
+        ):
+            raise TapeError(
+                f"backward: {what}, an array{a._facts()}, is not on this tape: none of its "
+                f"{len(self.records)} records uses it",
+                mend="launch what computes it inside `with tape:`",
+            )
+
+    # -- versions and replay ----------------------------------------------------------------------------
+
+    @property
+    def preserved_bytes(self) -> int:
+        """Memory of overwritten values that are kept for adjoints."""
+        return self.tracker.preserved_bytes
+
+    @property
+    def livein_bytes(self) -> int:
+        """Memory of overwritten values that are kept for replays only."""
+        return self.tracker.livein_bytes
+
+    @property
+    def outside(self) -> list[Outside]:
+        """Writes to the tape's memory that are not on the tape."""
+        return self.tracker.outside
+
+    def ledgers(self) -> list[Ledger]:
+        """The tape's memory, one ledger a buffer."""
+        return list(self.tracker.ledgers.values())
+
+
+def _gradient(a: array) -> array:
+    gradient = a.grad
+    if gradient is None:
+        raise ArrayError(f"the array{a._facts()} has no gradient", mend="create it with requires_grad=True")
+    return gradient
+

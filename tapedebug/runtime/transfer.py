@@ -1,0 +1,188 @@
+"""Copies and fills between arrays: differentiable where a tape is active, and always announced to live tapes."""
+
+from __future__ import annotations
+
+import operator
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.runtime import _convert
+from tapedebug.runtime._state import state
+from tapedebug.runtime.array import array, new
+from tapedebug.runtime.buffer import ZERO
+from tapedebug.runtime.device import get_device
+from tapedebug.runtime.plan import COPY, FILL, Plan, func_plan, has_gradient
+from tapedebug.runtime.record import Record, call_site
+from tapedebug.runtime.versions import announce
+
+
+def copy(
+    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: Any = None
+) -> None:
+    """Copy elements of `src` into `dest`; differentiable on an active tape.
+
+    Args:
+        dest: Target, at least as large as what is copied.
+        src: Source of the same dtype.
+        dest_offset: First element of `dest` to write.
+        src_offset: First element of `src` to read.
+        count: Number of elements; 0 means all of `src`.
+        stream: Accepted and ignored on the CPU.
+
+    Raises:
+        ArrayError: Not arrays, different dtypes, or a range that is out of bounds.
+    """
+    target, source = _copy_views(dest, src, dest_offset, src_offset, count)
+    if source.size == 0:
+        return
+    plan = COPY[has_gradient(target), has_gradient(source)]
+    record = _begin(plan, (target, source), "copy", written=target)
+    start = perf_counter()
+    target._look()[...] = source._look()
+    _finish(record, start)
+
+
+def assign(dest: array, src: Any) -> None:
+    """`dest.assign(src)`: a copy from an array, or from data that becomes a constant on an active tape.
+
+    Raises:
+        ArrayError: The sizes differ or the data does not fit the dtype.
+    """
+    if not isinstance(src, array):
+        try:
+            values = _convert.to_values(src, dest.dtype, dest.shape)
+        except ArrayError as error:
+            raise ArrayError(
+                f"assign to an array{dest._facts()}: {error.message.removeprefix('array: ')}", mend=error.mend
+            ) from None
+        if state.tape is None:
+            if dest.size:
+                announce(dest, call_site() if dest.buffer.watch else None, "assign")
+                dest._look()[...] = values
+            return
+        src = new(dest.shape, dest.dtype)
+        src._look()[...] = values
+    if src.size != dest.size:
+        raise ArrayError(
+            f"assign to an array{dest._facts()}: the source has shape {src.shape} ({src.size} elements)",
+            mend="assign as many elements as the array has",
+        )
+    copy(dest, src)
+
+
+def clone(
+    src: array, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+) -> array:
+    """A contiguous copy of `src`; differentiable on an active tape.
+
+    Args:
+        src: What to copy.
+        device: Only `"cpu"` exists.
+        requires_grad: By default as `src`; False detaches the copy.
+        retain_grad: Keep the copy's `.grad` after `Tape.backward`.
+    """
+    if not isinstance(src, array):
+        raise ArrayError(f"clone: {src!r} is not an array", mend="pass an array")
+    get_device(device)
+    made = new(src.shape, src.dtype)
+    made.requires_grad = src.requires_grad if requires_grad is None else requires_grad
+    made.retain_grad = retain_grad
+    copy(made, src)
+    return made
+
+
+def fill(dest: array, value: Any) -> None:
+    """`dest.fill_(value)`; on an active tape it cuts the gradient of what was there."""
+    item = _convert.element_bytes(value, dest.dtype, f"fill_ of an array{dest._facts()}")
+    if dest.size == 0:
+        return
+    record = _begin(FILL[has_gradient(dest)], (dest,), "fill_", written=dest)
+    if record is not None:
+        record.value = item
+    start = perf_counter()
+    fill_bytes(dest, item)
+    _finish(record, start)
+
+
+def fill_bytes(dest: array, item: bytes) -> None:
+    """Set every element to the value with these bytes, and remember it where that is the whole buffer."""
+    values = np.frombuffer(item, dtype=types.numpy_dtype(dest.dtype))
+    look = dest._look()
+    look[...] = values if types.value_shape(dest.dtype) else values[0]
+    if dest.is_contiguous and dest.stop - dest.start == dest.buffer.nbytes and not dest.buffer.windows:
+        dest.buffer.fill = ZERO if not any(item) else item
+
+
+def mark(a: array, *, writes: bool) -> None:
+    """`mark_read`, `mark_write`: what code outside of kernels does."""
+    tape = state.tape
+    if writes:
+        announce(a, call_site(3), "mark_write")
+    elif tape is not None:
+        plan = func_plan((a,))
+        probe = Record(len(tape.records), plan, (a,), (0,), 0, b"", call_site(3), tape.scope)
+        tape.tracker.before(probe)
+
+
+def _begin(plan: Plan, args: tuple[array, ...], how: str, written: array) -> Record | None:
+    """Announce a write; the record that is to be committed after it, on an active tape."""
+    tape = state.tape
+    if tape is None:
+        announce(written, call_site(3) if written.buffer.watch else None, how)
+        return None
+    record = Record(len(tape.records), plan, args, args[0].shape, args[0].size, b"", call_site(3), tape.scope)
+    tape.tracker.before(record)
+    return record
+
+
+def _finish(record: Record | None, start: float) -> None:
+    if record is not None and state.tape is not None:
+        record.elapsed = perf_counter() - start
+        state.tape.records.append(record)
+
+
+def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: int) -> tuple[array, array]:
+    """The two ranges of a copy as arrays of one shape."""
+    for name, a in (("dest", dest), ("src", src)):
+        if not isinstance(a, array):
+            raise ArrayError(
+                f"copy: {name} must be an array; got {a!r} ({type(a).__name__})", mend="pass two arrays"
+            )
+    if dest.dtype is not src.dtype:
+        raise ArrayError(
+            f"copy: dest has dtype {types.type_name(dest.dtype)}, src has {types.type_name(src.dtype)}",
+            mend="use arrays of one dtype",
+        )
+    numbers = [operator.index(n) for n in (dest_offset, src_offset, count)]
+    if min(numbers) < 0:
+        raise ArrayError(
+            f"copy: offsets and count cannot be negative; got dest_offset={numbers[0]}, src_offset={numbers[1]}, "
+            f"count={numbers[2]}",
+            mend="pass 0 or more",
+        )
+    whole = not any(numbers)
+    if whole and dest.shape == src.shape:
+        return dest, src
+    amount = numbers[2] or src.size
+    for name, a, offset in (("dest", dest, numbers[0]), ("src", src, numbers[1])):
+        if offset + amount > a.size:
+            raise ArrayError(
+                f"copy: {amount} elements from offset {offset} do not fit {name} of shape {a.shape} ({a.size} elements)",
+                mend="pass a smaller count or offset",
+            )
+    return _run_of(dest, numbers[0], amount, "dest"), _run_of(src, numbers[1], amount, "src")
+
+
+def _run_of(a: array, offset: int, amount: int, name: str) -> array:
+    if a.ndim > 1 and not a.is_contiguous:
+        raise ArrayError(
+            f"copy: {name} of shape {a.shape} is not contiguous, so a part of it (or another shape) cannot be named",
+            mend="copy between arrays of one shape, or slice first",
+        )
+    flat = a if a.ndim == 1 else a.flatten()
+    part: array = flat if (offset, amount) == (0, flat.size) else flat[offset : offset + amount]
+    return part
