@@ -12,7 +12,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.notebook._gate import gate
 
 if TYPE_CHECKING:
-    from tapedebug.runtime import Tape
+    from tapedebug.notebook._subject import Subject
 
 MaskEntry = list[Any]
 """``[launch, input, output]``: launch index, or None for the whole tape, and two names."""
@@ -28,14 +28,13 @@ class CheckRunner:
     """The checks of one tape.
 
     Args:
-        tape: The tape, or None for a trace that was recorded elsewhere: then every run says so in its status.
-        checks: Results so far, one dict a pair.
-        report: Told of every change, with keyword arguments.
+        subject: The tape with its trace. Without a tape (a trace that was recorded elsewhere) every run
+        says so. report: Told of every change, with keyword arguments.
     """
 
-    def __init__(self, tape: Tape | None, checks: Sequence[dict[str, Any]], report: Report) -> None:
-        self.tape = tape
-        self.checks = [dict(check) for check in checks]
+    def __init__(self, subject: Subject, report: Report) -> None:
+        self.subject = subject
+        self.checks: list[dict[str, Any]] = list(subject.trace["checks"])
         self._report = report
         self._cancelled = threading.Event()
         self._running = threading.Lock()
@@ -92,7 +91,7 @@ class CheckRunner:
             self._report(running=False)
 
     def _check(self, mask: list[MaskEntry]) -> list[dict[str, Any]]:
-        if self.tape is None:
+        if self.subject.tape is None:
             raise TapedebugError(
                 "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
                 mend="Record it again in this kernel.",
@@ -105,8 +104,9 @@ class CheckRunner:
         self._told = 0.0
         self._report(running=True, progress=0.0, status=f"Checking {_pairs(len(mask))} …")
         results = check_pairs(
-            self.tape,
+            self.subject.tape,
             [{"launch": launch, "input": source, "output": target} for launch, source, target in mask],
+            labels=self.subject.labels(),
             progress=self._progressed,
             cancelled=self._cancelled.is_set,
         )

@@ -14,7 +14,7 @@ from tapedebug._errors import TapeError
 from tapedebug.notebook._checks import CheckRunner, describe
 from tapedebug.notebook._gate import gate
 from tapedebug.notebook._mask import check_mask
-from tapedebug.notebook._subject import default_mask, known_counts, known_verdict, subject_of
+from tapedebug.notebook._subject import Subject, default_mask, subject_of, tape_row
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
@@ -80,8 +80,8 @@ class Connection:
         tape = find_tape(question.get("tape"))
         subject = subject_of(tape)
         runner = self._runners.get(tape.id)
-        if runner is None or runner.tape is not tape:
-            runner = self._runners[tape.id] = self._new_runner(tape, subject.trace)
+        if runner is None or runner.subject.tape is not tape:
+            runner = self._runners[tape.id] = self._new_runner(subject)
         return "trace", {
             "tape": tape.id,
             "trace": subject.trace,
@@ -89,13 +89,13 @@ class Connection:
             "checks": runner.checks,
         }
 
-    def _new_runner(self, tape: Tape, trace: dict[str, Any]) -> CheckRunner:
-        number = tape.id
+    def _new_runner(self, subject: Subject) -> CheckRunner:
+        number = subject.source.tape.id
 
         def report(**changes: Any) -> None:
             self._say("state", tape=number, state=changes)
 
-        return CheckRunner(tape, trace["checks"], report)
+        return CheckRunner(subject, report)
 
     def _run(self, question: dict[str, Any]) -> None:
         tape = find_tape(question.get("tape"))
@@ -138,19 +138,4 @@ def tape_rows() -> list[dict[str, Any]]:
     """Return what the side bar shows of each live tape, newest first. Nothing is computed for it."""
     from tapedebug.runtime import live_tapes
 
-    return [_row(tape) for tape in sorted(live_tapes(), key=lambda tape: -tape.id)]
-
-
-def _row(tape: Tape) -> dict[str, Any]:
-    return {
-        "tape": tape.id,
-        "name": tape.name,
-        "launches": len(tape),
-        "arrays": tape.array_count,
-        "onOverwrite": tape.on_overwrite,
-        "backwardRuns": len(tape.backward_calls),
-        "preservedBytes": tape.preserved_bytes,
-        "recording": tape.recording,
-        "verdict": known_verdict(tape),
-        "findings": known_counts(tape),
-    }
+    return [tape_row(tape) for tape in sorted(live_tapes(), key=lambda tape: -tape.id)]

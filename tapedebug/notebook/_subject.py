@@ -1,7 +1,8 @@
-"""What a panel can be opened on: a tape, a trace, a diagnosis."""
+"""What a panel can be opened on (a tape, a trace, a diagnosis), and what is known of live tapes."""
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import Tape
+    from tapedebug.runtime import Tape, array
     from tapedebug.trace import Trace
 
-_COUNTS: weakref.WeakKeyDictionary[Tape, dict[str, int]] = weakref.WeakKeyDictionary()
 _DIAGNOSES: weakref.WeakKeyDictionary[Tape, Diagnosis] = weakref.WeakKeyDictionary()
+_NAMES: weakref.WeakKeyDictionary[Tape, str] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,23 @@ class Subject:
 
     @cached_property
     def trace(self) -> dict[str, Any]:
-        """The trace as JSON-compatible data."""
-        return self.source.to_json()
+        """The trace as JSON-compatible data, with the pairs that can be checked end to end among its
+        checks.""" data = self.source.to_json() known = {(check["input"], check["output"]) for check in
+        data["checks"] if check["launch"] is None} data["checks"] += [unchecked(*pair) for pair in
+        whole_tape_pairs(self.source) if pair not in known] return data
+
+    def labels(self) -> dict[array, str]:
+        """What the trace calls each array of the tape.
+
+        Checks made later are told these labels: by then the variables that gave them may hold something else.
+        """
+        if self.tape is None:
+            return {}
+        from tapedebug.trace._record import record_with_arrays
+
+        # arrays are numbered in the order in which the records use them, so the numbers stay
+        arrays = record_with_arrays(self.tape).arrays
+        return {a: info.label for a, info in zip(arrays, self.source.arrays, strict=False)}
 
 
 def subject_of(obj: Any) -> Subject:
@@ -40,9 +56,11 @@ def subject_of(obj: Any) -> Subject:
     from tapedebug.trace import Trace
 
     if isinstance(obj, Tape):
-        subject = Subject(_of_tape(obj), obj)
+        subject = Subject(_trace_of(obj), obj)
     elif isinstance(obj, Diagnosis):
         subject = Subject(obj.trace, _live(obj.trace))
+        if subject.tape is not None:
+            remember(subject.tape, obj)
     elif isinstance(obj, Trace):
         subject = Subject(obj, None)
     else:
@@ -51,33 +69,63 @@ def subject_of(obj: Any) -> Subject:
             "record launches with `with Tape() as tape:` and show that tape"
         )
     if subject.tape is not None:
-        _COUNTS[subject.tape] = count_findings(subject.trace)
+        _NAMES[subject.tape] = subject.source.name
     return subject
 
 
 def remember(tape: Tape, diagnosis: Diagnosis) -> None:
     """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
     _DIAGNOSES[tape] = diagnosis
-    _COUNTS[tape] = count_findings(diagnosis.trace.to_json())
 
 
-def known_counts(tape: Tape) -> dict[str, int] | None:
-    """Return how many findings of each severity the tape has, or None while nobody has looked."""
-    return _COUNTS.get(tape)
+def tape_row(tape: Tape) -> dict[str, Any]:
+    """Return what the side bar shows of a live tape. Nothing is computed for it."""
+    from tapedebug.runtime._state import active_tape
+
+    diagnosis = _diagnosis_of(tape)
+    return {
+        "tape": tape.id,
+        "name": _NAMES.get(tape, ""),
+        "launches": len(tape.records),
+        "arrays": len(tape.tracker.states),
+        "onOverwrite": tape.on_overwrite,
+        "backwardRuns": len(tape.backward_calls),
+        "preservedBytes": tape.preserved_bytes,
+        "recording": tape is active_tape(),
+        "verdict": "NOT CHECKED" if diagnosis is None else diagnosis.verdict,
+        "findings": None if diagnosis is None else count_findings(diagnosis),
+    }
 
 
-def known_verdict(tape: Tape) -> str:
-    """Return the verdict of the last diagnosis of a tape."""
-    diagnosis = _DIAGNOSES.get(tape)
-    return str(diagnosis.verdict) if diagnosis is not None else "NOT CHECKED"
-
-
-def count_findings(trace: dict[str, Any]) -> dict[str, int]:
-    """Return the number of findings of each severity in a trace."""
+def count_findings(diagnosis: Diagnosis) -> dict[str, int]:
+    """Return the number of findings of each severity."""
     counts = {"error": 0, "warning": 0, "info": 0}
-    for finding in trace["findings"]:
-        counts[finding["severity"]] += 1
+    for finding in diagnosis.findings:
+        counts[finding.severity] += 1
     return counts
+
+
+def whole_tape_pairs(trace: Trace) -> list[tuple[str, str]]:
+    """Return the pairs (input, output) of the whole tape that a check can compare, in the trace's labels.
+
+    Inputs are those that carry a gradient. The output is the loss of the reverse pass or, before one has run,
+    each scalar that nothing reads.
+    """
+    loss = trace.backward.loss
+    outputs = [
+        info.label
+        for info in trace.arrays
+        if (info.id == loss if loss is not None else info.role == "output" and math.prod(info.shape) == 1)
+        and info.requires_grad
+    ]
+    inputs = [info.label for info in trace.arrays if info.role == "input" and info.requires_grad]
+    return [(source, target) for target in outputs for source in inputs if source != target]
+
+
+def unchecked(source: str, target: str) -> dict[str, Any]:
+    """Return a pair of the whole tape that nobody has checked, in the form of the checks of a trace."""
+    nothing = dict.fromkeys(("verdict", "max_abs_error", "max_rel_error", "seconds"))
+    return {"launch": None, "input": source, "output": target, "message": "", **nothing}
 
 
 def default_mask(trace: dict[str, Any]) -> list[list[Any]]:
@@ -92,18 +140,26 @@ def text_of(subject: Subject) -> str:
     return format_diagnosis(subject.source)
 
 
-def _of_tape(tape: Tape) -> Trace:
-    """Return the tape's trace, with the findings of its diagnosis while nothing was recorded since."""
+def _diagnosis_of(tape: Tape) -> Diagnosis | None:
+    """Return the diagnosis of a tape, unless more was recorded since."""
     diagnosis = _DIAGNOSES.get(tape)
-    if diagnosis is not None and diagnosis.trace.tape.launches == len(tape):
+    return diagnosis if diagnosis is not None and diagnosis.trace.tape.launches == len(tape.records) else None
+
+
+def _trace_of(tape: Tape) -> Trace:
+    diagnosis = _diagnosis_of(tape)
+    if diagnosis is not None:
         return diagnosis.trace
-    trace: Trace = tape.trace()
-    return trace
+    from tapedebug.trace._record import record
+
+    return record(tape, values=True)
 
 
 def _live(trace: Trace) -> Tape | None:
     """Return the tape that a trace of this process was made from."""
     from tapedebug.runtime import live_tapes
 
-    same = [tape for tape in live_tapes() if tape.id == trace.tape.id and len(tape) == trace.tape.launches]
-    return same[0] if len(same) == 1 else None
+    for tape in live_tapes():
+        if tape.id == trace.tape.id and len(tape.records) == trace.tape.launches:
+            return tape
+    return None

@@ -1,5 +1,8 @@
 """The panel as a Jupyter widget."""
 
+# anywidget and traitlets are seen without their types, so that mypy runs where they are not installed
+# mypy: disable-error-code="misc, untyped-decorator"
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -65,7 +68,7 @@ class TapeDebugger(anywidget.AnyWidget):
     def __init__(self, obj: Any, *, mask: Iterable[Any] | None = None) -> None:
         subject = subject_of(obj)
         self._display_ids: list[str] = []
-        self._runner = CheckRunner(subject.tape, subject.trace["checks"], self._report)
+        self._runner = CheckRunner(subject, self._report)
         # the validator of `mask` needs the trace, so it is there before any trait is set
         self._known = subject.trace
         super().__init__(

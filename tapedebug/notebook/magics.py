@@ -1,5 +1,8 @@
 """The magics: ``%%tape`` and ``%tape_report``. Their options are the Python keywords."""
 
+# IPython is seen without its types, so that mypy runs where it is not installed
+# mypy: disable-error-code="misc, untyped-decorator"
+
 from __future__ import annotations
 
 import ast
