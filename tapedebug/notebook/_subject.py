@@ -26,10 +26,11 @@ class Subject:
 
     @cached_property
     def trace(self) -> dict[str, Any]:
-        """The trace as JSON-compatible data, with the pairs that can be checked end to end among its
-        checks.""" data = self.source.to_json() known = {(check["input"], check["output"]) for check in
-        data["checks"] if check["launch"] is None} data["checks"] += [unchecked(*pair) for pair in
-        whole_tape_pairs(self.source) if pair not in known] return data
+        """The trace as JSON-compatible data; its checks list all pairs that can be checked end to end."""
+        data = self.source.to_json()
+        known = {(check["input"], check["output"]) for check in data["checks"] if check["launch"] is None}
+        data["checks"] += [unchecked(*pair) for pair in whole_tape_pairs(self.source) if pair not in known]
+        return data
 
     def labels(self) -> dict[array, str]:
         """What the trace calls each array of the tape.
