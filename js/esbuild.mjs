@@ -23,7 +23,7 @@ const common = {
 const builds = [
   { ...common, entryPoints: { widget: "src/entry/widget.ts" }, format: "esm" },
   { ...common, entryPoints: { report: "src/entry/report.ts" }, format: "iife" },
-  { ...common, entryPoints: { widget: "style/index.css", report: "style/report.css" } },
+  { ...common, entryPoints: { widget: "style/panel.css", report: "style/report.css" } },
 ];
 
 await mkdir(outdir, { recursive: true });

@@ -1,4 +1,25 @@
+/** The panel: one renderer for the widget, JupyterLab, saved notebooks and reports. */
+import { TraceModel } from "../trace/model.js";
+import { Observable } from "../trace/observable.js";
+import { parseTrace } from "../trace/parse.js";
+import { TraceError } from "../trace/reader.js";
 import type { PanelStore } from "../trace/store.js";
+import type { Finding } from "../trace/types.js";
+import { h, replace } from "./dom.js";
+import { buildFindings } from "./findings.js";
+import { buildHeader, buildStatus } from "./header.js";
+import { buildHelp } from "./help.js";
+import { buildInspector } from "./inspector.js";
+import { bindKeyboard } from "./keyboard.js";
+import { foldsByDefault } from "./lanes/folds.js";
+import { LanesView } from "./lanes/view.js";
+import { buildScrubber } from "./scrubber.js";
+import { INITIAL_VIEW, Lifetime, type Panel, type ViewState } from "./state.js";
+import { watchTheme } from "./theme.js";
+
+/** Below this the columns are stacked. */
+const NARROW = 980;
+const TIGHT = 560;
 
 export interface PanelOptions {
   /** Take the host's height instead of one of its own. */
@@ -7,10 +28,96 @@ export interface PanelOptions {
 
 /** Shows a store in `host`; the function returned takes everything down again. */
 export function mountPanel(host: HTMLElement, store: PanelStore, options: PanelOptions = {}): () => void {
-  void store;
-  void options;
-  const root = document.createElement("div");
-  root.className = "tapedebug";
+  const root = h("div", { class: `tapedebug${options.fill ? " td-fill" : ""}`, tabindex: -1 });
   host.append(root);
-  return () => root.remove();
+  let content = new Lifetime();
+  const show = (): void => {
+    content.end();
+    content = new Lifetime();
+    try {
+      fill(root, store, content);
+    } catch (error) {
+      content.end();
+      replace(root, failure(error));
+    }
+  };
+  show();
+  const unsubscribe = store.subscribe((changed) => changed.has("trace") && show());
+  const resize = new ResizeObserver(() => {
+    const width = root.clientWidth;
+    if (width === 0) return;
+    root.classList.toggle("td-narrow", width < NARROW);
+    root.classList.toggle("td-tight", width < TIGHT);
+  });
+  resize.observe(root);
+  return () => {
+    unsubscribe();
+    resize.disconnect();
+    content.end();
+    root.remove();
+  };
+}
+
+/** A message in place of the panel; nothing that a trace holds may break the page around it. */
+function failure(error: unknown): HTMLElement {
+  const known = error instanceof TraceError;
+  const text = error instanceof Error ? error.message : String(error);
+  if (!known) console.error(error);
+  return h(
+    "div",
+    { class: "td-failure", role: "alert" },
+    h("h2", {}, known ? "This trace can not be shown" : "The panel failed on this trace"),
+    h("p", {}, text.slice(0, 1000)),
+  );
+}
+
+function fill(root: HTMLElement, store: PanelStore, lifetime: Lifetime): void {
+  const data = store.get("trace");
+  if (data === null || data === undefined || isEmpty(data)) {
+    replace(root, h("p", { class: "td-hint" }, "No tape yet."));
+    return;
+  }
+  const { trace, problems } = parseTrace(data);
+  const model = new TraceModel(trace, problems);
+  const view = new Observable<ViewState>({ ...INITIAL_VIEW, fold: foldsByDefault(model) });
+  const live = h("div", { class: "td-sr", "aria-live": "polite" });
+  const announce = (text: string): void => replace(live, text);
+  const panel: Panel = { root, store, view, model, lifetime, announce };
+  const lanes = new LanesView(panel);
+  const header = buildHeader(panel, () => view.set({ help: !view.get("help") }));
+  const middle = h("div", { class: "td-middle" }, lanes.element, buildScrubber(panel));
+  const columns = h("div", { class: "td-columns" }, buildFindings(panel, lanes), middle, buildInspector(panel));
+  replace(root, header.element, buildStatus(panel), columns, buildHelp(panel), live);
+  bindKeyboard(panel, lanes, header.focusSearch);
+  lifetime.add(watchTheme(root, () => lanes.recolour()));
+  lifetime.add(store.subscribe((changed) => changed.has("selection") && follow(panel, lanes)));
+}
+
+function isEmpty(data: unknown): boolean {
+  return typeof data === "object" && data !== null && !Array.isArray(data) && Object.keys(data).length === 0;
+}
+
+/** Brings a newly chosen finding, launch or array into view, wherever it was chosen. */
+const followed = new WeakMap<LanesView, Finding>();
+
+function follow(panel: Panel, lanes: LanesView): void {
+  const { launch, array, finding } = panel.store.get("selection");
+  const focused = panel.model.finding(finding);
+  const id = panel.model.arrayId(array);
+  if (focused && followed.get(lanes) !== focused) {
+    followed.set(lanes, focused);
+    lanes.reveal(launchesOf(focused, launch), id);
+    return;
+  }
+  if (!focused) followed.delete(lanes);
+  if (launch !== null) lanes.follow(launch);
+}
+
+/** A finding may name hundreds of launches: what is brought into view is the first pair of them. */
+function launchesOf(finding: Finding, launch: number | null): number[] {
+  const { reader, clobberer } = finding.evidence;
+  const pair = [reader, clobberer, launch].filter(
+    (at): at is number => typeof at === "number" && Number.isInteger(at) && at >= 0,
+  );
+  return pair.length > 0 ? pair : finding.launches.slice(0, 2);
 }

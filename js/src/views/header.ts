@@ -1,0 +1,126 @@
+/** The bar on top: whose tape, the verdict and how far it reaches, search, colours, export, run. */
+
+import { button, h, replace } from "./dom.js";
+import { plural, short } from "./format.js";
+import { runCounts } from "./mask.js";
+import { searchBox } from "./search.js";
+import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
+import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./words.js";
+
+export interface Header {
+  readonly element: HTMLElement;
+  focusSearch(): void;
+}
+
+export function buildHeader(panel: Panel, toggleHelp: () => void): Header {
+  const search = searchBox(panel);
+  const element = h(
+    "header",
+    { class: "td-header" },
+    title(panel),
+    h("div", { class: "td-tools" }, search.element, colourMenu(panel), ...kernelTools(panel), helpButton(toggleHelp)),
+  );
+  return { element, focusSearch: search.focus };
+}
+
+function title(panel: Panel): HTMLElement {
+  const { trace } = panel.model;
+  const { verdict, coverage } = trace;
+  const text = verdict === "NOT CHECKED" ? "not checked" : `gradient ${verdict}`;
+  const badge = h(
+    "span",
+    { class: `td-badge td-verdict-${verdict.toLowerCase().replace(" ", "-")}`, title: VERDICT_MEANINGS[verdict] },
+    `${VERDICT_SIGNS[verdict]} ${text}`,
+  );
+  return h(
+    "div",
+    { class: "td-title" },
+    h("h1", { class: "td-name", title: short(trace.name, 300) }, `${short(trace.name, 60)} · tape ${trace.tape.id}`),
+    badge,
+    h("p", { class: "td-coverage", title: [coverage.summary, ...coverage.notes].join("\n") }, coverageText(panel)),
+  );
+}
+
+function coverageText({ model }: Panel): string {
+  const { coverage } = model.trace;
+  const counts = (["error", "warning", "info"] as const)
+    .map((severity) => ({ severity, n: model.findings.filter((f) => f.severity === severity).length }))
+    .filter(({ n }) => n > 0)
+    .map(({ severity, n }) => plural(n, severity === "info" ? "note" : severity));
+  const summary = coverage.summary || `${coverage.checked} of ${coverage.launches} launches checked`;
+  return [summary.replace(/\.$/, ""), ...(counts.length > 0 ? [counts.join(", ")] : [])].join(" · ");
+}
+
+function colourMenu(panel: Panel): HTMLElement {
+  const select = h("select", { class: "td-button", "aria-label": "Colour bars by" });
+  for (const by of COLOURS) select.append(h("option", { value: by }, `Colour: ${COLOUR_NAMES[by]}`));
+  select.value = panel.view.get("colour");
+  select.addEventListener("change", () => panel.view.set({ colour: select.value as ColourBy }));
+  return select;
+}
+
+function helpButton(toggle: () => void): HTMLElement {
+  return button("?", toggle, { class: "td-button td-round", name: "keyboard help", title: "keyboard (?)" });
+}
+
+/** What needs a kernel is there but off where there is none, and says why. */
+function kernelTools(panel: Panel): HTMLElement[] {
+  const { store, lifetime } = panel;
+  const exporting = button("Export report", () => store.exportReport(), { class: "td-button" });
+  const run = button("Run checks", () => (store.get("running") ? store.cancel() : store.run()), {
+    class: "td-button td-primary",
+  });
+  const update = (): void => {
+    const { canRun, running, progress } = store.value;
+    const { chosen } = runCounts(panel);
+    const off = "needs the kernel that recorded this tape";
+    exporting.disabled = !canRun;
+    exporting.title = canRun ? "writes one offline HTML file" : off;
+    run.disabled = !canRun || (!running && chosen === 0);
+    run.title = !canRun
+      ? off
+      : chosen === 0
+        ? "no pair of the mask is switched on"
+        : "recomputes the pairs of the mask";
+    replace(run, running ? `Cancel · ${Math.round(progress * 100)} %` : "Run checks");
+  };
+  update();
+  lifetime.add(store.subscribe(update));
+  return [exporting, run];
+}
+
+/** The line under the header: progress of a run, and what the kernel last said. */
+export function buildStatus(panel: Panel): HTMLElement {
+  const { store, lifetime, model } = panel;
+  const bar = h("div", {
+    class: "td-progress",
+    role: "progressbar",
+    "aria-label": "checks",
+    "aria-valuemin": 0,
+    "aria-valuemax": 100,
+  });
+  const fill = h("div", { class: "td-progress-fill" });
+  bar.append(fill);
+  const text = h("p", { class: "td-status", role: "status" });
+  const problems = model.problems.length > 0 ? problemList(model.problems) : null;
+  const update = (): void => {
+    const { running, progress, status } = store.value;
+    bar.hidden = !running;
+    bar.setAttribute("aria-valuenow", String(Math.round(progress * 100)));
+    fill.style.width = `${Math.max(0, Math.min(1, Number.isFinite(progress) ? progress : 0)) * 100}%`;
+    text.hidden = status === "";
+    replace(text, short(status, 500));
+  };
+  update();
+  lifetime.add(store.subscribe(update));
+  return h("div", { class: "td-statusbar" }, bar, text, problems);
+}
+
+function problemList(problems: readonly string[]): HTMLElement {
+  const summary = h(
+    "summary",
+    {},
+    `This trace has ${plural(problems.length, "field")} that made no sense; left out of the picture.`,
+  );
+  return h("details", { class: "td-problems" }, summary, h("ul", {}, ...problems.map((text) => h("li", {}, text))));
+}

@@ -1,0 +1,56 @@
+/** What is folded: the repetitions of a sequence after the first, and the scopes that were collapsed. */
+import type { TraceModel } from "../../trace/model.js";
+import type { Scope, Sequence } from "../../trace/types.js";
+import { short } from "../format.js";
+import type { ViewState } from "../state.js";
+import { Columns, type Fold } from "./columns.js";
+
+/** Below this a tape is readable as it is, and folding would only hide. */
+const WORTH_FOLDING = 40;
+
+export function sequenceKey(sequence: Sequence): string {
+  return `sequence ${sequence.first} ${sequence.length}`;
+}
+
+export function scopeKey(scope: Scope): string {
+  return `scope ${scope.id}`;
+}
+
+export function foldsByDefault(model: TraceModel): boolean {
+  return model.launchCount > WORTH_FOLDING && model.trace.sequences.length > 0;
+}
+
+export function isFolded(sequence: Sequence, view: Pick<ViewState, "fold" | "unfolded">): boolean {
+  return view.fold && !view.unfolded.has(sequenceKey(sequence));
+}
+
+export function buildColumns(model: TraceModel, view: Pick<ViewState, "fold" | "unfolded" | "collapsed">): Columns {
+  const folds: Fold[] = [];
+  for (const sequence of model.trace.sequences) {
+    if (isFolded(sequence, view)) folds.push(foldOf(sequence));
+  }
+  for (const id of view.collapsed) {
+    const scope = model.trace.scopes[id];
+    if (scope) folds.push({ key: scopeKey(scope), first: scope.first, last: scope.last, label: short(scope.name, 24) });
+  }
+  return new Columns(model.launchCount, folds, model.trace.backward.ran);
+}
+
+function foldOf(sequence: Sequence): Fold {
+  const { first, length, count } = sequence;
+  return {
+    key: sequenceKey(sequence),
+    first: first + length,
+    last: first + length * count - 1,
+    label: `+${count - 1}×`,
+  };
+}
+
+/** The change of view that makes a launch visible; null where it is visible already. */
+export function unfolding(columns: Columns, launch: number, view: ViewState): Partial<ViewState> | null {
+  const fold = columns.foldHiding(launch);
+  if (!fold) return null;
+  const scope = fold.key.startsWith("scope ") ? Number(fold.key.slice(6)) : null;
+  if (scope === null) return { unfolded: new Set([...view.unfolded, fold.key]) };
+  return { collapsed: new Set([...view.collapsed].filter((id) => id !== scope)) };
+}

@@ -1,0 +1,117 @@
+/** Where things are on the canvas, in CSS pixels. The horizontal part is shared by the lanes and the strip of norms below them. */
+import type { Columns } from "./columns.js";
+import { lowerBound, type Track } from "./tracks.js";
+
+export const MIN_LANE = 30;
+export const MAX_LANE = 56;
+export const BAR = 14;
+const EDGE = 8;
+const MAX_SCALE = 160;
+
+/** The window on the x axis: `left` is the column at the left edge, `scale` the width of a column. */
+export interface Viewport {
+  left: number;
+  scale: number;
+  /** Pixels that the lanes are scrolled down. */
+  top: number;
+}
+
+export interface Geometry {
+  readonly width: number;
+  readonly height: number;
+  /** Width of the labels at the left. */
+  readonly gutter: number;
+  /** Height of the axis and of the scopes above the lanes. */
+  readonly head: number;
+  readonly lane: number;
+  readonly columns: Columns;
+  readonly viewport: Viewport;
+}
+
+export function plotWidth(geometry: Pick<Geometry, "width" | "gutter">): number {
+  return Math.max(1, geometry.width - geometry.gutter - EDGE);
+}
+
+export function x(geometry: Geometry, u: number): number {
+  return geometry.gutter + (u - geometry.viewport.left) * geometry.viewport.scale;
+}
+
+export function u(geometry: Geometry, px: number): number {
+  return geometry.viewport.left + (px - geometry.gutter) / geometry.viewport.scale;
+}
+
+/** Middle of a lane. */
+export function y(geometry: Geometry, lane: number): number {
+  return geometry.head + (lane + 0.5) * geometry.lane - geometry.viewport.top;
+}
+
+export function laneAt(geometry: Geometry, py: number): number {
+  return py < geometry.head ? -1 : Math.floor((py - geometry.head + geometry.viewport.top) / geometry.lane);
+}
+
+/** A lane is as high as fits, within limits; below the lower one the lanes scroll. */
+export function laneHeight(room: number, lanes: number): number {
+  return Math.max(MIN_LANE, Math.min(MAX_LANE, Math.floor(room / Math.max(1, lanes))));
+}
+
+export function fitScale(width: number, columns: Columns): number {
+  return Math.min(MAX_SCALE, width / Math.max(1, columns.total));
+}
+
+/** Keeps the window on the tape: never wider than what there is to see, never beside it. */
+export function clampViewport(
+  viewport: Viewport,
+  width: number,
+  room: number,
+  lanes: number,
+  lane: number,
+  columns: Columns,
+): void {
+  const least = fitScale(width, columns);
+  viewport.scale = Math.max(least, Math.min(Math.max(MAX_SCALE, least), viewport.scale));
+  const most = Math.max(0, columns.total - width / viewport.scale);
+  viewport.left = Math.max(0, Math.min(most, viewport.left));
+  viewport.top = Math.max(0, Math.min(Math.max(0, lanes * lane - room), viewport.top));
+}
+
+/** Zooms about a place that stays where it is. */
+export function zoomAbout(viewport: Viewport, column: number, factor: number, least: number): void {
+  const scale = Math.max(least, Math.min(Math.max(MAX_SCALE, least), viewport.scale * factor));
+  viewport.left = column - ((column - viewport.left) * viewport.scale) / scale;
+  viewport.scale = scale;
+}
+
+/**
+ * Calls `visit` for the entries of ascending launches that fall between two columns, at most about one a pixel: what would
+ * be painted over is skipped by bisection, so that a frame costs pixels, not launches. Backward passes mirror the launches.
+ * What reaches to the right by up to `reach` launches is visited too when only its end can be seen.
+ */
+export function eachVisible(
+  geometry: Geometry,
+  launches: ArrayLike<number>,
+  backward: boolean,
+  visit: (index: number, px: number) => void,
+  reach = 0,
+): void {
+  const { columns, viewport } = geometry;
+  const from = viewport.left - 1;
+  const to = viewport.left + plotWidth(geometry) / viewport.scale + 1;
+  const low = backward ? columns.total - to : from;
+  const high = backward ? columns.total - from : to;
+  const step = Math.max(1, Math.floor(1 / viewport.scale));
+  let i = lowerBound(launches, columns.firstLaunch(Math.max(0, Math.floor(low))) - reach);
+  while (i < launches.length) {
+    const launch = launches[i] as number;
+    const column = columns.of(launch);
+    if (column > high) return;
+    visit(i, x(geometry, backward ? columns.backward(launch) : columns.forward(launch)));
+    const dense = viewport.scale < 1 || columns.fold(column) !== null;
+    i = dense ? lowerBound(launches, columns.firstLaunch(column + step), i + 1) : i + 1;
+  }
+}
+
+/** Index of the version that is alive at a launch; -1 where none is. */
+export function versionIndexAt(track: Track, launch: number): number {
+  const i = lowerBound(track.start, launch + 1) - 1;
+  return i >= 0 && launch <= (track.end[i] as number) ? i : -1;
+}

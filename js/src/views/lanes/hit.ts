@@ -1,0 +1,88 @@
+/** What is under the pointer. */
+import type { TraceModel } from "../../trace/model.js";
+import type { Version } from "../../trace/types.js";
+import { launchLines, launchName, versionLines } from "../words.js";
+import { describeScope, type HeadHit, hitHead, inPlot, type ScopeRow } from "./axis.js";
+import { type Geometry, laneAt, u, versionIndexAt, x } from "./geometry.js";
+import { lowerBound, type Track } from "./tracks.js";
+
+const NEAR = 7;
+
+export interface Hit {
+  readonly head: HeadHit | null;
+  readonly lane: number;
+  readonly track: Track | null;
+  readonly launch: number | null;
+  readonly column: number | null;
+  readonly backward: boolean;
+  /** A read or a write is so near that it is what is meant. */
+  readonly event: "read" | "write" | null;
+  readonly version: Version | null;
+}
+
+export function hitTest(
+  geometry: Geometry,
+  model: TraceModel,
+  tracks: readonly Track[],
+  rows: readonly ScopeRow[],
+  px: number,
+  py: number,
+): Hit | null {
+  const lane = laneAt(geometry, py);
+  const track = tracks[lane] ?? null;
+  if (!inPlot(geometry, px)) {
+    const latest = track ? (track.versions.at(-1) ?? null) : null;
+    return (
+      track && { head: null, lane, track, launch: null, column: null, backward: false, event: null, version: latest }
+    );
+  }
+  const at = geometry.columns.at(u(geometry, px));
+  const place = { lane, launch: at?.launch ?? null, column: at?.column ?? null, backward: at?.backward ?? false };
+  if (lane < 0)
+    return { ...place, head: hitHead(geometry, model, rows, px, py), track: null, event: null, version: null };
+  if (!track) return { ...place, head: null, track: null, event: null, version: null };
+  return { ...place, head: null, track, ...onTrack(geometry, track, place, px) };
+}
+
+function onTrack(
+  geometry: Geometry,
+  track: Track,
+  place: { launch: number | null; backward: boolean },
+  px: number,
+): Pick<Hit, "event" | "version"> & { launch: number | null } {
+  const { launch, backward } = place;
+  if (launch === null) return { launch, event: null, version: track.versions.at(-1) ?? null };
+  const centre = x(geometry, backward ? geometry.columns.backward(launch) : geometry.columns.forward(launch));
+  const near = Math.abs(px - centre) <= NEAR;
+  // Left of a launch's mark the version is still the one before it.
+  const before = backward ? px > centre + NEAR : px < centre - NEAR;
+  const version = track.versions[versionIndexAt(track, before ? launch - 1 : launch)] ?? null;
+  const event = near ? eventAt(track, launch) : null;
+  const read = event === "read" ? (track.versions[versionIndexAt(track, launch - 1)] ?? version) : version;
+  return { launch, event, version: read };
+}
+
+function eventAt(track: Track, launch: number): "read" | "write" | null {
+  if (track.writes[lowerBound(track.writes, launch)] === launch) return "write";
+  return track.reads[lowerBound(track.reads, launch)] === launch ? "read" : null;
+}
+
+export function tooltipLines(model: TraceModel, hit: Hit): string[] {
+  const { head, track, version } = hit;
+  if (head?.kind === "scope") return [describeScope(head.scope), "click folds or unfolds"];
+  if (head?.kind === "sequence") {
+    const { first, length, count } = head.sequence;
+    return [`${length} launches repeated ${count} times, from launch ${first}`, "click folds or unfolds"];
+  }
+  if (head) {
+    const launch = model.launch(hit.launch);
+    return launch ? launchLines(model, launch, hit.backward) : [];
+  }
+  if (!track || !version) return [];
+  const lines = versionLines(model, version);
+  if (hit.event && hit.launch !== null) {
+    const verb = hit.event === "write" ? "writes" : "reads";
+    lines.unshift(`${launchName(model, hit.launch)} ${hit.backward ? "reversed: it " : ""}${verb}`);
+  }
+  return lines;
+}

@@ -1,0 +1,141 @@
+/** The norms of what each launch wrote and of what its reverse produced, under the lanes and along the same axis. */
+import type { TraceModel } from "../../trace/model.js";
+import { number } from "../format.js";
+import { eachVisible, x } from "./geometry.js";
+import type { Scene } from "./paint.js";
+
+export const STRIP_HEIGHT = 92;
+const TOP = 24;
+const BOTTOM = STRIP_HEIGHT - 10;
+
+interface Series {
+  /** Launches, ascending. */
+  readonly launches: Int32Array;
+  /** log10 of the norm; -Infinity is a norm of 0, NaN one that is not finite. */
+  readonly logs: Float64Array;
+}
+
+export interface StripSeries {
+  readonly values: Series;
+  readonly adjoints: Series;
+  readonly low: number;
+  readonly high: number;
+}
+
+export function stripSeries(model: TraceModel): StripSeries {
+  const squares = new Map<number, number>();
+  const adjoints = new Map<number, number>();
+  const add = (map: Map<number, number>, at: number, norm: number, bad: number): void => {
+    map.set(at, (map.get(at) ?? 0) + (bad > 0 ? Number.NaN : norm * norm));
+  };
+  for (const version of model.trace.versions) {
+    const { value, adjoint, writtenBy, reads } = version;
+    if (value && writtenBy !== null) add(squares, writtenBy, value.norm, value.nan + value.inf);
+    // The adjoint of a version is complete once its first reader has been reversed.
+    if (adjoint && reads.length > 0)
+      add(
+        adjoints,
+        reads.reduce((a, b) => Math.min(a, b)),
+        adjoint.norm,
+        adjoint.nan + adjoint.inf,
+      );
+  }
+  const one = toSeries(squares);
+  const two = toSeries(adjoints);
+  const finite = [...one.logs, ...two.logs].filter((value) => Number.isFinite(value));
+  const low = finite.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
+  const high = finite.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  return { values: one, adjoints: two, low: finite.length > 0 ? low : 0, high: finite.length > 0 ? high : 0 };
+}
+
+function toSeries(squares: ReadonlyMap<number, number>): Series {
+  const launches = Int32Array.from([...squares.keys()].sort((a, b) => a - b));
+  return { launches, logs: Float64Array.from(launches, (at) => Math.log10(squares.get(at) ?? 0) / 2) };
+}
+
+export function paintStrip(canvas: HTMLCanvasElement, scene: Scene, series: StripSeries, ratio: number): void {
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  const { geometry, palette } = scene;
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.fillStyle = palette.bg;
+  pen.fillRect(0, 0, geometry.width, STRIP_HEIGHT);
+  pen.fillStyle = palette.border;
+  pen.fillRect(geometry.gutter, BOTTOM + 2, geometry.width, 1);
+  pen.save();
+  pen.beginPath();
+  pen.rect(geometry.gutter - 8, 0, geometry.width, STRIP_HEIGHT);
+  pen.clip();
+  paintCursor(pen, scene);
+  paintLine(pen, scene, series, series.values, false, palette.accent);
+  if (geometry.columns.mirrored) paintLine(pen, scene, series, series.adjoints, true, palette.adj);
+  pen.restore();
+  paintStripLabels(pen, scene, series);
+}
+
+function paintCursor(pen: CanvasRenderingContext2D, { geometry, palette, launch, backward }: Scene): void {
+  if (launch === null) return;
+  const { columns } = geometry;
+  if (backward && !columns.mirrored) return;
+  pen.fillStyle = palette.select;
+  const width = Math.max(2, Math.min(geometry.viewport.scale, 40));
+  const middle = x(geometry, backward ? columns.backward(launch) : columns.forward(launch));
+  pen.fillRect(middle - width / 2, TOP - 6, width, BOTTOM - TOP + 8);
+}
+
+function paintLine(
+  pen: CanvasRenderingContext2D,
+  { geometry, palette }: Scene,
+  { low, high }: StripSeries,
+  { launches, logs }: Series,
+  backward: boolean,
+  colour: string,
+): void {
+  const span = Math.max(high - low, 0.5);
+  const line = new Path2D();
+  const points = new Path2D();
+  const bad: number[] = [];
+  let open = false;
+  eachVisible(
+    geometry,
+    launches,
+    backward,
+    (i, px) => {
+      const log = logs[i] as number;
+      if (Number.isNaN(log) || log === Number.POSITIVE_INFINITY) {
+        bad.push(px);
+        open = false;
+        return;
+      }
+      const py = BOTTOM - ((Math.max(log, low) - low) / span) * (BOTTOM - TOP);
+      if (open) line.lineTo(px, py);
+      else line.moveTo(px, py);
+      open = true;
+      if (geometry.viewport.scale >= 8) points.rect(px - 1.5, py - 1.5, 3, 3);
+    },
+    1,
+  );
+  pen.strokeStyle = pen.fillStyle = colour;
+  pen.lineWidth = 1.5;
+  pen.lineJoin = "round";
+  pen.stroke(line);
+  pen.fill(points);
+  pen.fillStyle = palette.red;
+  pen.font = `700 10px ${palette.font}`;
+  pen.textAlign = "center";
+  pen.textBaseline = "alphabetic";
+  for (const px of bad) pen.fillText("✕", px, TOP - 2);
+}
+
+function paintStripLabels(pen: CanvasRenderingContext2D, { geometry, palette }: Scene, series: StripSeries): void {
+  pen.font = `11px ${palette.font}`;
+  pen.textBaseline = "middle";
+  pen.textAlign = "left";
+  pen.fillStyle = palette["fg-2"];
+  pen.fillText("‖value‖", 8, 10);
+  const { mirrored } = geometry.columns;
+  if (mirrored) pen.fillText("and ‖adjoint‖, log", 8 + pen.measureText("‖value‖ ").width, 10);
+  pen.textAlign = "right";
+  pen.fillText(number(10 ** series.high, 2), geometry.gutter - 14, TOP + 4);
+  pen.fillText(number(10 ** series.low, 2), geometry.gutter - 14, BOTTOM - 2);
+}

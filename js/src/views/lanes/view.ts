@@ -1,0 +1,383 @@
+/** The lanes: a canvas that is painted at most once a frame, and what the pointer and the wheel do to it. */
+import { selectLaunch, selectVersion } from "../actions.js";
+import { button, h, replace } from "../dom.js";
+import { plural } from "../format.js";
+import type { Panel } from "../state.js";
+import { headHeight, paintBands, paintHead, type ScopeRow, scopeRows } from "./axis.js";
+import { buildColumns, sequenceKey, unfolding } from "./folds.js";
+import {
+  clampViewport,
+  fitScale,
+  type Geometry,
+  laneHeight,
+  plotWidth,
+  u,
+  type Viewport,
+  zoomAbout,
+} from "./geometry.js";
+import { type Hit, hitTest, tooltipLines } from "./hit.js";
+import { clipToPlot, paintLabels, paintTracks, type Scene } from "./paint.js";
+import { hatch, type Palette, readPalette } from "./palette.js";
+import { type ColourScale, colourScale } from "./scale.js";
+import { paintStrip, STRIP_HEIGHT, stripSeries } from "./strip.js";
+import { buildTracks, type Track, visibleTracks } from "./tracks.js";
+
+const MAX_RATIO = 3;
+const ZOOM_STEP = 1.5;
+
+export class LanesView {
+  readonly element: HTMLElement;
+  private readonly canvas = h("canvas", { class: "td-canvas", tabindex: 0, role: "application" });
+  private readonly strip = h("canvas", { class: "td-strip", role: "img" });
+  private readonly tip = h("div", { class: "td-tip", role: "tooltip", hidden: true });
+  private readonly viewport: Viewport = { left: 0, scale: 1, top: 0 };
+  private readonly allTracks: readonly Track[];
+  private readonly rows: readonly ScopeRow[];
+  private readonly series;
+  private tracks: readonly Track[] = [];
+  private columns;
+  private scale: ColourScale | null = null;
+  private palette: Palette | null = null;
+  private hatches: { lost: CanvasPattern | string; kept: CanvasPattern | string } = { lost: "", kept: "" };
+  private size = { width: 0, height: 0, ratio: 1 };
+  private fitted = true;
+  private frame = 0;
+  private hover: Hit | null = null;
+  /** Number of frames painted; tests and the benchmark read it. */
+  frames = 0;
+
+  constructor(private readonly panel: Panel) {
+    const { model, view, lifetime } = panel;
+    this.allTracks = buildTracks(model);
+    this.rows = scopeRows(model);
+    this.series = stripSeries(model);
+    this.columns = buildColumns(model, view.value);
+    this.element = h(
+      "section",
+      { class: "td-lanes", "aria-label": "Lanes" },
+      this.canvas,
+      this.zoomButtons(),
+      this.strip,
+      this.tip,
+    );
+    this.refilter();
+    this.scale = colourScale(model, view.get("colour"));
+    this.describe();
+    this.bindPointer();
+    const resize = new ResizeObserver(() => this.measure());
+    resize.observe(this.canvas);
+    lifetime.add(() => resize.disconnect());
+    lifetime.add(() => cancelAnimationFrame(this.frame));
+    lifetime.add(view.subscribe((changed) => this.onView(changed)));
+    lifetime.add(panel.store.subscribe((changed) => changed.has("selection") && this.invalidate()));
+  }
+
+  /** Arrays that the filters hide. */
+  get hidden(): number {
+    return this.allTracks.length - this.tracks.length;
+  }
+
+  get laneCount(): number {
+    return this.tracks.length;
+  }
+
+  /** Forgets the colours; call when the theme has changed. */
+  recolour(): void {
+    this.palette = null;
+    this.invalidate();
+  }
+
+  fit(): void {
+    this.fitted = true;
+    this.viewport.left = 0;
+    this.viewport.top = 0;
+    this.viewport.scale = 0;
+    this.clamp();
+    this.invalidate();
+  }
+
+  zoom(factor: number, column = this.viewport.left + plotWidth(this.geometry()) / this.viewport.scale / 2): void {
+    const geometry = this.geometry();
+    zoomAbout(this.viewport, column, factor, fitScale(plotWidth(geometry), this.columns));
+    this.fitted = false;
+    this.clamp();
+    this.invalidate();
+  }
+
+  pan(dx: number, dy: number): void {
+    this.viewport.left += dx / this.viewport.scale;
+    this.viewport.top += dy;
+    this.fitted = this.fitted && dx === 0;
+    this.clamp();
+    this.invalidate();
+  }
+
+  /** Unfolds, pans and zooms so far that launches (and a lane) can be seen; changes nothing where they can already. */
+  reveal(launches: readonly number[], array: number | null = null): void {
+    for (const launch of launches) {
+      const patch = unfolding(this.columns, launch, this.panel.view.value);
+      if (patch) this.panel.view.set(patch);
+    }
+    const columns = launches.map((launch) => this.columns.of(Math.min(launch, this.columns.launches - 1)));
+    const first = Math.min(...columns);
+    const last = Math.max(...columns);
+    const width = plotWidth(this.geometry());
+    const { viewport } = this;
+    const seen = first >= viewport.left && last + 1 <= viewport.left + width / viewport.scale;
+    if (launches.length > 0 && (!seen || viewport.scale < 8)) {
+      viewport.scale = Math.max(viewport.scale, Math.min(28, (width * 0.6) / (last - first + 1)));
+      viewport.left = (first + last + 1) / 2 - width / viewport.scale / 2;
+      this.fitted = false;
+    }
+    const lane = this.tracks.findIndex((track) => track.array.id === array);
+    if (lane >= 0) {
+      const { lane: each, head, height } = this.geometry();
+      const room = height - head;
+      if (lane * each < viewport.top || (lane + 1) * each > viewport.top + room)
+        viewport.top = (lane + 0.5) * each - room / 2;
+    }
+    this.clamp();
+    this.invalidate();
+  }
+
+  /** Pans as little as brings a launch into view; leaves the zoom and what is folded alone. */
+  follow(launch: number): void {
+    const { viewport } = this;
+    const shown = plotWidth(this.geometry()) / viewport.scale;
+    const column = this.panel.view.get("backward") ? this.columns.backward(launch) : this.columns.forward(launch);
+    if (column < viewport.left + 1) viewport.left = column - Math.min(4, shown / 2);
+    else if (column > viewport.left + shown - 1) viewport.left = column - shown + Math.min(4, shown / 2);
+    this.clamp();
+    this.invalidate();
+  }
+
+  invalidate(): void {
+    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.paint());
+  }
+
+  private onView(changed: ReadonlySet<string>): void {
+    const { model, view } = this.panel;
+    if (changed.has("gradientOnly") || changed.has("readOnly")) this.refilter();
+    if (changed.has("fold") || changed.has("unfolded") || changed.has("collapsed")) this.refold();
+    if (changed.has("colour")) this.scale = colourScale(model, view.get("colour"));
+    this.describe();
+    this.clamp();
+    this.invalidate();
+  }
+
+  private refilter(): void {
+    this.tracks = visibleTracks(this.allTracks, this.panel.model, this.panel.view.value);
+  }
+
+  /** Keeps the launch at the left edge where it is, unless everything was in view. */
+  private refold(): void {
+    const anchor = this.columns.firstLaunch(Math.floor(this.viewport.left));
+    this.columns = buildColumns(this.panel.model, this.panel.view.value);
+    if (this.fitted) this.viewport.scale = 0;
+    else this.viewport.left = this.columns.of(anchor);
+  }
+
+  private geometry(): Geometry {
+    const { width, height } = this.size;
+    const head = headHeight(this.panel.model, this.rows);
+    const gutter = width < 520 ? 92 : 118;
+    const lane = laneHeight(height - head, this.tracks.length);
+    return { width, height, gutter, head, lane, columns: this.columns, viewport: this.viewport };
+  }
+
+  private clamp(): void {
+    const { head, height, lane } = this.geometry();
+    if (this.fitted) this.viewport.scale = 0;
+    clampViewport(this.viewport, plotWidth(this.geometry()), height - head, this.tracks.length, lane, this.columns);
+  }
+
+  private measure(): void {
+    const width = this.canvas.clientWidth;
+    const height = this.canvas.clientHeight;
+    const ratio = Math.min(MAX_RATIO, window.devicePixelRatio || 1);
+    if (width === 0 || height === 0) return; // not laid out yet: outputs attach at size 0 × 0 first
+    if (ratio !== this.size.ratio) this.palette = null;
+    this.size = { width, height, ratio };
+    for (const [canvas, high] of [
+      [this.canvas, height],
+      [this.strip, STRIP_HEIGHT],
+    ] as const) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(high * ratio);
+    }
+    this.clamp();
+    this.paint(); // at once: a canvas is cleared when it is resized, and would flicker until the next frame
+  }
+
+  private scene(palette: Palette): Scene {
+    const { store, view, model } = this.panel;
+    const { launch, array, version, finding } = store.get("selection");
+    const focused = model.finding(finding);
+    return {
+      geometry: this.geometry(),
+      palette,
+      tracks: this.tracks,
+      scale: this.scale,
+      lostHatch: this.hatches.lost,
+      keptHatch: this.hatches.kept,
+      focus: focused && focused.arrays.length > 0 ? new Set(focused.arrays) : null,
+      focusLaunches: focused?.launches.slice(0, 200) ?? [],
+      launch,
+      backward: view.get("backward"),
+      array: model.arrayId(array),
+      version,
+      hover: null,
+    };
+  }
+
+  private paint(): void {
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    const pen = this.canvas.getContext("2d");
+    const { width, height, ratio } = this.size;
+    if (!pen || width === 0) return;
+    if (!this.palette) {
+      this.palette = readPalette(this.panel.root);
+      const { red, keep } = this.palette;
+      this.hatches = { lost: hatch(pen, red, 4, ratio, 1), kept: hatch(pen, keep, 3, ratio, -1) };
+    }
+    const scene = this.scene(this.palette);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.fillStyle = this.palette.bg;
+    pen.fillRect(0, 0, width, height);
+    pen.save();
+    clipToPlot(pen, scene.geometry, 0);
+    paintBands(pen, scene, this.rows);
+    paintHead(pen, scene, this.panel.model, this.rows, this.panel.view.value);
+    pen.beginPath();
+    pen.rect(0, scene.geometry.head - 2, width, height);
+    pen.clip();
+    paintTracks(pen, scene);
+    pen.restore();
+    paintLabels(pen, scene);
+    paintStrip(this.strip, scene, this.series, ratio);
+    this.frames++;
+  }
+
+  private describe(): void {
+    const { launchCount, trace } = this.panel.model;
+    const lost = trace.versions.filter((v) => v.status === "lost").length;
+    const kept = trace.versions.filter((v) => v.status === "preserved").length;
+    const label = `Lanes: ${plural(launchCount, "launch", "launches")}, ${plural(this.tracks.length, "array")} shown; ${lost} needed versions overwritten and lost, ${kept} kept. Arrow keys walk along the launches.`;
+    this.canvas.setAttribute("aria-label", label);
+    this.strip.setAttribute(
+      "aria-label",
+      "Norms of the values that each launch wrote, and of their adjoints, logarithmic",
+    );
+  }
+
+  private zoomButtons(): HTMLElement {
+    return h(
+      "div",
+      { class: "td-zoom", role: "group", "aria-label": "Zoom" },
+      button("−", () => this.zoom(1 / ZOOM_STEP), { name: "zoom out", title: "zoom out (−)" }),
+      button("+", () => this.zoom(ZOOM_STEP), { name: "zoom in", title: "zoom in (+)" }),
+      button("fit", () => this.fit(), { title: "show the whole tape (f)" }),
+    );
+  }
+
+  private bindPointer(): void {
+    const { lifetime } = this.panel;
+    let start: { px: number; py: number } | null = null;
+    let last = { px: 0, py: 0 };
+    let dragged = false;
+    lifetime.listen(this.canvas, "pointerdown", (event) => {
+      if (event.button !== 0) return;
+      start = last = { px: event.offsetX, py: event.offsetY };
+      dragged = false;
+      this.canvas.setPointerCapture(event.pointerId);
+    });
+    lifetime.listen(this.canvas, "pointermove", (event) => {
+      const now = { px: event.offsetX, py: event.offsetY };
+      if (!start) {
+        this.onHover(now.px, now.py);
+        return;
+      }
+      dragged ||= Math.hypot(now.px - start.px, now.py - start.py) > 3;
+      if (!dragged) return;
+      this.onHover(-1, -1);
+      this.pan(last.px - now.px, last.py - now.py);
+      last = now;
+    });
+    lifetime.listen(this.canvas, "pointerup", (event) => {
+      if (start && !dragged) this.onClick(event.offsetX, event.offsetY);
+      start = null;
+    });
+    lifetime.listen(this.canvas, "pointercancel", () => {
+      start = null;
+    });
+    lifetime.listen(this.canvas, "pointerleave", () => this.onHover(-1, -1));
+    lifetime.listen(this.canvas, "dblclick", (event) => this.zoom(2, u(this.geometry(), event.offsetX)));
+    lifetime.listen(this.canvas, "wheel", (event) => this.onWheel(event), { passive: false });
+  }
+
+  /** With ctrl (or a pinch) it zooms, sideways it pans; up and down scrolls lanes that do not fit, else the page. */
+  private onWheel(event: WheelEvent): void {
+    const unit = event.deltaMode === 1 ? 16 : 1;
+    if (event.ctrlKey || event.metaKey || event.altKey) {
+      event.preventDefault();
+      this.zoom(Math.exp(-event.deltaY * unit * 0.004), u(this.geometry(), event.offsetX));
+      return;
+    }
+    const dx = (event.shiftKey && event.deltaX === 0 ? event.deltaY : event.deltaX) * unit;
+    const dy = event.shiftKey ? 0 : event.deltaY * unit;
+    const before = { ...this.viewport };
+    this.pan(dx, dy);
+    if (before.left !== this.viewport.left || before.top !== this.viewport.top) event.preventDefault();
+  }
+
+  private hit(px: number, py: number): Hit | null {
+    return hitTest(this.geometry(), this.panel.model, this.tracks, this.rows, px, py);
+  }
+
+  private onHover(px: number, py: number): void {
+    this.hover = px < 0 ? null : this.hit(px, py);
+    const lines = this.hover ? tooltipLines(this.panel.model, this.hover) : [];
+    this.tip.hidden = lines.length === 0;
+    this.canvas.style.cursor = lines.length > 0 ? "pointer" : "default";
+    if (lines.length === 0) return;
+    replace(this.tip, ...lines.map((line, i) => h("div", { class: i === 0 ? "td-tip-title" : null }, line)));
+    const left = Math.max(4, Math.min(this.size.width - this.tip.offsetWidth - 4, px + 12));
+    const below = py + 16 + this.tip.offsetHeight < this.size.height;
+    this.tip.style.left = `${left}px`;
+    this.tip.style.top = `${below ? py + 16 : Math.max(2, py - this.tip.offsetHeight - 10)}px`;
+  }
+
+  private onClick(px: number, py: number): void {
+    const hit = this.hit(px, py);
+    this.canvas.focus({ preventScroll: true });
+    if (!hit) return;
+    if (hit.head?.kind === "scope") this.toggleScope(hit.head.scope.id);
+    else if (hit.head?.kind === "sequence") this.toggleSequence(sequenceKey(hit.head.sequence));
+    else if (hit.version && !hit.event) selectVersion(this.panel, hit.version);
+    else if (hit.launch !== null) {
+      selectLaunch(this.panel, hit.launch, hit.backward);
+      if (hit.version) this.panel.store.select({ array: hit.version.array, version: hit.version.version });
+    }
+  }
+
+  private toggleScope(id: number): void {
+    const collapsed = new Set(this.panel.view.get("collapsed"));
+    if (!collapsed.delete(id)) collapsed.add(id);
+    this.panel.view.set({ collapsed });
+  }
+
+  private toggleSequence(key: string): void {
+    const { view } = this.panel;
+    const unfolded = new Set(view.get("unfolded"));
+    if (!view.get("fold")) {
+      // Folding is off as a whole: fold this one, leave the others as they are.
+      for (const sequence of this.panel.model.trace.sequences) unfolded.add(sequenceKey(sequence));
+      unfolded.delete(key);
+      view.set({ fold: true, unfolded });
+      return;
+    }
+    if (!unfolded.delete(key)) unfolded.add(key);
+    view.set({ unfolded });
+  }
+}

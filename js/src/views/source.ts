@@ -1,0 +1,94 @@
+/** The source of the selected launch's kernel, annotated; a click on a line shows the adjoint that was generated for it. */
+
+import type { Kernel, Launch } from "../trace/types.js";
+import { h, link, replace } from "./dom.js";
+import { fileName } from "./format.js";
+import { adjointOf, type Badge, type LineNote, lineNotes } from "./lines.js";
+import type { Panel } from "./state.js";
+
+const MOST_LINES = 400;
+
+export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLElement {
+  const { view, lifetime } = panel;
+  const redacted = kernel.lines.length === 0;
+  const place = `${fileName(kernel.file)}:${kernel.line}`;
+  if (redacted)
+    return h(
+      "section",
+      { class: "td-source" },
+      heading(kernel, place),
+      h("p", { class: "td-empty" }, "The source is not part of this trace."),
+    );
+  const notes = lineNotes(panel.model, launch, kernel);
+  const finding = panel.model.finding(panel.store.get("selection").finding);
+  const marked = finding?.location && sameFile(finding.location.file, kernel.file) ? finding.location.line : null;
+  const rows = kernel.lines
+    .slice(0, MOST_LINES)
+    .map((text, i) => row(panel, kernel.line + i, text, notes.get(kernel.line + i), marked));
+  const list = h("div", { class: "td-code", role: "list", "aria-label": `source of ${kernel.name}` }, ...rows);
+  const below = h("div", { class: "td-adjoint" });
+  const update = (scroll: boolean): void => {
+    const line = view.get("line");
+    for (const [i, element] of rows.entries()) {
+      const chosen = line === kernel.line + i;
+      element.classList.toggle("td-chosen", chosen);
+      element.setAttribute("aria-expanded", String(chosen));
+      if (chosen && scroll) scrollWithin(list, element);
+    }
+    replace(below, ...(line === null ? [] : adjointView(panel, kernel, line)));
+  };
+  update(false);
+  requestAnimationFrame(() => update(true)); // only what is on the page can be scrolled to
+  lifetime.add(view.subscribe((changed) => changed.has("line") && update(true)));
+  return h("section", { class: "td-source" }, heading(kernel, place), list, below);
+}
+
+function heading(kernel: Kernel, place: string): HTMLElement {
+  return h("h2", {}, "Source ", h("span", { class: "td-place", title: kernel.file }, place));
+}
+
+function sameFile(a: string, b: string): boolean {
+  return a === b || fileName(a) === fileName(b);
+}
+
+function row(panel: Panel, line: number, text: string, note: LineNote | undefined, marked: number | null): HTMLElement {
+  const classes = ["td-line"];
+  if (note?.wrong) classes.push("td-wrong");
+  if (marked === line) classes.push("td-marked");
+  const toggle = (): void => panel.view.set({ line: panel.view.get("line") === line ? null : line });
+  const element = h(
+    "div",
+    { class: classes.join(" "), role: "listitem", tabindex: -1 },
+    h("span", { class: "td-number" }, line),
+    h("code", {}, text === "" ? " " : text),
+    h("span", { class: "td-badges" }, ...(note?.badges ?? []).map(badge)),
+  );
+  element.addEventListener("click", toggle);
+  element.addEventListener("keydown", (event) => event.key === "Enter" && toggle());
+  return element;
+}
+
+function badge({ text, weight, title }: Badge): HTMLElement {
+  return h("span", { class: `td-access td-access-${weight}`, title }, text);
+}
+
+/** Scrolls the listing and nothing around it: a notebook must not jump. */
+function scrollWithin(list: HTMLElement, element: HTMLElement): void {
+  const top = element.offsetTop - list.offsetTop;
+  if (top < list.scrollTop || top + element.offsetHeight > list.scrollTop + list.clientHeight) {
+    list.scrollTop = top - list.clientHeight / 3;
+  }
+}
+
+function adjointView(panel: Panel, kernel: Kernel, line: number): Node[] {
+  if (kernel.adjoint === null) return [h("p", { class: "td-empty" }, "No adjoint was generated for this kernel yet.")];
+  const { lines, whole } = adjointOf(kernel.adjoint, line);
+  const title = whole
+    ? `generated adjoint (the whole kernel; nothing in it names line ${line})`
+    : `generated adjoint of line ${line}`;
+  const close = link("close", () => panel.view.set({ line: null }));
+  return [
+    h("div", { class: "td-adjoint-title" }, h("span", {}, title), close),
+    h("pre", {}, lines.slice(0, MOST_LINES).join("\n")),
+  ];
+}

@@ -1,0 +1,79 @@
+/** What one panel knows and does not share: how it is being looked at. */
+import type { TraceModel } from "../trace/model.js";
+import type { Observable } from "../trace/observable.js";
+import type { PanelStore } from "../trace/store.js";
+
+export const COLOURS = ["findings", "value", "adjoint", "time", "bytes"] as const;
+export type ColourBy = (typeof COLOURS)[number];
+
+export const COLOUR_NAMES: Readonly<Record<ColourBy, string>> = {
+  findings: "findings",
+  value: "‖value‖",
+  adjoint: "‖adjoint‖",
+  time: "time",
+  bytes: "bytes",
+};
+
+export interface ViewState {
+  colour: ColourBy;
+  gradientOnly: boolean;
+  readOnly: boolean;
+  fold: boolean;
+  /** Keys of sequences that were unfolded by hand. */
+  unfolded: ReadonlySet<string>;
+  /** Ids of scopes that were collapsed by hand. */
+  collapsed: ReadonlySet<number>;
+  tab: "launch" | "array";
+  /** The selected launch is looked at in the backward pass. */
+  backward: boolean;
+  /** A line of the selected kernel, counted as in its file. */
+  line: number | null;
+  help: boolean;
+}
+
+export const INITIAL_VIEW: ViewState = {
+  colour: "findings",
+  gradientOnly: true,
+  readOnly: false,
+  fold: true,
+  unfolded: new Set(),
+  collapsed: new Set(),
+  tab: "launch",
+  backward: false,
+  line: null,
+  help: false,
+};
+
+/** What every part of a panel is handed. */
+export interface Panel {
+  readonly root: HTMLElement;
+  readonly store: PanelStore;
+  readonly view: Observable<ViewState>;
+  readonly model: TraceModel;
+  /** Ends every subscription made through it when the panel goes, or shows another trace. */
+  readonly lifetime: Lifetime;
+  /** Says something to a screen reader. */
+  announce(text: string): void;
+}
+
+export class Lifetime {
+  private readonly ends: (() => void)[] = [];
+
+  add(end: () => void): void {
+    this.ends.push(end);
+  }
+
+  listen<K extends keyof HTMLElementEventMap>(
+    target: HTMLElement,
+    type: K,
+    listener: (event: HTMLElementEventMap[K]) => void,
+    options?: AddEventListenerOptions,
+  ): void {
+    target.addEventListener(type, listener, options);
+    this.add(() => target.removeEventListener(type, listener, options));
+  }
+
+  end(): void {
+    for (const end of this.ends.splice(0).reverse()) end();
+  }
+}

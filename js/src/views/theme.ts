@@ -1,0 +1,37 @@
+/** Light or dark: what JupyterLab or VS Code say, else the browser. Tells when it changes. */
+
+export function isDark(): boolean {
+  const jupyter = document.body.dataset.jpThemeLight;
+  if (jupyter !== undefined) return jupyter === "false";
+  if (document.body.classList.contains("vscode-dark") || document.body.classList.contains("vscode-high-contrast"))
+    return true;
+  if (document.body.classList.contains("vscode-light")) return false;
+  return window.matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+export function watchTheme(root: HTMLElement, onChange: () => void): () => void {
+  const apply = (): void => {
+    root.dataset.tdTheme = isDark() ? "dark" : "light";
+    onChange();
+  };
+  // JupyterLab sets the attribute first and its style sheet arrives later: look again once it has.
+  let timer = 0;
+  const later = (): void => {
+    apply();
+    window.clearTimeout(timer);
+    timer = window.setTimeout(apply, 300);
+  };
+  root.dataset.tdTheme = isDark() ? "dark" : "light";
+  const media = window.matchMedia("(prefers-color-scheme: dark)");
+  media.addEventListener("change", apply);
+  const observer = new MutationObserver(later);
+  observer.observe(document.body, {
+    attributes: true,
+    attributeFilter: ["class", "data-jp-theme-light", "data-jp-theme-name"],
+  });
+  return () => {
+    media.removeEventListener("change", apply);
+    observer.disconnect();
+    window.clearTimeout(timer);
+  };
+}
