@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -157,7 +159,7 @@ class CellCode:
         # the magic's own line is line 1 of what the user sees
         source = "\n" + shell.transform_cell(cell)
         self._shell = shell
-        self._name = shell.compile.cache(source, number=shell.execution_count, raw_code=source)
+        self._name = shell.compile.cache(source, number=_cell_number(shell), raw_code=source)
         self._module = shell.compile.ast_parse(source, filename=self._name)
 
     def run(self) -> Any:
@@ -171,3 +173,17 @@ class CellCode:
             return None
         expression = ast.Expression(last.value)
         return eval(self._shell.compile(expression, self._name, "eval"), globals_, locals_)
+
+
+def _cell_number(shell: Any) -> int:
+    """Return the number of the cell that is running: that of the nearest frame that is a cell.
+
+    `execution_count` is already that of the next cell, or not, depending on how this one was started.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        number = shell.compile._filename_map.get(frame.f_code.co_filename)
+        if number is not None:
+            return int(number)
+        frame = frame.f_back
+    return int(shell.execution_count)
