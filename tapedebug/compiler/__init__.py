@@ -1,0 +1,1 @@
+"""The compiler: Python functions to typed IR, adjoints, generated Python, machine code."""

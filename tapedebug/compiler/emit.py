@@ -1,0 +1,401 @@
+"""From IR to Python text: a small subset (assignments, `if`, `while`, `for … in range`, subscripts, known calls).
+
+The text is what Numba compiles and what `kernel.source()` shows; each line remembers the user's line it came from.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from tapedebug._source import Span
+from tapedebug.compiler.ir import Block, For, Function, If, Op, Value, While, blocks_of, operands, ops_of, walk
+from tapedebug.compiler.layout import Layout
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import RULES
+
+ARITHMETIC = frozenset({"add", "sub", "mul", "neg"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of generated code and the user's place it came from."""
+
+    text: str
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class Text:
+    """A generated function: `entry(lo, hi, args)` runs the threads lo … hi-1."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def code(self) -> str:
+        """The Python text; free of line numbers and paths, so that it can be a cache's key."""
+        return "".join(line.text + "\n" for line in self.lines)
+
+    def annotated(self) -> str:
+        """The text with the user's line beside each line that came from one."""
+        width = min(88, max((len(line.text) for line in self.lines), default=0))
+        shown = []
+        for line in self.lines:
+            note = f"  # {line.span.line}: {line.span.text.strip()}" if line.span else ""
+            shown.append(f"{line.text:<{width}}{note}".rstrip())
+        return "\n".join(shown)
+
+
+def emit(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:
+    """The text of a function.
+
+    Args:
+        function: The IR to print.
+        layout: The slots of its arguments.
+        f64: Whether float32 becomes float64 throughout: the twin that checks refer to.
+        strided: Whether arrays may have any strides; else they are C-contiguous.
+    """
+    return _Emitter(function, layout, f64, strided).run()
+
+
+@dataclass
+class _Emitter:
+    function: Function
+    layout: Layout
+    f64: bool
+    strided: bool
+    lines: list[Line] = field(default_factory=list)
+    indent: int = 0
+    names: dict[Value, str] = field(default_factory=dict)
+    numbers: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    span: Span | None = None
+    counted: set[int] = field(default_factory=set)
+
+    def run(self) -> Text:
+        body = self.function.body
+        self.used = {v for n in walk(body) for v in operands(n)}
+        for node in walk(body):
+            for block in blocks_of(node):
+                self.used.update(block.yields)
+        self.slots = self._kept_slots()
+        self.has_stack = any(op.kind == "reserve" for op in ops_of(body))
+        self.has_log = any(op.kind == "log" for op in ops_of(body))
+        self._line("def entry(lo, hi, args):")
+        self.indent = 1
+        self._prologue()
+        inner = self._thread_loops()
+        self.indent += inner
+        if self.has_stack:
+            self._line("top = 0")
+        self._block(body)
+        if not body.ops:
+            self._line("pass")
+        self.indent -= inner
+        self.span = None
+        for name, has in (("stack", self.has_stack), ("kept", self.has_log)):
+            if has:
+                self._line(f"stack_free({name})")
+        return Text(tuple(self.lines))
+
+    # Names and types
+
+    def _code(self, kind: type[t.Scalar]) -> str:
+        return "f64" if self.f64 and kind is t.float32 else kind.code
+
+    def _line(self, text: str) -> None:
+        self.lines.append(Line("    " * self.indent + text, self.span))
+
+    def _name(self, value: Value) -> str:
+        name = self.names.get(value)
+        if name is None:
+            hint = re.sub(r"[^0-9A-Za-z_]", "", value.hint) or "v"
+            stem = hint if not hint[0].isdigit() else f"v{hint}"
+            self.numbers[stem] += 1
+            name = self.names[value] = f"{stem}_{self.numbers[stem]}"
+        return name
+
+    def _param(self, index: int) -> str:
+        return re.sub(r"[^0-9A-Za-z_]", "", self.function.params[index].name) or f"p{index}"
+
+    def _text(self, value: Value) -> str:
+        op = value.op
+        if op is None:
+            return self._name(value)
+        match op.kind:
+            case "const":
+                return self._constant(op.data[0], value.type)
+            case "thread":
+                return "t" if self.function.axes == 1 else f"t{op.data[0]}"
+            case "argument":
+                return f"{self._param(op.data[0])}_a{op.data[1]}"
+            case "extent":
+                return f"{self._param(op.data[0])}_n{op.data[1]}"
+        return self._name(value)
+
+    def _constant(self, number: object, kind: type[t.Scalar]) -> str:
+        if kind is t.bool:
+            return str(bool(number))
+        if kind is t.int64:
+            return str(number)
+        if isinstance(number, float) and not math.isfinite(number):
+            shown = "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
+        else:
+            shown = repr(number)
+        return f"{self._code(kind)}({shown})"
+
+    # The frame around the body
+
+    def _prologue(self) -> None:
+        free = {v for v in self.used if v.op is not None}
+        free |= {v for v in self.function.body.yields if v.op is not None}
+        arguments = sorted({(v.op.data, v.type.code) for v in free if v.op and v.op.kind == "argument"})
+        for (param, component), code in arguments:
+            slot = self.layout.values[param] + component
+            read = f"arg_f64(args, {slot})" if code == "f64" else f"args[{slot}]"
+            self._line(f"{self._param(param)}_a{component} = {read}")
+        extents = {v.op.data for v in free if v.op and v.op.kind == "extent"}
+        touched = self._touched()
+        for op in ops_of(self.function.body):
+            if op.kind == "offset":
+                param = op.data[0]
+                axes = range(len(op.args))
+                if self.strided:
+                    for axis in axes:
+                        touched[f"{self._param(param)}_s{axis}"] = f"args[{self.layout.stride(param, axis)}]"
+                else:
+                    extents |= {(param, axis) for axis in axes[1:]}
+        for param, axis in sorted(extents):
+            self._line(f"{self._param(param)}_n{axis} = args[{self.layout.shape(param, axis)}]")
+        for name, read in touched.items():
+            self._line(f"{name} = {read}")
+        for name, has in (("stack", self.has_stack), ("kept", self.has_log)):
+            if has:
+                self._line(f"{name} = stack_new()")
+
+    def _touched(self) -> dict[str, str]:
+        """The pointers that the body uses, and how each is read from the slots."""
+        pointers: dict[str, str] = {}
+        for op in ops_of(self.function.body):
+            adjoint = op.kind in ("load_adjoint", "store_adjoint", "add_adjoint")
+            if op.kind in ("load", "store", "atomic_add") or adjoint:
+                param = op.data[0]
+                slot = self.layout.adjoints[param] if adjoint else self.layout.values[param]
+                code = self._code(t.scalar_of(self.function.params[param].type))
+                name = f"{self._param(param)}_{'adj' if adjoint else 'v'}"
+                pointers[name] = f"ptr_{code}(args, {slot})"
+        return dict(sorted(pointers.items()))
+
+    def _thread_loops(self) -> int:
+        """The loops over threads; innermost the last axis, so that its index needs no division."""
+        axes = self.function.axes
+        if axes == 1:
+            self._line("for t in range(lo, hi):")
+            return 1
+        last = axes - 1
+        for axis in range(1, axes):
+            self._line(f"d{axis} = args[{axis}]")
+        self._line(f"for row in range(lo // d{last}, (hi + d{last} - 1) // d{last}):")
+        self.indent += 1
+        left = "row"
+        for axis in range(last - 1, 0, -1):
+            self._line(f"t{axis} = {left} % d{axis}")
+            self._line(f"left{axis} = {left} // d{axis}")
+            left = f"left{axis}"
+        self._line(f"t0 = {left}")
+        self._line(f"first = row * d{last}")
+        self._line(f"for t{last} in range(max(lo - first, 0), min(hi - first, d{last})):")
+        self.indent -= 1
+        return 2
+
+    # Nodes
+
+    def _block(self, block: Block) -> None:
+        for node in block.ops:
+            self.span = node.span
+            match node:
+                case Op():
+                    self._op(node)
+                case If():
+                    self._if(node)
+                case For():
+                    self._for(node)
+                case While():
+                    self._while(node)
+
+    def _if(self, node: If) -> None:
+        self._line(f"if {self._text(node.condition)}:")
+        for position, inner in enumerate((node.then, node.orelse)):
+            empty = not inner.ops and not node.results
+            if position and empty:
+                continue
+            if position:
+                self._line("else:")
+            self.indent += 1
+            self._block(inner)
+            self.span = node.span
+            for result, value in zip(node.results, inner.yields, strict=True):
+                self._line(f"{self._name(result)} = {self._text(value)}")
+            if empty:
+                self._line("pass")
+            self.indent -= 1
+
+    def _enter(self, node: For | While) -> None:
+        for carried, result, init in zip(node.carried, node.results, node.inits, strict=True):
+            self._line(f"{self._name(carried)} = {self._text(init)}")
+            # After the loop the variable holds the result.
+            self.names[result] = self._name(carried)
+
+    def _advance(self, node: For | While) -> None:
+        """Assign the carried variables together: none may be read after it was changed."""
+        self.span = node.span
+        moves = [
+            (self._name(c), self._text(y))
+            for c, y in zip(node.carried, node.body.yields, strict=True)
+            if self._name(c) != self._text(y)
+        ]
+        changed: set[str] = set()
+        clash = False
+        for target, source in moves:
+            clash = clash or source in changed
+            changed.add(target)
+        if clash:
+            for place, (_, source) in enumerate(moves):
+                self._line(f"next_{place} = {source}")
+            moves = [(target, f"next_{place}") for place, (target, _) in enumerate(moves)]
+        for target, source in moves:
+            self._line(f"{target} = {source}")
+
+    def _for(self, node: For) -> None:
+        self._enter(node)
+        count = self._text(node.count)
+        bounds = f"{count} - 1, -1, -1" if node.reverse else count
+        self._line(f"for {self._name(node.index)} in range({bounds}):")
+        self.indent += 1
+        self._block(node.body)
+        self._advance(node)
+        if not node.body.ops and not node.carried:
+            self._line("pass")
+        self.indent -= 1
+
+    def _while(self, node: While) -> None:
+        self._enter(node)
+        self._line("while True:")
+        self.indent += 1
+        self._block(node.test)
+        self._line(f"if not {self._text(node.test.yields[0])}:")
+        self._line("    break")
+        self._block(node.body)
+        self._advance(node)
+        self.indent -= 1
+
+    # Operations
+
+    def _op(self, op: Op) -> None:
+        if op.kind in RULES:
+            self._rule(op)
+        elif op.kind == "offset":
+            self._line(f"{self._name_of(op)} = {self._offset(op)}")
+        elif op.kind in ("load", "load_adjoint", "store", "store_adjoint", "add_adjoint", "atomic_add"):
+            self._memory(op)
+        else:
+            self._keeping(op)
+
+    def _name_of(self, op: Op) -> str:
+        assert op.result is not None
+        return self._name(op.result)
+
+    def _rule(self, op: Op) -> None:
+        assert op.result is not None
+        kind = op.kind
+        if kind == "to_f32" and self.f64:
+            # An argument was float32 where the kernel ran; the twin computes with that value.
+            of_argument = op.args[0].op is not None and op.args[0].op.kind == "argument"
+            kind = "to_f64" if not of_argument else kind
+            text = f"f64(to_f32({self._text(op.args[0])}))" if of_argument else f"to_f64({self._text(op.args[0])})"
+        else:
+            text = RULES[kind].text.format(*(self._text(a) for a in op.args))
+        if op.result.type is t.int32 and kind in ARITHMETIC:
+            text = f"i32({text})"
+        self._line(f"{self._name(op.result)} = {text}")
+
+    def _offset(self, op: Op) -> str:
+        param = op.data[0]
+        name, size = self._param(param), t.components(self.function.params[param].type)
+        indices = [self._text(a) for a in op.args]
+        if self.strided:
+            return " + ".join(f"{index} * {name}_s{axis}" for axis, index in enumerate(indices))
+        place = indices[0]
+        for axis, index in enumerate(indices[1:], start=1):
+            place = f"({place} * {name}_n{axis} + {index})"
+        return f"{place} * {size}" if size > 1 else place
+
+    def _memory(self, op: Op) -> None:
+        param, component = op.data
+        adjoint = op.kind.endswith("adjoint")
+        place = self._text(op.args[0]) + (f" + {component}" if component else "")
+        target = f"{self._param(param)}_{'adj' if adjoint else 'v'}[{place}]"
+        match op.kind:
+            case "load" | "load_adjoint":
+                self._line(f"{self._name_of(op)} = {target}")
+            case "store" | "store_adjoint":
+                self._line(f"{target} = {self._text(op.args[1])}")
+            case "add_adjoint":
+                self._line(f"{target} += {self._text(op.args[1])}")
+            case "atomic_add":
+                self._atomic(op, target)
+
+    def _atomic(self, op: Op, target: str) -> None:
+        """Threads of one entry run in order, so that a plain addition is atomic."""
+        value = self._text(op.args[1])
+        before = target
+        if op.result in self.used:
+            before = self._name_of(op)
+            self._line(f"{before} = {target}")
+        total = f"{before} + {value}"
+        self._line(f"{target} = i32({total})" if op.args[1].type is t.int32 else f"{target} = {total}")
+
+    def _kept_slots(self) -> dict[int, dict[int, int]]:
+        """For each tag, the places of the slots that are still saved: dead code removal drops the others."""
+        slots: dict[int, dict[int, int]] = {}
+        for op in ops_of(self.function.body):
+            if op.kind == "save":
+                tag, slot = op.data
+                slots.setdefault(tag, {}).setdefault(slot, len(slots.get(tag, {})))
+        return slots
+
+    def _keeping(self, op: Op) -> None:
+        if op.kind == "log":
+            code = self._code(op.args[1].type)
+            self._line(f"stack_ensure(kept, {self._text(op.args[0])} + 1)")
+            self._line(f"put_{code}(kept, {self._text(op.args[0])}, {self._text(op.args[1])})")
+            return
+        if op.kind == "recall":
+            assert op.result is not None
+            code = self._code(op.result.type)
+            self._line(f"{self._name(op.result)} = get_{code}(kept, {self._text(op.args[0])})")
+            return
+        tag = op.data[0]
+        places = self.slots.get(tag, {})
+        base, width = f"base{tag}", len(places)
+        match op.kind:
+            case "reserve":
+                self._line(f"{base} = top")
+                if op.args:
+                    self._line(f"stack_ensure(stack, {base} + {self._text(op.args[0])} * {width})")
+                    self.counted.add(tag)
+            case "save":
+                place = f"{base} + {self._text(op.args[0])} * {width} + {places[op.data[1]]}"
+                if tag not in self.counted:
+                    self._line(f"stack_ensure(stack, {place} + 1)")
+                code = self._code(op.args[1].type)
+                self._line(f"put_{code}(stack, {place}, {self._text(op.args[1])})")
+            case "commit":
+                self._line(f"top = {base} + {self._text(op.args[0])} * {width}")
+            case "restore":
+                assert op.result is not None
+                place = f"{base} + {self._text(op.args[0])} * {width} + {places[op.data[1]]}"
+                self._line(f"{self._name(op.result)} = get_{self._code(op.result.type)}(stack, {place})")
+            case "release":
+                self._line(f"top = {base}")

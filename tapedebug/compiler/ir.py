@@ -1,0 +1,187 @@
+"""The typed IR: scalar SSA values in structured control flow.
+
+A function is a tree of blocks. A block is a list of operations; `If`, `For` and `While` hold blocks and give
+results, so that no variable is ever assigned twice. Vectors were taken apart before: every value is one scalar.
+Memory is reached through `offset`, `load`, `store`, `atomic_add` and, in adjoints, `load_adjoint`,
+`store_adjoint`, `add_adjoint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tapedebug._source import Span
+from tapedebug.lang.types import ArrayType, Scalar
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One scalar value: assigned once, by the operation or block that lists it."""
+
+    type: type[Scalar]
+    hint: str = ""
+    """The user's name of the variable, where there is one: for readable generated code."""
+    op: Op | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """One operation.
+
+    `kind` is the name of a rule of `lang.rules`, or one of the structural kinds in `STRUCTURAL`.
+    """
+
+    kind: str
+    args: tuple[Value, ...]
+    result: Value | None
+    span: Span | None
+    data: tuple[Any, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """Operations in order, and the values that leave the block at its end."""
+
+    ops: list[Node] = field(default_factory=list)
+    yields: list[Value] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class If:
+    """Both blocks yield one value for each result."""
+
+    condition: Value
+    then: Block
+    orelse: Block
+    results: list[Value]
+    span: Span | None
+
+
+@dataclass(eq=False, slots=True)
+class For:
+    """`for index in range(count)` over int64 (backwards where `reverse`), with carried values.
+
+    `carried[k]` is `inits[k]` in the first iteration and `body.yields[k]` of the one before afterwards;
+    `results[k]` is its value after the loop.
+    """
+
+    count: Value
+    index: Value
+    inits: list[Value]
+    carried: list[Value]
+    body: Block
+    results: list[Value]
+    span: Span | None
+    reverse: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class While:
+    """Repeats while `test` (computed from `carried`) yields true; `test.yields` is that one value."""
+
+    inits: list[Value]
+    carried: list[Value]
+    test: Block
+    body: Block
+    results: list[Value]
+    span: Span | None
+
+
+Node = Op | If | For | While
+
+# kind -> (args, data, result); everything else is a rule.
+STRUCTURAL = {
+    "const": "() (value,) -> value",
+    "thread": "() (axis,) -> int64: the thread's index on one axis",
+    "argument": "() (param, component) -> int64 or float64 of a by-value argument",
+    "extent": "() (param, axis) -> int64: the length of an axis of an array",
+    "offset": "(index, …) (param,) -> int64: the element's place, in scalars",
+    "load": "(offset,) (param, component) -> value",
+    "store": "(offset, value) (param, component)",
+    "atomic_add": "(offset, value) (param, component) -> the value before",
+    "load_adjoint": "(offset,) (param, component) -> adjoint",
+    "store_adjoint": "(offset, value) (param, component)",
+    "add_adjoint": "(offset, value) (param, component)",
+    "reserve": "(count?) (tag,): begin keeping a loop's carried values for the reverse pass",
+    "save": "(iteration, value) (tag, slot): keep one carried value of one iteration",
+    "commit": "(count,) (tag,): the loop ran so many iterations",
+    "restore": "(iteration,) (tag, slot) -> the value kept",
+    "release": "() (tag,): the loop's kept values are no longer needed",
+    "log": "(place, value) (): keep a value that cannot be computed again",
+    "recall": "(place,) () -> the value kept",
+}
+
+# Known before the thread runs: they stand in no block.
+FREE = frozenset({"const", "thread", "argument", "extent"})
+EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "log"})
+KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a kernel: its name, type (array, scalar or vector) and place."""
+
+    name: str
+    type: Any
+    index: int
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the parameter is an array."""
+        return isinstance(self.type, ArrayType)
+
+
+@dataclass(eq=False)
+class Function:
+    """A kernel in IR: parameters, the body of one thread, and the number of thread axes it asks for."""
+
+    name: str
+    params: tuple[Param, ...]
+    body: Block
+    axes: int
+
+
+def blocks_of(node: Node) -> tuple[Block, ...]:
+    """The blocks inside a node."""
+    match node:
+        case If():
+            return (node.then, node.orelse)
+        case For():
+            return (node.body,)
+        case While():
+            return (node.test, node.body)
+    return ()
+
+
+def operands(node: Node) -> list[Value]:
+    """The values that a node itself uses, without those used inside its blocks."""
+    match node:
+        case If():
+            return [node.condition]
+        case For():
+            return [node.count, *node.inits]
+        case While():
+            return list(node.inits)
+    return list(node.args)
+
+
+def results_of(node: Node) -> list[Value]:
+    """The values that a node gives to the block it stands in."""
+    if isinstance(node, Op):
+        return [node.result] if node.result is not None else []
+    return node.results
+
+
+def walk(block: Block) -> Iterator[Node]:
+    """Every node of a block and of the blocks inside, in program order."""
+    for node in block.ops:
+        yield node
+        for inner in blocks_of(node):
+            yield from walk(inner)
+
+
+def ops_of(block: Block) -> Iterator[Op]:
+    """Every operation of a block and of the blocks inside, in program order."""
+    return (node for node in walk(block) if isinstance(node, Op))

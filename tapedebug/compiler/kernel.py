@@ -1,0 +1,187 @@
+"""Kernels and functions as users define them, and their compiled variants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
+
+from tapedebug._errors import KernelSyntaxError, KernelTypeError
+from tapedebug._source import Origin, Span
+from tapedebug.compiler import ir, pipeline
+from tapedebug.compiler.function import Function, declared_types, origin_of
+from tapedebug.compiler.ir import Param as Param
+from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.objects import Entry
+from tapedebug.compiler.pipeline import AdjointInfo as AdjointInfo
+from tapedebug.compiler.pipeline import Analysis as Analysis
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    kind: str
+    active: frozenset[int] = frozenset()
+    replay: frozenset[int] = frozenset()
+    f64: bool = False
+    strided: bool = False
+
+
+class Kernel:
+    """A function that many threads run, over arrays.
+
+    Compiled on first use, each variant alone: forward, adjoint (one for each set of arrays with gradients), and
+    the float64 twins of both.
+
+    Attributes:
+        key: The name that checks and reports use.
+        enable_backward: Whether the kernel has an adjoint.
+    """
+
+    def __init__(self, python: Callable[..., Any], *, enable_backward: bool = True) -> None:
+        self.python = python
+        self.key = re.sub(r"[^0-9A-Za-z_]+", "", python.__qualname__.replace(".", "__"))
+        self.__name__ = python.__name__
+        self.__doc__ = python.__doc__
+        self.enable_backward = enable_backward
+        self._infos: dict[tuple[frozenset[int], frozenset[int]], AdjointInfo] = {}
+        self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
+        self._entries: dict[_Variant, Entry] = {}
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.key}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        raise KernelTypeError(
+            f"kernel `{self.key}` was called like a function",
+            mend=f"launch it: launch({self.key}, dim=…, inputs=[…])",
+        )
+
+    @cached_property
+    def origin(self) -> Origin:
+        """The kernel's source."""
+        return origin_of(self.python, "kernel")
+
+    @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters, with their declared types."""
+        origin = self.origin
+        arguments = origin.tree.args
+        starred = arguments.vararg or arguments.kwarg or (arguments.kwonlyargs or [None])[0]
+        if starred is not None:
+            raise KernelSyntaxError(
+                f"kernel `{self.key}`: a kernel has plain parameters only; `{starred.arg}` is not",
+                span=origin.span(starred),
+                mend="give each argument a parameter of its own",
+            )
+        declared = declared_types(self.python, origin, "kernel")
+        params = []
+        for index, argument in enumerate((*arguments.posonlyargs, *arguments.args)):
+            if argument.arg not in declared:
+                raise KernelTypeError(
+                    f"kernel `{self.key}`: the parameter `{argument.arg}` has no type",
+                    span=origin.span(argument),
+                    mend=f"annotate it, for example `{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
+                )
+            params.append(Param(argument.arg, declared[argument.arg], index))
+        return tuple(params)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How arguments are packed."""
+        return Layout(self.params)
+
+    @cached_property
+    def _lowered(self) -> pipeline.Lowered:
+        return pipeline.lowered(self.key, self.origin, self.params, self.python)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
+        return pipeline.analysis(self._lowered)
+
+    @property
+    def axes(self) -> int:
+        """How many thread axes `tid()` asks for."""
+        return self._lowered.function.axes
+
+    def adjoint_info(
+        self, active: frozenset[int], *, replay: frozenset[int] = frozenset()
+    ) -> AdjointInfo:
+        """What the adjoint needs, for these array parameters with gradients; does not compile."""
+        key = (active, replay)
+        if key not in self._infos:
+            function, info = pipeline.adjoint(self._lowered, active, replay)
+            self._infos[key] = info
+            self._adjoints[active, info.replay] = function
+            self._infos[active, info.replay] = info
+        return self._infos[key]
+
+    def forward(self, *, f64: bool = False, strided: bool = False) -> Entry:
+        """The compiled kernel."""
+        return self._entry(_Variant("forward", f64=f64, strided=strided))
+
+    def adjoint(
+        self,
+        active: frozenset[int],
+        *,
+        f64: bool = False,
+        strided: bool = False,
+        replay: frozenset[int] = frozenset(),
+    ) -> Entry:
+        """The compiled adjoint for these array parameters with gradients."""
+        replay = self.adjoint_info(active, replay=replay).replay
+        return self._entry(_Variant("adjoint", active, replay, f64, strided))
+
+    def _entry(self, variant: _Variant) -> Entry:
+        entry = self._entries.get(variant)
+        if entry is None:
+            entry = self._entries[variant] = pipeline.compile(
+                self._function(variant), self.layout, f64=variant.f64, strided=variant.strided
+            )
+        return entry
+
+    def _function(self, variant: _Variant) -> ir.Function:
+        if variant.kind == "forward":
+            return self._lowered.function
+        return self._adjoints[variant.active, variant.replay]
+
+    def source(self, kind: str = "forward") -> str:
+        """The generated code, each line with the user's line that it came from.
+
+        Args:
+            kind: `"forward"`, or `"adjoint"` (with a gradient for every float array).
+        """
+        if kind not in ("forward", "adjoint"):
+            raise ValueError(f"kernel `{self.key}`: kind is 'forward' or 'adjoint'; got {kind!r}")
+        variant = _Variant("forward")
+        if kind == "adjoint":
+            active = pipeline.differentiable(self.params)
+            variant = _Variant("adjoint", active, self.adjoint_info(active).replay)
+        header = f"# {kind} of {self.key} ({self.origin.file}:{self.origin.first_line})\n"
+        return header + pipeline.text(self._function(variant), self.layout).annotated()
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> Kernel: ...
+@overload
+def kernel(*, enable_backward: bool = True) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(function: Callable[..., Any] | None = None, /, *, enable_backward: bool = True) -> Any:
+    """Decorate a function as a kernel: `@kernel`, or `@kernel(enable_backward=False)`.
+
+    Args:
+        function: The function; its parameters carry annotations such as `array(dtype=float)`, `float`, `vec3`.
+        enable_backward: Whether launches of the kernel pass gradients.
+    """
+    if function is not None:
+        return Kernel(function, enable_backward=enable_backward)
+    return lambda python: Kernel(python, enable_backward=enable_backward)
+
+
+def func(function: Callable[..., Any]) -> Function:
+    """Decorate a function that kernels call; annotations of its parameters are optional and checked."""
+    return Function(function)
+
+
+__all__ = ["AdjointInfo", "Analysis", "Entry", "Function", "Kernel", "Param", "Span", "func", "kernel"]

@@ -1,0 +1,70 @@
+"""How a launch's arguments are packed: slots of eight bytes that every variant of a kernel reads alike."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+
+from tapedebug.compiler.ir import Param
+from tapedebug.lang import types as t
+
+DIMS = 4
+"""Slots of the launch's axes, padded with 1."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The slots of a kernel's arguments.
+
+    In order: the four axes of the launch (`q`); each parameter (an array as its pointer `Q`, shape `q`, and strides
+    `q` in scalars; a number or vector as `q` or `d` a component); then one adjoint pointer (`Q`) an array parameter.
+    """
+
+    params: tuple[Param, ...]
+
+    @cached_property
+    def _plan(self) -> tuple[str, tuple[int, ...], tuple[int | None, ...]]:
+        codes, values, adjoints = ["q" * DIMS], [], []
+        at = DIMS
+        for param in self.params:
+            values.append(at)
+            if param.is_array:
+                code = "Q" + "q" * (2 * param.type.ndim)
+            else:
+                code = ("d" if t.is_float(param.type) else "q") * t.components(param.type)
+            codes.append(code)
+            at += len(code)
+        for param in self.params:
+            adjoints.append(at if param.is_array else None)
+            at += param.is_array
+        codes.append("Q" * sum(p.is_array for p in self.params))
+        return "=" + "".join(codes), tuple(values), tuple(adjoints)
+
+    @cached_property
+    def struct(self) -> struct.Struct:
+        """Packs all slots."""
+        return struct.Struct(self._plan[0])
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The first slot of each parameter: for an array, its pointer."""
+        return self._plan[1]
+
+    @property
+    def adjoints(self) -> tuple[int | None, ...]:
+        """The slot of each parameter's adjoint pointer; None of what is not an array."""
+        return self._plan[2]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all slots."""
+        return self.struct.size
+
+    def shape(self, param: int, axis: int) -> int:
+        """The slot of the length of an array's axis."""
+        return self.values[param] + 1 + axis
+
+    def stride(self, param: int, axis: int) -> int:
+        """The slot of the stride of an array's axis, in scalars."""
+        return self.values[param] + 1 + int(self.params[param].type.ndim) + axis

@@ -1,0 +1,55 @@
+"""Lowering: from the syntax tree of a kernel to typed IR, with every type error shown at the user's line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapedebug._source import Origin
+from tapedebug.compiler import ir
+from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.lower import expressions, statements
+from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, name_resolver
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import Quantity
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A kernel in IR, with what its source touches."""
+
+    function: ir.Function
+    accesses: tuple[AccessRecord, ...]
+    uses_atomic_result: bool
+
+
+def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python: object) -> Lowered:
+    """Lower a kernel's Python function.
+
+    Raises:
+        KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
+    """
+    builder = Builder()
+    ctx = Context(builder, name, origin, name_resolver(python))  # type: ignore[arg-type]
+    ctx.at(origin.tree)
+    ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
+    for param in params:
+        ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)
+    statements.block(ctx, origin.tree.body)
+    function = ir.Function(name, params, builder.root, max(1, ctx.axes))
+    return Lowered(function, tuple(ctx.accesses), ctx.uses_atomic_result)
+
+
+def _argument(builder: Builder, param: ir.Param) -> Quantity:
+    """A by-value argument: slots hold int64 or float64, converted on entry."""
+    scalar = t.scalar_of(param.type)
+    wide = t.float64 if scalar in t.FLOATS else t.int64
+    parts = []
+    for component in range(t.components(param.type)):
+        raw = builder.argument(param.index, component, wide)
+        if scalar is t.bool:
+            value = builder.apply("ne", raw, builder.constant(0, t.int64))
+        else:
+            value = builder.apply(f"to_{scalar.code}", raw)
+        value.hint = value.hint or param.name
+        parts.append(builder.expr(value))
+    return Quantity(param.type, tuple(parts))

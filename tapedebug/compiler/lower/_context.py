@@ -1,0 +1,199 @@
+"""What lowering knows while it walks a function: variables, the open block, spans, calls."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError
+from tapedebug._source import Origin, Span
+from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.ir import Param, Value
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import Quantity, RuleError
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """An array parameter, perhaps with its first indices given (`a[i]` of a 2-D array)."""
+
+    param: Param
+    indices: tuple[Value, ...] = ()
+
+    @property
+    def free(self) -> int:
+        """How many indices an element still needs."""
+        return int(self.param.type.ndim) - len(self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A Python object known at compile time: a module, a type, a function, a number."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """A variable that is assigned on some paths only."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Several values at once: a tuple."""
+
+    items: tuple[Any, ...]
+
+
+Item = Quantity | ArrayView | Static | Undefined | Items
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRecord:
+    """One place in the source that touches an array parameter."""
+
+    param: int
+    kind: str
+    span: Span
+
+
+@dataclass
+class Context:
+    """The state of lowering one kernel, shared by the functions that are inlined into it."""
+
+    builder: Builder
+    kernel: str
+    origin: Origin
+    names: Callable[[str], Any]
+    env: dict[str, Item] = field(default_factory=dict)
+    accesses: list[AccessRecord] = field(default_factory=list)
+    calls: tuple[Span, ...] = ()
+    active: tuple[Any, ...] = ()
+    axes: int = 0
+    uses_atomic_result: bool = False
+    in_kernel: bool = True
+
+    def span(self, node: ast.AST) -> Span:
+        """The span of a node in the function that is being lowered."""
+        return self.origin.span(node)
+
+    def at(self, node: ast.AST) -> None:
+        """From now on, operations come from `node`."""
+        self.builder.span = self.span(node)
+
+    def type_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
+        """Types do not fit."""
+        raise KernelTypeError(self._about(message), span=self.span(node), mend=mend, notes=self._notes())
+
+    def syntax_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
+        """The kernel language does not have this."""
+        raise KernelSyntaxError(self._about(message), span=self.span(node), mend=mend, notes=self._notes())
+
+    def name_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
+        """A name means nothing here."""
+        raise KernelNameError(self._about(message), span=self.span(node), mend=mend, notes=self._notes())
+
+    def _about(self, message: str) -> str:
+        return f"kernel `{self.kernel}`: {message}"
+
+    def _notes(self) -> list[str]:
+        return [f"called from line {span.line} of {span.function}: {span.text.strip()}" for span in self.calls]
+
+    def lookup(self, node: ast.Name) -> Item:
+        """The variable or captured object with this name."""
+        item = self.env.get(node.id)
+        if item is not None:
+            if isinstance(item, Undefined):
+                self.name_error(node, f"`{node.id}` {item.reason}", f"assign `{node.id}` before")
+            return item
+        try:
+            return Static(self.names(node.id))
+        except KeyError:
+            known = [n for n in self.env if not n.startswith("%")]
+            near = difflib.get_close_matches(node.id, known, 1)
+            mend = f"did you mean `{near[0]}`?" if near else f"define `{node.id}` before the kernel is launched"
+            self.name_error(node, f"the name `{node.id}` is not defined", mend)
+
+    def quantity(self, node: ast.AST, item: Item, what: str = "a value") -> Quantity:
+        """The item as a number or vector; Python numbers become constants."""
+        if isinstance(item, Quantity):
+            return item
+        if isinstance(item, Static):
+            found = self.number(item.value)
+            if found is not None:
+                return found
+            shown = getattr(item.value, "__name__", None) or type(item.value).__name__
+            self.type_error(
+                node,
+                f"{what} is needed here; got the Python object `{shown}`",
+                "kernels capture numbers and vectors; pass anything else as an argument of the launch",
+            )
+        if isinstance(item, ArrayView):
+            shape = f"{item.param.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"
+            self.type_error(
+                node,
+                f"{what} is needed here; got the array `{item.param.name}` ({t.type_name(item.param.type)})",
+                f"index it: {shape}",
+            )
+        self.type_error(node, f"{what} is needed here; got several values", "take them apart: a, b = …")
+
+    def number(self, value: Any) -> Quantity | None:
+        """A constant of the kernel language from a Python or NumPy value, or None."""
+        if isinstance(value, t.Vector):
+            kind: Any = type(value)
+            numbers = list(np.asarray(value))
+        else:
+            kind = scalar_type(value)
+            numbers = [value]
+        if kind is None:
+            return None
+        scalar = t.scalar_of(kind)
+        return Quantity(kind, tuple(self.builder.expr(self.builder.constant(n, scalar)) for n in numbers))
+
+    def guarded(self, node: ast.AST, what: str, build: Callable[..., Any], *args: Any) -> Any:
+        """Build an operation; a misfit of its operands becomes the user's error at `node`."""
+        try:
+            return build(*args)
+        except RuleError as error:
+            self.type_error(node, f"{what} {error.message}", error.mend)
+
+
+def scalar_type(value: Any) -> type[t.Scalar] | None:
+    """The type that a captured number or a literal has in a kernel."""
+    match value:
+        case bool() | np.bool_():
+            return t.bool
+        case np.generic():
+            return t.from_numpy(value.dtype)
+        case int():
+            return t.int32
+        case float():
+            return t.float32
+    return None
+
+
+def name_resolver(function: Callable[..., Any]) -> Callable[[str], Any]:
+    """How a function's free names are found: closure, globals, builtins; KeyError where they are not."""
+
+    def resolve(name: str) -> Any:
+        closure = inspect.getclosurevars(function).nonlocals
+        if name in closure:
+            return closure[name]
+        if name in function.__globals__:
+            return function.__globals__[name]
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        raise KeyError(name)
+
+    return resolve
+
+

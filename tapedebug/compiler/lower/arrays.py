@@ -1,0 +1,210 @@
+"""Array elements and vector components: reading, and the places that assignments write to."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from tapedebug.compiler.builder import constant_of, widened
+from tapedebug.compiler.ir import Value
+from tapedebug.compiler.lower import expressions
+from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, Items
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An array element, or one component of it, that is read or written."""
+
+    view: ArrayView
+    component: int | None
+    """None is the whole element."""
+
+    @property
+    def type(self) -> Any:
+        """The type of what stands there."""
+        dtype = self.view.param.type.dtype
+        return dtype if self.component is None else t.scalar_of(dtype)
+
+    @property
+    def components(self) -> range:
+        """The components that are touched."""
+        if self.component is not None:
+            return range(self.component, self.component + 1)
+        return range(t.components(self.view.param.type.dtype))
+
+
+def shape(ctx: Context, view: ArrayView) -> Items:
+    """The lengths of an array's axes, as int32."""
+    builder = ctx.builder
+    lengths = [
+        builder.apply("to_i32", builder.extent(view.param.index, axis)) for axis in range(view.param.type.ndim)
+    ]
+    return Items(tuple(expressions.wrap(ctx, length) for length in lengths))
+
+
+def view_at(ctx: Context, node: ast.Subscript, base: ArrayView) -> ArrayView:
+    """The view with the indices of a subscript added."""
+    nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if len(nodes) > base.free:
+        dims = base.param.type.ndim
+        given = len(base.indices) + len(nodes)
+        ctx.type_error(
+            node,
+            f"the array `{base.param.name}` has {dims} dimension{'s' if dims > 1 else ''} and is indexed with {given}",
+            f"declare it with ndim={given}, or use {dims} ind{'ices' if dims > 1 else 'ex'}"
+            if given <= 4  # noqa: PLR2004  (arrays have at most four dimensions)
+            else f"use {dims} indices",
+        )
+    return ArrayView(base.param, base.indices + tuple(_index(ctx, n, base) for n in nodes))
+
+
+def _index(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
+    if isinstance(node, ast.Slice):
+        ctx.syntax_error(
+            node, "slices of arrays are not in the kernel language yet", "slice the array outside, or loop over it"
+        )
+    q = expressions.value(ctx, node, "an index")
+    if q.type not in t.INTEGERS:
+        ctx.type_error(
+            node,
+            f"an index of `{base.param.name}` is an integer; got {t.type_name(q.type)}",
+            "convert it with int(…)",
+        )
+    number = constant_of(q.scalar.value)
+    if number is not None and number < 0:
+        ctx.type_error(
+            node,
+            f"the index {number} of `{base.param.name}` is negative; kernels do not count from the end",
+            f"write {base.param.name}.shape[0] - {-number}",
+        )
+    return widened(ctx.builder, q.scalar.value)
+
+
+def element(ctx: Context, node: ast.Subscript, base: ArrayView) -> Item:
+    """What a subscript of an array reads: an element, or a view with fewer dimensions."""
+    view = view_at(ctx, node, base)
+    if view.free:
+        return view
+    return read(ctx, node, Place(view, None))
+
+
+def place_of(ctx: Context, node: ast.expr) -> Place | None:
+    """The array element or component that a target names; None where it is a variable's."""
+    match node:
+        case ast.Subscript():
+            base = _base(ctx, node.value)
+            if isinstance(base, ArrayView):
+                view = view_at(ctx, node, base)
+                if view.free:
+                    ctx.type_error(
+                        node,
+                        f"`{base.param.name}` needs {view.free} more ind{'ex' if view.free == 1 else 'ices'} here",
+                        "write to one element at a time",
+                    )
+                return Place(view, None)
+            if isinstance(base, Place):
+                index = component_place(ctx, node, base.type)
+                if not isinstance(index, int):
+                    ctx.syntax_error(
+                        node,
+                        "a component of an array element is written with a constant index",
+                        "read the vector into a variable, change it, and write it back",
+                    )
+                return Place(base.view, index)
+        case ast.Attribute():
+            base = _base(ctx, node.value)
+            if isinstance(base, Place):
+                return Place(base.view, component_index(ctx, node, base.type, node.attr))
+    return None
+
+
+def _base(ctx: Context, node: ast.expr) -> ArrayView | Place | None:
+    if isinstance(node, ast.Name):
+        item = ctx.env.get(node.id)
+        return item if isinstance(item, ArrayView) else None
+    if isinstance(node, ast.Subscript):
+        inner = _base(ctx, node.value)
+        if isinstance(inner, ArrayView):
+            view = view_at(ctx, node, inner)
+            return view if view.free else Place(view, None)
+    return None
+
+
+def component_index(ctx: Context, node: ast.AST, kind: Any, name: str) -> int:
+    """The component called `name` (x, y, z, w) of a vector type."""
+    if t.is_vector(kind) and name in tuple("xyzw"[: kind.length]):
+        return "xyzw".index(name)
+    has = f"it has {', '.join('xyzw'[: kind.length])}" if t.is_vector(kind) else "it is a number"
+    ctx.type_error(node, f"{t.type_name(kind)} has no component `{name}`", has)
+
+
+def component_place(ctx: Context, node: ast.Subscript, kind: Any) -> int | Quantity:
+    """The component that a subscript of a vector names: a number, or a computed index."""
+    if not t.is_vector(kind):
+        ctx.type_error(node, f"a {t.type_name(kind)} cannot be indexed", "only arrays and vectors have elements")
+    q = expressions.value(ctx, node.slice, "an index")
+    if q.type not in t.INTEGERS:
+        ctx.type_error(node.slice, f"an index is an integer; got {t.type_name(q.type)}", "convert it with int(…)")
+    number = constant_of(q.scalar.value)
+    if number is None:
+        return q
+    if not 0 <= number < kind.length:
+        ctx.type_error(
+            node.slice,
+            f"{t.type_name(kind)} has no component {number}",
+            f"its components are 0 to {kind.length - 1}",
+        )
+    return int(number)
+
+
+def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
+    """Read an element or component."""
+    ctx.at(node)
+    ctx.accesses.append(AccessRecord(place.view.param.index, "read", ctx.span(node)))
+    builder = ctx.builder
+    scalar = t.scalar_of(place.type)
+    offset = builder.offset(place.view.param.index, place.view.indices)
+    index = place.view.param.index
+    parts = [builder.expr(builder.load(index, c, offset, scalar)) for c in place.components]
+    return Quantity(place.type, tuple(parts))
+
+
+def write(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
+    """Write an element or component; the types must be the same."""
+    _require(ctx, node, place, q, "holds")
+    ctx.at(node)
+    ctx.accesses.append(AccessRecord(place.view.param.index, "write", ctx.span(node)))
+    offset = ctx.builder.offset(place.view.param.index, place.view.indices)
+    for c, part in zip(place.components, q.parts, strict=True):
+        ctx.builder.store(place.view.param.index, c, offset, part.value)
+
+
+def add(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> Quantity:
+    """Add to an element or component, as an atomic; the value before."""
+    _require(ctx, node, place, q, "adds")
+    if place.type is t.bool:
+        ctx.type_error(node, "cannot add to an array of bool", "use an array of int32")
+    ctx.at(node)
+    ctx.accesses.append(AccessRecord(place.view.param.index, "atomic", ctx.span(node)))
+    builder = ctx.builder
+    offset = builder.offset(place.view.param.index, place.view.indices)
+    before = [
+        builder.atomic_add(place.view.param.index, c, offset, part.value)
+        for c, part in zip(place.components, q.parts, strict=True)
+    ]
+    return Quantity(place.type, tuple(builder.expr(b) for b in before))
+
+
+def _require(ctx: Context, node: ast.AST, place: Place, q: Quantity, verb: str) -> None:
+    if q.type is place.type:
+        return
+    name, expected = place.view.param.name, t.type_name(place.type)
+    number = t.is_scalar(q.type) and t.is_scalar(place.type)
+    ctx.type_error(
+        node,
+        f"`{name}` {verb} {expected}; got {t.type_name(q.type)}",
+        f"convert the value: {expected}(…)" if number else f"write a {expected}",
+    )

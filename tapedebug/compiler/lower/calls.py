@@ -1,0 +1,298 @@
+"""Calls: operations of the rule table, conversions, thread indices, atomics, user functions."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import math
+import types as python_types
+from typing import Any
+
+from tapedebug.compiler.function import Function
+from tapedebug.compiler.lower import arrays, control, expressions
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, name_resolver
+from tapedebug.lang import types as t
+from tapedebug.lang.builtins import BUILTINS, Builtin
+from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
+
+PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
+MAX_INLINE_DEPTH = 64
+
+
+def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
+    """The value of a call; `used` is false where the call is a statement."""
+    function = expressions.lower(ctx, node.func)
+    ctx.at(node)
+    if not isinstance(function, Static):
+        ctx.type_error(node.func, "this cannot be called", "call a function of the kernel language or a @func")
+    target = function.value
+    if isinstance(target, Function):
+        return _inline(ctx, node, target)
+    if node.keywords:
+        ctx.syntax_error(node, "functions of the kernel language take no keywords", "pass the values in order")
+    if isinstance(target, Builtin):
+        return _builtin(ctx, node, target.name, used)
+    if target in PYTHON:
+        return _operation(ctx, node, PYTHON[target])
+    if target is len:
+        return _len(ctx, node)
+    if isinstance(target, type):
+        return _conversion(ctx, node, target)
+    _not_callable(ctx, node, target)
+
+
+def _not_callable(ctx: Context, node: ast.Call, target: Any) -> Item:
+    name = getattr(target, "__name__", repr(target))
+    if getattr(math, name, None) is target and name in BUILTINS:
+        ctx.name_error(node.func, f"math.{name} is not a function of the kernel language", f"use wp.{name}")
+    if target is range:
+        ctx.syntax_error(node, "range stands in a `for` only", "write `for i in range(n):`")
+    if isinstance(target, python_types.FunctionType):
+        ctx.name_error(
+            node.func, f"`{name}` is a plain Python function", f"decorate `{name}` with @func so that kernels can call it"
+        )
+    near = difflib.get_close_matches(name, list(BUILTINS), 1)
+    ctx.name_error(
+        node.func,
+        f"`{name}` cannot be called in a kernel",
+        f"did you mean `{near[0]}`?" if near else "kernels call functions of the kernel language and @func functions",
+    )
+
+
+def _values(ctx: Context, node: ast.Call) -> list[Quantity]:
+    values = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            ctx.syntax_error(argument, "a kernel cannot use starred arguments", "pass the values one by one")
+        values.append(expressions.value(ctx, argument))
+    ctx.at(node)
+    return values
+
+
+def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
+    values = _values(ctx, node)
+    entry = COMPOSITES.get(name)
+    text = RULES[name].text if entry is None else ""
+    arity = entry.arity if entry is not None else 1 + max(i for i in range(9) if f"{{{i}}}" in text)
+    if len(values) != arity:
+        ctx.type_error(
+            node,
+            f"{name}() takes {arity} argument{'s' if arity > 1 else ''}; got {len(values)}",
+            f"{name}: {(entry or RULES[name]).doc}",
+        )
+    return expressions.apply(ctx, node, name, f"{name}()", *values)
+
+
+def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
+    if name == "tid":
+        return thread_index(ctx, node, 1)
+    if name in ("atomic_add", "atomic_sub"):
+        return _atomic(ctx, node, name, used)
+    return _operation(ctx, node, name)
+
+
+def _len(ctx: Context, node: ast.Call) -> Quantity:
+    item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
+    if isinstance(item, ArrayView) and not item.indices:
+        length = arrays.shape(ctx, item).items[0]
+        assert isinstance(length, Quantity)
+        return length
+    if isinstance(item, Quantity) and t.is_vector(item.type):
+        return expressions.wrap(ctx, ctx.builder.constant(item.type.length, t.int32))
+    ctx.type_error(node, "len() takes an array or a vector", "pass an array parameter")
+
+
+# Conversions -----------------------------------------------------------------------------------------------
+
+
+def _conversion(ctx: Context, node: ast.Call, target: type) -> Quantity:
+    try:
+        kind = t.canonical(target)
+    except TypeError:
+        ctx.name_error(
+            node.func,
+            f"`{target.__name__}` is not a type of the kernel language",
+            "use float, int, bool, float64, vec2, vec3, …",
+        )
+    return _vector(ctx, node, kind) if t.is_vector(kind) else _scalar(ctx, node, kind)
+
+
+def convert(ctx: Context, q: Quantity, kind: Any) -> Quantity:
+    """A scalar converted to another scalar type."""
+    if kind is t.bool:
+        return expressions.wrap(ctx, ctx.builder.apply("ne", q.scalar.value, ctx.builder.constant(0, q.type)))
+    return expressions.wrap(ctx, ctx.builder.apply(f"to_{kind.code}", q.scalar.value))
+
+
+def _scalar(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
+    values = _values(ctx, node)
+    if len(values) != 1 or t.is_vector(values[0].type):
+        got = ", ".join(t.type_name(v.type) for v in values) or "nothing"
+        ctx.type_error(node, f"{t.type_name(kind)}() converts one number; got {got}", "pass one number")
+    return convert(ctx, values[0], kind) if values[0].type is not kind else values[0]
+
+
+def _vector(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
+    values = _values(ctx, node)
+    builder = ctx.builder
+    if not values:
+        return Quantity(kind, tuple(builder.expr(builder.constant(0, kind.scalar)) for _ in range(kind.length)))
+    if len(values) == 1 and t.is_vector(values[0].type) and values[0].type.length == kind.length:
+        parts = [convert(ctx, Quantity(p.type, (p,)), kind.scalar) for p in values[0].parts]
+        return Quantity(kind, tuple(p.scalar for p in parts))
+    name = t.type_name(kind)
+    if len(values) not in (1, kind.length):
+        ctx.type_error(
+            node,
+            f"{name}() takes {kind.length} components, one value for all of them, or nothing; got {len(values)}",
+            f"{name}({', '.join('xyzw'[: kind.length])})",
+        )
+    wrong = next((v for v in values if v.type is not kind.scalar), None)
+    if wrong is not None:
+        ctx.type_error(
+            node,
+            f"the components of {name} are {t.type_name(kind.scalar)}; got {t.type_name(wrong.type)}",
+            f"convert them with {t.type_name(kind.scalar)}(…), or write literals as 2.0",
+        )
+    parts_given = values if len(values) == kind.length else values * kind.length
+    return Quantity(kind, tuple(v.scalar for v in parts_given))
+
+
+# Threads and atomics ---------------------------------------------------------------------------------------
+
+
+def is_tid(ctx: Context, node: ast.Call) -> bool:
+    """Whether a call asks for the thread's index."""
+    if not isinstance(node.func, ast.Name | ast.Attribute):
+        return False
+    item = expressions.lower(ctx, node.func)
+    return isinstance(item, Static) and isinstance(item.value, Builtin) and item.value.name == "tid"
+
+
+def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
+    """The thread's index on `axes` axes, as int32."""
+    if not ctx.in_kernel:
+        ctx.syntax_error(node, "tid() is called in kernels only", "pass the thread's index to the function")
+    if node.args:
+        ctx.type_error(node, "tid() takes no arguments", "write `i = tid()` or `i, j = tid()`")
+    if axes > 4:  # noqa: PLR2004  (launches have at most four axes)
+        ctx.type_error(node, f"a launch has one to four axes; {axes} are asked for", "use `i, j, k, l = tid()`")
+    if ctx.axes not in (0, axes):
+        ctx.type_error(
+            node, f"tid() gives {ctx.axes} ind{'ex' if ctx.axes == 1 else 'ices'} elsewhere in this kernel and {axes} here",
+            "ask for the same number of indices everywhere",
+        )
+    ctx.axes = axes
+    indices = []
+    for axis in range(axes):
+        index = expressions.wrap(ctx, ctx.builder.apply("to_i32", ctx.builder.thread(axis)))
+        indices.append(index)
+    return indices[0] if axes == 1 else Items(tuple(indices))
+
+
+def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
+    array = expressions.lower(ctx, node.args[0]) if node.args else None
+    if not isinstance(array, ArrayView):
+        ctx.type_error(node, f"{name}() takes an array first", f"write {name}(array, index, value)")
+    if len(node.args) != array.free + 2:
+        indices = ", ".join("ijkl"[: array.free])
+        ctx.type_error(
+            node,
+            f"{name}() on `{array.param.name}` takes {array.free + 2} arguments; got {len(node.args)}",
+            f"write {name}({array.param.name}, {indices}, value)",
+        )
+    q = expressions.value(ctx, node.args[-1])
+    inner = node.args[1] if array.free == 1 else ast.Tuple(list(node.args[1:-1]), ast.Load())
+    subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
+    place = arrays.Place(arrays.view_at(ctx, subscript, array), None)
+    if name == "atomic_sub":
+        q = expressions.apply(ctx, node, "neg", f"{name}()", q)
+    ctx.at(node)
+    ctx.uses_atomic_result = ctx.uses_atomic_result or used
+    return arrays.add(ctx, node, place, q)
+
+
+# User functions --------------------------------------------------------------------------------------------
+
+
+def _inline(ctx: Context, node: ast.Call, function: Function) -> Item:
+    """The body of a @func in place of its call."""
+    if function in ctx.active or len(ctx.active) > MAX_INLINE_DEPTH:
+        chain = " → ".join([f.name for f in ctx.active] + [function.name])
+        ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
+    env = _bind(ctx, node, function)
+    return _run(ctx, node, function, env)
+
+
+def _bind(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
+    signature = inspect.signature(function.python)
+    items = [expressions.lower(ctx, a) for a in node.args]
+    named = {k.arg: expressions.lower(ctx, k.value) for k in node.keywords if k.arg is not None}
+    ctx.at(node)
+    try:
+        bound = signature.bind(*items, **named)
+    except TypeError as error:
+        ctx.type_error(node, f"{function.name}{signature_text(signature)}: {error}", "match the function's parameters")
+    env: dict[str, Item] = {}
+    for name, parameter in signature.parameters.items():
+        item = bound.arguments.get(name, Static(parameter.default))
+        if isinstance(item, Static) and ctx.number(item.value) is not None:
+            item = ctx.quantity(node, item)
+        declared = function.types.get(name)
+        if declared is not None:
+            _check_argument(ctx, node, function, name, declared, item)
+        env[name] = item
+    return env
+
+
+def signature_text(signature: inspect.Signature) -> str:
+    """The parameters of a function, as a message shows them."""
+    return f"({', '.join(signature.parameters)})"
+
+
+def _check_argument(ctx: Context, node: ast.Call, function: Function, name: str, declared: Any, item: Item) -> None:
+    if isinstance(item, Quantity):
+        actual: Any = item.type
+    elif isinstance(item, ArrayView):
+        actual = t.ArrayType(item.param.type.dtype, item.free)
+    else:
+        actual = None
+    if actual != declared:
+        got = t.type_name(actual) if actual is not None else "something else"
+        ctx.type_error(
+            node,
+            f"`{name}` of {function.name}() is {t.type_name(declared)}; got {got}",
+            "convert the argument, or change the annotation",
+        )
+
+
+def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
+    from tapedebug.compiler.lower import statements  # noqa: PLC0415  (statements and calls need each other)
+
+    outer = (ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active)
+    call_span = ctx.span(node)
+    ctx.env, ctx.origin, ctx.names = env, function.origin, name_resolver(function.python)
+    ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
+    ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
+    if function.result_type is not None:
+        _zero_result(ctx, function)
+    try:
+        statements.block(ctx, function.origin.tree.body)
+        result = ctx.env.get(control.RESULT)
+    finally:
+        ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active = outer
+    ctx.at(node)
+    return result if result is not None else Items(())
+
+
+def _zero_result(ctx: Context, function: Function) -> None:
+    """A declared result exists from the start, so that loops can carry it to a `return` inside them."""
+    kinds = function.result_type if isinstance(function.result_type, tuple) else (function.result_type,)
+    zeros = []
+    for kind in kinds:
+        zero = ctx.builder.expr(ctx.builder.constant(0, t.scalar_of(kind)))
+        zeros.append(Quantity(kind, (zero,) * t.components(kind)))
+    ctx.env[control.RESULT] = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
+
+

@@ -1,0 +1,281 @@
+"""Branches and loops: what variables hold where paths meet."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tapedebug.compiler.builder import same_values
+from tapedebug.compiler.ir import Block, For, If, Op, Value, While
+from tapedebug.compiler.lower._context import Context, Item, Items, Undefined
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import RULES, Quantity
+
+FLAGS = ("%break", "%continue", "%return")
+RESULT = "%result"
+
+
+def branch(
+    ctx: Context,
+    node: ast.AST,
+    condition: Value,
+    yes: Callable[[], None],
+    no: Callable[[], None],
+    *,
+    flatten: bool = False,
+) -> None:
+    """Run `yes` and `no` into the two blocks of an `If` and merge the variables they leave."""
+    before, builder = ctx.env, ctx.builder
+    span = ctx.span(node)
+    epoch = builder.epoch
+    envs: list[dict[str, Item]] = []
+    blocks: list[Block] = []
+    for run in (yes, no):
+        ctx.env = dict(before)
+        with builder.block() as block:
+            run()
+        envs.append(ctx.env)
+        blocks.append(block)
+    node_if = If(condition, blocks[0], blocks[1], [], span)
+    ctx.env = {}
+    for name in [*before, *(n for env in envs for n in env if n not in before)]:
+        if name not in ctx.env:
+            _merge_name(ctx, node, name, envs, node_if)
+    if flatten and _selectable(node_if):
+        _as_selection(ctx, node_if)
+        return
+    if node_if.results or blocks[0].ops or blocks[1].ops:
+        builder.append(node_if)
+    if builder.epoch != epoch:
+        builder.forget_loads()
+
+
+def _merge_name(
+    ctx: Context, node: ast.AST, name: str, envs: list[dict[str, Item]], node_if: If
+) -> None:
+    one, two = envs[0].get(name), envs[1].get(name)
+    if name == RESULT and (one is None or two is None):
+        present = one if one is not None else two
+        assert present is not None
+        filler = zeros_like(ctx, present)
+        one, two = (one or filler), (two or filler)
+    if one is None or two is None:
+        line = ctx.span(node).line
+        ctx.env[name] = Undefined(f"is assigned on one branch of the `if` in line {line} only")
+        return
+    ctx.env[name] = merged(ctx, node, name, one, two, node_if)
+
+
+def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if: If) -> Item:
+    """What a variable is after an `If`."""
+    if one is two:
+        return one
+    if isinstance(one, Quantity) and isinstance(two, Quantity):
+        if one.type is not two.type:
+            ctx.type_error(
+                node,
+                f"`{name}` is {t.type_name(one.type)} on one branch and {t.type_name(two.type)} on the other",
+                "give it one type on both, for example with float(…)",
+            )
+        return _merged_quantity(ctx, name, one, two, node_if)
+    if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
+        pairs = zip(one.items, two.items, strict=True)
+        return Items(tuple(merged(ctx, node, name, a, b, node_if) for a, b in pairs))
+    if type(one) is type(two) and one == two:
+        return one
+    return Undefined("holds different things on the two branches of an `if` before")
+
+
+def _merged_quantity(ctx: Context, name: str, one: Quantity, two: Quantity, node_if: If) -> Quantity:
+    values: list[Value] = []
+    for a, b in zip(one.parts, two.parts, strict=True):
+        if same_values([a.value], [b.value]):
+            values.append(a.value)
+            continue
+        result = Value(a.type, hint=a.value.hint or _plain(name))
+        node_if.then.yields.append(a.value)
+        node_if.orelse.yields.append(b.value)
+        node_if.results.append(result)
+        values.append(result)
+    return Quantity(one.type, tuple(ctx.builder.expr(v) for v in values))
+
+
+def _plain(name: str) -> str:
+    return name.replace("%", "")
+
+
+def _selectable(node: If) -> bool:
+    """Whether computing both sides is safe and changes no derivative: nothing to compute, or truth values."""
+    ops = [*node.then.ops, *node.orelse.ops]
+    pure = all(isinstance(op, Op) and op.kind in RULES for op in ops)
+    return not ops or (pure and all(r.type is t.bool for r in node.results))
+
+
+def _as_selection(ctx: Context, node: If) -> None:
+    for op in [*node.then.ops, *node.orelse.ops]:
+        ctx.builder.append(op)
+    replaced: dict[int, Value] = {}
+    for result, yes, no in zip(node.results, node.then.yields, node.orelse.yields, strict=True):
+        replaced[id(result)] = ctx.builder.apply("where", node.condition, yes, no)
+
+    def swap(item: Item) -> Item:
+        if not isinstance(item, Quantity):
+            return item
+        values = [replaced.get(id(p.value), p.value) for p in item.parts]
+        return Quantity(item.type, tuple(ctx.builder.expr(v) for v in values))
+
+    ctx.env = {name: swap(item) for name, item in ctx.env.items()}
+
+
+def zeros_like(ctx: Context, item: Item) -> Item:
+    """Zeros of the same types."""
+    if isinstance(item, Quantity):
+        parts = [ctx.builder.expr(ctx.builder.constant(0, p.type)) for p in item.parts]
+        return Quantity(item.type, tuple(parts))
+    if isinstance(item, Items):
+        return Items(tuple(zeros_like(ctx, i) for i in item.items))
+    return item
+
+
+class Carried:
+    """The variables that a loop changes: as the loop's carried values, its yields and its results."""
+
+    def __init__(self, ctx: Context, names: Iterable[str]) -> None:
+        self.ctx = ctx
+        self.before = dict(ctx.env)
+        self.names = [n for n in names if isinstance(ctx.env.get(n), Quantity)]
+        self.inits: list[Value] = []
+        self.inside: list[Value] = []
+        self.inner: dict[str, Item] = dict(ctx.env)
+        for name in self.names:
+            q = self._quantity(self.before, name)
+            inside = [Value(p.type, hint=p.value.hint or _plain(name)) for p in q.parts]
+            self.inits.extend(p.value for p in q.parts)
+            self.inside.extend(inside)
+            self.inner[name] = Quantity(q.type, tuple(ctx.builder.expr(v) for v in inside))
+
+    @staticmethod
+    def _quantity(env: dict[str, Item], name: str) -> Quantity:
+        item = env[name]
+        assert isinstance(item, Quantity)
+        return item
+
+    def yields(self, node: ast.AST) -> list[Value]:
+        """The values of the variables at the end of the body; their types must not have changed."""
+        values: list[Value] = []
+        for name in self.names:
+            was = self._quantity(self.before, name)
+            now = self.ctx.env.get(name)
+            if not isinstance(now, Quantity) or now.type is not was.type:
+                kind = t.type_name(now.type) if isinstance(now, Quantity) else "something else"
+                self.ctx.type_error(
+                    node,
+                    f"`{name}` is {t.type_name(was.type)} before this loop and {kind} after an iteration",
+                    f"start it with the right type, for example {name} = {kind}(0)",
+                )
+            values.extend(p.value for p in now.parts)
+        return values
+
+    def leave(self, node: ast.AST, results: list[Value], assigned: Iterable[str]) -> None:
+        """After the loop: carried variables hold its results; others that it assigned are gone."""
+        line = self.ctx.span(node).line
+        self.ctx.env = dict(self.before)
+        for name in assigned:
+            if name not in self.names:
+                self.ctx.env[name] = Undefined(f"is assigned only inside the loop in line {line}")
+        left = iter(results)
+        for name in self.names:
+            q = self._quantity(self.before, name)
+            parts = tuple(self.ctx.builder.expr(next(left)) for _ in q.parts)
+            self.ctx.env[name] = Quantity(q.type, parts)
+
+    def results(self) -> list[Value]:
+        """Fresh values for the loop's results."""
+        return [Value(v.type, hint=v.hint) for v in self.inside]
+
+
+def for_loop(
+    ctx: Context, node: ast.AST, names: list[str], count: Value, body: Callable[[Value], None]
+) -> None:
+    """A counted loop; `body` lowers one iteration, given the iteration's number (int64, from 0)."""
+    carried = Carried(ctx, names)
+    index = Value(t.int64, hint="k")
+    ctx.env = carried.inner
+    ctx.builder.forget_loads()
+    with ctx.builder.block() as block:
+        body(index)
+        block.yields = carried.yields(node)
+    ctx.builder.forget_loads()
+    results = carried.results()
+    ctx.builder.append(
+        For(count, index, carried.inits, carried.inside, block, results, ctx.span(node))
+    )
+    carried.leave(node, results, names)
+
+
+def while_loop(
+    ctx: Context, node: ast.AST, names: list[str], test: Callable[[], Value], body: Callable[[], None]
+) -> None:
+    """A loop that runs while `test` gives true."""
+    carried = Carried(ctx, names)
+    ctx.env = dict(carried.inner)
+    ctx.builder.forget_loads()
+    with ctx.builder.block() as test_block:
+        test_block.yields = [test()]
+    ctx.env = carried.inner
+    ctx.builder.forget_loads()
+    with ctx.builder.block() as body_block:
+        body()
+        body_block.yields = carried.yields(node)
+    ctx.builder.forget_loads()
+    results = carried.results()
+    ctx.builder.append(
+        While(carried.inits, carried.inside, test_block, body_block, results, ctx.span(node))
+    )
+    carried.leave(node, results, names)
+
+
+def assigned_names(body: Iterable[ast.stmt]) -> list[str]:
+    """The variables that statements assign, in order of appearance."""
+    names: dict[str, Any] = {}
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names[node.id] = None
+            # `v.x = …` and `v[0] = …` change the variable v.
+            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+                base: ast.expr = node.value
+                while isinstance(base, ast.Attribute | ast.Subscript):
+                    base = base.value
+                if isinstance(base, ast.Name):
+                    names[base.id] = None
+    return list(names)
+
+
+def jumps(body: Iterable[ast.stmt]) -> set[str]:
+    """Which of break, continue and return stand in statements and concern the loop around them."""
+    found: set[str] = set()
+    for statement in body:
+        match statement:
+            case ast.Break():
+                found.add("%break")
+            case ast.Continue():
+                found.add("%continue")
+            case ast.Return():
+                found.add("%return")
+            case ast.If():
+                found |= jumps([*statement.body, *statement.orelse])
+            case ast.For() | ast.While():
+                found |= jumps(statement.body) & {"%return"}
+    return found
+
+
+def always_jumps(body: list[ast.stmt]) -> bool:
+    """Whether control never reaches the end of the statements."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return always_jumps(last.body) and always_jumps(last.orelse)
+    return isinstance(last, ast.Return | ast.Break | ast.Continue)

@@ -1,0 +1,287 @@
+"""Expressions: from syntax to values."""
+
+from __future__ import annotations
+
+import ast
+import types as python_types
+from collections.abc import Callable
+from typing import Any
+
+from tapedebug.compiler.builder import constant_of
+from tapedebug.compiler.lower import arrays, calls, control
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import COMPOSITES, Quantity
+
+BINARY = {
+    ast.Add: ("add", "`+`"),
+    ast.Sub: ("sub", "`-`"),
+    ast.Mult: ("mul", "`*`"),
+    ast.Div: ("div", "`/`"),
+    ast.FloorDiv: ("floordiv", "`//`"),
+    ast.Mod: ("mod", "`%`"),
+    ast.Pow: ("pow", "`**`"),
+}
+COMPARE = {
+    ast.Lt: ("lt", "`<`"),
+    ast.LtE: ("le", "`<=`"),
+    ast.Gt: ("gt", "`>`"),
+    ast.GtE: ("ge", "`>=`"),
+    ast.Eq: ("eq", "`==`"),
+    ast.NotEq: ("ne", "`!=`"),
+}
+
+
+def lower(ctx: Context, node: ast.expr) -> Item:
+    """The value of an expression."""
+    for kind, handler in HANDLERS.items():
+        if isinstance(node, kind):
+            ctx.at(node)
+            return handler(ctx, node)
+    word = type(node).__name__
+    ctx.syntax_error(
+        node,
+        f"a kernel cannot use {UNSUPPORTED.get(word, f'this expression ({word})')}",
+        "kernels compute with numbers, vectors and array elements",
+    )
+
+
+UNSUPPORTED = {
+    "List": "lists",
+    "Dict": "dictionaries",
+    "Set": "sets",
+    "ListComp": "list comprehensions",
+    "GeneratorExp": "generator expressions",
+    "DictComp": "dictionary comprehensions",
+    "SetComp": "set comprehensions",
+    "Lambda": "lambda functions",
+    "JoinedStr": "formatted strings",
+    "NamedExpr": "assignment expressions (`:=`)",
+    "Starred": "starred expressions",
+    "Await": "await",
+    "Yield": "yield",
+    "YieldFrom": "yield",
+}
+
+
+def value(ctx: Context, node: ast.expr, what: str = "a value") -> Quantity:
+    """The value of an expression that must be a number or a vector."""
+    return ctx.quantity(node, lower(ctx, node), what)
+
+
+def condition(ctx: Context, node: ast.expr) -> Quantity:
+    """The value of an expression used as a condition; a number holds where it is not 0."""
+    q = value(ctx, node, "a condition")
+    return as_condition(ctx, node, q)
+
+
+def as_condition(ctx: Context, node: ast.AST, q: Quantity) -> Quantity:
+    """A number as a condition."""
+    if t.is_vector(q.type):
+        ctx.type_error(node, f"a condition is a bool; got {t.type_name(q.type)}", "compare components or lengths")
+    if q.type is t.bool:
+        return q
+    zero = ctx.builder.constant(0, q.type)
+    return wrap(ctx, ctx.builder.apply("ne", q.scalar.value, zero))
+
+
+def wrap(ctx: Context, scalar: Any) -> Quantity:
+    """A scalar value as a quantity."""
+    return Quantity(scalar.type, (ctx.builder.expr(scalar),))
+
+
+def _constant(ctx: Context, node: ast.Constant) -> Item:
+    q = ctx.number(node.value)
+    if q is None:
+        ctx.syntax_error(
+            node, f"a kernel cannot use {node.value!r}", "kernels compute with numbers, vectors and array elements"
+        )
+    return q
+
+
+def _name(ctx: Context, node: ast.Name) -> Item:
+    return ctx.lookup(node)
+
+
+def _tuple(ctx: Context, node: ast.Tuple) -> Item:
+    return Items(tuple(lower(ctx, e) for e in node.elts))
+
+
+def _attribute(ctx: Context, node: ast.Attribute) -> Item:
+    base = lower(ctx, node.value)
+    ctx.at(node)
+    if isinstance(base, Static):
+        return _static_attribute(ctx, node, base.value)
+    if isinstance(base, ArrayView):
+        if node.attr == "shape" and not base.indices:
+            return arrays.shape(ctx, base)
+        mend = f"inside kernels an array has `shape`; index it to reach its values: {base.param.name}[i]"
+        ctx.type_error(node, f"the array `{base.param.name}` has no attribute `{node.attr}` in a kernel", mend)
+    q = ctx.quantity(node.value, base)
+    return component(ctx, node, q, arrays.component_index(ctx, node, q.type, node.attr))
+
+
+def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:
+    try:
+        return Static(getattr(base, node.attr))
+    except AttributeError as error:
+        name = getattr(base, "__name__", type(base).__name__)
+        said = str(error)
+        detail = said if isinstance(base, python_types.ModuleType) and "planned" in said else ""
+        ctx.name_error(
+            node,
+            f"`{name}` has no attribute `{node.attr}`",
+            detail or f"look for the name in the documentation of `{name}`",
+        )
+
+
+def component(ctx: Context, node: ast.AST, q: Quantity, index: int | Quantity) -> Quantity:
+    """One component of a vector, by a number or by a computed index."""
+    if isinstance(index, int):
+        return Quantity(q.parts[index].type, (q.parts[index],))
+    chosen = q.parts[-1]
+    for place in range(len(q.parts) - 2, -1, -1):
+        here = index.scalar.apply("eq", index.scalar.lift(place))
+        chosen = here.select(q.parts[place], chosen)
+    return Quantity(chosen.type, (chosen,))
+
+
+def _subscript(ctx: Context, node: ast.Subscript) -> Item:
+    base = lower(ctx, node.value)
+    if isinstance(base, ArrayView):
+        return arrays.element(ctx, node, base)
+    if isinstance(base, Items):
+        index = _static_index(ctx, node, len(base.items))
+        return base.items[index]
+    q = ctx.quantity(node.value, base)
+    return component(ctx, node, q, arrays.component_place(ctx, node, q.type))
+
+
+def _static_index(ctx: Context, node: ast.Subscript, length: int) -> int:
+    number = constant_of(value(ctx, node.slice).scalar.value)
+    if number is None or not 0 <= number < length:
+        ctx.type_error(
+            node, "several values are indexed with a constant only", f"use an index from 0 to {length - 1}"
+        )
+    return int(number)
+
+
+def binary(ctx: Context, node: ast.AST, operator: ast.operator, left: Quantity, right: Quantity) -> Quantity:
+    """The result of an arithmetic operator."""
+    if type(operator) not in BINARY:
+        name = type(operator).__name__
+        ctx.syntax_error(node, f"the operator {name} is not in the kernel language yet", "use + - * / // % **")
+    name, sign = BINARY[type(operator)]
+    ctx.at(node)
+    return apply(ctx, node, name, sign, left, right)
+
+
+def apply(ctx: Context, node: ast.AST, name: str, shown: str, *operands: Quantity) -> Quantity:
+    """A composite or scalar rule on operands, with misfits shown at `node`."""
+    entry = COMPOSITES.get(name)
+    if entry is not None:
+        result: Quantity = ctx.guarded(node, shown, entry.build, *operands)
+        return result
+    for q in operands:
+        if t.is_vector(q.type):
+            ctx.type_error(
+                node, f"{shown} takes numbers; got {t.type_name(q.type)}", "apply it to each component"
+            )
+    values = [q.scalar.value for q in operands]
+    return wrap(ctx, ctx.guarded(node, shown, ctx.builder.apply, name, *values))
+
+
+def _binary(ctx: Context, node: ast.BinOp) -> Item:
+    left, right = value(ctx, node.left), value(ctx, node.right)
+    return binary(ctx, node, node.op, left, right)
+
+
+def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
+    if isinstance(node.op, ast.Not):
+        q = condition(ctx, node.operand)
+        return wrap(ctx, ctx.builder.apply("not", q.scalar.value))
+    q = value(ctx, node.operand)
+    ctx.at(node)
+    if isinstance(node.op, ast.USub):
+        return apply(ctx, node, "neg", "`-`", q)
+    if isinstance(node.op, ast.UAdd):
+        return q
+    ctx.syntax_error(node, "the operator `~` is not in the kernel language yet", "use `not` for truth values")
+
+
+def _compare(ctx: Context, node: ast.Compare) -> Item:
+    left = value(ctx, node.left)
+    result: Quantity | None = None
+    for operator, right_node in zip(node.ops, node.comparators, strict=True):
+        if type(operator) not in COMPARE:
+            ctx.syntax_error(node, f"a kernel cannot use {type(operator).__name__}", "use < <= > >= == !=")
+        right = value(ctx, right_node)
+        ctx.at(node)
+        name, sign = COMPARE[type(operator)]
+        one = apply(ctx, node, name, sign, left, right)
+        result = one if result is None else apply(ctx, node, "and", "`and`", result, one)
+        left = right
+    assert result is not None  # a comparison has at least one operator
+    return result
+
+
+def _boolean(ctx: Context, node: ast.BoolOp) -> Item:
+    """`and` / `or`: the right side is not computed where the left decides, as it may index out of bounds."""
+    is_and = isinstance(node.op, ast.And)
+    result = condition(ctx, node.values[0])
+    for other in node.values[1:]:
+
+        def right(other: ast.expr = other) -> Quantity:
+            return condition(ctx, other)
+
+        def decided() -> Quantity:
+            return wrap(ctx, ctx.builder.constant(not is_and, t.bool))
+
+        yes, no = (right, decided) if is_and else (decided, right)
+        result = choose(ctx, node, result, yes, no)
+    return result
+
+
+def _conditional(ctx: Context, node: ast.IfExp) -> Item:
+    test = condition(ctx, node.test)
+    return choose(ctx, node, test, lambda: value(ctx, node.body), lambda: value(ctx, node.orelse))
+
+
+def choose(
+    ctx: Context, node: ast.AST, test: Quantity, yes: Callable[[], Quantity], no: Callable[[], Quantity]
+) -> Quantity:
+    """The value of one of two expressions; only that one is computed."""
+    known = constant_of(test.scalar.value)
+    if known is not None:
+        return yes() if known else no()
+    name = "%choice"
+
+    def assign(make: Callable[[], Quantity]) -> Callable[[], None]:
+        def run() -> None:
+            ctx.env[name] = make()
+
+        return run
+
+    control.branch(ctx, node, test.scalar.value, assign(yes), assign(no), flatten=True)
+    result = ctx.env.pop(name)
+    return ctx.quantity(node, result)
+
+
+def _call(ctx: Context, node: ast.Call) -> Item:
+    return calls.lower(ctx, node)
+
+
+HANDLERS: dict[type[ast.expr], Callable[[Context, Any], Item]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Tuple: _tuple,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.Compare: _compare,
+    ast.BoolOp: _boolean,
+    ast.IfExp: _conditional,
+    ast.Call: _call,
+}
+

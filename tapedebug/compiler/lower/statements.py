@@ -1,0 +1,391 @@
+"""Statements: assignments, branches, loops and returns."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from tapedebug.compiler.builder import constant_of, widened
+from tapedebug.compiler.ir import Value
+from tapedebug.compiler.lower import arrays, calls, control, expressions
+from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import Quantity
+
+UNSUPPORTED = {
+    "With": "`with`",
+    "Try": "`try`",
+    "Raise": "`raise`",
+    "Import": "`import`",
+    "ImportFrom": "`import`",
+    "FunctionDef": "functions defined inside",
+    "ClassDef": "classes",
+    "Global": "`global`",
+    "Nonlocal": "`nonlocal`",
+    "Delete": "`del`",
+    "Assert": "`assert` (planned)",
+    "Match": "`match`",
+    "AsyncFor": "`async`",
+    "AsyncWith": "`async`",
+}
+
+
+def block(ctx: Context, body: list[ast.stmt]) -> None:
+    """Lower statements in order; what follows a possible jump runs only if none was taken."""
+    for position, statement in enumerate(body):
+        rest = body[position + 1 :]
+        ctx.at(statement)
+        if isinstance(statement, ast.If) and _jumping_if(ctx, statement, rest):
+            return
+        _statement(ctx, statement)
+        found = control.jumps([statement])
+        if not found:
+            continue
+        taken = _flag(ctx, found)
+        known = constant_of(taken.scalar.value)
+        if known:
+            return
+        if known is None and rest:
+            going = ctx.builder.apply("not", taken.scalar.value)
+            control.branch(ctx, statement, going, lambda rest=rest: block(ctx, rest), lambda: None)  # type: ignore[misc]
+            return
+
+
+def _flag(ctx: Context, names: set[str]) -> Quantity:
+    """Whether any of these jumps was taken."""
+    taken = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
+    for name in sorted(names):
+        flag = ctx.env[name]
+        assert isinstance(flag, Quantity)
+        taken = expressions.wrap(ctx, ctx.builder.apply("or", taken.scalar.value, flag.scalar.value))
+    return taken
+
+
+def _jumping_if(ctx: Context, node: ast.If, rest: list[ast.stmt]) -> bool:
+    """An `if` one side of which always jumps: the rest of the block belongs to the other side."""
+    if control.always_jumps(node.body):
+        sides = (node.body, [*node.orelse, *rest])
+    elif node.orelse and control.always_jumps(node.orelse):
+        sides = ([*node.body, *rest], node.orelse)
+    else:
+        return False
+    _if(ctx, node, *sides)
+    return True
+
+
+def _statement(ctx: Context, node: ast.stmt) -> None:
+    match node:
+        case ast.Assign():
+            _assign(ctx, node)
+        case ast.AnnAssign():
+            if node.value is not None:
+                _assign_to(ctx, node.target, expressions.lower(ctx, node.value))
+        case ast.AugAssign():
+            _augmented(ctx, node)
+        case ast.If():
+            _if(ctx, node, node.body, node.orelse)
+        case ast.For():
+            _for(ctx, node)
+        case ast.While():
+            _while(ctx, node)
+        case ast.Return():
+            _return(ctx, node)
+        case ast.Break():
+            _set_flag(ctx, "%break")
+        case ast.Continue():
+            _set_flag(ctx, "%continue")
+        case ast.Pass():
+            pass
+        case ast.Expr():
+            _expression(ctx, node)
+        case _:
+            word = type(node).__name__
+            ctx.syntax_error(
+                node,
+                f"a kernel cannot use {UNSUPPORTED.get(word, f'this statement ({word})')}",
+                "kernels have assignments, if, for … in range(…), while, break, continue and return",
+            )
+
+
+def _set_flag(ctx: Context, name: str) -> None:
+    ctx.env[name] = expressions.wrap(ctx, ctx.builder.constant(True, t.bool))
+
+
+def _expression(ctx: Context, node: ast.Expr) -> None:
+    if isinstance(node.value, ast.Constant):  # a docstring, or `...`
+        return
+    if not isinstance(node.value, ast.Call):
+        ctx.syntax_error(node, "this expression has no effect", "assign its value, or remove it")
+    calls.lower(ctx, node.value, used=False)
+
+
+# Assignment ------------------------------------------------------------------------------------------------
+
+
+def _assign(ctx: Context, node: ast.Assign) -> None:
+    if len(node.targets) > 1:
+        ctx.syntax_error(node, "a kernel cannot assign to several targets at once", "write one assignment each")
+    target = node.targets[0]
+    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
+        item: Any = calls.thread_index(ctx, node.value, len(target.elts))
+    else:
+        item = expressions.lower(ctx, node.value)
+    _assign_to(ctx, target, item)
+
+
+def _assign_to(ctx: Context, target: ast.expr, item: Any) -> None:
+    match target:
+        case ast.Name():
+            ctx.env[target.id] = _named(ctx, target, item)
+        case ast.Tuple() | ast.List():
+            _unpack(ctx, target, item)
+        case ast.Subscript() | ast.Attribute():
+            place = arrays.place_of(ctx, target)
+            q = ctx.quantity(target, item)
+            if place is not None:
+                arrays.write(ctx, target, place, q)
+            else:
+                _assign_component(ctx, target, q)
+        case _:
+            ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
+
+
+def _named(ctx: Context, target: ast.Name, item: Any) -> Any:
+    """The item as a variable's value: numbers get the variable's name in generated code."""
+    if isinstance(item, Static):
+        number = ctx.number(item.value)
+        return item if number is None else number
+    if isinstance(item, Quantity):
+        letters = "xyzw" if len(item.parts) > 1 else ""
+        for place, part in enumerate(item.parts):
+            if not part.value.hint and part.value.op is not None and part.value.op.kind != "const":
+                part.value.hint = target.id + (f"_{letters[place]}" if place < len(letters) else "")
+    if isinstance(item, Undefined):
+        ctx.name_error(target, f"the value {item.reason}", "assign it before")
+    return item
+
+
+def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any) -> None:
+    if isinstance(item, Quantity) and t.is_vector(item.type):
+        item = Items(tuple(Quantity(p.type, (p,)) for p in item.parts))
+    count = len(item.items) if isinstance(item, Items) else 1
+    if not isinstance(item, Items) or count != len(target.elts):
+        ctx.type_error(
+            target, f"{len(target.elts)} names are assigned {count} value{'s' if count > 1 else ''}", "match them"
+        )
+    for element, part in zip(target.elts, item.items, strict=True):
+        _assign_to(ctx, element, part)
+
+
+def _assign_component(ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity) -> None:
+    """`v.x = …` or `v[i] = …` of a variable that holds a vector: the variable gets a new vector."""
+    if not isinstance(target.value, ast.Name):
+        ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
+    name = target.value
+    item = ctx.lookup(name)
+    if isinstance(item, ArrayView):
+        ctx.type_error(target, f"the array `{item.param.name}` has no such place", f"index it: {name.id}[i] = …")
+    vector = ctx.quantity(name, item)
+    if isinstance(target, ast.Attribute):
+        place: int | Quantity = arrays.component_index(ctx, target, vector.type, target.attr)
+    else:
+        place = arrays.component_place(ctx, target, vector.type)
+    scalar = t.scalar_of(vector.type)
+    if q.type is not scalar:
+        ctx.type_error(
+            target,
+            f"a component of {t.type_name(vector.type)} is {t.type_name(scalar)}; got {t.type_name(q.type)}",
+            f"convert the value: {t.type_name(scalar)}(…)",
+        )
+    parts = list(vector.parts)
+    for k, old in enumerate(vector.parts):
+        if isinstance(place, int):
+            parts[k] = q.scalar if k == place else old
+        else:
+            parts[k] = place.scalar.apply("eq", place.scalar.lift(k)).select(q.scalar, old)
+    ctx.env[name.id] = Quantity(vector.type, tuple(parts))
+
+
+def _augmented(ctx: Context, node: ast.AugAssign) -> None:
+    place = arrays.place_of(ctx, node.target) if not isinstance(node.target, ast.Name) else None
+    right = expressions.value(ctx, node.value)
+    if place is None:
+        load = _as_load(node.target)
+        result = expressions.binary(ctx, node, node.op, expressions.value(ctx, load), right)
+        _assign_to(ctx, node.target, result)
+        return
+    # `a[i] += v` adds as an atomic does: what stood there passes no derivative on but its own.
+    if isinstance(node.op, ast.Add | ast.Sub) and right.type is place.type:
+        if isinstance(node.op, ast.Sub):
+            right = expressions.apply(ctx, node, "neg", "`-`", right)
+        arrays.add(ctx, node.target, place, right)
+        return
+    old = arrays.read(ctx, node.target, place)
+    arrays.write(ctx, node.target, place, expressions.binary(ctx, node, node.op, old, right))
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    """The target of an augmented assignment as an expression."""
+    match target:
+        case ast.Name():
+            loaded: ast.expr = ast.Name(target.id, ast.Load())
+        case ast.Attribute():
+            loaded = ast.Attribute(target.value, target.attr, ast.Load())
+        case ast.Subscript():
+            loaded = ast.Subscript(target.value, target.slice, ast.Load())
+        case _:
+            return target
+    return ast.copy_location(loaded, target)
+
+
+# Control flow ----------------------------------------------------------------------------------------------
+
+
+def _if(ctx: Context, node: ast.If, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+    test = expressions.condition(ctx, node.test)
+    known = constant_of(test.scalar.value)
+    if known is not None:
+        block(ctx, body if known else orelse)
+        return
+    control.branch(ctx, node, test.scalar.value, lambda: block(ctx, body), lambda: block(ctx, orelse))
+
+
+def _range(ctx: Context, node: ast.For) -> tuple[Value, Value, Value]:
+    """Start, step and number of iterations (int64) of a `for`."""
+    call = node.iter
+    function = expressions.lower(ctx, call.func) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or not isinstance(function, Static) or function.value is not range:
+        ctx.syntax_error(node.iter, "a kernel's `for` runs over range(…) only", "write `for i in range(n):`")
+    if not isinstance(node.target, ast.Name):
+        ctx.syntax_error(node.target, "a loop's variable is one name", "write `for i in range(n):`")
+    if call.keywords or not 1 <= len(call.args) <= 3:  # noqa: PLR2004  (start, stop, step)
+        ctx.syntax_error(call, "range takes one to three integers", "write range(stop) or range(start, stop, step)")
+    bounds = []
+    for argument in call.args:
+        q = expressions.value(ctx, argument, "an integer")
+        if q.type not in t.INTEGERS:
+            ctx.type_error(argument, f"range takes integers; got {t.type_name(q.type)}", "convert it with int(…)")
+        bounds.append(widened(ctx.builder, q.scalar.value))
+    zero, one = ctx.builder.constant(0, t.int64), ctx.builder.constant(1, t.int64)
+    start, stop, step = (bounds + [one])[-3:] if len(bounds) > 1 else (zero, bounds[0], one)
+    if len(bounds) == 3:  # noqa: PLR2004
+        start, stop, step = bounds
+    if constant_of(step) == 0:
+        ctx.type_error(call, "the step of range is 0", "use a step that is not 0")
+    return start, step, ctx.builder.apply("trip_count", start, stop, step)
+
+
+def _for(ctx: Context, node: ast.For) -> None:
+    if node.orelse:
+        ctx.syntax_error(node, "a kernel's loop has no `else`", "use a variable that says how the loop ended")
+    start, step, count = _range(ctx, node)
+    assert isinstance(node.target, ast.Name)  # _range has checked it
+    target = node.target.id
+    names = [*control.assigned_names(node.body), target]
+    found = control.jumps(node.body)
+    outer = _enter_loop(ctx, found)
+    names += [f for f in control.FLAGS if f in found and f != "%continue"]
+
+    def iteration(index: Value) -> None:
+        builder = ctx.builder
+        place = builder.apply("add", start, builder.apply("mul", index, step))
+        user = expressions.wrap(ctx, builder.apply("to_i32", place))
+        user.scalar.value.hint = user.scalar.value.hint or target
+        ctx.env[target] = user
+        _set_continue(ctx)
+        block(ctx, node.body)
+
+    if found & {"%break", "%return"}:
+        _for_with_exit(ctx, node, names, count, found, iteration)
+    else:
+        control.for_loop(ctx, node, [n for n in names if n != target] + [target], count, iteration)
+    _leave_loop(ctx, outer)
+
+
+def _for_with_exit(
+    ctx: Context, node: ast.For, names: list[str], count: Value, found: set[str], iteration: Any
+) -> None:
+    """A counted loop that can end early: a `while` that counts."""
+    counter = f"%count{ctx.builder.depth}"
+    ctx.env[counter] = expressions.wrap(ctx, ctx.builder.constant(0, t.int64))
+
+    def current() -> Value:
+        item = ctx.env[counter]
+        assert isinstance(item, Quantity)
+        return item.scalar.value
+
+    def test() -> Value:
+        more = ctx.builder.apply("lt", current(), count)
+        stopped = _flag(ctx, found & {"%break", "%return"})
+        going = ctx.builder.apply("not", stopped.scalar.value)
+        return ctx.builder.apply("and", more, going)
+
+    def body() -> None:
+        now = current()
+        iteration(now)
+        ctx.env[counter] = expressions.wrap(
+            ctx, ctx.builder.apply("add", now, ctx.builder.constant(1, t.int64))
+        )
+
+    control.while_loop(ctx, node, [*names, counter], test, body)
+    del ctx.env[counter]
+
+
+def _while(ctx: Context, node: ast.While) -> None:
+    if node.orelse:
+        ctx.syntax_error(node, "a kernel's loop has no `else`", "use a variable that says how the loop ended")
+    found = control.jumps(node.body)
+    outer = _enter_loop(ctx, found)
+    names = control.assigned_names(node.body)
+    names += [f for f in control.FLAGS if f in found and f != "%continue"]
+
+    def test() -> Value:
+        stopped = _flag(ctx, found & {"%break", "%return"})
+        going = expressions.wrap(ctx, ctx.builder.apply("not", stopped.scalar.value))
+        result = expressions.choose(
+            ctx,
+            node.test,
+            going,
+            lambda: expressions.condition(ctx, node.test),
+            lambda: expressions.wrap(ctx, ctx.builder.constant(False, t.bool)),
+        )
+        return result.scalar.value
+
+    def body() -> None:
+        _set_continue(ctx)
+        block(ctx, node.body)
+
+    control.while_loop(ctx, node, names, test, body)
+    _leave_loop(ctx, outer)
+
+
+def _set_continue(ctx: Context) -> None:
+    ctx.env["%continue"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
+
+
+def _enter_loop(ctx: Context, found: set[str]) -> dict[str, Any]:
+    """Fresh `break` and `continue` flags for a loop; those of the loop around it."""
+    outer = {name: ctx.env.get(name) for name in ("%break", "%continue")}
+    ctx.env["%break"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
+    _set_continue(ctx)
+    return outer
+
+
+def _leave_loop(ctx: Context, outer: dict[str, Any]) -> None:
+    for name, item in outer.items():
+        if item is None:
+            ctx.env.pop(name, None)
+        else:
+            ctx.env[name] = item
+
+
+def _return(ctx: Context, node: ast.Return) -> None:
+    if ctx.in_kernel:
+        if node.value is not None:
+            ctx.syntax_error(node, "a kernel returns nothing", "write the result into an array")
+    elif node.value is not None:
+        item = expressions.lower(ctx, node.value)
+        if isinstance(item, Static):
+            item = ctx.quantity(node.value, item)
+        ctx.env[control.RESULT] = item
+    _set_flag(ctx, "%return")

@@ -1,0 +1,332 @@
+"""What generated code calls, for Numba: casts, pointers into the argument slots, elementary functions, stacks.
+
+Imported only when something is compiled. Every function is an intrinsic that emits LLVM directly, so that types
+stay as the IR has them (Numba would widen) and nothing refers to Numba's runtime: the object code runs without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+SCALARS = {
+    "f32": types.float32,
+    "f64": types.float64,
+    "i32": types.int32,
+    "i64": types.int64,
+    "b1": types.boolean,
+}
+WORD = ir.IntType(64)
+STACK = types.CPointer(types.int64)
+
+
+def _pointer(kind: Any) -> Any:
+    @intrinsic
+    def pointer(context: Any, args: Any, slot: Any) -> Any:
+        """The pointer that an argument slot holds."""
+
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            address = b.load(b.gep(values[0], [values[1]]))
+            return b.inttoptr(address, ctx.get_value_type(sig.return_type))
+
+        return types.CPointer(kind)(args, slot), generate
+
+    return pointer
+
+
+@intrinsic
+def arg_f64(context: Any, args: Any, slot: Any) -> Any:
+    """The float that an argument slot holds."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        return b.bitcast(b.load(b.gep(values[0], [values[1]])), ir.DoubleType())
+
+    return types.float64(args, slot), generate
+
+
+def _cast(target: Any) -> Any:
+    @intrinsic
+    def cast(context: Any, x: Any) -> Any:
+        """A number in another type; a float beyond an integer's range gives the nearest integer, NaN gives 0."""
+
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            source = sig.args[0]
+            if isinstance(source, types.Float) and isinstance(target, types.Integer):
+                width = target.bitwidth
+                name = f"llvm.fptosi.sat.i{width}.f{source.bitwidth}"
+                kind = ir.FunctionType(ir.IntType(width), [ctx.get_value_type(source)])
+                return b.call(cgutils.get_or_insert_function(b.module, kind, name), [values[0]])
+            return ctx.cast(b, values[0], source, target)
+
+        return target(x), generate
+
+    return cast
+
+
+def _llvm_math(name: str) -> Any:
+    @intrinsic
+    def function(context: Any, x: Any) -> Any:
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            kind = ctx.get_value_type(sig.return_type)
+            symbol = f"llvm.{name}.f{sig.return_type.bitwidth}"
+            function = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind]), symbol)
+            return b.call(function, values)
+
+        return (x(x), generate) if isinstance(x, types.Float) else None
+
+    return function
+
+
+def _libm(name: str, arity: int) -> Any:
+    """A function of the C library, in the operand's precision."""
+
+    def build(operands: Any) -> Any:
+        first = operands[0]
+
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            kind = ctx.get_value_type(first)
+            symbol = name + ("f" if first.bitwidth == 32 else "")  # noqa: PLR2004
+            called = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind] * arity), symbol)
+            called.attributes.add("nounwind")
+            return b.call(called, values)
+
+        return (first(*operands), generate) if isinstance(first, types.Float) else None
+
+    if arity == 1:
+
+        @intrinsic
+        def unary(context: Any, x: Any) -> Any:
+            return build((x,))
+
+        return unary
+
+    @intrinsic
+    def binary(context: Any, x: Any, y: Any) -> Any:
+        return build((x, y))
+
+    return binary
+
+
+@intrinsic
+def m_abs(context: Any, x: Any) -> Any:
+    """Absolute value of a number of any type."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        value = values[0]
+        if isinstance(sig.args[0], types.Float):
+            kind = ctx.get_value_type(sig.args[0])
+            symbol = f"llvm.fabs.f{sig.args[0].bitwidth}"
+            return b.call(cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind]), symbol), values)
+        return b.select(b.icmp_signed("<", value, value.type(0)), b.neg(value), value)
+
+    return x(x), generate
+
+
+def _sign(at_zero: int) -> Any:
+    @intrinsic
+    def sign(context: Any, x: Any) -> Any:
+        """-1 or 1 by the sign, and what is agreed at 0."""
+
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            value = values[0]
+            kind = value.type
+            if isinstance(sig.args[0], types.Float):
+                below, above = (b.fcmp_ordered(s, value, kind(0.0)) for s in "<>")
+            else:
+                below, above = (b.icmp_signed(s, value, kind(0)) for s in "<>")
+            return b.select(below, kind(-1), b.select(above, kind(1), kind(at_zero)))
+
+        return x(x), generate
+
+    return sign
+
+
+@intrinsic
+def select(context: Any, condition: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the condition holds, else `no`; no branch."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        return b.select(values[0], values[1], values[2])
+
+    return yes(types.boolean, yes, yes), generate
+
+
+def _division(quotient: bool, floor: bool) -> Any:
+    """Integer division (x / 0 is 0) and remainder as in C; of floats as in C's `fmod` and `floor(x / y)`."""
+
+    @intrinsic
+    def divide(context: Any, x: Any, y: Any) -> Any:
+        def integers(b: Any, x: Any, y: Any) -> Any:
+            zero = b.icmp_signed("==", y, y.type(0))
+            # -1 would overflow for the least integer; its quotient is the negation.
+            minus = b.icmp_signed("==", y, y.type(-1))
+            safe = b.select(b.or_(zero, minus), y.type(1), y)
+            if not quotient:
+                return b.select(b.or_(zero, minus), y.type(0), b.srem(x, safe))
+            plain = b.sdiv(x, safe)
+            if floor:
+                rest = b.srem(x, safe)
+                below = b.and_(
+                    b.icmp_signed("!=", rest, rest.type(0)),
+                    b.icmp_signed("!=", b.icmp_signed("<", rest, rest.type(0)), b.icmp_signed("<", safe, safe.type(0))),
+                )
+                plain = b.sub(plain, b.zext(below, plain.type))
+            return b.select(zero, y.type(0), b.select(minus, b.neg(x), plain))
+
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            if isinstance(sig.args[0], types.Integer):
+                return integers(b, *values)
+            if not quotient:
+                return b.frem(*values)
+            kind = values[0].type
+            symbol = f"llvm.floor.f{sig.args[0].bitwidth}"
+            called = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind]), symbol)
+            return b.call(called, [b.fdiv(*values)])
+
+        return x(x, x), generate
+
+    return divide
+
+
+@intrinsic
+def trip_count(context: Any, start: Any, stop: Any, step: Any) -> Any:
+    """Number of iterations of range(start, stop, step); 0 for a step of 0."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        start, stop, step = values
+        zero, one = WORD(0), WORD(1)
+        up = b.icmp_signed(">", step, zero)
+        distance = b.select(up, b.sub(stop, start), b.sub(start, stop))
+        size = b.select(up, step, b.neg(step))
+        safe = b.select(b.icmp_signed("==", step, zero), one, size)
+        count = b.sdiv(b.sub(b.add(distance, safe), one), safe)
+        some = b.and_(b.icmp_signed(">", distance, zero), b.icmp_signed("!=", step, zero))
+        return b.select(some, count, zero)
+
+    return types.int64(types.int64, types.int64, types.int64), generate
+
+
+# Stacks: two words, the address of the memory and its capacity in words -------------------------------------
+
+
+def _c_function(b: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    called = cgutils.get_or_insert_function(b.module, ir.FunctionType(result, arguments), name)
+    called.attributes.add("nounwind")
+    return called
+
+
+@intrinsic
+def stack_new(context: Any) -> Any:
+    """An empty stack."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        stack = cgutils.alloca_once(b, WORD, size=WORD(2))
+        b.store(WORD(0), stack)
+        b.store(WORD(0), b.gep(stack, [WORD(1)]))
+        return stack
+
+    return STACK(), generate
+
+
+@intrinsic
+def stack_ensure(context: Any, stack: Any, count: Any) -> Any:
+    """Room for `count` words; what is kept stays. Memory that cannot be had ends the process, as in C."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        stack, count = values
+        capacity = b.gep(stack, [WORD(1)])
+        with b.if_then(b.icmp_signed(">", count, b.load(capacity)), likely=False):
+            size = b.add(b.mul(count, WORD(2)), WORD(64))
+            byte = ir.IntType(8).as_pointer()
+            realloc = _c_function(b, "realloc", byte, [byte, WORD])
+            old = b.inttoptr(b.load(stack), byte)
+            new = b.call(realloc, [old, b.mul(size, WORD(8))])
+            failed = b.icmp_unsigned("==", b.ptrtoint(new, WORD), WORD(0))
+            with b.if_then(failed, likely=False):
+                b.call(_c_function(b, "abort", ir.VoidType(), []), [])
+            b.store(b.ptrtoint(new, WORD), stack)
+            b.store(size, capacity)
+        return ctx.get_dummy_value()
+
+    return types.void(STACK, types.int64), generate
+
+
+@intrinsic
+def stack_free(context: Any, stack: Any) -> Any:
+    """Give the stack's memory back."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        b.call(_c_function(b, "free", ir.VoidType(), [byte]), [b.inttoptr(b.load(values[0]), byte)])
+        return ctx.get_dummy_value()
+
+    return types.void(STACK), generate
+
+
+def _stack_access(kind: Any) -> tuple[Any, Any]:
+    def place(ctx: Any, b: Any, stack: Any, at: Any) -> Any:
+        words = b.inttoptr(b.load(stack), WORD.as_pointer())
+        return b.bitcast(b.gep(words, [at]), ctx.get_data_type(kind).as_pointer())
+
+    @intrinsic
+    def put(context: Any, stack: Any, at: Any, value: Any) -> Any:
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            data = ctx.data_model_manager[kind].as_data(b, values[2])
+            b.store(data, place(ctx, b, values[0], values[1]))
+            return ctx.get_dummy_value()
+
+        return types.void(STACK, types.int64, kind), generate
+
+    @intrinsic
+    def get(context: Any, stack: Any, at: Any) -> Any:
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            data = b.load(place(ctx, b, values[0], values[1]))
+            return ctx.data_model_manager[kind].from_data(b, data)
+
+        return kind(STACK, types.int64), generate
+
+    return put, get
+
+
+def namespace() -> dict[str, Any]:
+    """The names that generated code uses."""
+    names: dict[str, Any] = {
+        "f32": np.float32,
+        "f64": np.float64,
+        "i32": np.int32,
+        "nan": math.nan,
+        "inf": math.inf,
+        "arg_f64": arg_f64,
+        "select": select,
+        "trip_count": trip_count,
+        "m_abs": m_abs,
+        "m_sign": _sign(1),
+        "m_sign0": _sign(0),
+        "c_div": _division(quotient=True, floor=False),
+        "floor_div": _division(quotient=True, floor=True),
+        "c_mod": _division(quotient=False, floor=False),
+        "stack_new": stack_new,
+        "stack_ensure": stack_ensure,
+        "stack_free": stack_free,
+    }
+    for code, kind in SCALARS.items():
+        names[f"ptr_{code}"] = _pointer(kind)
+        names[f"to_{code}"] = _cast(kind)
+        names[f"put_{code}"], names[f"get_{code}"] = _stack_access(kind)
+    for name in "sqrt exp log log2 log10 sin cos floor ceil trunc rint round".split():
+        names[f"m_{name}"] = _llvm_math(name)
+    for name in "tan asin acos atan sinh cosh tanh cbrt".split():
+        names[f"m_{name}"] = _libm(name, 1)
+    names["m_atan2"] = _libm("atan2", 2)
+    names["m_pow"] = _libm("pow", 2)
+    return names
+
+
+NAMESPACE: dict[str, Callable[..., Any]] = namespace()

@@ -1,0 +1,141 @@
+"""Object code: kept in files, loaded without importing Numba.
+
+A file is named by what it was compiled from (generated text, processor, versions) and says the digest of its own
+content; one that is damaged, foreign or unreadable is discarded and made again. Files appear whole, by rename, so
+that any number of processes may share the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+MAGIC = b"tapedebug-object-1\n"
+DIGEST = 32
+
+
+@cache
+def _engine() -> Any:
+    """The one linker of this process."""
+    import llvmlite.binding as llvm  # noqa: PLC0415  (30 ms that an import of tapedebug should not pay)
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple().create_target_machine()
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+
+
+@cache
+def processor() -> str:
+    """What object code depends on besides its source: processor, its features, versions."""
+    import llvmlite  # noqa: PLC0415
+    import llvmlite.binding as llvm  # noqa: PLC0415
+
+    features = llvm.get_host_cpu_features().flatten()
+    return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} python {sys.version_info[:2]}"
+
+
+def key_of(code: str) -> str:
+    """The name under which the object code of a generated text is kept."""
+    return hashlib.sha256(f"{processor()}\n{code}".encode()).hexdigest()
+
+
+def folder() -> Path:
+    """The folder of the cache: `TAPEDEBUG_CACHE_DIR`, else the user's cache folder."""
+    chosen = os.environ.get("TAPEDEBUG_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    import platformdirs  # noqa: PLC0415
+
+    return Path(platformdirs.user_cache_dir("tapedebug", appauthor=False)) / "objects"
+
+
+def read(key: str) -> tuple[str, bytes] | None:
+    """The symbol and object code kept under `key`; None where there is none that is whole."""
+    path = folder() / f"{key}.o"
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    head = len(MAGIC) + DIGEST
+    body = content[head:]
+    if not content.startswith(MAGIC) or content[len(MAGIC) : head] != hashlib.sha256(body).digest():
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    symbol, _, code = body.partition(b"\n")
+    return symbol.decode(), code
+
+
+def write(key: str, symbol: str, code: bytes) -> None:
+    """Keep object code under `key`; a folder that cannot be written to costs only the next start."""
+    body = symbol.encode() + b"\n" + code
+    content = MAGIC + hashlib.sha256(body).digest() + body
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder(), suffix=".tmp", delete=False) as file:
+            file.write(content)
+        os.replace(file.name, folder() / f"{key}.o")
+    except OSError:
+        return
+
+
+def clear() -> int:
+    """Remove every kept object; gives their number."""
+    paths = list(folder().glob("*.o"))
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return len(paths)
+
+
+ENTRY = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+)
+_lock = threading.Lock()
+_loaded: dict[str, int] = {}
+
+
+class Entry:
+    """Compiled code: `entry(lo, hi, args)` runs the threads lo … hi-1 and releases the GIL meanwhile.
+
+    Attributes:
+        address: Where the machine code starts.
+    """
+
+    __slots__ = ("_call", "address")
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+        self._call = ENTRY(address)
+
+    def __call__(self, lo: int, hi: int, args: int) -> None:
+        """Run threads; `args` is the address of the packed slots."""
+        self._call(_result, _exception, lo, hi, args)
+
+
+# Numba's calling convention has places for a result and an exception; kernels have neither.
+_scratch = (ctypes.c_void_p * 4)()
+_result = ctypes.addressof(_scratch)
+_exception = _result + 16
+
+
+def load(key: str, symbol: str, code: bytes) -> Entry:
+    """Link object code into this process; the same code is linked once."""
+    import llvmlite.binding as llvm  # noqa: PLC0415
+
+    with _lock:
+        if key not in _loaded:
+            engine = _engine()
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+            engine.finalize_object()
+            _loaded[key] = engine.get_function_address(symbol)
+    return Entry(_loaded[key])

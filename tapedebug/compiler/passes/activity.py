@@ -1,0 +1,109 @@
+"""Which values carry a derivative: those that depend on an active input and reach an active output."""
+
+from __future__ import annotations
+
+from tapedebug.compiler.ir import Block, For, Function, If, Node, Op, Value, While
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import RULES
+
+
+def active_values(function: Function, active: frozenset[int]) -> set[Value]:
+    """The float values on a path from a load of an active array to a store into one.
+
+    Args:
+        function: A kernel in IR.
+        active: The array parameters that have a gradient.
+    """
+    return _Varied(active).run(function.body) & _Useful(active).run(function.body)
+
+
+class _Varied:
+    """Forward: values that depend on what an active array holds."""
+
+    def __init__(self, active: frozenset[int]) -> None:
+        self.active = active
+        self.found: set[Value] = set()
+
+    def run(self, body: Block) -> set[Value]:
+        while True:
+            before = len(self.found)
+            self._block(body)
+            if len(self.found) == before:
+                return self.found
+
+    def _block(self, block: Block) -> None:
+        for node in block.ops:
+            self._node(node)
+
+    def _flow(self, sources: list[Value], targets: list[Value]) -> None:
+        for source, target in zip(sources, targets, strict=True):
+            if source in self.found:
+                self.found.add(target)
+
+    def _node(self, node: Node) -> None:
+        match node:
+            case If():
+                self._block(node.then)
+                self._block(node.orelse)
+                self._flow(node.then.yields, node.results)
+                self._flow(node.orelse.yields, node.results)
+            case For() | While():
+                self._flow(node.inits, node.carried)
+                if isinstance(node, While):
+                    self._block(node.test)
+                self._block(node.body)
+                self._flow(node.body.yields, node.carried)
+                self._flow(node.carried, node.results)
+            case Op():
+                if node.result is None or node.result.type not in t.FLOATS:
+                    return
+                if node.kind in ("load", "atomic_add"):
+                    varied = node.data[0] in self.active
+                else:
+                    rule = RULES.get(node.kind)
+                    varied = bool(rule and rule.differentiable) and any(a in self.found for a in node.args)
+                if varied:
+                    self.found.add(node.result)
+
+
+class _Useful:
+    """Backward: values that what is stored into an active array depends on."""
+
+    def __init__(self, active: frozenset[int]) -> None:
+        self.active = active
+        self.found: set[Value] = set()
+
+    def run(self, body: Block) -> set[Value]:
+        while True:
+            before = len(self.found)
+            self._block(body)
+            if len(self.found) == before:
+                return self.found
+
+    def _block(self, block: Block) -> None:
+        for node in reversed(block.ops):
+            self._node(node)
+
+    def _flow(self, targets: list[Value], sources: list[Value]) -> None:
+        for target, source in zip(targets, sources, strict=True):
+            if target in self.found:
+                self.found.add(source)
+
+    def _node(self, node: Node) -> None:
+        match node:
+            case If():
+                self._flow(node.results, node.then.yields)
+                self._flow(node.results, node.orelse.yields)
+                self._block(node.then)
+                self._block(node.orelse)
+            case For() | While():
+                self._flow(node.results, node.body.yields)
+                self._flow(node.results, node.inits)
+                self._flow(node.carried, node.body.yields)
+                self._block(node.body)
+                self._flow(node.carried, node.inits)
+            case Op():
+                if node.kind in ("store", "atomic_add") and node.data[0] in self.active:
+                    self.found.add(node.args[1])
+                if node.result in self.found and node.kind in RULES:
+                    self.found.update(a for a in node.args if a.type in t.FLOATS)

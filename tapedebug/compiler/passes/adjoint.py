@@ -1,0 +1,394 @@
+"""The adjoint of a kernel: forward sweep, then reverse sweep, one thread at a time.
+
+Within a block, the forward sweep computes the values that partial derivatives need, and the reverse sweep walks
+the operations backwards. What stands inside a branch or a loop is computed again where it is reversed; loops are
+reversed iteration by iteration, with the carried values that each iteration began with (`save`, `restore`).
+Values that cannot be computed again (loads of an array that the same launch writes, results of atomics) are
+logged in the forward sweep and recalled. Dead code removal then keeps only what a derivative really needs.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from tapedebug.compiler.builder import Builder, constant_of, is_free
+from tapedebug.compiler.ir import (
+    Block,
+    For,
+    Function,
+    If,
+    Node,
+    Op,
+    Value,
+    While,
+    blocks_of,
+    operands,
+    walk,
+)
+from tapedebug.compiler.passes.activity import active_values
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import RULES, Expr, Gate
+
+Values = dict[Value, Value]
+
+
+def adjoint_of(function: Function, active: frozenset[int], replay: frozenset[int]) -> Function:
+    """The function that adds the kernel's vector-Jacobian product to the adjoint arrays.
+
+    Args:
+        function: A kernel in IR, as `passes.keep_log` leaves it.
+        active: The array parameters that have an adjoint array.
+        replay: The array parameters that the kernel both reads (values needed) and writes; their stores are
+            done again, into a scratch copy of the values before the launch.
+    """
+    transform = _Transform(function, active, replay)
+    known: Values = {}
+    record: _Record = {}
+    transform.forward(function.body, known, record, first=True)
+    transform.reverse(function.body, known, {}, record)
+    name = f"adj_{function.name}"
+    return Function(name, function.params, transform.builder.root, function.axes)
+
+
+_Record = dict[int, tuple[int, Value]]
+"""Loops recorded in one region: node id -> (tag of the kept values, number of iterations)."""
+
+
+class _Transform:
+    def __init__(self, function: Function, active: frozenset[int], replay: frozenset[int]) -> None:
+        self.params = function.params
+        self.active = active
+        self.replay = replay
+        self.carrying = active_values(function, active)
+        self.builder = Builder()
+        self.tags = count()
+
+    # Forward sweep
+
+    def value(self, known: Values, primal: Value) -> Value:
+        """The value that a primal value has in the adjoint function."""
+        if not is_free(primal):
+            return known[primal]
+        assert primal.op is not None
+        op, b = primal.op, self.builder
+        match op.kind:
+            case "const":
+                return b.constant(op.data[0], primal.type)
+            case "thread":
+                return b.thread(op.data[0])
+            case "argument":
+                return b.argument(*op.data, primal.type)
+        return b.extent(*op.data)
+
+    def forward(self, block: Block, known: Values, record: _Record | None, *, first: bool) -> None:
+        """Compute a block's values; with `record`, its loops keep what their reverse needs.
+
+        Args:
+            block: The primal block.
+            known: Values so far; what the block computes is added.
+            record: Filled with the loops that were recorded; None where no reverse follows.
+            first: Whether this is the one sweep that does stores and logs, else values are recalled.
+        """
+        for node in block.ops:
+            self.builder.span = node.span
+            match node:
+                case Op():
+                    self._forward_op(node, known, first)
+                case If():
+                    self._forward_if(node, known, first)
+                case For():
+                    self._forward_for(node, known, record, first)
+                case While():
+                    self._forward_while(node, known, record, first)
+
+    def _forward_op(self, op: Op, known: Values, first: bool) -> None:
+        b = self.builder
+        if op.kind == "log":
+            self._forward_log(op, known, first)
+            return
+        volatile = op.kind in ("load", "store", "atomic_add") and op.data[0] in self.replay
+        if volatile and not first:
+            return  # the log that follows recalls what it gave
+        args = tuple(self.value(known, a) for a in op.args)
+        result: Value | None = None
+        match op.kind:
+            case "offset":
+                result = b.offset(op.data[0], args)
+            case "load":
+                assert op.result is not None
+                result = b.load(*op.data, args[0], op.result.type, constant=not volatile)
+            case "store":
+                if volatile:
+                    b.store(*op.data, *args)
+            case "atomic_add":
+                if volatile:
+                    result = b.atomic_add(*op.data, *args)
+                elif op.result is not None:
+                    # Needed only where its result is: dead code removal tells, and then asks for a replay.
+                    result = b.emit("load", args[:1], op.result.type, op.data)
+            case _:
+                result = b.apply(op.kind, *args)
+        if op.result is not None and result is not None:
+            known[op.result] = result
+            result.hint = result.hint or op.result.hint
+
+    def _forward_log(self, op: Op, known: Values, first: bool) -> None:
+        place = self.value(known, op.args[0])
+        if first:
+            self.builder.effect("log", (place, known[op.args[1]]))
+        else:
+            known[op.args[1]] = self.builder.emit("recall", (place,), op.args[1].type)
+
+    def _forward_if(self, node: If, known: Values, first: bool) -> None:
+        blocks = []
+        for inner in (node.then, node.orelse):
+            inside = dict(known)
+            with self.builder.block() as block:
+                self.forward(inner, inside, None, first=first)
+                block.yields = [self.value(inside, v) for v in inner.yields]
+            blocks.append(block)
+        results = [Value(r.type, r.hint) for r in node.results]
+        condition = self.value(known, node.condition)
+        self.builder.append(If(condition, *blocks, results, node.span))
+        self.builder.forget_loads()
+        known.update(zip(node.results, results, strict=True))
+
+    def _carried(self, node: For | While, known: Values) -> tuple[list[Value], list[Value], Values]:
+        inits = [self.value(known, v) for v in node.inits]
+        carried = [Value(v.type, v.hint) for v in node.carried]
+        return inits, carried, {**known, **dict(zip(node.carried, carried, strict=True))}
+
+    def _save(self, tag: int, iteration: Value, carried: list[Value]) -> None:
+        for slot, value in enumerate(carried):
+            self.builder.effect("save", (iteration, value), (tag, slot))
+
+    def _forward_for(self, node: For, known: Values, record: _Record | None, first: bool) -> None:
+        b, total = self.builder, self.value(known, node.count)
+        inits, carried, inside = self._carried(node, known)
+        index = inside[node.index] = Value(t.int64, node.index.hint)
+        tag = next(self.tags)
+        if record is not None:
+            record[id(node)] = (tag, total)
+            b.effect("reserve", (total,), (tag,))
+        b.forget_loads()
+        with b.block() as body:
+            if record is not None:
+                self._save(tag, index, carried)
+            self.forward(node.body, inside, None, first=first)
+            body.yields = [self.value(inside, v) for v in node.body.yields]
+        b.forget_loads()
+        results = [Value(v.type, v.hint) for v in node.results]
+        b.append(For(total, index, inits, carried, body, results, node.span))
+        if record is not None:
+            b.effect("commit", (total,), (tag,))
+        known.update(zip(node.results, results, strict=True))
+
+    def _forward_while(self, node: While, known: Values, record: _Record | None, first: bool) -> None:
+        b = self.builder
+        inits, carried, inside = self._carried(node, known)
+        tag = next(self.tags)
+        if record is not None:
+            b.effect("reserve", (), (tag,))
+        index = Value(t.int64, "n")
+        b.forget_loads()
+        with b.block() as test:
+            within = dict(inside)
+            self.forward(node.test, within, None, first=first)
+            test.yields = [self.value(within, v) for v in node.test.yields]
+        b.forget_loads()
+        with b.block() as body:
+            if record is not None:
+                self._save(tag, index, carried)
+            self.forward(node.body, inside, None, first=first)
+            body.yields = [self.value(inside, v) for v in node.body.yields]
+            body.yields.append(b.apply("add", index, b.constant(1, t.int64)))
+        b.forget_loads()
+        results = [Value(v.type, v.hint) for v in node.results]
+        total = Value(t.int64, "n")
+        zero = b.constant(0, t.int64)
+        b.append(While([*inits, zero], [*carried, index], test, body, [*results, total], node.span))
+        if record is not None:
+            record[id(node)] = (tag, total)
+            b.effect("commit", (total,), (tag,))
+        known.update(zip(node.results, results, strict=True))
+
+    # Reverse sweep
+
+    def reverse(self, block: Block, known: Values, adj: Values, record: _Record) -> None:
+        """Propagate adjoints through a block backwards; `adj` holds the adjoint of each primal value so far."""
+        for node in reversed(block.ops):
+            self.builder.span = node.span
+            match node:
+                case Op():
+                    self._reverse_op(node, known, adj)
+                case If():
+                    self._reverse_if(node, known, adj)
+                case For() | While():
+                    self._reverse_loop(node, known, adj, record)
+
+    def _accumulate(self, adj: Values, primal: Value, contribution: Value) -> None:
+        before = adj.get(primal)
+        total = contribution if before is None else self.builder.apply("add", before, contribution)
+        if primal.hint and not total.hint:
+            total.hint = f"adj_{primal.hint}"
+        adj[primal] = total
+
+    def _reverse_op(self, op: Op, known: Values, adj: Values) -> None:
+        if op.kind in RULES:
+            if op.result in adj:
+                self._reverse_rule(op, known, adj, adj.pop(op.result))
+            return
+        if op.kind not in ("load", "store", "atomic_add") or op.data[0] not in self.active:
+            return
+        b = self.builder
+        scalar = (op.result or op.args[1]).type
+        if scalar not in t.FLOATS:
+            return
+        offset = self.value(known, op.args[0])
+        if op.kind == "load":
+            if op.result in adj:
+                b.effect("add_adjoint", (offset, adj.pop(op.result)), op.data)
+            return
+        stored = op.args[1]
+        if stored in self.carrying:
+            self._accumulate(adj, stored, b.emit("load_adjoint", (offset,), scalar, op.data))
+        if op.kind == "store":
+            b.effect("store_adjoint", (offset, b.constant(0, scalar)), op.data)
+        elif op.result in adj:
+            b.effect("add_adjoint", (offset, adj.pop(op.result)), op.data)
+
+    def _reverse_rule(self, op: Op, known: Values, adj: Values, seed: Value) -> None:
+        rule, b = RULES[op.kind], self.builder
+        if isinstance(rule.partials, str):
+            return
+        assert op.result is not None
+        exprs = [b.expr(self.value(known, a)) for a in op.args]
+        result = b.expr(self.value(known, op.result))
+        g = b.expr(seed)
+        for argument, partial in zip(op.args, rule.partials, strict=True):
+            if partial is None or argument not in self.carrying:
+                continue
+            self._accumulate(adj, argument, pulled_back(partial(*exprs, result), g, argument.type))
+
+    def _reverse_if(self, node: If, known: Values, adj: Values) -> None:
+        seeds = {r: adj.pop(r) for r in node.results if r in adj}
+        if not seeds and not self._has_effect(node):
+            return
+        sides: list[tuple[Block, Values]] = []
+        for inner in (node.then, node.orelse):
+            inside, local, record = dict(known), dict(adj), {}
+            with self.builder.block() as block:
+                self.forward(inner, inside, record, first=False)
+                for value, result in zip(inner.yields, node.results, strict=True):
+                    if result in seeds and value in self.carrying:
+                        self._accumulate(local, value, seeds[result])
+                self.reverse(inner, inside, local, record)
+            sides.append((block, local))
+        touched = [
+            v
+            for v in dict.fromkeys([*sides[0][1], *sides[1][1]])
+            if (v in known) and any(side.get(v) is not adj.get(v) for _, side in sides)
+        ]
+        for v in list(touched):
+            # What both sides leave alike needs no merging.
+            if sides[0][1].get(v) is sides[1][1].get(v):
+                adj[v] = sides[0][1][v]
+                touched.remove(v)
+        results = [Value(v.type, f"adj_{v.hint}" if v.hint else "") for v in touched]
+        for block, local in sides:
+            block.yields = [local.get(v) or self._zero(v) for v in touched]
+        self.builder.append(
+            If(self.value(known, node.condition), sides[0][0], sides[1][0], results, node.span)
+        )
+        adj.update(zip(touched, results, strict=True))
+
+    def _zero(self, value: Value) -> Value:
+        return self.builder.constant(0, value.type)
+
+    def _has_effect(self, node: Node) -> bool:
+        """Whether a node loads from or stores to an active array, at any depth."""
+        return any(
+            isinstance(n, Op) and n.kind in ("load", "store", "atomic_add") and n.data[0] in self.active
+            for block in blocks_of(node)
+            for n in walk(block)
+        )
+
+    def _reverse_loop(self, node: For | While, known: Values, adj: Values, record: _Record) -> None:
+        seeds = [adj.pop(r, None) for r in node.results]
+        if all(s is None for s in seeds) and not self._has_effect(node):
+            return
+        b = self.builder
+        tag, total = record[id(node)]
+        own = [k for k, c in enumerate(node.carried) if c in self.carrying]
+        shared = self._outer_values(node, known)
+        index = Value(t.int64, "k")
+        inits = [seeds[k] or self._zero(node.carried[k]) for k in own]
+        inits += [adj.get(v) or self._zero(v) for v in shared]
+        names = [node.carried[k] for k in own] + shared
+        carried = [Value(v.type, f"adj_{v.hint}" if v.hint else "") for v in names]
+        with b.block() as body:
+            body.yields = self._reverse_iteration(node, known, (tag, index), own, shared, carried)
+        results = [Value(c.type, c.hint) for c in carried]
+        b.append(For(total, index, inits, carried, body, results, node.span, reverse=True))
+        b.effect("release", (), (tag,))
+        adj.update(zip(shared, results[len(own) :], strict=True))
+        for k, result in zip(own, results, strict=False):
+            if node.inits[k] in self.carrying:
+                self._accumulate(adj, node.inits[k], result)
+
+    def _reverse_iteration(
+        self,
+        node: For | While,
+        known: Values,
+        kept: tuple[int, Value],
+        own: list[int],
+        shared: list[Value],
+        carried: list[Value],
+    ) -> list[Value]:
+        """The reverse of one iteration; gives the adjoints that the iteration before begins with."""
+        b, (tag, index) = self.builder, kept
+        inside = dict(known)
+        if isinstance(node, For):
+            inside[node.index] = index
+        for slot, value in enumerate(node.carried):
+            inside[value] = b.emit("restore", (index,), value.type, (tag, slot))
+            inside[value].hint = value.hint
+        record: _Record = {}
+        self.forward(node.body, inside, record, first=False)
+        local: Values = dict(zip(shared, carried[len(own) :], strict=True))
+        for place, k in enumerate(own):
+            if node.body.yields[k] in self.carrying:
+                self._accumulate(local, node.body.yields[k], carried[place])
+        self.reverse(node.body, inside, local, record)
+        yields = [local.get(node.carried[k]) or self._zero(node.carried[k]) for k in own]
+        return yields + [local.get(v) or self._zero(v) for v in shared]
+
+    def _outer_values(self, node: For | While, known: Values) -> list[Value]:
+        """The carrying values from outside that an iteration uses."""
+        used: dict[Value, None] = {}
+        for inner in walk(node.body):
+            used.update(dict.fromkeys(operands(inner)))
+            for block in blocks_of(inner):
+                used.update(dict.fromkeys(block.yields))
+        used.update(dict.fromkeys(node.body.yields))
+        return [v for v in used if v in self.carrying and v in known]
+
+
+def pulled_back(partial: Expr | float | Gate, seed: Expr, type: object) -> Value:
+    """The contribution `partial · seed` to an operand's adjoint, in the operand's type."""
+    if isinstance(partial, Gate):
+        value = partial.condition.select(seed, seed.lift(0.0))
+    elif isinstance(partial, Expr):
+        value = partial * seed if constant_of(partial.value) != 0 else seed.lift(0.0)
+    elif partial == 1.0:
+        value = seed
+    elif partial == -1.0:
+        value = -seed
+    else:
+        value = seed * partial
+    if value.type is not type:
+        value = value.apply(f"to_{type.code}")  # type: ignore[attr-defined]
+    result: Value = value.value
+    return result
+
+

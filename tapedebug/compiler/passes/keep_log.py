@@ -1,0 +1,168 @@
+"""Logs values that the reverse sweep cannot compute again.
+
+When a launch writes an array whose values its own adjoint needs, a load may give something else the second time;
+so does the result of an atomic. At the top level of a kernel such a value simply stays in scope. Inside branches and
+loops it is logged as the forward sweep meets it, and recalled where the block is computed again. The place in the
+log is an ordinary carried value, so that every iteration of every loop finds its own part of the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tapedebug._source import Span
+from tapedebug.compiler.builder import Builder, is_free
+from tapedebug.compiler.ir import Block, For, Function, If, Node, Op, Value, While, blocks_of, operands, walk
+from tapedebug.lang import types as t
+
+
+def keep_log(function: Function, replay: frozenset[int]) -> Function:
+    """The function with a `log` after each nested operation whose value is not repeatable.
+
+    Args:
+        function: A kernel in IR.
+        replay: The array parameters that the kernel writes and whose values the adjoint needs.
+    """
+    if not replay:
+        return function
+    body, _ = _Keeper(function, replay).block(function.body, None)
+    return replace(function, body=body)
+
+
+class _Keeper:
+    def __init__(self, function: Function, replay: frozenset[int]) -> None:
+        self.replay = replay
+        self.builder = Builder()
+        self.zero = self.builder.constant(0, t.int64)
+        self.one = self.builder.constant(1, t.int64)
+        self.used: set[Value] = set(function.body.yields)
+        for node in walk(function.body):
+            self.used.update(operands(node))
+            for block in blocks_of(node):
+                self.used.update(block.yields)
+
+    def _volatile(self, node: Node) -> bool:
+        return (
+            isinstance(node, Op)
+            and node.kind in ("load", "atomic_add")
+            and node.data[0] in self.replay
+            and node.result in self.used
+        )
+
+    def _contains(self, *blocks: Block) -> bool:
+        return any(self._volatile(n) for block in blocks for n in walk(block))
+
+    def block(self, block: Block, place: Value | None) -> tuple[Block, Value | None]:
+        """A block with logs; `place` is the next free place of the log, None at the top level of the kernel."""
+        result = Block(yields=list(block.yields))
+        nested = place is not None
+        position = place
+        for node in block.ops:
+            if isinstance(node, Op) or not self._contains(*blocks_of(node)):
+                result.ops.append(node)
+                if nested and isinstance(node, Op) and self._volatile(node):
+                    assert node.result is not None and position is not None
+                    result.ops.append(Op("log", (position, node.result), None, node.span))
+                    position = self._after(result, position, node.span)
+                continue
+            new, position = self._nested(result, node, self.zero if position is None else position)
+            result.ops.append(new)
+        return result, position
+
+    def _after(self, block: Block, place: Value, span: Span | None) -> Value:
+        following = Value(t.int64, "place")
+        following.op = Op("add", (place, self.one), following, span)
+        block.ops.append(following.op)
+        return following
+
+    def _nested(self, around: Block, node: Node, place: Value) -> tuple[Node, Value]:
+        after = Value(t.int64, "place")
+        if isinstance(node, If):
+            sides = []
+            for inner in blocks_of(node):
+                new, end = self.block(inner, place)
+                assert end is not None
+                new.yields.append(end)
+                sides.append(new)
+            return replace(node, then=sides[0], orelse=sides[1], results=[*node.results, after]), after
+        assert isinstance(node, For | While)
+        if isinstance(node, While) and self._contains(node.test):
+            node = self._rotated(around, node)
+            # The test before the first iteration now stands in the block around, and may log there.
+            if place is not self.zero:
+                place = self._log_moved(around, place)
+        inside = Value(t.int64, "place")
+        body, end = self.block(node.body, inside)
+        assert end is not None
+        body.yields.append(end)
+        changed = replace(
+            node,
+            body=body,
+            inits=[*node.inits, place],
+            carried=[*node.carried, inside],
+            results=[*node.results, after],
+        )
+        return changed, after
+
+    def _rotated(self, around: Block, node: While) -> While:
+        """`while test: body` as `go = test; while go: body; go = test`: the test's loads can then be logged."""
+        self.moved: list[Op] = []
+        start = self._copy(node.test, dict(zip(node.carried, node.inits, strict=True)))
+        around.ops.extend(start.ops)
+        self.moved = [op for op in start.ops if isinstance(op, Op) and self._volatile(op)]
+        again = self._copy(node.test, dict(zip(node.carried, node.body.yields, strict=True)))
+        going, result = Value(t.bool, "going"), Value(t.bool, "going")
+        body = Block([*node.body.ops, *again.ops], [*node.body.yields, again.yields[0]])
+        return While(
+            [*node.inits, start.yields[0]],
+            [*node.carried, going],
+            Block([], [going]),
+            body,
+            [*node.results, result],
+            node.span,
+        )
+
+    def _log_moved(self, around: Block, place: Value) -> Value:
+        for op in self.moved:
+            assert op.result is not None
+            around.ops.append(Op("log", (place, op.result), None, op.span))
+            place = self._after(around, place, op.span)
+        return place
+
+    def _copy(self, block: Block, known: dict[Value, Value]) -> Block:
+        """A copy of a block with fresh values, under a substitution of values from outside."""
+
+        def get(value: Value) -> Value:
+            return value if is_free(value) else known.get(value, value)
+
+        def fresh(value: Value) -> Value:
+            known[value] = Value(value.type, value.hint)
+            if value in self.used:
+                self.used.add(known[value])
+            return known[value]
+
+        ops: list[Node] = []
+        for node in block.ops:
+            match node:
+                case Op():
+                    args = tuple(get(a) for a in node.args)
+                    new = replace(node, args=args, result=fresh(node.result) if node.result else None)
+                    if new.result is not None:
+                        new.result.op = new
+                    ops.append(new)
+                case If():
+                    sides = [self._copy(b, known) for b in blocks_of(node)]
+                    ops.append(If(get(node.condition), *sides, [fresh(r) for r in node.results], node.span))
+                case For() | While():
+                    inits = [get(v) for v in node.inits]
+                    carried = [fresh(v) for v in node.carried]
+                    if isinstance(node, For):
+                        index = fresh(node.index)
+                        body = self._copy(node.body, known)
+                        results = [fresh(r) for r in node.results]
+                        ops.append(For(get(node.count), index, inits, carried, body, results, node.span))
+                    else:
+                        test, body = self._copy(node.test, known), self._copy(node.body, known)
+                        results = [fresh(r) for r in node.results]
+                        ops.append(While(inits, carried, test, body, results, node.span))
+        return Block(ops, [get(v) for v in block.yields])

@@ -1,0 +1,81 @@
+"""Checks that IR is well formed: every value defined before its use, types that fit, blocks that match."""
+
+from __future__ import annotations
+
+from tapedebug.compiler.builder import is_free
+from tapedebug.compiler.ir import KEEPING, STRUCTURAL, Block, For, Function, If, Node, Op, Value, While, operands
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import RULES
+
+
+class InvalidIR(Exception):
+    """A pass has produced IR that is not well formed: a bug of the compiler, never of the user."""
+
+
+def verify(function: Function) -> Function:
+    """The function itself, if it is well formed; raises `InvalidIR` otherwise."""
+    _block(function, function.body, set())
+    return function
+
+
+def _require(holds: bool, function: Function, node: object, what: str) -> None:
+    if not holds:
+        raise InvalidIR(f"{function.name}: {what}: {node!r:.300}")
+
+
+def _block(function: Function, block: Block, outer: set[Value]) -> None:
+    known = set(outer)
+    for node in block.ops:
+        for value in operands(node):
+            _require(value in known or is_free(value), function, node, "a value is used before it is defined")
+        _node(function, node, known)
+    for value in block.yields:
+        _require(value in known or is_free(value), function, block.yields, "a block yields an unknown value")
+
+
+def _node(function: Function, node: Node, known: set[Value]) -> None:
+    match node:
+        case Op():
+            _op(function, node)
+            if node.result is not None:
+                _require(node.result not in known, function, node, "a value is assigned twice")
+                known.add(node.result)
+        case If():
+            _require(node.condition.type is t.bool, function, node, "a condition is not bool")
+            for inner in (node.then, node.orelse):
+                _block(function, inner, known)
+                _same_types(function, inner.yields, node.results, node)
+            known.update(node.results)
+        case For() | While():
+            inside = known | set(node.carried)
+            if isinstance(node, For):
+                _require(node.count.type is t.int64, function, node, "a count is not int64")
+                inside.add(node.index)
+            else:
+                _block(function, node.test, inside)
+                _require([v.type for v in node.test.yields] == [t.bool], function, node, "a test is not bool")
+            _block(function, node.body, inside)
+            for group in (node.inits, node.body.yields, node.results):
+                _same_types(function, group, node.carried, node)
+            known.update(node.results)
+
+
+def _same_types(function: Function, one: list[Value], two: list[Value], node: Node) -> None:
+    _require([v.type for v in one] == [v.type for v in two], function, node, "yielded types do not fit")
+
+
+def _op(function: Function, op: Op) -> None:
+    rule = RULES.get(op.kind)
+    _require(rule is not None or op.kind in STRUCTURAL, function, op, f"unknown operation {op.kind!r}")
+    if rule is not None:
+        assert op.result is not None
+        result = rule.result([a.type for a in op.args])
+        _require(result is op.result.type, function, op, "a rule's result has the wrong type")
+    elif op.kind in ("load", "store", "atomic_add", "load_adjoint", "store_adjoint", "add_adjoint"):
+        element = t.scalar_of(function.params[op.data[0]].type)
+        moved = op.args[1] if len(op.args) > 1 else op.result
+        assert moved is not None
+        _require(moved.type is element, function, op, "an element has the wrong type")
+        _require(op.args[0].type is t.int64, function, op, "an offset is not int64")
+    if op.kind not in KEEPING and op.kind not in ("log", "recall"):
+        _require(op.span is not None, function, op, "an operation has no span")

@@ -1,0 +1,146 @@
+"""The compiler from end to end: what happens to a kernel, in order.
+
+    source → lower → verify                                        the kernel in IR
+           → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
+           → emit → Numba → object code                            machine code
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tapedebug._source import Origin, Span
+from tapedebug.compiler import backend
+from tapedebug.compiler.emit import Text, emit
+from tapedebug.compiler.ir import Function, Op, Param, ops_of
+from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.lower import Lowered as Lowered
+from tapedebug.compiler.lower import lower_kernel
+from tapedebug.compiler.lower._context import AccessRecord as Access
+from tapedebug.compiler.objects import Entry
+from tapedebug.compiler.passes.adjoint import adjoint_of
+from tapedebug.compiler.passes.dce import remove_dead_code
+from tapedebug.compiler.passes.keep_log import keep_log
+from tapedebug.compiler.passes.verify import verify
+from tapedebug.lang import types as t
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a kernel does to its array parameters (given by index).
+
+    Attributes:
+        reads: Parameters whose values it loads.
+        writes: Parameters that it stores to, atomics included.
+        covers: Parameters that it stores to unconditionally at exactly the thread's index: a launch whose
+            dimensions are the array's shape overwrites every element.
+        atomic: Parameters that it adds to atomically.
+        accesses: The places in the source, each with its kind: "read", "write" or "atomic".
+        serial: Whether its result depends on the order of the threads (it uses what atomics return).
+    """
+
+    reads: frozenset[int]
+    writes: frozenset[int]
+    covers: frozenset[int]
+    atomic: frozenset[int]
+    accesses: tuple[Access, ...]
+    serial: bool
+
+
+@dataclass(frozen=True)
+class AdjointInfo:
+    """What an adjoint needs of the forward pass.
+
+    Attributes:
+        needs: Array parameters whose values the adjoint reads: exact, found after dead code was removed.
+        replay: Parameters that are both needed and written by the same launch.
+        need_spans: The reads in the source whose values are needed, by parameter.
+    """
+
+    needs: frozenset[int]
+    replay: frozenset[int]
+    need_spans: dict[int, tuple[Span, ...]]
+
+
+def lowered(name: str, origin: Origin, params: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
+    """A kernel in IR."""
+    result = lower_kernel(name, origin, params, python)
+    function = verify(remove_dead_code(result.function))
+    return Lowered(function, result.accesses, result.uses_atomic_result)
+
+
+def analysis(kernel: Lowered) -> Analysis:
+    """What a kernel reads and writes."""
+    body = kernel.function.body
+    of = {
+        kind: frozenset(op.data[0] for op in ops_of(body) if op.kind == kind)
+        for kind in ("load", "store", "atomic_add")
+    }
+    return Analysis(
+        reads=of["load"],
+        writes=of["store"] | of["atomic_add"],
+        covers=_covered(kernel.function),
+        atomic=of["atomic_add"],
+        accesses=kernel.accesses,
+        serial=kernel.uses_atomic_result,
+    )
+
+
+def _covered(function: Function) -> frozenset[int]:
+    """Parameters of which each thread stores its own whole element, whatever happens."""
+    stored: dict[int, set[int]] = {}
+    for node in function.body.ops:
+        if isinstance(node, Op) and node.kind == "store":
+            param, component = node.data
+            offset = node.args[0].op
+            assert offset is not None
+            axes = [a.op.data[0] if a.op and a.op.kind == "thread" else None for a in offset.args]
+            if axes == list(range(function.axes)):
+                stored.setdefault(param, set()).add(component)
+    return frozenset(
+        p for p, found in stored.items() if len(found) == t.components(function.params[p].type)
+    )
+
+
+def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
+    """The array parameters that can have a gradient."""
+    return frozenset(p.index for p in params if p.is_array and t.is_float(p.type.dtype))
+
+
+def adjoint(
+    kernel: Lowered, active: frozenset[int], replay: frozenset[int]
+) -> tuple[Function, AdjointInfo]:
+    """The adjoint in IR, and what it needs.
+
+    Which values it needs is known only once it is built and its dead code removed; where these include values
+    that the launch itself overwrites, it is built again so that it replays those stores.
+    """
+    active = active & differentiable(kernel.function.params)
+    writes = analysis(kernel).writes
+    replay = frozenset(replay)
+    while True:
+        primal = keep_log(kernel.function, replay)
+        function = remove_dead_code(adjoint_of(primal, active, replay))
+        loads = [op for op in ops_of(function.body) if op.kind in ("load", "atomic_add")]
+        needs = frozenset(op.data[0] for op in loads)
+        if needs & writes <= replay:
+            break
+        replay |= needs & writes
+    verify(function)
+    spans: dict[int, dict[Span, None]] = {}
+    for op in loads:
+        if op.kind == "load" and op.span is not None:
+            spans.setdefault(op.data[0], {})[op.span] = None
+    return function, AdjointInfo(needs, replay, {p: tuple(s) for p, s in spans.items()})
+
+
+def text(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:
+    """The generated code of a function."""
+    return emit(function, layout, f64=f64, strided=strided)
+
+
+def compile(function: Function, layout: Layout, *, f64: bool, strided: bool) -> Entry:
+    """The machine code of a function."""
+    return backend.compiled(text(function, layout, f64=f64, strided=strided))

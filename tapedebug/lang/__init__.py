@@ -1,0 +1,1 @@
+"""The kernel language: types, functions and their rules."""

@@ -1,0 +1,63 @@
+"""The functions that kernels call: `wp.sin`, `wp.dot`, `wp.tid`, `wp.atomic_add`, …
+
+Each is a small object that the compiler recognises. Called outside a kernel it says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+from tapedebug._errors import TapedebugError
+from tapedebug.lang.rules import COMPOSITES, RULES
+
+SPECIAL = {
+    "tid": "The index of the current thread: `i = tid()`, or `i, j = tid()` for two to four axes.",
+    "atomic_add": "Add to an array element, safely when several threads do; returns the value before.",
+    "atomic_sub": "Subtract from an array element, safely when several threads do; returns the value before.",
+}
+
+# Rules that users call by name; the others are what operators and conversions mean.
+SCALAR_FUNCTIONS = (
+    "abs acos asin atan atan2 cbrt ceil cos cosh exp floor floordiv isfinite isnan log log10 log2 mod pow rint "
+    "round sign sin sinh sqrt tan tanh trunc"
+).split()
+VECTOR_FUNCTIONS = "clamp cross cw_div cw_mul dot length length_sq lerp max min normalize where".split()
+
+
+class Builtin:
+    """A function of the kernel language.
+
+    Attributes:
+        name: Its name in kernels.
+        __doc__: What it computes.
+    """
+
+    def __init__(self, name: str, doc: str) -> None:
+        self.name = name
+        self.__name__ = name
+        self.__doc__ = doc
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TapedebugError(
+            f"{self.name}() is a function of the kernel language and was called outside a kernel",
+            mend=f"call it inside a function decorated with @kernel or @func, or use NumPy's `{self.name}` here",
+        )
+
+    def __repr__(self) -> str:
+        return f"<kernel function {self.name}>"
+
+
+BUILTINS: dict[str, Builtin] = {
+    **{name: Builtin(name, RULES[name].doc) for name in SCALAR_FUNCTIONS},
+    **{name: Builtin(name, COMPOSITES[name].doc) for name in VECTOR_FUNCTIONS},
+    **{name: Builtin(name, doc) for name, doc in SPECIAL.items()},
+}
+
+CONSTANTS = {"pi": math.pi, "tau": math.tau, "e": math.e, "half_pi": math.pi / 2, "inf": math.inf, "nan": math.nan}
+"""Numbers that kernels and scripts may use by name (float32 in kernels)."""
+
+
+def constant(value: Any) -> Any:
+    """Mark a Python value as a constant that kernels may capture; returns it unchanged."""
+    return value

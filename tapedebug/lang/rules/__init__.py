@@ -1,0 +1,16 @@
+"""The rule table, grouped by topic."""
+
+from __future__ import annotations
+
+from tapedebug.lang.rules import scalar as scalar
+from tapedebug.lang.rules import vector as vector
+from tapedebug.lang.rules._table import COMPOSITES as COMPOSITES
+from tapedebug.lang.rules._table import NOT_DIFFERENTIABLE as NOT_DIFFERENTIABLE
+from tapedebug.lang.rules._table import RULES as RULES
+from tapedebug.lang.rules._table import Composite as Composite
+from tapedebug.lang.rules._table import Emitter as Emitter
+from tapedebug.lang.rules._table import Expr as Expr
+from tapedebug.lang.rules._table import Gate as Gate
+from tapedebug.lang.rules._table import Quantity as Quantity
+from tapedebug.lang.rules._table import Rule as Rule
+from tapedebug.lang.rules._table import RuleError as RuleError

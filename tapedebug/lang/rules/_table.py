@@ -1,0 +1,270 @@
+"""The rule table: what an operation is, in one unit (typing, value, derivatives, one line of documentation).
+
+Two kinds of entries. A *rule* is an operation on scalars, with the partial derivative by each operand; the
+adjoint (`adj_x += partial * adj_r`) and the tangent (`dot_r = Σ partial * dot_x`) both follow from it. A
+*composite* is written with rules (a dot product is products and sums), so its derivative follows from theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tapedebug.lang import types as t
+
+NOT_DIFFERENTIABLE = "not differentiable"
+"""Declares that a rule has no derivative: its operands' adjoints get nothing from it."""
+
+
+class RuleError(Exception):
+    """Operands do not fit an operation; carries what is wrong and what to change."""
+
+    def __init__(self, message: str, mend: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.mend = mend
+
+
+class Emitter(Protocol):
+    """What a rule needs of the compiler: constants and operations on its values."""
+
+    def constant(self, value: Any, type: Any) -> Any: ...
+    def apply(self, rule: str, *args: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expr:
+    """A scalar value under construction, with Python's operators: what rules are written in."""
+
+    emitter: Emitter
+    value: Any
+
+    @property
+    def type(self) -> Any:
+        """The scalar type."""
+        return self.value.type
+
+    def lift(self, other: Expr | float) -> Expr:
+        """`other` as a value; a Python number becomes a constant of this value's type."""
+        if isinstance(other, Expr):
+            return other
+        return Expr(self.emitter, self.emitter.constant(other, self.type))
+
+    def apply(self, rule: str, *others: Expr | float) -> Expr:
+        """The result of a rule on this value and `others`."""
+        values = [self.lift(o).value for o in others]
+        return Expr(self.emitter, self.emitter.apply(rule, self.value, *values))
+
+    def __add__(self, other: Expr | float) -> Expr:
+        return self.apply("add", other)
+
+    def __sub__(self, other: Expr | float) -> Expr:
+        return self.apply("sub", other)
+
+    def __mul__(self, other: Expr | float) -> Expr:
+        return self.apply("mul", other)
+
+    def __truediv__(self, other: Expr | float) -> Expr:
+        return self.apply("div", other)
+
+    def __radd__(self, other: float) -> Expr:
+        return self.lift(other) + self
+
+    def __rsub__(self, other: float) -> Expr:
+        return self.lift(other) - self
+
+    def __rmul__(self, other: float) -> Expr:
+        return self.lift(other) * self
+
+    def __rtruediv__(self, other: float) -> Expr:
+        return self.lift(other) / self
+
+    def __neg__(self) -> Expr:
+        return self.apply("neg")
+
+    def __lt__(self, other: Expr | float) -> Expr:
+        return self.apply("lt", other)
+
+    def __gt__(self, other: Expr | float) -> Expr:
+        return self.apply("gt", other)
+
+    def __ge__(self, other: Expr | float) -> Expr:
+        return self.apply("ge", other)
+
+    def select(self, yes: Expr | float, no: Expr) -> Expr:
+        """`yes` where this condition holds, else `no`."""
+        return Expr(self.emitter, self.emitter.apply("where", self.value, no.lift(yes).value, no.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gate:
+    """A partial derivative that is 1 where the condition holds, else 0.
+
+    The adjoint is selected, not multiplied: a zero times an infinite adjoint would be NaN.
+    """
+
+    condition: Expr
+
+
+Partial = Callable[..., "Expr | float | Gate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A scalar operation.
+
+    Attributes:
+        name: The name in the IR.
+        doc: One line.
+        result: The result's type from the operands' types; raises `RuleError` where they do not fit.
+        text: The value as generated source, with `{0}`, `{1}`, … for the operands.
+        partials: One function an operand, `(operands…, result) -> ∂result/∂operand` (None: always zero), or
+            `NOT_DIFFERENTIABLE`.
+        fold: The value on constants, in NumPy; None where constants are left to the code generator.
+    """
+
+    name: str
+    doc: str
+    result: Callable[[Sequence[Any]], Any]
+    text: str
+    partials: tuple[Partial | None, ...] | str
+    fold: Callable[..., Any] | None = None
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the rule has derivatives."""
+        return not isinstance(self.partials, str)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantity:
+    """A value as kernels see it: a scalar or vector type and its scalar components."""
+
+    type: Any
+    parts: tuple[Expr, ...]
+
+    @property
+    def scalar(self) -> Expr:
+        """The only component of a scalar."""
+        return self.parts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """An operation on scalars and vectors, written with rules."""
+
+    name: str
+    doc: str
+    build: Callable[..., Quantity]
+    arity: int
+
+
+RULES: dict[str, Rule] = {}
+COMPOSITES: dict[str, Composite] = {}
+
+
+def rule(
+    name: str,
+    doc: str,
+    *,
+    result: Callable[[Sequence[Any]], Any],
+    text: str,
+    partials: tuple[Partial | None, ...] | str,
+    fold: Callable[..., Any] | None = None,
+) -> Rule:
+    """Enter a scalar rule into the table; its number of partials must be the number of operands in `text`."""
+    arity = 1 + max(i for i in range(9) if f"{{{i}}}" in text)
+    if not isinstance(partials, str) and len(partials) != arity:
+        raise ValueError(f"rule {name!r} has {arity} operands but {len(partials)} partial derivatives")
+    if name in RULES:
+        raise ValueError(f"rule {name!r} is in the table already")
+    RULES[name] = Rule(name, doc, result, text, partials, fold)
+    return RULES[name]
+
+
+def composite(name: str, doc: str) -> Callable[[Callable[..., Quantity]], Callable[..., Quantity]]:
+    """Enter a composite operation into the table: a function of `Quantity` operands."""
+
+    def enter(build: Callable[..., Quantity]) -> Callable[..., Quantity]:
+        if name in COMPOSITES:
+            raise ValueError(f"operation {name!r} is in the table already")
+        COMPOSITES[name] = Composite(name, doc, build, build.__code__.co_argcount)
+        return build
+
+    return enter
+
+
+# Typing of scalar rules ------------------------------------------------------------------------------------
+
+
+def name_list(operands: Sequence[Any]) -> str:
+    """Types as messages list them."""
+    return " and ".join(t.type_name(o) for o in operands)
+
+
+def _conversion(operands: Sequence[Any]) -> str:
+    if any(o in t.FLOATS for o in operands) and any(o in t.INTEGERS for o in operands):
+        return "types are never mixed silently: convert the integer with float(…), or write a literal as 2.0"
+    names = {t.type_name(o) for o in operands}
+    return f"convert one of them, for example with {sorted(names)[0]}(…)"
+
+
+def same_type(operands: Sequence[Any]) -> Any:
+    """Operands of one type; that is the result's type."""
+    if len(set(operands)) != 1:
+        raise RuleError(f"takes values of one type; got {name_list(operands)}", _conversion(operands))
+    return operands[0]
+
+
+def numbers(operands: Sequence[Any]) -> Any:
+    """Numbers (not bool) of one type."""
+    kind = same_type(operands)
+    if kind is t.bool:
+        raise RuleError("takes numbers; got bool", "convert it with int(…) or float(…)")
+    return kind
+
+
+def floats(operands: Sequence[Any]) -> Any:
+    """Floating-point numbers of one type."""
+    kind = same_type(operands)
+    if kind not in t.FLOATS:
+        raise RuleError(
+            f"takes floating-point numbers; got {t.type_name(kind)}", "convert it with float(…)"
+        )
+    return kind
+
+
+def integers(operands: Sequence[Any]) -> Any:
+    """Integers of one type."""
+    kind = same_type(operands)
+    if kind not in t.INTEGERS:
+        raise RuleError(f"takes integers; got {t.type_name(kind)}", "convert it with int(…)")
+    return kind
+
+
+def comparison(operands: Sequence[Any]) -> Any:
+    """Two values of one type, compared."""
+    same_type(operands)
+    return t.bool
+
+
+def truth(operands: Sequence[Any]) -> Any:
+    """Truth values."""
+    if any(o is not t.bool for o in operands):
+        raise RuleError(
+            f"takes truth values (bool); got {name_list(operands)}", "write a comparison, such as `n != 0`"
+        )
+    return t.bool
+
+
+def numpy_fold(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Folding on constants in the type's own arithmetic, without warnings."""
+
+    def fold(*values: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*values)
+
+    return fold

@@ -1,0 +1,237 @@
+"""Scalar rules: arithmetic, comparison, selection, rounding, elementary functions.
+
+Division, remainder, rounding and `min`/`max` with NaN follow C, as the documents' users know them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+from tapedebug.lang import types as t
+from tapedebug.lang.rules._table import (
+    NOT_DIFFERENTIABLE,
+    Expr,
+    Gate,
+    comparison,
+    floats,
+    integers,
+    numbers,
+    numpy_fold,
+    rule,
+    same_type,
+    truth,
+)
+
+# Arithmetic ------------------------------------------------------------------------------------------------
+
+rule(
+    "add",
+    "Sum.",
+    result=numbers,
+    text="{0} + {1}",
+    partials=(lambda x, y, r: 1.0, lambda x, y, r: 1.0),
+    fold=numpy_fold(operator.add),
+)
+rule(
+    "sub",
+    "Difference.",
+    result=numbers,
+    text="{0} - {1}",
+    partials=(lambda x, y, r: 1.0, lambda x, y, r: -1.0),
+    fold=numpy_fold(operator.sub),
+)
+rule(
+    "mul",
+    "Product.",
+    result=numbers,
+    text="{0} * {1}",
+    partials=(lambda x, y, r: y, lambda x, y, r: x),
+    fold=numpy_fold(operator.mul),
+)
+rule(
+    "div",
+    "Quotient of floats (IEEE: x / 0 is infinite).",
+    result=floats,
+    text="{0} / {1}",
+    partials=(lambda x, y, r: 1.0 / y, lambda x, y, r: -(r / y)),
+)
+rule(
+    "neg",
+    "Negation.",
+    result=numbers,
+    text="-{0}",
+    partials=(lambda x, r: -1.0,),
+    fold=numpy_fold(operator.neg),
+)
+rule(
+    "idiv",
+    "Quotient of integers, rounded toward zero as in C; x / 0 is 0.",
+    result=integers,
+    text="c_div({0}, {1})",
+    partials=NOT_DIFFERENTIABLE,
+)
+rule(
+    "floordiv",
+    "Quotient rounded toward minus infinity; an integer divided by 0 is 0.",
+    result=numbers,
+    text="floor_div({0}, {1})",
+    partials=NOT_DIFFERENTIABLE,
+)
+rule(
+    "mod",
+    "Remainder with the sign of the dividend, as in C.",
+    result=numbers,
+    text="c_mod({0}, {1})",
+    partials=(lambda x, y, r: 1.0, lambda x, y, r: -((x - r) / y)),
+)
+rule(
+    "pow",
+    "Power of floats.",
+    result=floats,
+    text="m_pow({0}, {1})",
+    # 0 ** y: the derivative by y is 0 there, although log(0) is not finite.
+    partials=(
+        lambda x, y, r: y * x.apply("pow", y - 1.0),
+        lambda x, y, r: (x > 0.0).select(x.apply("log") * r, x.lift(0.0)),
+    ),
+)
+
+# Comparison, logic, selection ------------------------------------------------------------------------------
+
+for _name, _sign, _word in (
+    ("lt", "<", "less"),
+    ("le", "<=", "less or equal"),
+    ("gt", ">", "greater"),
+    ("ge", ">=", "greater or equal"),
+    ("eq", "==", "equal"),
+    ("ne", "!=", "not equal"),
+):
+    rule(
+        _name,
+        f"Whether the first is {_word} (the second).",
+        result=comparison,
+        text=f"{{0}} {_sign} {{1}}",
+        partials=NOT_DIFFERENTIABLE,
+    )
+rule("and", "Both hold.", result=truth, text="{0} & {1}", partials=NOT_DIFFERENTIABLE)
+rule("or", "At least one holds.", result=truth, text="{0} | {1}", partials=NOT_DIFFERENTIABLE)
+rule("not", "Does not hold.", result=truth, text="not {0}", partials=NOT_DIFFERENTIABLE)
+
+
+def _where(operands: object) -> object:
+    condition, yes, no = operands  # type: ignore[misc]
+    truth([condition])
+    return same_type([yes, no])
+
+
+rule(
+    "where",
+    "The second value where the first holds, else the third; both are computed.",
+    result=_where,
+    text="select({0}, {1}, {2})",
+    partials=(
+        None,
+        lambda c, x, y, r: Gate(c),
+        lambda c, x, y, r: Gate(c.apply("not")),
+    ),
+)
+
+# Elementary functions --------------------------------------------------------------------------------------
+
+
+def _unary(name: str, doc: str, partial: object) -> None:
+    partials = NOT_DIFFERENTIABLE if partial is None else (partial,)
+    rule(name, doc, result=floats, text=f"m_{name}({{0}})", partials=partials)  # type: ignore[arg-type]
+
+
+def _square(x: Expr) -> Expr:
+    return x * x
+
+
+_unary("sqrt", "Square root; its derivative at 0 is infinite.", lambda x, r: 0.5 / r)
+# A length: its derivative at 0 is taken as 0, the least of the subgradients (as the documents' system does).
+rule(
+    "norm_of_square",
+    "Square root of a sum of squares; its derivative at 0 is 0.",
+    result=floats,
+    text="m_sqrt({0})",
+    partials=(
+        lambda s, r: (r > 0.0).select(0.5 / r, s.lift(0.0)),
+    ),
+)
+_unary("cbrt", "Cube root.", lambda x, r: 1.0 / (3.0 * r * r))
+_unary("exp", "Exponential.", lambda x, r: r)
+_unary("log", "Natural logarithm.", lambda x, r: 1.0 / x)
+_unary("log2", "Logarithm to base 2.", lambda x, r: (1.0 / math.log(2.0)) / x)
+_unary("log10", "Logarithm to base 10.", lambda x, r: (1.0 / math.log(10.0)) / x)
+_unary("sin", "Sine of an angle in radians.", lambda x, r: x.apply("cos"))
+_unary("cos", "Cosine of an angle in radians.", lambda x, r: -x.apply("sin"))
+_unary("tan", "Tangent of an angle in radians.", lambda x, r: 1.0 + r * r)
+_unary("asin", "Inverse sine, in radians.", lambda x, r: 1.0 / (1.0 - _square(x)).apply("sqrt"))
+_unary("acos", "Inverse cosine, in radians.", lambda x, r: -1.0 / (1.0 - _square(x)).apply("sqrt"))
+_unary("atan", "Inverse tangent, in radians.", lambda x, r: 1.0 / (1.0 + _square(x)))
+_unary("sinh", "Hyperbolic sine.", lambda x, r: x.apply("cosh"))
+_unary("cosh", "Hyperbolic cosine.", lambda x, r: x.apply("sinh"))
+_unary("tanh", "Hyperbolic tangent.", lambda x, r: 1.0 - r * r)
+rule(
+    "atan2",
+    "Angle of the point (second, first), in radians.",
+    result=floats,
+    text="m_atan2({0}, {1})",
+    partials=(
+        lambda y, x, r: x / (_square(x) + _square(y)),
+        lambda y, x, r: -(y / (_square(x) + _square(y))),
+    ),
+)
+_unary("floor", "Largest integer not above, as a float.", None)
+_unary("ceil", "Smallest integer not below, as a float.", None)
+_unary("trunc", "Rounded toward zero, as a float.", None)
+_unary("round", "Rounded to the nearest integer, halves away from zero, as a float.", None)
+_unary("rint", "Rounded to the nearest integer, halves to even, as a float.", None)
+rule("isnan", "Whether the value is not a number.", result=lambda o: floats(o) and t.bool,
+     text="{0} != {0}", partials=NOT_DIFFERENTIABLE)
+rule("isfinite", "Whether the value is neither infinite nor NaN.", result=lambda o: floats(o) and t.bool,
+     text="({0} - {0}) == ({0} - {0})", partials=NOT_DIFFERENTIABLE)
+rule(
+    "abs",
+    "Absolute value; its derivative at 0 is 0.",
+    result=numbers,
+    text="m_abs({0})",
+    partials=(lambda x, r: x.apply("sign0"),),
+)
+rule(
+    "sign0",
+    "-1, 0 or 1 by the sign.",
+    result=numbers,
+    text="m_sign0({0})",
+    partials=NOT_DIFFERENTIABLE,
+)
+rule("sign", "-1 of a negative number, else 1.", result=numbers, text="m_sign({0})",
+     partials=NOT_DIFFERENTIABLE)
+
+rule(
+    "trip_count",
+    "Number of iterations of range(start, stop, step).",
+    result=integers,
+    text="trip_count({0}, {1}, {2})",
+    partials=NOT_DIFFERENTIABLE,
+)
+
+# Conversions -----------------------------------------------------------------------------------------------
+
+
+def _convert(target: type[t.Scalar]) -> None:
+    rule(
+        f"to_{target.code}",
+        f"Conversion to {target.__name__}; from a float to an integer it truncates.",
+        result=lambda operands: target,
+        text=f"to_{target.code}({{0}})",
+        # Conversions between float types are differentiable; the compiler skips operands that are not floats.
+        partials=(lambda x, r: 1.0,) if target in t.FLOATS else NOT_DIFFERENTIABLE,
+        fold=numpy_fold(target.numpy.type),
+    )
+
+
+for _target in t.SCALARS:
+    _convert(_target)

@@ -1,0 +1,194 @@
+"""Operations on vectors, and the operators and functions that take scalars and vectors alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from tapedebug.lang import types as t
+from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, name_list
+
+
+def scalar(value: Expr) -> Quantity:
+    """A scalar quantity."""
+    return Quantity(value.type, (value,))
+
+
+def _require_vectors(what: str, *operands: Quantity) -> None:
+    kinds = [q.type for q in operands]
+    if len(set(kinds)) != 1 or not t.is_vector(kinds[0]):
+        of_one_type = " of one type" if len(kinds) > 1 else ""
+        number = {1: "a vector", 2: "two vectors"}[len(kinds)]
+        raise RuleError(
+            f"takes {number}{of_one_type}; got {name_list(kinds)}", f"pass {number}, such as vec3 values"
+        )
+    if kinds[0].scalar not in t.FLOATS and what != "dot":
+        raise RuleError(f"takes floating-point vectors; got {name_list(kinds)}", "use vec2, vec3, …")
+
+
+def _componentwise(name: str, x: Quantity, y: Quantity) -> Quantity:
+    return Quantity(x.type, tuple(a.apply(name, b) for a, b in zip(x.parts, y.parts, strict=True)))
+
+
+def _same(name: str, x: Quantity, y: Quantity) -> Quantity:
+    if t.is_vector(x.type) or t.is_vector(y.type):
+        if x.type is not y.type:
+            raise RuleError(
+                f"takes values of one type; got {name_list([x.type, y.type])}",
+                "make both the same vector type, such as vec3(…)",
+            )
+        return _componentwise(name, x, y)
+    return scalar(x.scalar.apply(name, y.scalar))
+
+
+@composite("add", "Sum of two numbers or two vectors.")
+def add(x: Quantity, y: Quantity) -> Quantity:
+    return _same("add", x, y)
+
+
+@composite("sub", "Difference of two numbers or two vectors.")
+def sub(x: Quantity, y: Quantity) -> Quantity:
+    return _same("sub", x, y)
+
+
+@composite("neg", "Negation of a number or a vector.")
+def neg(x: Quantity) -> Quantity:
+    return Quantity(x.type, tuple(-a for a in x.parts))
+
+
+def _scaled(name: str, vector: Quantity, factor: Quantity) -> Quantity:
+    if factor.type is not vector.type.scalar:
+        raise RuleError(
+            f"takes a vector and its scalar type; got {name_list([vector.type, factor.type])}",
+            f"convert the factor with {t.type_name(vector.type.scalar)}(…), or write a literal as 2.0",
+        )
+    return Quantity(vector.type, tuple(a.apply(name, factor.scalar) for a in vector.parts))
+
+
+@composite("mul", "Product of two numbers, or of a vector and a number.")
+def mul(x: Quantity, y: Quantity) -> Quantity:
+    if t.is_vector(x.type) and t.is_vector(y.type):
+        raise RuleError(
+            f"is not defined for two vectors; got {name_list([x.type, y.type])}",
+            "use dot(a, b), cross(a, b), or cw_mul(a, b) for the product of components",
+        )
+    if t.is_vector(x.type):
+        return _scaled("mul", x, y)
+    if t.is_vector(y.type):
+        return _scaled("mul", y, x)
+    return _same("mul", x, y)
+
+
+@composite("div", "Quotient of two numbers, or of a vector and a number.")
+def div(x: Quantity, y: Quantity) -> Quantity:
+    if t.is_vector(y.type):
+        raise RuleError(
+            f"cannot divide by a vector; got {name_list([x.type, y.type])}",
+            "use cw_div(a, b) for the quotient of components",
+        )
+    integer = t.scalar_of(x.type) in t.INTEGERS and y.type in t.INTEGERS
+    name = "idiv" if integer else "div"
+    return _scaled(name, x, y) if t.is_vector(x.type) else _same(name, x, y)
+
+
+@composite("cw_mul", "Product of components.")
+def cw_mul(a: Quantity, b: Quantity) -> Quantity:
+    _require_vectors("cw_mul", a, b)
+    return _componentwise("mul", a, b)
+
+
+@composite("cw_div", "Quotient of components.")
+def cw_div(a: Quantity, b: Quantity) -> Quantity:
+    _require_vectors("cw_div", a, b)
+    return _componentwise("div", a, b)
+
+
+def _sum(values: Any) -> Expr:
+    return reduce(lambda a, b: a + b, values)
+
+
+@composite("dot", "Scalar product of two vectors.")
+def dot(a: Quantity, b: Quantity) -> Quantity:
+    _require_vectors("dot", a, b)
+    return scalar(_sum([x * y for x, y in zip(a.parts, b.parts, strict=True)]))
+
+
+@composite("cross", "Vector product of two vec3.")
+def cross(a: Quantity, b: Quantity) -> Quantity:
+    _require_vectors("cross", a, b)
+    if a.type.length != 3:  # noqa: PLR2004
+        raise RuleError(f"takes vectors of three components; got {t.type_name(a.type)}", "use vec3 values")
+    (ax, ay, az), (bx, by, bz) = a.parts, b.parts
+    return Quantity(a.type, (ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx))
+
+
+@composite("length_sq", "Square of a vector's length.")
+def length_sq(a: Quantity) -> Quantity:
+    _require_vectors("length_sq", a)
+    return scalar(_sum([x * x for x in a.parts]))
+
+
+@composite("length", "Euclidean length of a vector; its derivative at the zero vector is 0.")
+def length(a: Quantity) -> Quantity:
+    _require_vectors("length", a)
+    return scalar(length_sq(a).scalar.apply("norm_of_square"))
+
+
+@composite("normalize", "Vector of length 1 in the same direction; the zero vector stays, with derivative 0.")
+def normalize(a: Quantity) -> Quantity:
+    norm = length(a).scalar
+    nonzero = norm > 0.0
+    # The division never sees a zero, so that no NaN can be born on the branch that is not taken.
+    safe = nonzero.select(norm, norm.lift(1.0))
+    return Quantity(a.type, tuple(nonzero.select(x / safe, x.lift(0.0)) for x in a.parts))
+
+
+@composite("where", "The second value where the first holds, else the third; both are computed.")
+def where(condition: Quantity, yes: Quantity, no: Quantity) -> Quantity:
+    if yes.type is not no.type:
+        raise RuleError(
+            f"takes two values of one type; got {name_list([yes.type, no.type])}", "convert one of them"
+        )
+    if condition.type is not t.bool:
+        raise RuleError(
+            f"takes a condition (bool) first; got {t.type_name(condition.type)}",
+            "write a comparison, such as `x > 0.0`",
+        )
+    parts = zip(yes.parts, no.parts, strict=True)
+    return Quantity(yes.type, tuple(condition.scalar.select(a, b) for a, b in parts))
+
+
+def _extreme(name: str, sign: str) -> Callable[[Quantity, Quantity], Quantity]:
+    def build(x: Quantity, y: Quantity) -> Quantity:
+        if x.type is not y.type:
+            raise RuleError(
+                f"takes two values of one type; got {name_list([x.type, y.type])}", "convert one of them"
+            )
+        pairs = zip(x.parts, y.parts, strict=True)
+        return Quantity(x.type, tuple(a.apply(sign, b).select(a, b) for a, b in pairs))
+
+    return build
+
+
+# As in C, `x < y ? x : y`: a NaN in the first place gives the second value. A tie's derivative goes to the second.
+composite("min", "The smaller of two numbers, or of each pair of components.")(_extreme("min", "lt"))
+composite("max", "The larger of two numbers, or of each pair of components.")(_extreme("max", "gt"))
+
+
+@composite("clamp", "The first value, held between the second and the third.")
+def clamp(x: Quantity, low: Quantity, high: Quantity) -> Quantity:
+    for other in (low, high):
+        if other.type is not x.type or t.is_vector(x.type):
+            raise RuleError(
+                f"takes three numbers of one type; got {name_list([x.type, low.type, high.type])}",
+                "convert them to one type",
+            )
+    v = x.scalar
+    raised = (v < low.scalar).select(low.scalar, v)
+    return scalar((raised > high.scalar).select(high.scalar, raised))
+
+
+@composite("lerp", "Linear interpolation: a at 0, b at 1.")
+def lerp(a: Quantity, b: Quantity, s: Quantity) -> Quantity:
+    return add(mul(a, sub(scalar(s.scalar.lift(1.0)), s)), mul(b, s))
