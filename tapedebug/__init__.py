@@ -23,7 +23,11 @@ from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
 from tapedebug._errors import TapedebugWarning as TapedebugWarning
 from tapedebug._errors import TapeError as TapeError
+from tapedebug.compiler.kernel import func as func
+from tapedebug.compiler.kernel import kernel as kernel
 from tapedebug.lang import types as types
+from tapedebug.lang.builtins import BUILTINS, CONSTANTS
+from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64
@@ -73,9 +77,11 @@ from tapedebug.runtime import synchronize_device as synchronize_device
 from tapedebug.runtime import zeros as zeros
 from tapedebug.runtime import zeros_like as zeros_like
 
+# The functions and numbers that kernels use by name (`sin`, `dot`, `tid`, `pi`, …): one list, in the rule table.
+globals().update(BUILTINS)
+globals().update(CONSTANTS)
+
 _LAZY = {
-    "kernel": ("tapedebug.lang.kernel", "kernel"),
-    "func": ("tapedebug.lang.kernel", "func"),
     "autograd": ("tapedebug.autograd", None),
     "trace": ("tapedebug.trace", None),
     "visualize": ("tapedebug.visualize", None),

@@ -45,6 +45,8 @@ class Kernel:
         self.__name__ = python.__name__
         self.__doc__ = python.__doc__
         self.enable_backward = enable_backward
+        self.plans: dict[Any, Any] = {}
+        """How to launch for each kind of arguments; the runtime fills it."""
         self._infos: dict[tuple[frozenset[int], frozenset[int]], AdjointInfo] = {}
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
         self._entries: dict[_Variant, Entry] = {}
