@@ -81,7 +81,7 @@ class _Emitter:
                 self.used.update(block.yields)
         self.slots = self._kept_slots()
         self.has_stack = any(op.kind == "reserve" for op in ops_of(body))
-        self.has_log = any(op.kind == "log" for op in ops_of(body))
+        self.has_log = any(op.kind == "note" for op in ops_of(body))
         self._line("def entry(lo, hi, args):")
         self.indent = 1
         self._prologue()
@@ -366,7 +366,7 @@ class _Emitter:
         return slots
 
     def _keeping(self, op: Op) -> None:
-        if op.kind == "log":
+        if op.kind == "note":
             code = self._code(op.args[1].type)
             self._line(f"stack_ensure(kept, {self._text(op.args[0])} + 1)")
             self._line(f"put_{code}(kept, {self._text(op.args[0])}, {self._text(op.args[1])})")

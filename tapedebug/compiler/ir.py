@@ -109,13 +109,13 @@ STRUCTURAL = {
     "commit": "(count,) (tag,): the loop ran so many iterations",
     "restore": "(iteration,) (tag, slot) -> the value kept",
     "release": "() (tag,): the loop's kept values are no longer needed",
-    "log": "(place, value) (): keep a value that cannot be computed again",
+    "note": "(place, value) (): keep a value that cannot be computed again",
     "recall": "(place,) () -> the value kept",
 }
 
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent"})
-EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "log"})
+EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "note"})
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
 

@@ -81,6 +81,8 @@ class Context:
     axes: int = 0
     uses_atomic_result: bool = False
     in_kernel: bool = True
+    in_loop: int = 0
+    """How many loops of the current function are open."""
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""

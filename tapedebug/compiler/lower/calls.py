@@ -270,10 +270,11 @@ def _check_argument(ctx: Context, node: ast.Call, function: Function, name: str,
 def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
     from tapedebug.compiler.lower import statements  # noqa: PLC0415  (statements and calls need each other)
 
-    outer = (ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active)
+    outer = (ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop)
     call_span = ctx.span(node)
     ctx.env, ctx.origin, ctx.names = env, function.origin, name_resolver(function.python)
     ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
+    ctx.in_loop = 0
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     if function.result_type is not None:
         _zero_result(ctx, function)
@@ -281,7 +282,7 @@ def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item])
         statements.block(ctx, function.origin.tree.body)
         result = ctx.env.get(control.RESULT)
     finally:
-        ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active = outer
+        ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop = outer
     ctx.at(node)
     return result if result is not None else Items(())
 

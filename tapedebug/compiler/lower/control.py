@@ -12,7 +12,6 @@ from tapedebug.compiler.lower._context import Context, Item, Items, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Quantity
 
-FLAGS = ("%break", "%continue", "%return")
 RESULT = "%result"
 
 

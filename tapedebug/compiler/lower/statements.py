@@ -284,7 +284,7 @@ def _for(ctx: Context, node: ast.For) -> None:
     names = [*control.assigned_names(node.body), target]
     found = control.jumps(node.body)
     outer = _enter_loop(ctx, found)
-    names += [f for f in control.FLAGS if f in found and f != "%continue"]
+    names += _carried_flags(ctx, node, found)
 
     def iteration(index: Value) -> None:
         builder = ctx.builder
@@ -300,6 +300,18 @@ def _for(ctx: Context, node: ast.For) -> None:
     else:
         control.for_loop(ctx, node, [n for n in names if n != target] + [target], count, iteration)
     _leave_loop(ctx, outer)
+
+
+def _carried_flags(ctx: Context, node: ast.stmt, found: set[str]) -> list[str]:
+    """What a loop with these jumps carries besides the user's variables."""
+    if "%return" in found and isinstance(ctx.env.get(control.RESULT), Items):
+        ctx.syntax_error(
+            node,
+            "a function that returns several values cannot return them from inside a loop",
+            "assign them to variables and return after the loop",
+        )
+    names = [flag for flag in ("%break", "%return") if flag in found]
+    return [*names, control.RESULT] if "%return" in found else names
 
 
 def _for_with_exit(
@@ -337,7 +349,7 @@ def _while(ctx: Context, node: ast.While) -> None:
     found = control.jumps(node.body)
     outer = _enter_loop(ctx, found)
     names = control.assigned_names(node.body)
-    names += [f for f in control.FLAGS if f in found and f != "%continue"]
+    names += _carried_flags(ctx, node, found)
 
     def test() -> Value:
         stopped = _flag(ctx, found & {"%break", "%return"})
@@ -366,12 +378,14 @@ def _set_continue(ctx: Context) -> None:
 def _enter_loop(ctx: Context, found: set[str]) -> dict[str, Any]:
     """Fresh `break` and `continue` flags for a loop; those of the loop around it."""
     outer = {name: ctx.env.get(name) for name in ("%break", "%continue")}
+    ctx.in_loop += 1
     ctx.env["%break"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     _set_continue(ctx)
     return outer
 
 
 def _leave_loop(ctx: Context, outer: dict[str, Any]) -> None:
+    ctx.in_loop -= 1
     for name, item in outer.items():
         if item is None:
             ctx.env.pop(name, None)
@@ -384,6 +398,12 @@ def _return(ctx: Context, node: ast.Return) -> None:
         if node.value is not None:
             ctx.syntax_error(node, "a kernel returns nothing", "write the result into an array")
     elif node.value is not None:
+        if control.RESULT not in ctx.env and ctx.in_loop:
+            ctx.syntax_error(
+                node,
+                "a function that returns a value from inside a loop needs a declared result",
+                "annotate it, for example `-> float`, or return after the loop",
+            )
         item = expressions.lower(ctx, node.value)
         if isinstance(item, Static):
             item = ctx.quantity(node.value, item)

@@ -103,8 +103,8 @@ class _Transform:
 
     def _forward_op(self, op: Op, known: Values, first: bool) -> None:
         b = self.builder
-        if op.kind == "log":
-            self._forward_log(op, known, first)
+        if op.kind == "note":
+            self._forward_note(op, known, first)
             return
         volatile = op.kind in ("load", "store", "atomic_add") and op.data[0] in self.replay
         if volatile and not first:
@@ -132,10 +132,10 @@ class _Transform:
             known[op.result] = result
             result.hint = result.hint or op.result.hint
 
-    def _forward_log(self, op: Op, known: Values, first: bool) -> None:
+    def _forward_note(self, op: Op, known: Values, first: bool) -> None:
         place = self.value(known, op.args[0])
         if first:
-            self.builder.effect("log", (place, known[op.args[1]]))
+            self.builder.effect("note", (place, known[op.args[1]]))
         else:
             known[op.args[1]] = self.builder.emit("recall", (place,), op.args[1].type)
 

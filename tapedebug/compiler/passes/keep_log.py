@@ -17,7 +17,7 @@ from tapedebug.lang import types as t
 
 
 def keep_log(function: Function, replay: frozenset[int]) -> Function:
-    """The function with a `log` after each nested operation whose value is not repeatable.
+    """The function with a `note` after each nested operation whose value is not repeatable.
 
     Args:
         function: A kernel in IR.
@@ -25,7 +25,8 @@ def keep_log(function: Function, replay: frozenset[int]) -> Function:
     """
     if not replay:
         return function
-    body, _ = _Keeper(function, replay).block(function.body, None)
+    keeper = _Keeper(function, replay)
+    body, _ = keeper.block(function.body, keeper.zero, nested=False)
     return replace(function, body=body)
 
 
@@ -52,22 +53,27 @@ class _Keeper:
     def _contains(self, *blocks: Block) -> bool:
         return any(self._volatile(n) for block in blocks for n in walk(block))
 
-    def block(self, block: Block, place: Value | None) -> tuple[Block, Value | None]:
-        """A block with logs; `place` is the next free place of the log, None at the top level of the kernel."""
+    def block(self, block: Block, place: Value, *, nested: bool) -> tuple[Block, Value]:
+        """A block with notes, and the place after them.
+
+        Args:
+            block: The primal block.
+            place: The next free place of the log.
+            nested: Whether the block is computed again in the reverse sweep; at the top level of a kernel its
+                values stay in scope, and need no note.
+        """
         result = Block(yields=list(block.yields))
-        nested = place is not None
-        position = place
         for node in block.ops:
             if isinstance(node, Op) or not self._contains(*blocks_of(node)):
                 result.ops.append(node)
                 if nested and isinstance(node, Op) and self._volatile(node):
-                    assert node.result is not None and position is not None
-                    result.ops.append(Op("log", (position, node.result), None, node.span))
-                    position = self._after(result, position, node.span)
+                    assert node.result is not None
+                    result.ops.append(Op("note", (place, node.result), None, node.span))
+                    place = self._after(result, place, node.span)
                 continue
-            new, position = self._nested(result, node, self.zero if position is None else position)
+            new, place = self._nested(result, node, place, nested)
             result.ops.append(new)
-        return result, position
+        return result, place
 
     def _after(self, block: Block, place: Value, span: Span | None) -> Value:
         following = Value(t.int64, "place")
@@ -75,25 +81,22 @@ class _Keeper:
         block.ops.append(following.op)
         return following
 
-    def _nested(self, around: Block, node: Node, place: Value) -> tuple[Node, Value]:
+    def _nested(self, around: Block, node: Node, place: Value, nested: bool) -> tuple[Node, Value]:
         after = Value(t.int64, "place")
         if isinstance(node, If):
             sides = []
             for inner in blocks_of(node):
-                new, end = self.block(inner, place)
-                assert end is not None
+                new, end = self.block(inner, place, nested=True)
                 new.yields.append(end)
                 sides.append(new)
             return replace(node, then=sides[0], orelse=sides[1], results=[*node.results, after]), after
         assert isinstance(node, For | While)
         if isinstance(node, While) and self._contains(node.test):
-            node = self._rotated(around, node)
-            # The test before the first iteration now stands in the block around, and may log there.
-            if place is not self.zero:
-                place = self._log_moved(around, place)
+            before, node = self._rotated(node)
+            moved, place = self.block(before, place, nested=nested)
+            around.ops.extend(moved.ops)
         inside = Value(t.int64, "place")
-        body, end = self.block(node.body, inside)
-        assert end is not None
+        body, end = self.block(node.body, inside, nested=True)
         body.yields.append(end)
         changed = replace(
             node,
@@ -104,16 +107,13 @@ class _Keeper:
         )
         return changed, after
 
-    def _rotated(self, around: Block, node: While) -> While:
-        """`while test: body` as `go = test; while go: body; go = test`: the test's loads can then be logged."""
-        self.moved: list[Op] = []
+    def _rotated(self, node: While) -> tuple[Block, While]:
+        """`while test: body` as `go = test; while go: body; go = test`, so that the test's loads can be noted."""
         start = self._copy(node.test, dict(zip(node.carried, node.inits, strict=True)))
-        around.ops.extend(start.ops)
-        self.moved = [op for op in start.ops if isinstance(op, Op) and self._volatile(op)]
         again = self._copy(node.test, dict(zip(node.carried, node.body.yields, strict=True)))
         going, result = Value(t.bool, "going"), Value(t.bool, "going")
         body = Block([*node.body.ops, *again.ops], [*node.body.yields, again.yields[0]])
-        return While(
+        rotated = While(
             [*node.inits, start.yields[0]],
             [*node.carried, going],
             Block([], [going]),
@@ -121,13 +121,7 @@ class _Keeper:
             [*node.results, result],
             node.span,
         )
-
-    def _log_moved(self, around: Block, place: Value) -> Value:
-        for op in self.moved:
-            assert op.result is not None
-            around.ops.append(Op("log", (place, op.result), None, op.span))
-            place = self._after(around, place, op.span)
-        return place
+        return start, rotated
 
     def _copy(self, block: Block, known: dict[Value, Value]) -> Block:
         """A copy of a block with fresh values, under a substitution of values from outside."""

@@ -77,5 +77,5 @@ def _op(function: Function, op: Op) -> None:
         assert moved is not None
         _require(moved.type is element, function, op, "an element has the wrong type")
         _require(op.args[0].type is t.int64, function, op, "an offset is not int64")
-    if op.kind not in KEEPING and op.kind not in ("log", "recall"):
+    if op.kind not in KEEPING and op.kind not in ("note", "recall"):
         _require(op.span is not None, function, op, "an operation has no span")

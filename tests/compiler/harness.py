@@ -1,0 +1,84 @@
+"""Runs one variant of a kernel on NumPy arrays, and compares adjoints with differences of the float64 twin."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from tapedebug.compiler.kernel import Kernel
+from tapedebug.lang import types as t
+
+EXACT = 1e-7
+"""What central differences of a float64 twin reach on well-scaled kernels."""
+
+
+def run(kernel: Kernel, dim: Any, args: list[Any], *, f64: bool = False, adjoints: Any = None) -> None:
+    """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place."""
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    slots: list[Any] = [*dims, *(1,) * (4 - len(dims))]
+    pointers: list[int] = []
+    active = set()
+    given = iter(adjoints or [])
+    for param, value in zip(kernel.params, args, strict=True):
+        if param.is_array:
+            ndim = param.type.ndim
+            scalars = t.components(param.type.dtype)
+            shape = value.shape[:ndim]
+            strides = [int(np.prod(shape[a + 1 :], dtype=int)) * scalars for a in range(ndim)]
+            slots += [value.ctypes.data, *shape, *strides]
+            adjoint = next(given, None)
+            pointers.append(0 if adjoint is None else adjoint.ctypes.data)
+            if adjoint is not None:
+                active.add(param.index)
+        else:
+            slots += list(np.atleast_1d(value))
+    packed = ctypes.create_string_buffer(kernel.layout.size)
+    kernel.layout.struct.pack_into(packed, 0, *slots, *pointers)
+    entry = kernel.forward(f64=f64) if adjoints is None else kernel.adjoint(frozenset(active), f64=f64)
+    entry(0, int(np.prod(dims)), ctypes.addressof(packed))
+
+
+def twin(args: list[Any]) -> list[Any]:
+    """Arguments for the float64 twin: float32 arrays widened, the others copied."""
+    return [
+        (a.astype(np.float64) if a.dtype == np.float32 else a.copy()) if isinstance(a, np.ndarray) else a
+        for a in args
+    ]
+
+
+def check_gradient(kernel: Kernel, dim: Any, args: list[Any], *, tolerance: float = EXACT) -> None:
+    """The adjoint's product with a random seed equals central differences, in float64; and float32 agrees.
+
+    Every float array is an input and an output at once: the seed covers all of them after the launch, the
+    direction all of them before it.
+    """
+    rng = np.random.default_rng(7)
+    before = twin(args)
+    floats = [i for i, a in enumerate(before) if isinstance(a, np.ndarray) and a.dtype == np.float64]
+    seeds = {i: rng.normal(size=before[i].shape) for i in floats}
+    direction = {i: rng.normal(size=before[i].shape) for i in floats}
+
+    def objective(step: float) -> float:
+        moved = twin(before)
+        for i in floats:
+            moved[i] += step * direction[i]
+        run(kernel, dim, moved, f64=True)
+        return float(sum((moved[i] * seeds[i]).sum() for i in floats))
+
+    def gradient(values: list[Any], dtype: Any, f64: bool) -> float:
+        adjoints = {i: seeds[i].astype(dtype) for i in floats}
+        arrays = [adjoints.get(p.index) for p in kernel.params if p.is_array]
+        run(kernel, dim, values, f64=f64, adjoints=arrays)
+        return float(sum((adjoints[i] * direction[i]).sum() for i in floats))
+
+    h = 1e-5
+    difference = (objective(h) - objective(-h)) / (2 * h)
+    assert np.isfinite(difference)
+    exact = gradient(twin(before), np.float64, True)
+    scale = max(1.0, abs(difference))
+    assert abs(exact - difference) <= tolerance * scale, (exact, difference)
+    if any(isinstance(a, np.ndarray) and a.dtype == np.float32 for a in args):
+        single = gradient([a.copy() if isinstance(a, np.ndarray) else a for a in args], np.float32, False)
+        assert abs(single - difference) <= 2e-3 * scale, (single, difference)

@@ -1,0 +1,251 @@
+"""Adjoints of every kind of control flow, against differences of the float64 twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tests.compiler.harness import check_gradient, run
+
+
+@wp.func
+def sum_and_norm(x: wp.array(dtype=float), w: wp.array(dtype=float), n: int):
+    total = float(0.0)
+    norm = float(0.0)
+    for i in range(n):
+        norm += w[i]
+        total += x[i] * w[i]
+    return total, norm
+
+
+@wp.func
+def first_above(x: wp.array(dtype=float), n: int, bound: float) -> float:
+    for i in range(n):
+        if x[i] > bound:
+            return x[i] * x[i]
+    return -1.0
+
+
+@wp.func
+def signed(a: float):
+    if a < 0.0:
+        return -a * a
+    return a * 3.0
+
+
+@wp.kernel
+def straight(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    y[i] = wp.sin(x[i]) * x[i] / (1.0 + x[i] * x[i])
+
+
+@wp.kernel
+def branches(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    a = x[i]
+    if a > 0.5:
+        a = a * a
+    elif a > 0.0:
+        a = wp.exp(a)
+        if i > 2:
+            a *= 2.0
+    else:
+        a = -a
+    y[i] = a
+
+
+@wp.kernel
+def early_return(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    if i >= n - 2:
+        return
+    if x[i] < 0.0:
+        y[i] = x[i] * 2.0
+        return
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel
+def product(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    p = float(1.0)
+    for k in range(n):
+        p *= x[k]
+    y[i] = p * x[i]
+
+
+@wp.kernel
+def used_after(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    total, norm = sum_and_norm(x, x, n)
+    wp.atomic_add(y, i, total / (norm * norm + 1.0))
+
+
+@wp.kernel
+def nested_loops(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    s = x[i]
+    for k in range(3):
+        for j in range(k, n, 2):
+            s = s * 0.5 + wp.sin(s * x[j])
+        s += x[k]
+    y[i] = s
+
+
+@wp.kernel
+def backwards(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    s = float(1.0)
+    for k in range(n - 1, -1, -2):
+        s = s * x[k] + float(k)
+    y[i] = s
+
+
+@wp.kernel
+def newton(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    a = wp.abs(x[i]) + 1.0
+    r = a
+    count = int(0)
+    while count < n and wp.abs(r * r - a) > 1.0e-3:
+        r = 0.5 * (r + a / r)
+        count += 1
+    y[i] = r
+
+
+@wp.kernel
+def break_and_continue(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    s = float(0.1)
+    for k in range(n):
+        if k == 1:
+            continue
+        if s > 4.0:
+            break
+        s = s * s + wp.abs(x[k]) + 0.3
+        if x[i] < 0.0:
+            continue
+        s += 0.1 * x[i]
+    y[i] = s
+
+
+@wp.kernel
+def return_in_loop(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    y[i] = first_above(x, n, 0.6) + signed(x[i])
+
+
+@wp.kernel
+def while_in_branch(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    s = x[i]
+    if s > 0.0:
+        k = int(0)
+        while k < i:
+            if k > 1:
+                s *= 1.0 + 0.1 * x[k]
+            k += 1
+    else:
+        for k in range(2):
+            s = s * s - 0.5
+    y[i] = s
+
+
+@wp.kernel
+def conditional_expression(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    inside = i > 0 and x[i - 1] > 0.0
+    a = x[i - 1] if inside else 2.0
+    y[i] = a * x[i] if not inside or x[i] > 0.0 else wp.sqrt(-x[i])
+
+
+@wp.kernel
+def in_place(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+    x[i] = wp.sin(x[i])
+    x[i] *= y[i]
+    y[i] = y[i] * x[i]
+
+
+@wp.kernel
+def in_place_loop(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    for k in range(n):
+        if k % 2 == 0:
+            y[i] = y[i] * x[k] + 0.3 * y[i]
+        else:
+            y[i] = wp.sin(y[i])
+        for j in range(k):
+            y[i] *= 1.0 + 0.05 * x[j]
+
+
+@wp.kernel
+def in_place_while(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    for outer in range(2):
+        while y[i] < 4.0 + float(outer):
+            y[i] = y[i] * y[i] + 1.0 + 0.2 * x[i] * x[i]
+
+
+@wp.kernel
+def running_products(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    for k in range(n - 1):
+        y[k + 1] = x[k] * y[k]
+
+
+KERNELS = [
+    straight,
+    branches,
+    early_return,
+    product,
+    used_after,
+    nested_loops,
+    backwards,
+    newton,
+    break_and_continue,
+    return_in_loop,
+    while_in_branch,
+    conditional_expression,
+    in_place,
+    in_place_loop,
+    in_place_while,
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.key)
+@pytest.mark.parametrize("seed", range(3))
+def test_adjoint_equals_differences(kernel, seed):
+    rng = np.random.default_rng(seed)
+    n = 6
+    x = rng.uniform(-1.0, 1.0, n).astype(np.float32)
+    y = rng.uniform(0.5, 1.5, n).astype(np.float32)
+    check_gradient(kernel, n, [x, y, n], tolerance=1e-6)
+
+
+def test_loop_carried_array_is_reversed_with_its_values():
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(0.5, 1.5, (2, 7)).astype(np.float32)
+    check_gradient(running_products, 1, [x, y, 7])
+
+
+def test_forward_values_of_control_flow():
+    x = np.array([0.7, -0.2, 0.3, 2.0], np.float32)
+    y = np.zeros(4, np.float32)
+    run(branches, 4, [x, y, 4])
+    np.testing.assert_allclose(y, [0.7**2, 0.2, np.exp(0.3), 4.0], rtol=1e-6)
+    run(return_in_loop, 4, [x, y, 4])
+    np.testing.assert_allclose(y, 0.7**2 + np.array([2.1, -0.04, 0.9, 6.0]), rtol=1e-6)
+
+
+def test_a_loop_that_only_adds_keeps_nothing():
+    @wp.kernel
+    def total(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+        s = float(0.0)
+        for k in range(n):
+            s += x[k]
+        wp.atomic_add(y, 0, s)
+
+    assert "put_f32" not in total.source("adjoint")
+    assert "put_f32" in product.source("adjoint")
