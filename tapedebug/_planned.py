@@ -1,12 +1,11 @@
-"""Names of the API that programs use and this version does not have yet, for the message of an AttributeError."""
+"""Names of the API that this version does not have yet, for the message of an AttributeError."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-PLANNED = frozenset(
-    """
+_PLANNED = """
     struct indexedarray from_torch to_torch from_jax to_jax from_dlpack to_dlpack map view
     int8 int16 uint8 uint16 uint32 uint64 float16 bfloat16
     mat22 mat33 mat44 quat transform spatial_vector spatial_matrix matrix quaternion
@@ -25,16 +24,15 @@ PLANNED = frozenset(
     func_grad func_replay func_native adjoint grad overload static constant printf expect_eq expect_near
     lower_bound Float Int Scalar
     set_module_options get_module force_load load_module clear_kernel_cache optim
-    """.split()
-)
-"""Names of `../shared/design/API_NAMES.md` that a later version brings."""
+"""
+PLANNED = frozenset(_PLANNED.split())
+"""Names that programs use and a later version brings."""
 
-NEVER = frozenset(
-    """
+_NEVER = """
     Stream Event capture_begin capture_end capture_launch ScopedCapture ScopedStream Mempool tile tile_load
     tile_store Mesh Volume HashGrid fem sparse render
-    """.split()
-)
+"""
+NEVER = frozenset(_NEVER.split())
 """Names of the documents that are not planned, or only much later."""
 
 
@@ -43,7 +41,7 @@ def missing(name: str, known: Iterable[str]) -> str:
     if name in PLANNED:
         return f"tapedebug.{name} is planned and not in this version"
     if name in NEVER:
-        return f"tapedebug.{name} is not planned: tapedebug has the parts that gradients and their debugging need"
+        return f"tapedebug.{name} is not planned: it is not part of recording and debugging gradients"
     known = [n for n in known if not n.startswith("_")]
     near = difflib.get_close_matches(name, [*known, *PLANNED], n=1, cutoff=0.7)
     if not near:

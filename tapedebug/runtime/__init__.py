@@ -1,4 +1,4 @@
-"""The runtime: arrays, launches, tapes, and what tapes keep so that gradients are right and replays possible."""
+"""The runtime: arrays, launches, tapes, and what tapes keep for right gradients and for replays."""
 
 from tapedebug.runtime._observers import live_tapes as live_tapes
 from tapedebug.runtime._observers import observers as observers

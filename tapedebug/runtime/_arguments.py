@@ -100,9 +100,9 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
         raise _misfit(
             kernel,
             param,
-            f"got an array of shape {value.shape}, which has {value.ndim} dimension{'s' * (value.ndim != 1)}",
-            f"annotate it as {types.type_name(types.ArrayType(wanted.dtype, value.ndim))}, or pass an array of "
-            f"{wanted.ndim} dimension{'s' * (wanted.ndim != 1)}",
+            f"got an array of shape {value.shape}, which has {_dimensions(value.ndim)}",
+            f"annotate it as {types.type_name(types.ArrayType(wanted.dtype, value.ndim))}, "
+            f"or pass an array of {_dimensions(wanted.ndim)}",
         )
     return value
 
@@ -116,7 +116,7 @@ def _wrapped(kernel: Any, param: Any, value: np.ndarray[Any, Any]) -> array:
             kernel,
             param,
             f"got a NumPy array of {value.dtype} with shape {value.shape}",
-            f"convert it with .astype(numpy.{types.numpy_dtype(wanted.dtype)}), or make array(…, dtype={name})",
+            f"convert it with .astype('{types.numpy_dtype(wanted.dtype)}'), or make array(…, dtype={name})",
         )
     try:
         writes = param.index in kernel.analysis.writes
@@ -164,7 +164,7 @@ def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
         if not isinstance(value, int | float | np.floating | np.integer | np.bool_):
             raise _misfit(kernel, param, f"got {_told(value)}", "pass a number")
         # Rounded here, so that the float64 twin of a kernel sees the number that the kernel saw.
-        return ctypes.c_float(value).value if scalar is types.float32 else float(value)
+        return ctypes.c_float(float(value)).value if scalar is types.float32 else float(value)
     if scalar is types.bool:
         if not isinstance(value, bool | np.bool_ | int | np.integer):
             raise _misfit(kernel, param, f"got {_told(value)}", "pass True or False")
@@ -201,6 +201,10 @@ def _span(kernel: Any, param: Any) -> Any:
     from tapedebug.runtime._messages import declaration
 
     return declaration(kernel, param)
+
+
+def _dimensions(count: int) -> str:
+    return "1 dimension" if count == 1 else f"{count} dimensions"
 
 
 def _told(value: Any) -> str:

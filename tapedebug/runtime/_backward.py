@@ -1,4 +1,4 @@
-"""`Tape.backward` on the user's arrays: seeds, the pass itself, retained gradients, and undoing an interrupted pass."""
+"""`Tape.backward` on the user's arrays: seeds, the pass, retained gradients, undoing an interrupted pass."""
 
 from __future__ import annotations
 
@@ -108,8 +108,10 @@ def run(tracker: Tracker, seeds: Mapping[array, Values], leftovers: Mapping[arra
     Args:
         tracker: Of the tape.
         seeds: Incoming gradients; they replace what is there.
-        leftovers: What the last pass left in the gradients of arrays that the tape writes, by the write count of the
-            gradient memory then. It belongs to the values before the tape, not after it: it is added back at the end.
+        leftovers: What the last pass left in the gradients of arrays that the tape writes, by the write
+            count of the
+            gradient memory then. It belongs to the values before the tape, not after it: it is added back at
+            the end.
 
     Returns:
         The leftovers of this pass.

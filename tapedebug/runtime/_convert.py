@@ -25,7 +25,7 @@ def element_type(dtype: Any, what: str = "array") -> Any:
 def shape_tuple(shape: Any, what: str) -> Shape:
     """A shape given as an int or a sequence of ints, checked."""
     try:
-        dims = (operator.index(shape),)
+        dims: Shape = (operator.index(shape),)
     except TypeError:
         try:
             dims = tuple(operator.index(n) for n in shape)

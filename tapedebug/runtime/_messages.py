@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import OverwriteError
 from tapedebug._source import Span, display_file
 from tapedebug.lang import types
-from tapedebug.runtime.record import site_span
+from tapedebug.runtime.record import Record, site_span
 
 if TYPE_CHECKING:
     from tapedebug.runtime.buffer import Buffer
-    from tapedebug.runtime.record import Record
     from tapedebug.runtime.versions import Need, Outside
 
 
@@ -66,8 +65,8 @@ def overwrite(records: Sequence[Record], need: Need, record: Record, param: int)
         mend = "write to another array than the one that is read"
     else:
         message = (
-            f"{_launched(record)} would overwrite, through {_array(record, param)}, values that the adjoint of "
-            f"{_launched(reader)} needs of {_array(reader, read_param)}"
+            f"{_launched(record)} would overwrite, through {_array(record, param)}, "
+            f"values that the adjoint of {_launched(reader)} needs of {_array(reader, read_param)}"
         )
         mend = "give the launch its own output array, or use on_overwrite='preserve'"
     return OverwriteError(message, span=write_span(record, param), mend=mend)
@@ -80,13 +79,9 @@ def _writer_param(record: Record, buffer: Buffer) -> int:
 def overwrite_key(records: Sequence[Record], need: Need, by: Record | Outside) -> tuple[Any, ...]:
     """What makes two overwrites the same to a user: the line that reads and the line that overwrites."""
     index, param = need.reader
-    plan, writer = records[index].plan, getattr(by, "plan", None)
-    outside = by.site if writer is None else None
-    return (
-        plan.kernel or plan.kind,
-        param,
-        (writer.kernel or writer.kind) if writer is not None else outside,
-    )
+    reader = records[index].plan
+    writer = (by.plan.kernel or by.plan.kind) if isinstance(by, Record) else by.site
+    return (reader.kernel or reader.kind, param, writer)
 
 
 def overwrite_warning(
@@ -96,15 +91,15 @@ def overwrite_warning(
     index, param = need.reader
     reader = records[index]
     span = need_span(reader, param)
-    site = by.site
-    if hasattr(by, "plan"):
-        written = _writer_param(by, buffer)  # type: ignore[arg-type]
-        who = f"{_launched(by)}, writing {_array(by, written)} at {_place(write_span(by, written))},"  # type: ignore[arg-type]
+    if isinstance(by, Record):
+        written = _writer_param(by, buffer)
+        place = _place(write_span(by, written))
+        who = f"{_launched(by)}, writing {_array(by, written)} at {place},"
     else:
-        where = f" at {_place(site_span(site))}" if site is not None else ""
-        who = f"{by.how} outside the tape{where}"  # type: ignore[union-attr]
+        where = f" at {_place(site_span(by.site))}" if by.site is not None else ""
+        who = f"{by.how} outside the tape{where}"
     outcome = (
-        "the gradient will use the new values and be wrong where they differ (the old ones are kept as evidence)"
+        "the gradient will use the new values, and be wrong where they differ (the old are kept as evidence)"
         if mode == "warn"
         else "the old values are kept for the reverse pass"
     )

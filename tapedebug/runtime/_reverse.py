@@ -1,7 +1,7 @@
 """The reverse pass: adjoint arguments of all records packed into one table, then run backwards.
 
-The same code serves the arrays of the user and the private memory of a `Shadow`; a `Space` says where values and
-adjoints are.
+The same code serves the arrays of the user and the private memory of a `Shadow`; a `Space` says where values
+and adjoints are.
 """
 
 from __future__ import annotations
@@ -24,11 +24,17 @@ Step = tuple[Record, Callable[[int, int, int], Any], int, int]
 class Space(Protocol):
     """Where a reverse pass finds values and adjoints."""
 
-    f64: bool
-    moved: bool
-    """Values are not where the records packed them."""
-    replays: bool
-    """In-place launches see their pre-launch values."""
+    @property
+    def f64(self) -> bool:
+        """Float32 arrays are held as float64."""
+
+    @property
+    def moved(self) -> bool:
+        """Values are not where the records packed them."""
+
+    @property
+    def replays(self) -> bool:
+        """In-place launches see their pre-launch values."""
 
     def value(self, a: array) -> int:
         """Address of the first element now."""
@@ -59,7 +65,7 @@ class Table:
         self.space = space
         chosen = [r for r in records if r.kind == "kernel"]
         self.memory = np.frombuffer(b"".join([r.packed for r in chosen]), dtype=np.uint64).copy()
-        self.words = memoryview(self.memory)
+        self.words = memoryview(self.memory.data)
         self.held: list[Any] = [self.memory]
         self.base: dict[int, int] = {}
         at = 0
@@ -76,6 +82,14 @@ class Table:
                 yield record, _special(record, self.space), 0, 0
             elif record.info is not None:
                 yield self._kernel(record)
+
+    def forward(self, record: Record) -> int:
+        """The address of a record's packed arguments, for a forward run in this space."""
+        base = self.base[record.index]
+        for p in record.plan.arrays:
+            self.words[base + record.plan.kernel.layout.values[p]] = self.space.value(record.args[p])
+        address: int = self.memory.ctypes.data + 8 * base
+        return address
 
     def _kernel(self, record: Record) -> Step:
         plan, args, words, space = record.plan, record.args, self.words, self.space
@@ -95,7 +109,7 @@ class Table:
         return record, plan.adjoint_run(frozenset(), space.f64), record.threads, address
 
     def _replaying(self, record: Record, base: int) -> Callable[[int, int, int], Any]:
-        """An adjoint that re-executes stores: it works on a fresh copy of the pre-launch values, made when it runs."""
+        """An adjoint that re-executes stores: into a copy of the pre-launch values, made when it runs."""
         plan, layout, words, space = record.plan, record.plan.kernel.layout, self.words, self.space
         entry = plan.adjoint_run(record.replay, space.f64)
 

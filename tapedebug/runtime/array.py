@@ -14,8 +14,8 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
-from tapedebug.runtime import _convert
-from tapedebug.runtime.buffer import Buffer, Window, byte_bounds
+from tapedebug.runtime import _convert, _index
+from tapedebug.runtime.buffer import Buffer, Window
 from tapedebug.runtime.device import CPU, Device, get_device
 
 Values = np.ndarray[Any, Any]
@@ -28,13 +28,14 @@ KINDS: dict[tuple[Any, int, bool, bool], int] = {}
 class array:
     """A fixed-size array of scalars or vectors, of 1 to 4 dimensions.
 
-    `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of kernel
-    parameters. Arrays hash and compare by identity, so that they can be keys of `Tape.gradients`.
+    `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of
+    kernel parameters. Arrays hash and compare by identity, so that they can be keys of `Tape.gradients`.
 
     Args:
         data: A sequence, a NumPy array or another array. Vector elements come from vectors or from a last
             dimension of their length: `(N, 3)` gives N vec3.
-        dtype: Element type; `float`, `int`, `bool` mean float32, int32, bool. By default that of the data (a list of
+        dtype: Element type; `float`, `int`, `bool` mean float32, int32, bool. By default that of the data (a
+            list of
             Python floats is float64, as in NumPy).
         shape: Shape of the array, without the vector dimension; alone it makes an array of undefined content.
         strides: Byte strides, with `ptr` only.
@@ -93,7 +94,7 @@ class array:
 
     _ndim_wanted = 0
 
-    def __new__(  # type: ignore[misc]  # noqa: D102
+    def __new__(  # noqa: D102
         cls,
         data: Any = None,
         dtype: Any = None,
@@ -109,14 +110,16 @@ class array:
     ) -> Any:
         if data is None and ptr is None and shape is None:
             return types.ArrayType(float if dtype is None else dtype, ndim or cls._ndim_wanted or 1)
+        from tapedebug.runtime import _construct
+
         get_device(device)
         if data is not None:
-            made = _from_data(data, dtype, shape, copy)
+            made = _construct.from_data(data, dtype, shape, copy)
         else:
-            made = _from_shape(shape, float if dtype is None else dtype, strides, ptr)
+            made = _construct.from_shape(shape, float if dtype is None else dtype, strides, ptr)
         if cls._ndim_wanted and made.ndim != cls._ndim_wanted:
             raise ArrayError(
-                f"{cls.__name__}: the data has {made.ndim} dimensions (shape {made.shape}), not {cls._ndim_wanted}",
+                f"{cls.__name__}: the data has {made.ndim} dimensions (shape {made.shape})",
                 mend="reshape the data, or use array()",
             )
         if grad is not None:
@@ -155,8 +158,9 @@ class array:
     def grad(self) -> array | None:
         """The gradient, of the same shape and dtype, or None without `requires_grad`.
 
-        Setting it makes the array require a gradient. A gradient array that matches the whole buffer is used as it
-        is; for a view its values are copied into the gradient of the buffer. `None` switches the gradient off.
+        Setting it makes the array require a gradient. A gradient array that matches the whole buffer is used
+        as it is; for a view its values are copied into the gradient of the buffer. `None` switches the
+        gradient off.
         """
         if not self._requires_grad:
             return None
@@ -174,9 +178,11 @@ class array:
             self.requires_grad = False
             self._grad = None
             return
-        if not isinstance(value, array) or value.shape != self.shape or value.dtype is not self.dtype:
+        seen: Any = value
+        if not isinstance(seen, array) or seen.shape != self.shape or seen.dtype is not self.dtype:
             raise ArrayError(
-                f"the gradient of an array{self._facts()} must be an array of the same shape and dtype; got {_told(value)}",
+                f"the gradient of an array{self._facts()} must be an array of the same shape and dtype; "
+                f"got {value!r}",
                 mend="pass zeros_like(array), or an array made from data of that shape and dtype",
             )
         self.requires_grad = True
@@ -262,7 +268,7 @@ class array:
         return (self[i] for i in range(self.shape[0]))
 
     def assign(self, src: Any) -> None:
-        """Copy `src` (an array, or anything that `array` takes) into this array; recorded on an active tape."""
+        """Copy `src` (an array, or what `array` takes) into this array; recorded on an active tape."""
         from tapedebug.runtime.transfer import assign
 
         assign(self, src)
@@ -293,7 +299,7 @@ class array:
 
     def __getitem__(self, key: Any) -> Any:
         """A view (ints and slices); with one int for each dimension, the value of that element."""
-        parts = _expand(key, self.ndim, self)
+        parts = _index.expand(key, self.shape)
         ptr, shape, strides = self.ptr, [], []
         for axis, part in enumerate(parts):
             n, step = self.shape[axis], self.strides[axis]
@@ -304,20 +310,20 @@ class array:
                 shape.append(count)
                 strides.append(step * stride)
             else:
-                ptr += _index(part, n, axis, self) * step
+                ptr += _index.number(part, axis, self.shape) * step
         if shape:
             return make(self.buffer, ptr, self.dtype, tuple(shape), tuple(strides), like=self)
         one = make(self.buffer, ptr, self.dtype, (1,), (item_size(self),))._look()[0]
         return self.dtype(*one) if types.value_shape(self.dtype) else one
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        parts = _expand(key, self.ndim, self)
-        if not any(isinstance(p, slice) for p in parts):
-            parts[-1] = slice(_index(parts[-1], self.shape[-1], self.ndim - 1, self), None)
-            parts[-1] = slice(parts[-1].start, parts[-1].start + 1)
+        parts = _index.expand(key, self.shape)
+        if not any(isinstance(part, slice) for part in parts):
+            last = _index.number(parts[-1], self.ndim - 1, self.shape)
+            parts[-1] = slice(last, last + 1)
         target = self[tuple(parts)]
         if isinstance(value, array | np.ndarray) or (
-            isinstance(value, list | tuple) and not _is_element(value, self)
+            isinstance(value, list | tuple) and not _index.is_element(value, self.dtype)
         ):
             target.assign(value)
         else:
@@ -356,7 +362,7 @@ class array:
         order = tuple(range(self.ndim))[::-1] if axes is None else tuple(operator.index(a) for a in axes)
         if sorted(order) != list(range(self.ndim)):
             raise ArrayError(
-                f"transpose: axes {order} are not an order of the {self.ndim} dimensions of shape {self.shape}",
+                f"transpose: axes {order} are not an order of the dimensions of shape {self.shape}",
                 mend="name every dimension once",
             )
         shape = tuple(self.shape[a] for a in order)
@@ -435,87 +441,6 @@ def new(shape: Shape, dtype: Any, *, zeroed: bool = False) -> array:
 
 def _kind(dtype: Any, ndim: int, contiguous: bool, grad: bool) -> int:
     return KINDS.setdefault((dtype, ndim, contiguous, grad), len(KINDS))
-
-
-def _from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
-    if dtype is None:
-        kept = data.dtype if isinstance(data, array) else _convert.infer_dtype(data)
-    else:
-        kept = _convert.element_type(dtype)
-    if isinstance(data, array):
-        data = data._look()
-    values = _convert.to_values(data, kept, None if shape is None else _convert.shape_tuple(shape, "array"))
-    inner = len(types.value_shape(kept))
-    outer = values.shape[: values.ndim - inner]
-    _convert.shape_tuple(outer, "array")
-    if not copy and isinstance(data, np.ndarray) and np.may_share_memory(values, data):
-        return _wrap(values, kept, outer)
-    a = new(outer, kept)
-    a._look()[...] = values
-    return a
-
-
-def _wrap(values: Values, dtype: Any, outer: Shape) -> array:
-    scalar = types.numpy_dtype(dtype)
-    if not values.flags.writeable:
-        raise ArrayError("array: copy=False needs a writable NumPy array", mend="pass copy=True")
-    if types.value_shape(dtype) and values.strides[-1] != scalar.itemsize:
-        raise ArrayError(
-            f"array: copy=False needs the components of a {types.type_name(dtype)} side by side; "
-            f"the NumPy array has strides {values.strides}",
-            mend="pass copy=True, or a contiguous NumPy array",
-        )
-    if any(s % scalar.itemsize for s in values.strides):
-        raise ArrayError(
-            f"array: copy=False needs strides in whole elements; the NumPy array has {values.strides}",
-            mend="pass copy=True",
-        )
-    buffer = Buffer.around(values)
-    low, _ = byte_bounds(values)
-    assert buffer.address <= low
-    return make(buffer, values.__array_interface__["data"][0], dtype, outer, values.strides[: len(outer)])
-
-
-def _from_shape(shape: Any, dtype: Any, strides: Any, ptr: int | None) -> array:
-    kept = _convert.element_type(dtype)
-    if shape is None:
-        raise ArrayError("array: ptr= needs a shape", mend="pass shape=")
-    dims = _convert.shape_tuple(shape, "array")
-    if ptr is None:
-        return new(dims, kept)
-    item = _convert.item_bytes(kept)
-    steps = tuple(int(s) for s in strides) if strides is not None else _convert.contiguous_strides(dims, item)
-    low = sum(min(0, (n - 1) * s) for n, s in zip(dims, steps, strict=True))
-    high = item + sum(max(0, (n - 1) * s) for n, s in zip(dims, steps, strict=True))
-    return make(Buffer.at(ptr + low, high - low), ptr, kept, dims, steps)
-
-
-def _expand(key: Any, ndim: int, a: array) -> list[Any]:
-    parts = list(key) if isinstance(key, tuple) else [key]
-    if Ellipsis in [p for p in parts if p is Ellipsis]:
-        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
-        parts[at : at + 1] = [slice(None)] * (ndim - len(parts) + 1)
-    if len(parts) > ndim:
-        raise IndexError(f"{len(parts)} indices for an array of {ndim} dimensions (shape {a.shape})")
-    return parts + [slice(None)] * (ndim - len(parts))
-
-
-def _index(part: Any, n: int, axis: int, a: array) -> int:
-    try:
-        i = operator.index(part)
-    except TypeError:
-        raise TypeError(f"an array is indexed by ints and slices; got {part!r}") from None
-    if not -n <= i < n:
-        raise IndexError(f"index {i} is out of range for dimension {axis} of an array of shape {a.shape}")
-    return i + n if i < 0 else i
-
-
-def _is_element(value: Any, a: array) -> bool:
-    return bool(types.value_shape(a.dtype)) and np.shape(value) == types.value_shape(a.dtype)
-
-
-def _told(value: object) -> str:
-    return repr(value) if isinstance(value, array) else f"{value!r} ({type(value).__name__})"
 
 
 class array1d(array):

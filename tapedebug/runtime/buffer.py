@@ -1,7 +1,7 @@
 """Memory. Arrays are views of buffers; versions, preserved values and gradients belong to buffers.
 
-A buffer knows which live tapes have an interest in its content (`watch`, weak references), whether its content is a
-known constant (`fill`), and how many NumPy windows can change it behind our back (`windows`).
+A buffer knows which live tapes have an interest in its content (`watch`, weak references), whether its
+content is a known constant (`fill`), and how many NumPy windows can change it behind our back (`windows`).
 """
 
 from __future__ import annotations

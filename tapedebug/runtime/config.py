@@ -1,4 +1,4 @@
-"""Settings of the process, as attributes of `tapedebug.config`; an unknown name is an error, not a silent no-op."""
+"""Settings of the process, as attributes of `tapedebug.config`; an unknown name is an error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ class Config:
     """The settings and their defaults.
 
     Attributes:
-        on_overwrite: What a `Tape` does, unless it is told, when a value that an adjoint needs is overwritten:
+        on_overwrite: What a `Tape` does, unless it is told, when a value that an adjoint needs is
+            overwritten:
             `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
-        verify_autograd_array_access: Also warn (`OverwriteWarning`) in `"preserve"` mode, once for each pair of a
+        verify_autograd_array_access: Also warn (`OverwriteWarning`) in `"preserve"` mode, once for each pair
+            of a
             reading line and an overwriting line.
         quiet: `ScopedTimer` prints nothing.
     """

@@ -1,4 +1,4 @@
-"""Devices: `"cpu"` today. Every function that takes a device resolves it here, so that the next one has one door."""
+"""Devices: `"cpu"` today. Every function that takes a device resolves it here: one door for the next."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def get_device(ident: Any = None) -> Device:
             return CPU
         if ident == "cuda" or ident.startswith("cuda:"):
             raise DeviceError(
-                f'there is no device {ident!r}: this version of tapedebug runs on "cpu" only (CUDA is planned)',
+                f'there is no device {ident!r}: this version runs on "cpu" only (CUDA is planned)',
                 mend='leave device= out, or pass device="cpu"',
             )
     raise DeviceError(

@@ -71,7 +71,8 @@ def full(
 ) -> array:
     """An array with every element `value`; other arguments as for `zeros`.
 
-    Without `dtype` the elements are float32 of a float, int32 of an int, bool of a bool, and vectors of a vector.
+    Without `dtype` the elements are float32 of a float, int32 of an int, bool of a bool, and vectors of a
+    vector.
     """
     made = _made(
         shape, _type_of(value) if dtype is None else dtype, device, requires_grad, retain_grad, False, "full"

@@ -19,7 +19,7 @@ from tapedebug.runtime.versions import announce
 
 _PROBE = b"tapedebug"
 _HEADER = bytes.__basicsize__ - 1
-"""Where CPython keeps the characters of a bytes object: arguments are passed at their address without a copy."""
+"""Where CPython keeps the content of a bytes object: arguments are passed at its address, without a copy."""
 
 if ctypes.string_at(id(_PROBE) + _HEADER, len(_PROBE)) != _PROBE:  # pragma: no cover - another Python
     raise ImportError("tapedebug needs CPython: bytes objects are not laid out as expected")
@@ -49,7 +49,8 @@ def launch(
         inputs: Arguments for the first parameters.
         outputs: Arguments for the parameters after those; where the line is drawn makes no difference.
         device: Only `"cpu"` exists.
-        record_tape: False leaves the launch off the active tape; what the tape needs of overwritten memory is kept.
+        record_tape: False leaves the launch off the active tape; what the tape needs of overwritten memory
+            is kept.
         max_blocks: Accepted and ignored on the CPU.
         block_dim: Accepted and ignored on the CPU.
 
@@ -68,8 +69,8 @@ def launch(
     if plan is None:
         plan, args = resolve(kernel, args)
     if dim.__class__ is int:
-        sizes: tuple[int, ...] = (dim,)  # type: ignore[assignment]
-        threads: int = dim  # type: ignore[assignment]
+        sizes: tuple[int, ...] = (dim,)
+        threads: int = dim
         slots = [dim, 1, 1, 1]
     else:
         sizes, threads, slots = launch_dims(kernel, dim)
@@ -143,5 +144,3 @@ def packed_for(plan: KernelPlan, args: tuple[Any, ...], slots: list[Any]) -> byt
     for a, packer in zip(args, plan.packers, strict=True):
         slots += a._slots if packer is None else packer(a)
     return plan.struct.pack(*slots, *plan.tail)
-
-

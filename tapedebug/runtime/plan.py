@@ -1,8 +1,8 @@
 """What all launches of one kernel with arguments of one kind share, worked out once.
 
-A plan says which parameters are arrays, which are read, written and needed by the adjoint, how scalars are packed,
-and which compiled entries run. Copies, fills and custom functions have plans too, so that a tape treats all its
-records alike.
+A plan says which parameters are arrays, which are read, written and needed by the adjoint, how scalars are
+packed, and which compiled entries run. Copies, fills and custom functions have plans too, so that a tape
+treats all its records alike.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ Runner = Callable[[int, int, int], None]
 """Runs threads `lo … hi-1` with the packed arguments at an address."""
 
 NOTHING: frozenset[int] = frozenset()
+
+
+def has_gradient(a: array) -> bool:
+    """Whether an array takes part in differentiation."""
+    return a.requires_grad and types.is_float(a.dtype)
 
 
 class Plan:
@@ -83,6 +88,14 @@ class Plan:
         self.written = tuple(sorted(writes))
         self.needed = tuple(sorted(needed))
 
+    def forward_run(self, f64: bool) -> Runner:
+        """The forward entry; only kernels have one."""
+        raise NotImplementedError(self.kind)
+
+    def adjoint_run(self, replay: frozenset[int], f64: bool) -> Runner:
+        """The adjoint entry; only kernels have one."""
+        raise NotImplementedError(self.kind)
+
 
 class KernelPlan(Plan):
     """A plan that can run: packs arguments and knows the compiled entry.
@@ -95,10 +108,17 @@ class KernelPlan(Plan):
 
     __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "twin")
 
-    def __init__(self, kernel: Any, args: tuple[Any, ...], packers: tuple[Packer | None, ...]) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        args: tuple[Any, ...],
+        packers: tuple[Packer | None, ...],
+        active: frozenset[int] | None = None,
+    ) -> None:
         arrays = [i for i, a in enumerate(args) if type(a) is array]
         analysis = kernel.analysis
-        active = frozenset(i for i in arrays if args[i].requires_grad and types.is_float(args[i].dtype))
+        if active is None:
+            active = frozenset(i for i in arrays if has_gradient(args[i]))
         self.differentiates = bool(active) and kernel.enable_backward
         info = kernel.adjoint_info(active) if self.differentiates else None
         super().__init__(
@@ -174,11 +194,6 @@ FILL = {
     )
     for grad in (False, True)
 }
-
-
-def has_gradient(a: array) -> bool:
-    """Whether an array takes part in differentiation."""
-    return a.requires_grad and types.is_float(a.dtype)
 
 
 def func_plan(arrays: tuple[array, ...]) -> Plan:

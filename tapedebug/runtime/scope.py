@@ -1,14 +1,17 @@
-"""`ScopedTimer`: times a block, prints as in the documents, and groups the launches of the block on the tape."""
+"""`ScopedTimer`: times a block, prints as in the documents, and groups its launches on the tape."""
 
 from __future__ import annotations
 
 import builtins
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tapedebug.runtime._state import state
 from tapedebug.runtime.config import config
 from tapedebug.runtime.device import synchronize as _synchronize
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape import Tape
 
 
 class ScopedTimer:
@@ -46,7 +49,7 @@ class ScopedTimer:
         self.skip_tape = skip_tape
         self.elapsed = 0.0
         self.extra_msg = ""
-        self._tape: Any = None
+        self._tape: Tape | None = None
         self._start = 0.0
         if dict is not None:
             dict.setdefault(name, [])
@@ -64,9 +67,9 @@ class ScopedTimer:
 
     def __exit__(self, *exc: object) -> None:
         # The tape closes its scopes itself when its block ends inside this one.
-        if self._tape is not None and self._tape is state.tape and self._tape.scope is not None:
-            self._tape.record_scope_end()
-        self._tape = None
+        tape, self._tape = self._tape, None
+        if tape is not None and tape is state.tape and tape.scope is not None:
+            tape.record_scope_end()
         if not self.active:
             return
         if self.synchronize:

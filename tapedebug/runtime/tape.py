@@ -13,13 +13,14 @@ import numpy as np
 from tapedebug._errors import ArrayError, TapeError
 from tapedebug.lang import types
 from tapedebug.runtime import _backward, _observers
-
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import MODES, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.plan import func_plan, has_gradient
 from tapedebug.runtime.record import Record, call_site
+from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.timeline import Version, list_versions
 from tapedebug.runtime.versions import Ledger, Outside, Tracker
 
 _ids = itertools.count(1)
@@ -77,9 +78,9 @@ class Tape:
 
     Args:
         on_overwrite: What happens when a value is overwritten that the adjoint of a recorded launch needs.
-            `"preserve"` (default, `config.on_overwrite`) keeps a copy, so that gradients are right; `"warn"` warns and
-            uses the new value, as the documents describe; `"error"` raises before anything is overwritten;
-            `"ignore"` uses the new value in silence.
+            `"preserve"` (default, `config.on_overwrite`) keeps a copy, so that gradients are right; `"warn"`
+            warns and uses the new value, as the documents describe; `"error"` raises before anything is
+            overwritten; `"ignore"` uses the new value in silence.
 
     Attributes:
         records: What was recorded, in order.
@@ -159,7 +160,7 @@ class Tape:
         self.tracker.before(record)
         self.records.append(record)
 
-    def record_func(self, backward: Callable[[], Any], arrays: Sequence[array]) -> None:
+    def record_func(self, backward: Callable[[], Any], arrays: Sequence[Any]) -> None:
         """Record a function that `backward` calls at this point of the reverse pass.
 
         Args:
@@ -240,18 +241,19 @@ class Tape:
             if a.requires_grad and a.buffer.adjoint is not None:
                 _backward.zero_gradient(a)
 
-    def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
+    def backward(self, loss: array | None = None, grads: Mapping[Any, Any] | None = None) -> None:
         """Run the reverse pass: gradients are added to the `.grad` of the arrays that require one.
 
-        The gradient of an intermediate array is used up on the way (it is zero afterwards) unless the array has
-        `retain_grad=True`. Should anything interrupt the pass, all gradients are as they were before.
+        The gradient of an intermediate array is used up on the way (it is zero afterwards) unless the array
+        has `retain_grad=True`. Should anything interrupt the pass, all gradients are as they were before.
 
         Args:
             loss: An array of one float with `requires_grad`; its gradient becomes 1.
             grads: For arrays, their incoming gradients, of the same shape and dtype.
 
         Raises:
-            TapeError: Nothing was recorded; the loss is not a scalar, has no gradient or is not on the tape; a seed
+            TapeError: Nothing was recorded; the loss is not a scalar, has no gradient or is not on the tape;
+                a seed
                 does not fit.
         """
         seeds = self._seeds(loss, grads)
@@ -268,7 +270,7 @@ class Tape:
         self.backward_calls.append(call)
         _observers.notify("backward_done", self, call)
 
-    def _seeds(self, loss: Any, grads: Mapping[array, Any] | None) -> dict[array, np.ndarray[Any, Any]]:
+    def _seeds(self, loss: Any, grads: Mapping[Any, Any] | None) -> dict[array, np.ndarray[Any, Any]]:
         if (loss is not None or grads) and not self.records:
             raise TapeError(
                 "backward: nothing was recorded on this tape",
@@ -294,7 +296,7 @@ class Tape:
         values = gradient._look() if isinstance(gradient, array) else np.asarray(gradient)
         if values.shape != wanted or values.dtype.kind not in "fiu":
             raise TapeError(
-                f"backward: the seed of the array{a._facts()} has shape {values.shape} and dtype {values.dtype}",
+                f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
                 mend=f"pass values of shape {wanted}, such as ones_like(array)",
             )
         return values.astype(types.numpy_dtype(a.dtype))
@@ -349,6 +351,31 @@ class Tape:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
 
+    def replay(
+        self, inputs: Mapping[array, Any] | None = None, dtype: Any = None, stop: int | None = None
+    ) -> Shadow:
+        """Run the recorded forward pass again, in private memory, from the values that the tape found.
+
+        Args:
+            inputs: Values that replace those of arrays before the first record.
+            dtype: `float64` runs the kernels' float64 twins.
+            stop: Run only the records before this one.
+
+        Returns:
+            The shadow, standing before record `stop`; it can run on, and backward.
+
+        Raises:
+            TapeError: An input is not on the tape or its values have another shape.
+        """
+        shadow = Shadow(self.tracker, dtype)
+        for a, values in (inputs or {}).items():
+            shadow.set(a, values)
+        return shadow.forward(0, stop)
+
+    def versions(self) -> list[Version]:
+        """Every version of every range of memory that the tape used, in the order of writing."""
+        return list_versions(self.tracker)
+
     def ledgers(self) -> list[Ledger]:
         """The tape's memory, one ledger a buffer."""
         return list(self.tracker.ledgers.values())
@@ -359,4 +386,3 @@ def _gradient(a: array) -> array:
     if gradient is None:
         raise ArrayError(f"the array{a._facts()} has no gradient", mend="create it with requires_grad=True")
     return gradient
-

@@ -1,4 +1,4 @@
-"""Copies and fills between arrays: differentiable where a tape is active, and always announced to live tapes."""
+"""Copies and fills: differentiable where a tape is active, and always announced to live tapes."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: i
     numbers = [operator.index(n) for n in (dest_offset, src_offset, count)]
     if min(numbers) < 0:
         raise ArrayError(
-            f"copy: offsets and count cannot be negative; got dest_offset={numbers[0]}, src_offset={numbers[1]}, "
-            f"count={numbers[2]}",
+            f"copy: offsets and count cannot be negative; "
+            f"got dest_offset={numbers[0]}, src_offset={numbers[1]}, count={numbers[2]}",
             mend="pass 0 or more",
         )
     whole = not any(numbers)
@@ -171,7 +171,7 @@ def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: i
     for name, a, offset in (("dest", dest, numbers[0]), ("src", src, numbers[1])):
         if offset + amount > a.size:
             raise ArrayError(
-                f"copy: {amount} elements from offset {offset} do not fit {name} of shape {a.shape} ({a.size} elements)",
+                f"copy: {amount} elements from offset {offset} do not fit {name} of shape {a.shape}",
                 mend="pass a smaller count or offset",
             )
     return _run_of(dest, numbers[0], amount, "dest"), _run_of(src, numbers[1], amount, "src")
@@ -180,7 +180,7 @@ def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: i
 def _run_of(a: array, offset: int, amount: int, name: str) -> array:
     if a.ndim > 1 and not a.is_contiguous:
         raise ArrayError(
-            f"copy: {name} of shape {a.shape} is not contiguous, so a part of it (or another shape) cannot be named",
+            f"copy: {name} of shape {a.shape} is not contiguous: it has no elements in a row to copy",
             mend="copy between arrays of one shape, or slice first",
         )
     flat = a if a.ndim == 1 else a.flatten()

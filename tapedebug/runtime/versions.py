@@ -1,11 +1,12 @@
 """Versions of memory ranges: what recorded adjoints still need, and what a replay starts from.
 
-A tape has a `Tracker`; it has one `Ledger` for each buffer that the tape touches. A ledger holds a `RangeState` for
-each distinct range (array layout) that was used. Just before anything writes a range, the open needs and live-ins of
+A tape has a `Tracker`; it has one `Ledger` for each buffer that the tape touches. A ledger holds a
+`RangeState` for each distinct range (array layout) that was used. Just before anything writes a range, the
+open needs and live-ins of
 all ranges that overlap it are closed: copied where the mode says so, and told who clobbered them.
 
-Buffers refer to ledgers weakly, ledgers to buffers strongly, states to other states by number only: a tape that is
-dropped goes away at once, with every copy that it kept.
+Buffers refer to ledgers weakly, ledgers to buffers strongly, states to other states by number only: a tape
+that is dropped goes away at once, with every copy that it kept.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Need:
         start, stop: The bytes of the buffer.
         reader: (record index, parameter) of the first launch that needs them.
         copy: The values, once something overwrote them (or could do so unseen).
-        clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its index.
+        clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its
+            index.
         outside: Overwritten by something that is not on the tape.
     """
 
@@ -55,7 +57,8 @@ class LiveIn:
     """Values that the tape found in memory and did not compute itself: where a replay starts.
 
     Attributes:
-        at: Number of records when the range was first used; for `injected` ones, when something outside the tape
+        at: Number of records when the range was first used; for `injected` ones, when something outside the
+            tape
             wrote it (a replay loads it at that point).
         fill: The byte pattern, where the content is a known constant and needs no copy.
         copy: The values, once overwritten; None while memory still holds them.
@@ -128,7 +131,7 @@ class RangeState:
             return True
         mine, theirs = self.array._look(), other.array._look()
         try:
-            return bool(np.shares_memory(mine, theirs, max_work=_OVERLAP_EFFORT))
+            return bool(np.shares_memory(mine, theirs, max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
         except np.exceptions.TooHardError:
             return True
 
@@ -145,7 +148,8 @@ class Ledger:
         self.by_range: dict[Any, RangeState] = {}
         self.needs: list[Need] = []
         self.liveins: list[LiveIn] = []
-        buffer.watch = (*(ref for ref in buffer.watch if ref() is not None), weakref.ref(self))
+        if not tracker.dry:
+            buffer.watch = (*(ref for ref in buffer.watch if ref() is not None), weakref.ref(self))
 
     def state(self, a: array) -> RangeState:
         """The state of the range that `a` covers."""
@@ -178,14 +182,16 @@ class Tracker:
 
     Attributes:
         mode: The tape's `on_overwrite`.
+        dry: Its one launch will not run: nothing may be told to others.
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
         preserved_bytes: Memory of values that were kept for adjoints.
         livein_bytes: Memory of values that were kept for replays only.
         outside: Writes that were not on the tape, in order.
     """
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, dry: bool = False) -> None:
         self.mode = mode
+        self.dry = dry
         self.settled = False
         self.ledgers: dict[Buffer, Ledger] = {}
         self.states: dict[array, RangeState] = {}
@@ -238,6 +244,8 @@ class Tracker:
             state, buffer = own[p], args[p].buffer
             if state.hot:
                 self._close(self.ledgers[buffer], state, record)
+            if self.dry:
+                continue
             buffer.fill = None
             buffer.writes += 1
             if len(buffer.watch) > 1:
@@ -358,7 +366,8 @@ class Tracker:
 
     def _set_scratch(self, record: Record, own: dict[int, RangeState]) -> None:
         """Group the parameters through which this launch writes values that its own adjoint needs."""
-        plan, groups = record.plan, []
+        plan = record.plan
+        groups: list[set[int]] = []
         for p, need in zip(plan.needed, record.needs, strict=True):
             if need.clobber != record.index:
                 continue
