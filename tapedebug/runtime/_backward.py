@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
@@ -25,7 +27,7 @@ class LiveSpace:
     moved = False
 
     def __init__(self, mode: str) -> None:
-        self.replays = mode in {"preserve", "error"}
+        self.preserves = mode in {"preserve", "error"}
 
     def value(self, a: array) -> int:
         """Address of the values."""
@@ -44,12 +46,14 @@ class LiveSpace:
 
     def kept(self, record: Record, need: Need) -> Bytes | None:
         """The preserved copy, where the mode uses it."""
-        return need.copy if self.replays else None
+        return need.copy if self.preserves else None
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the pre-launch values."""
-        assert scratch.copy is not None
-        return scratch.copy.copy()
+        """A fresh copy of the pre-launch values; of what memory holds now where the mode says so."""
+        if self.preserves:
+            assert scratch.copy is not None
+            return scratch.copy.copy()
+        return record.args[scratch.params[0]].buffer.copy_range(scratch.start, scratch.stop)
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` to the first element."""
@@ -60,7 +64,7 @@ class LiveSpace:
         swapped = []
         try:
             for need, a in zip(record.needs, record.args, strict=True):
-                if self.replays and need.copy is not None:
+                if self.preserves and need.copy is not None:
                     place = a.buffer.data[need.start : need.stop]
                     swapped.append((place, place.copy()))
                     place[:] = need.copy
@@ -69,6 +73,10 @@ class LiveSpace:
         finally:
             for place, now in reversed(swapped):
                 place[:] = now
+
+
+SHORT = 0.2
+"""Seconds of recorded forward work up to which a reverse pass is finished before an interrupt is answered."""
 
 
 class Undo:
@@ -126,8 +134,7 @@ def run(tracker: Tracker, seeds: Mapping[array, Values], leftovers: Mapping[arra
     for memory in memories:
         if memory.watch:
             _announce_all(memory)
-    undo = Undo(list(memories))
-    try:
+    with _all_or_nothing(records, list(memories)):
         for memory in memories:
             memory.fill = None
         earlier = _take_leftovers(leftovers)
@@ -140,10 +147,27 @@ def run(tracker: Tracker, seeds: Mapping[array, Values], leftovers: Mapping[arra
             if a not in seeds:
                 view = space.adjoint_view(a)
                 view += values
+    return {a: a.buffer.gradient().writes for a in _written(records)}
+
+
+@contextmanager
+def _all_or_nothing(records: list[Record], memories: list[Buffer]) -> Iterator[None]:
+    """Gradients are complete after the pass, or as they were before it.
+
+    A short pass is not interrupted: a copy of every gradient would cost more than the pass itself. A long one, or
+    one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and exceptions are undone.
+    """
+    calls_user_code = any(r.kind == "func" for r in records)
+    if not calls_user_code and sum(r.elapsed for r in records) < SHORT:
+        with deferred():
+            yield
+        return
+    undo = Undo(memories)
+    try:
+        yield
     except BaseException:
         undo.restore()
         raise
-    return {a: a.buffer.gradient().writes for a in _written(records)}
 
 
 def _run_steps(

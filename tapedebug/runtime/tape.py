@@ -257,7 +257,7 @@ class Tape:
                 does not fit.
         """
         seeds = self._seeds(loss, grads)
-        call = BackwardCall(loss, {a: g.copy() for a, g in seeds.items()}, len(self.records))
+        call = BackwardCall(loss, seeds, len(self.records))
         recording, state.tape = state.tape, None
         start = perf_counter()
         try:
