@@ -134,10 +134,10 @@ function argRow(panel: Panel, arg: Arg, backward: boolean): HTMLElement {
 
 function roles(arg: Arg): HTMLElement[] {
   const result: HTMLElement[] = [];
-  if (arg.reads) result.push(h("span", { class: "td-role", title: "reads" }, "r"));
+  if (arg.reads && arg.needed) {
+    result.push(h("span", { class: "td-role td-role-n", title: "reads; the adjoint needs these values" }, "r ●"));
+  } else if (arg.reads) result.push(h("span", { class: "td-role", title: "reads; no adjoint needs the values" }, "r"));
   if (arg.writes) result.push(h("span", { class: "td-role td-role-w", title: "writes" }, "w"));
-  if (arg.needed)
-    result.push(h("span", { class: "td-role td-role-n", title: "the adjoint needs these values" }, "needed"));
   return result;
 }
 

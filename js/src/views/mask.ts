@@ -97,7 +97,8 @@ function cell(panel: Panel, matrix: Matrix, check: Check, on: boolean): HTMLElem
   const entry: MaskEntry = [matrix.launch, check.input, check.output];
   const input = h("input", { type: "checkbox", "data-pair": entryKey(entry) });
   input.checked = on;
-  input.disabled = store.get("running");
+  const { canRun, running } = store.value;
+  input.disabled = running || !canRun;
   const where = matrix.launch === null ? "whole tape" : `launch ${matrix.launch}`;
   input.setAttribute("aria-label", `${where}: ${short(check.output)} by ${short(check.input)}, ${spoken(check)}`);
   input.addEventListener("change", () => store.set({ mask: toggled(store.get("mask"), [entry], input.checked) }));
@@ -106,11 +107,17 @@ function cell(panel: Panel, matrix: Matrix, check: Check, on: boolean): HTMLElem
     check.verdict === null ? "td-verdict-none" : `td-verdict-${check.verdict.toLowerCase().replace(" ", "-")}`;
   return h(
     "td",
-    { class: `${style}${on ? "" : " td-off"}`, title: cellTitle(check) },
+    { class: `${style}${on || !canRun ? "" : " td-off"}`, title: cellTitle(check) },
     h(
       "label",
       {},
-      h("span", { class: "td-cell-line" }, input, verdictText(check.verdict)),
+      // without a kernel and a mask the boxes would say nothing
+      h(
+        "span",
+        { class: "td-cell-line" },
+        canRun || store.get("mask").length > 0 ? input : null,
+        verdictText(check.verdict),
+      ),
       h("span", { class: "td-cell-error" }, error === null ? "" : number(error, 2)),
     ),
   );
@@ -156,7 +163,7 @@ function controls(panel: Panel, shown: readonly (Matrix | null)[]): HTMLElement 
   const none = button("none", () => store.set({ mask: toggled(store.get("mask"), entries, false) }), {
     class: "td-button",
   });
-  all.disabled = none.disabled = running;
+  all.disabled = none.disabled = running || !canRun;
   const keys = new Set(entries.map(entryKey));
   const elsewhere = store.get("mask").filter((entry) => !keys.has(entryKey(entry))).length;
   const note = !canRun ? "needs a kernel" : elsewhere > 0 ? `${elsewhere} of them on other launches` : "";

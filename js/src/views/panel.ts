@@ -5,6 +5,7 @@ import { parseTrace } from "../trace/parse.js";
 import { TraceError } from "../trace/reader.js";
 import type { PanelStore } from "../trace/store.js";
 import type { Finding } from "../trace/types.js";
+import { selectFinding } from "./actions.js";
 import { h, replace } from "./dom.js";
 import { buildFindings } from "./findings.js";
 import { buildHeader, buildStatus } from "./header.js";
@@ -91,6 +92,7 @@ function fill(root: HTMLElement, store: PanelStore, lifetime: Lifetime): void {
   bindKeyboard(panel, lanes, header.focusSearch);
   lifetime.add(watchTheme(root, () => lanes.recolour()));
   lifetime.add(store.subscribe((changed) => changed.has("selection") && follow(panel, lanes)));
+  if (store.get("selection").finding !== null) follow(panel, lanes);
 }
 
 function isEmpty(data: unknown): boolean {
@@ -103,6 +105,10 @@ const followed = new WeakMap<LanesView, Finding>();
 function follow(panel: Panel, lanes: LanesView): void {
   const { launch, array, finding } = panel.store.get("selection");
   const focused = panel.model.finding(finding);
+  if (focused && launch === null && focused.launches.length > 0) {
+    selectFinding(panel, focused); // it was set from outside, by its id alone
+    return;
+  }
   const id = panel.model.arrayId(array);
   if (focused && followed.get(lanes) !== focused) {
     followed.set(lanes, focused);

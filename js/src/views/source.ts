@@ -1,6 +1,6 @@
 /** The source of the selected launch's kernel, annotated; a click on a line shows the adjoint that was generated for it. */
 
-import type { Kernel, Launch } from "../trace/types.js";
+import type { Kernel, Launch, Severity } from "../trace/types.js";
 import { h, link, replace } from "./dom.js";
 import { fileName } from "./format.js";
 import { adjointOf, type Badge, type LineNote, lineNotes } from "./lines.js";
@@ -24,7 +24,9 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
   const marked = finding?.location && sameFile(finding.location.file, kernel.file) ? finding.location.line : null;
   const rows = kernel.lines
     .slice(0, MOST_LINES)
-    .map((text, i) => row(panel, kernel.line + i, text, notes.get(kernel.line + i), marked));
+    .map((text, i) =>
+      row(panel, kernel.line + i, text, notes.get(kernel.line + i), marked, finding?.severity ?? "info"),
+    );
   const list = h("div", { class: "td-code", role: "list", "aria-label": `source of ${kernel.name}` }, ...rows);
   const below = h("div", { class: "td-adjoint" });
   const update = (scroll: boolean): void => {
@@ -44,7 +46,13 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
 }
 
 function heading(kernel: Kernel, place: string): HTMLElement {
-  return h("h2", {}, "Source ", h("span", { class: "td-place", title: kernel.file }, place));
+  return h(
+    "h2",
+    {},
+    "Source ",
+    h("span", { class: "td-place", title: kernel.file }, place),
+    h("span", { class: "td-hint" }, "● needed by the adjoint"),
+  );
 }
 
 function sameFile(a: string, b: string): boolean {
@@ -54,7 +62,7 @@ function sameFile(a: string, b: string): boolean {
 function row(panel: Panel, line: number, text: string, note: LineNote | undefined, marked: number | null): HTMLElement {
   const classes = ["td-line"];
   if (note?.wrong) classes.push("td-wrong");
-  if (marked === line) classes.push("td-marked");
+  if (marked === line) classes.push("td-marked", `td-${severity}`);
   const toggle = (): void => panel.view.set({ line: panel.view.get("line") === line ? null : line });
   const element = h(
     "div",

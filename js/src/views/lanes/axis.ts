@@ -86,8 +86,10 @@ function paintSelectedColumns(pen: CanvasRenderingContext2D, scene: Scene): void
     pen.fillStyle = colour;
     pen.fillRect(x(geometry, column) - width / 2, AXIS_HEIGHT - 20, width, geometry.height);
   };
+  pen.fillStyle = palette[scene.focusTone];
   for (const launch of scene.focusLaunches) {
-    if (launch !== scene.launch) band(columns.forward(launch), palette["red-tint"]);
+    const width = Math.max(2, Math.min(geometry.viewport.scale - 6, 20));
+    pen.fillRect(x(geometry, columns.forward(launch)) - width / 2, AXIS_HEIGHT - 4, width, 2);
   }
   if (scene.launch === null) return;
   pen.globalAlpha = scene.backward ? 0.45 : 1;

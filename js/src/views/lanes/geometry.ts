@@ -81,8 +81,11 @@ export function zoomAbout(viewport: Viewport, column: number, factor: number, le
   viewport.scale = scale;
 }
 
+/** Entries `first` to `end` (exclusive) share one cell: a column, a fold, or where columns are thin, a pixel. */
+export type Visit = (first: number, px: number, end: number) => void;
+
 /**
- * Calls `visit` for the entries of ascending launches that fall between two columns, at most about one a pixel: what would
+ * Calls `visit` for the cells that hold entries of ascending launches and can be seen, about one a pixel at most: what would
  * be painted over is skipped by bisection, so that a frame costs pixels, not launches. Backward passes mirror the launches.
  * What reaches to the right by up to `reach` launches is visited too when only its end can be seen.
  */
@@ -90,7 +93,7 @@ export function eachVisible(
   geometry: Geometry,
   launches: ArrayLike<number>,
   backward: boolean,
-  visit: (index: number, px: number) => void,
+  visit: Visit,
   reach = 0,
 ): void {
   const { columns, viewport } = geometry;
@@ -104,9 +107,10 @@ export function eachVisible(
     const launch = launches[i] as number;
     const column = columns.of(launch);
     if (column > high) return;
-    visit(i, x(geometry, backward ? columns.backward(launch) : columns.forward(launch)));
     const dense = viewport.scale < 1 || columns.fold(column) !== null;
-    i = dense ? lowerBound(launches, columns.firstLaunch(column + step), i + 1) : i + 1;
+    const end = dense ? Math.max(i + 1, lowerBound(launches, columns.firstLaunch(column + step), i)) : i + 1;
+    visit(i, x(geometry, backward ? columns.backward(launch) : columns.forward(launch)), end);
+    i = end;
   }
 }
 

@@ -1,5 +1,5 @@
 /** What became of needed values: lost ones in red with an arrow, kept ones calmly with a bracket. */
-import { BAR, eachVisible, type Geometry, x } from "./geometry.js";
+import { BAR, eachVisible, type Geometry, type Visit, x } from "./geometry.js";
 import type { Scene } from "./paint.js";
 import type { Palette } from "./palette.js";
 import { type Clobber, lowerBound, type Track } from "./tracks.js";
@@ -11,6 +11,8 @@ const ROOM_FOR_WORD = 44;
 interface Span {
   readonly from: number;
   readonly to: number;
+  /** Where it ends is folded away. */
+  readonly hidden: boolean;
 }
 
 export function paintClobbers(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
@@ -32,11 +34,13 @@ function spans(geometry: Geometry, clobbers: readonly Clobber[], track: Track): 
   const result: Span[] = [];
   if (clobbers.length === 0) return result;
   const readers = clobbers === track.lost ? track.lostReaders : track.preservedReaders;
-  const visit = (i: number, from: number): void => {
-    const { reader, clobberer } = clobbers[i] as Clobber;
-    const inFold = geometry.columns.fold(geometry.columns.of(reader)) !== null;
+  const visit: Visit = (first, from, end) => {
+    // what begins in a fold is counted there; what begins in one pixel with others is one mark
+    const { reader, clobberer } = clobbers[end - 1] as Clobber;
+    if (geometry.columns.fold(geometry.columns.of(reader)) !== null) return;
+    const hidden = geometry.columns.fold(geometry.columns.of(clobberer)) !== null;
     const to = x(geometry, geometry.columns.forward(clobberer));
-    if (!inFold && to >= geometry.gutter) result.push({ from, to: Math.max(to, from + 2) });
+    if (to >= geometry.gutter) result.push({ from, to: Math.max(to, from + 2), hidden: hidden || end - first > 1 });
   };
   eachVisible(geometry, readers, false, visit, track.reach);
   return result;
@@ -79,7 +83,7 @@ function lostArc(pen: CanvasRenderingContext2D, palette: Palette, { from, to }: 
 }
 
 /** A flat dashed bracket with a shield: somebody took care. */
-function keptArc(pen: CanvasRenderingContext2D, palette: Palette, { from, to }: Span, middle: number): void {
+function keptArc(pen: CanvasRenderingContext2D, palette: Palette, { from, to, hidden }: Span, middle: number): void {
   const foot = middle - BAR / 2 - 3;
   const top = foot - 6;
   pen.strokeStyle = pen.fillStyle = palette.keep;
@@ -96,7 +100,7 @@ function keptArc(pen: CanvasRenderingContext2D, palette: Palette, { from, to }: 
   pen.setLineDash([]);
   const middleX = (from + to) / 2;
   if (to - from < 16) return;
-  const word = to - from >= ROOM_FOR_WORD;
+  const word = to - from >= ROOM_FOR_WORD && !hidden;
   shield(pen, palette, word ? middleX - 14 : middleX, top);
   if (!word) return;
   pen.font = `10.5px ${palette.font}`;
@@ -136,9 +140,9 @@ function paintFoldCounts(pen: CanvasRenderingContext2D, scene: Scene, track: Tra
     if (text === "" || geometry.viewport.scale < 14) continue;
     pen.font = `${lost > 0 ? "600 " : ""}10.5px ${palette.font}`;
     pen.textAlign = "center";
-    pen.textBaseline = "alphabetic";
+    pen.textBaseline = "top";
     pen.fillStyle = lost > 0 ? palette.red : palette.keep;
-    pen.fillText(text, px, middle - BAR / 2 - 4);
+    pen.fillText(text, px, middle + BAR / 2 + 4);
   }
 }
 

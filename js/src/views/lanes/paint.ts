@@ -3,7 +3,7 @@ import type { Version } from "../../trace/types.js";
 import { shape, short } from "../format.js";
 import { BAR, eachVisible, type Geometry, plotWidth, u, x, y } from "./geometry.js";
 import { paintBackwardMarks, paintClobbers } from "./marks.js";
-import { type Palette, RAMP_STEPS } from "./palette.js";
+import { type Palette, RAMP_STEPS, type Tone } from "./palette.js";
 import type { ColourScale } from "./scale.js";
 import { lowerBound, type Track } from "./tracks.js";
 
@@ -17,11 +17,11 @@ export interface Scene {
   /** Labels of the arrays that matter now, others are dimmed; null: all. */
   readonly focus: ReadonlySet<string> | null;
   readonly focusLaunches: readonly number[];
+  readonly focusTone: Tone;
   readonly launch: number | null;
   readonly backward: boolean;
   readonly array: number | null;
   readonly version: number | null;
-  readonly hover: { readonly lane: number; readonly column: number | null } | null;
 }
 
 const DIMMED = 0.28;
@@ -108,10 +108,10 @@ function paintVersions(pen: CanvasRenderingContext2D, scene: Scene, track: Track
     bars.add(barColour(scene, track, version), from, room > 12 ? to - 4 : to, middle);
     if (scene.array === track.array.id && scene.version === version.version) outline.push([from, to]);
     const column = columns.of(start);
-    const skip = room < TINY || columns.fold(column) !== null;
-    i = skip
-      ? lowerBound(track.start, columns.firstLaunch(column + Math.max(1, Math.floor(1 / viewport.scale))), i + 1)
-      : i + 1;
+    const dense = room < TINY || columns.fold(column) !== null;
+    const next = columns.firstLaunch(column + Math.max(1, Math.floor(1 / viewport.scale)));
+    // of those that begin in one cell, the last may live on to the right of it
+    i = dense ? Math.max(i + 1, lowerBound(track.start, next, i + 1) - 1) : i + 1;
   }
   bars.paint(pen);
   pen.strokeStyle = scene.palette.accent;
@@ -139,7 +139,11 @@ function paintAdjoints(pen: CanvasRenderingContext2D, scene: Scene, track: Track
     bars.add(adjointColour(scene, version), from, to, middle);
     if (geometry.viewport.scale >= 5) addDot(dots, from, middle, 3.5);
   };
-  eachVisible(geometry, track.adjointWriters, true, add, track.reach);
+  const both = (first: number, _: number, end: number): void => {
+    add(first);
+    if (end - 1 > first) add(end - 1);
+  };
+  eachVisible(geometry, track.adjointWriters, true, both, track.reach);
   if (track.adjointWriters[0] === -1) add(0);
   bars.paint(pen);
   pen.fillStyle = palette.adj;
@@ -158,9 +162,10 @@ function paintReads(pen: CanvasRenderingContext2D, scene: Scene, track: Track, m
   const width = geometry.viewport.scale >= 6 ? 2 : 1;
   const needed = new Path2D();
   const plain = new Path2D();
-  eachVisible(geometry, track.reads, false, (i, px) => {
-    const tall = track.readNeeded[i] ? 9 : 6;
-    (track.readNeeded[i] ? needed : plain).rect(Math.round(px) - width / 2, middle - tall, width, 2 * tall);
+  eachVisible(geometry, track.reads, false, (first, px, end) => {
+    const important = track.readNeeded.subarray(first, end).includes(1);
+    const tall = important ? 9 : 6;
+    (important ? needed : plain).rect(Math.round(px) - width / 2, middle - tall, width, 2 * tall);
   });
   pen.fillStyle = palette["fg-2"];
   pen.fill(plain);

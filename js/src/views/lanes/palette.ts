@@ -13,6 +13,7 @@ const NAMES = [
   "adj-bar",
   "red",
   "red-tint",
+  "red-bg",
   "keep",
   "green",
   "amber",
@@ -49,6 +50,7 @@ export function hatch(
   gap: number,
   ratio: number,
   lean: 1 | -1,
+  weight: number,
 ): CanvasPattern | string {
   const size = gap * 2;
   const tile = document.createElement("canvas");
@@ -57,7 +59,7 @@ export function hatch(
   if (!pen) return colour;
   const side = tile.width;
   pen.strokeStyle = colour;
-  pen.lineWidth = side / 3.2;
+  pen.lineWidth = side * weight;
   pen.beginPath();
   for (let k = -1; k <= 1; k++) {
     pen.moveTo(k * side - side / 4, lean > 0 ? side * 1.25 : -side / 4);

@@ -1,7 +1,7 @@
 /** The norms of what each launch wrote and of what its reverse produced, under the lanes and along the same axis. */
 import type { TraceModel } from "../../trace/model.js";
 import { number } from "../format.js";
-import { eachVisible, x } from "./geometry.js";
+import { eachVisible, type Visit, x } from "./geometry.js";
 import type { Scene } from "./paint.js";
 
 export const STRIP_HEIGHT = 92;
@@ -53,6 +53,22 @@ function toSeries(squares: ReadonlyMap<number, number>): Series {
   return { launches, logs: Float64Array.from(launches, (at) => Math.log10(squares.get(at) ?? 0) / 2) };
 }
 
+/** Lowest and highest of a cell, so that a peak shows however far one has zoomed out. */
+function rangeOf(logs: Float64Array, first: number, end: number): { low: number; high: number; bad: boolean } {
+  let low = Number.POSITIVE_INFINITY;
+  let high = Number.NEGATIVE_INFINITY;
+  let bad = false;
+  for (let i = first; i < end; i++) {
+    const log = logs[i] as number;
+    if (Number.isNaN(log) || log === Number.POSITIVE_INFINITY) bad = true;
+    else {
+      if (log < low) low = log;
+      if (log >= high) high = log;
+    }
+  }
+  return { low, high, bad };
+}
+
 export function paintStrip(canvas: HTMLCanvasElement, scene: Scene, series: StripSeries, ratio: number): void {
   const pen = canvas.getContext("2d");
   if (!pen) return;
@@ -92,29 +108,27 @@ function paintLine(
   colour: string,
 ): void {
   const span = Math.max(high - low, 0.5);
+  const height = (log: number): number => BOTTOM - ((Math.max(log, low) - low) / span) * (BOTTOM - TOP);
   const line = new Path2D();
   const points = new Path2D();
   const bad: number[] = [];
   let open = false;
-  eachVisible(
-    geometry,
-    launches,
-    backward,
-    (i, px) => {
-      const log = logs[i] as number;
-      if (Number.isNaN(log) || log === Number.POSITIVE_INFINITY) {
-        bad.push(px);
-        open = false;
-        return;
-      }
-      const py = BOTTOM - ((Math.max(log, low) - low) / span) * (BOTTOM - TOP);
-      if (open) line.lineTo(px, py);
-      else line.moveTo(px, py);
-      open = true;
-      if (geometry.viewport.scale >= 8) points.rect(px - 1.5, py - 1.5, 3, 3);
-    },
-    1,
-  );
+  const visit: Visit = (first, px, end) => {
+    const range = rangeOf(logs, first, end);
+    if (range.bad) bad.push(px);
+    if (range.low > range.high) {
+      open = false; // a gap where nothing is finite
+      return;
+    }
+    const top = height(range.high);
+    const bottom = height(range.low);
+    if (open) line.lineTo(px, bottom);
+    else line.moveTo(px, bottom);
+    if (bottom - top > 0.5) line.lineTo(px, top);
+    open = true;
+    if (geometry.viewport.scale >= 8) points.rect(px - 1.5, top - 1.5, 3, 3);
+  };
+  eachVisible(geometry, launches, backward, visit, 1);
   pen.strokeStyle = pen.fillStyle = colour;
   pen.lineWidth = 1.5;
   pen.lineJoin = "round";

@@ -106,7 +106,7 @@ function buildTrack(array: ArrayInfo, depth: number, versions: readonly Version[
   }
   reads.sort((a, b) => a.at - b.at);
   const byReader = (a: Clobber, b: Clobber): number => a.reader - b.reader;
-  const adjoints = array.requiresGrad ? versions.filter((v) => v.reads.length > 0 || v.adjoint !== null) : [];
+  const adjoints = array.requiresGrad ? versions.filter((v, i) => carriesAdjoint(v, i === n - 1)) : [];
   return {
     array,
     depth,
@@ -125,6 +125,11 @@ function buildTrack(array: ArrayInfo, depth: number, versions: readonly Version[
     adjointWriters: Int32Array.from(adjoints, (v) => v.writtenBy ?? -1),
     adjointReaders: Int32Array.from(adjoints, (v) => v.reads.reduce((last, at) => Math.max(last, at), -1)),
   };
+}
+
+/** An adjoint flows into a version through its readers; into the last one also from the seed of the reverse pass. */
+function carriesAdjoint(version: Version, last: boolean): boolean {
+  return version.reads.length > 0 || (last && version.adjoint !== null && version.adjoint.norm !== 0);
 }
 
 /** Joins the last needed read before the overwrite to the launch that overwrote. */

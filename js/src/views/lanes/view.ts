@@ -24,6 +24,8 @@ import { buildTracks, type Track, visibleTracks } from "./tracks.js";
 
 const MAX_RATIO = 3;
 const ZOOM_STEP = 1.5;
+/** A finding may name every launch of a tape; so many are underlined. */
+const MOST_FOCUSED = 500;
 
 export class LanesView {
   readonly element: HTMLElement;
@@ -221,12 +223,12 @@ export class LanesView {
       lostHatch: this.hatches.lost,
       keptHatch: this.hatches.kept,
       focus: focused && focused.arrays.length > 0 ? new Set(focused.arrays) : null,
-      focusLaunches: focused?.launches.slice(0, 200) ?? [],
+      focusLaunches: focused?.launches.slice(0, MOST_FOCUSED) ?? [],
+      focusTone: focused?.severity === "error" ? "red" : focused?.severity === "warning" ? "amber" : "fg-2",
       launch,
       backward: view.get("backward"),
       array: model.arrayId(array),
       version,
-      hover: null,
     };
   }
 
@@ -239,7 +241,7 @@ export class LanesView {
     if (!this.palette) {
       this.palette = readPalette(this.panel.root);
       const { red, keep } = this.palette;
-      this.hatches = { lost: hatch(pen, red, 4, ratio, 1), kept: hatch(pen, keep, 3, ratio, -1) };
+      this.hatches = { lost: hatch(pen, red, 4, ratio, 1, 0.32), kept: hatch(pen, keep, 3.5, ratio, -1, 0.17) };
     }
     const scene = this.scene(this.palette);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -1,0 +1,66 @@
+"""The built front end that every report carries."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapedebug._errors import TapedebugError
+
+STATIC = Path(__file__).parent.parent / "static"
+
+
+class BundleError(TapedebugError, RuntimeError):
+    """The front end of this installation was not built, or is incomplete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """The script and the style of a report, with the hashes that its content-security policy names."""
+
+    script: str
+    style: str
+
+    @property
+    def policy(self) -> str:
+        """The content-security policy: this script, this style, and nothing else from anywhere."""
+        return "; ".join(
+            (
+                "default-src 'none'",
+                f"script-src '{_hash(self.script)}'",
+                f"style-src '{_hash(self.style)}'",
+                "base-uri 'none'",
+                "form-action 'none'",
+            )
+        )
+
+
+def load_assets(folder: Path | None = None) -> Assets:
+    """Return the built front end.
+
+    Raises:
+        BundleError: A file is missing, or would end the element that holds it.
+    """
+    folder = STATIC if folder is None else folder
+    parts = {}
+    for name, element in (("report.js", "script"), ("report.css", "style")):
+        path = folder / name
+        try:
+            text = path.read_text("utf-8")
+        except FileNotFoundError:
+            raise BundleError(
+                f"the front end is not built: {path} is missing",
+                mend="in the repository, run `make build` (or `cd js && npm ci && npm run build:static`); "
+                "an installed tapedebug carries it, so reinstall the wheel",
+            ) from None
+        if f"</{element}" in text.lower() or "<!--" in text:
+            raise BundleError(f"{path} can not be put into a page: it contains </{element} or <!--")
+        parts[element] = text
+    return Assets(script=parts["script"], style=parts["style"])
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return "sha256-" + base64.b64encode(digest).decode("ascii")

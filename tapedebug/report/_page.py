@@ -1,0 +1,129 @@
+"""The page: data as escaped JSON, the front end inlined, and a summary for readers without JavaScript."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from tapedebug.report._assets import Assets
+
+Json = dict[str, Any]
+
+MOST_LISTED = 200
+"""Findings and checks listed in the summary without JavaScript."""
+_SIGNS = {"error": "✕", "warning": "!", "info": "i"}
+
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="tapedebug {version}">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main id="tapedebug-panel"></main>
+<noscript><div class="tapedebug-summary">
+{summary}
+</div></noscript>
+<script type="application/json" id="tapedebug-trace">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def embed_json(value: Any) -> str:
+    """Return `value` as JSON that can stand in any HTML element.
+
+    Characters that could end the element, open a comment or break a line in JavaScript are written as
+    escapes, which JSON reads back as the same characters.
+    """
+    text = json.dumps(value, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def build_page(traces: list[Json], notes: list[str], assets: Assets, version: str) -> str:
+    """Return the whole file."""
+    name = traces[0]["name"] if len(traces) == 1 else f"{traces[0]['name']} and {len(traces) - 1} more"
+    verdict = _worst(traces)
+    return _PAGE.format(
+        policy=escape(assets.policy, quote=True),
+        version=escape(version, quote=True),
+        title=escape(f"{name[:120]} · {verdict} · tapedebug"),
+        style=assets.style,
+        summary="\n".join(_summary(traces, notes)),
+        data=embed_json({"traces": traces, "notes": notes}),
+        script=assets.script,
+    )
+
+
+def _worst(traces: list[Json]) -> str:
+    order = ("WRONG", "NONDETERMINISTIC", "KINK", "UNDECIDABLE", "NOT CHECKED", "AGREE")
+    return min((str(trace["verdict"]) for trace in traces), key=order.index)
+
+
+def _summary(traces: list[Json], notes: list[str]) -> Iterator[str]:
+    for trace in traces:
+        yield f"<h1>{escape(trace['name'])} · tape {escape(str(trace['tape']['id']))}</h1>"
+        verdict, coverage = escape(trace["verdict"]), trace["coverage"]
+        yield f"<p><strong>Gradient: {verdict}.</strong> {escape(coverage['summary'])}</p>"
+        yield from (f"<p>{escape(note)}</p>" for note in coverage["notes"])
+        yield from _findings(trace["findings"])
+        yield from _checks([check for check in trace["checks"] if check["verdict"] is not None])
+        facts = ", ".join(f"{key} {value}" for key, value in trace["environment"].items())
+        yield f"<p>{escape(facts)}</p>"
+    yield from (f"<p>{escape(note)}</p>" for note in notes)
+    yield "<p>The lanes, the source and the values need JavaScript; they are in this file.</p>"
+
+
+def _findings(findings: list[Json]) -> Iterator[str]:
+    yield "<h2>Findings</h2>"
+    if not findings:
+        yield "<p>None.</p>"
+        return
+    yield "<ul>"
+    for finding in findings[:MOST_LISTED]:
+        arrays = f" · {', '.join(finding['arrays'])}" if finding["arrays"] else ""
+        heading = f"{_SIGNS.get(finding['severity'], '')} {finding['rule']}{arrays}"
+        yield f"<li><strong>{escape(heading)}</strong><br>{escape(finding['message'])}"
+        for label, place in (("kernel", finding["location"]), ("called", finding["call_site"])):
+            if place:
+                where = f"{label}: {place['file']}:{place['line']}, in {place['function']}"
+                yield f"<br><code>{escape(where)}</code>"
+        if finding["fix"]:
+            yield f"<br>→ {escape(finding['fix'])}"
+        yield "</li>"
+    yield "</ul>"
+    if len(findings) > MOST_LISTED:
+        yield f"<p>and {len(findings) - MOST_LISTED} more, not listed here</p>"
+
+
+def _checks(checks: list[Json]) -> Iterator[str]:
+    if not checks:
+        return
+    yield "<h2>Checks</h2><table>"
+    yield _row("th", "launch", "output", "input", "verdict", "relative error")
+    for check in checks[:MOST_LISTED]:
+        launch = "whole tape" if check["launch"] is None else str(check["launch"])
+        error = check["max_rel_error"]
+        shown = "–" if error is None else f"{_number(error):.2g}"
+        yield _row("td", launch, check["output"], check["input"], check["verdict"], shown)
+    yield "</table>"
+    if len(checks) > MOST_LISTED:
+        yield f"<p>and {len(checks) - MOST_LISTED} more, not listed here</p>"
+
+
+def _row(tag: str, *cells: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _number(value: float | str) -> float:
+    """JSON has no NaN and no infinities; traces write them as text."""
+    return float(value)
