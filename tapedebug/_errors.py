@@ -1,4 +1,4 @@
-"""The errors that users see: each names the kernel or array, the line with a caret, the values and the mend."""
+"""The errors that users see: each names the kernel or array, the line with a caret, values and the mend."""
 
 from __future__ import annotations
 

@@ -30,15 +30,15 @@ def compile_with_numba(code: str, key: str) -> tuple[str, bytes]:
     Raises:
         CompilerError: Numba refused the text.
     """
-    import numba  # noqa: PLC0415  (0.3 s, only where something is compiled)
-    from numba.core.errors import NumbaError  # noqa: PLC0415
+    import numba
+    from numba.core.errors import NumbaError
 
-    from tapedebug.compiler.numba_library import NAMESPACE  # noqa: PLC0415
+    from tapedebug.compiler.numba_library import NAMESPACE
 
     filename = f"<tapedebug {key[:12]}>"
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
     names: dict[str, Any] = dict(NAMESPACE)
-    exec(compile(code, filename, "exec"), names)  # noqa: S102
+    exec(compile(code, filename, "exec"), names)
     int64 = numba.types.int64
     signature = numba.types.void(int64, int64, numba.types.CPointer(int64))
     options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -98,8 +98,9 @@ class Builder:
         """An operation with a result; one with the same `key` that is still visible is used again."""
         if key is not None:
             for scope in reversed(self._seen):
-                if key in scope:
-                    return scope[key]
+                found: Value | None = scope.get(key)
+                if found is not None:
+                    return found
         result = Value(type)
         result.op = Op(kind, args, result, self.span, data)
         self.append(result.op)
@@ -233,5 +234,3 @@ def same_values(a: list[Value], b: list[Value]) -> bool:
         return id(value) if number is None else (value.type, np.asarray(number, value.type.numpy).tobytes())
 
     return [key(v) for v in a] == [key(v) for v in b]
-
-

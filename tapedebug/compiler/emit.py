@@ -1,6 +1,7 @@
-"""From IR to Python text: a small subset (assignments, `if`, `while`, `for … in range`, subscripts, known calls).
+"""From IR to Python text: a small subset (assignments, `if`, `while`, `for`, subscripts, known calls).
 
-The text is what Numba compiles and what `kernel.source()` shows; each line remembers the user's line it came from.
+The text is what Numba compiles and what `kernel.source()` shows; each line remembers the user's line it
+came from.
 """
 
 from __future__ import annotations
@@ -11,7 +12,19 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tapedebug._source import Span
-from tapedebug.compiler.ir import Block, For, Function, If, Op, Value, While, blocks_of, operands, ops_of, walk
+from tapedebug.compiler.ir import (
+    Block,
+    For,
+    Function,
+    If,
+    Op,
+    Value,
+    While,
+    blocks_of,
+    operands,
+    ops_of,
+    walk,
+)
 from tapedebug.compiler.layout import Layout
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
@@ -313,7 +326,11 @@ class _Emitter:
             # An argument was float32 where the kernel ran; the twin computes with that value.
             of_argument = op.args[0].op is not None and op.args[0].op.kind == "argument"
             kind = "to_f64" if not of_argument else kind
-            text = f"f64(to_f32({self._text(op.args[0])}))" if of_argument else f"to_f64({self._text(op.args[0])})"
+            text = (
+                f"f64(to_f32({self._text(op.args[0])}))"
+                if of_argument
+                else f"to_f64({self._text(op.args[0])})"
+            )
         else:
             text = RULES[kind].text.format(*(self._text(a) for a in op.args))
         if op.result.type is t.int32 and kind in ARITHMETIC:

@@ -25,6 +25,7 @@ class Function:
         self.__doc__ = python.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the plain Python function."""
         return self.python(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -69,7 +70,7 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
         span = origin.span(getattr(node, "annotation", None) or node)
         if isinstance(annotation, str):
             try:
-                annotation = eval(annotation, python.__globals__, dict(closure))  # noqa: S307, PLW2901
+                annotation = eval(annotation, python.__globals__, dict(closure))
             except Exception as error:
                 raise KernelTypeError(
                     f"{what} `{origin.function}`: the annotation `{annotation}` of `{name}` cannot be read "
@@ -83,7 +84,8 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
             declared[name] = _type_of(annotation)
         except TypeError as error:
             raise KernelTypeError(
-                f"{what} `{origin.function}`: the annotation of `{name}` is not a type of the kernel language: {error}",
+                f"{what} `{origin.function}`: the annotation of `{name}` is not a type of the kernel language"
+                f": {error}",
                 span=span,
                 mend="use float, int, bool, vec3, array(dtype=float), …",
             ) from None

@@ -1,8 +1,8 @@
 """The typed IR: scalar SSA values in structured control flow.
 
 A function is a tree of blocks. A block is a list of operations; `If`, `For` and `While` hold blocks and give
-results, so that no variable is ever assigned twice. Vectors were taken apart before: every value is one scalar.
-Memory is reached through `offset`, `load`, `store`, `atomic_add` and, in adjoints, `load_adjoint`,
+results, so that no variable is ever assigned twice. Vectors were taken apart before: every value is a scalar.
+Memory is reached through `offset`, `load`, `store`, `atomic_add`; in adjoints through `load_adjoint`,
 `store_adjoint`, `add_adjoint`.
 """
 

@@ -12,11 +12,11 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler import ir, pipeline
 from tapedebug.compiler.function import Function, declared_types, origin_of
-from tapedebug.compiler.ir import Param as Param
+from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.objects import Entry
-from tapedebug.compiler.pipeline import AdjointInfo as AdjointInfo
-from tapedebug.compiler.pipeline import Analysis as Analysis
+from tapedebug.compiler.pipeline import AdjointInfo, Analysis
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class _Variant:
 class Kernel:
     """A function that many threads run, over arrays.
 
-    Compiled on first use, each variant alone: forward, adjoint (one for each set of arrays with gradients), and
-    the float64 twins of both.
+    Compiled on first use, each variant alone: forward, adjoint (one for each set of arrays with gradients),
+    and the float64 twins of both.
 
     Attributes:
         key: The name that checks and reports use.
@@ -55,6 +55,7 @@ class Kernel:
         return f"<kernel {self.key}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse: kernels are launched."""
         raise KernelTypeError(
             f"kernel `{self.key}` was called like a function",
             mend=f"launch it: launch({self.key}, dim=…, inputs=[…])",
@@ -70,7 +71,8 @@ class Kernel:
         """The parameters, with their declared types."""
         origin = self.origin
         arguments = origin.tree.args
-        starred = arguments.vararg or arguments.kwarg or (arguments.kwonlyargs or [None])[0]
+        others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
+        starred = next((a for a in others if a is not None), None)
         if starred is not None:
             raise KernelSyntaxError(
                 f"kernel `{self.key}`: a kernel has plain parameters only; `{starred.arg}` is not",
@@ -84,7 +86,8 @@ class Kernel:
                 raise KernelTypeError(
                     f"kernel `{self.key}`: the parameter `{argument.arg}` has no type",
                     span=origin.span(argument),
-                    mend=f"annotate it, for example `{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
+                    mend="annotate it, for example "
+                    f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
                 )
             params.append(Param(argument.arg, declared[argument.arg], index))
         return tuple(params)
@@ -95,7 +98,7 @@ class Kernel:
         return Layout(self.params)
 
     @cached_property
-    def _lowered(self) -> pipeline.Lowered:
+    def _lowered(self) -> Lowered:
         return pipeline.lowered(self.key, self.origin, self.params, self.python)
 
     @cached_property
@@ -108,9 +111,7 @@ class Kernel:
         """How many thread axes `tid()` asks for."""
         return self._lowered.function.axes
 
-    def adjoint_info(
-        self, active: frozenset[int], *, replay: frozenset[int] = frozenset()
-    ) -> AdjointInfo:
+    def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
         """What the adjoint needs, for these array parameters with gradients; does not compile."""
         key = (active, replay)
         if key not in self._infos:
@@ -173,7 +174,7 @@ def kernel(function: Callable[..., Any] | None = None, /, *, enable_backward: bo
     """Decorate a function as a kernel: `@kernel`, or `@kernel(enable_backward=False)`.
 
     Args:
-        function: The function; its parameters carry annotations such as `array(dtype=float)`, `float`, `vec3`.
+        function: The function; its parameters have annotations such as `array(dtype=float)`, `float`, `vec3`.
         enable_backward: Whether launches of the kernel pass gradients.
     """
     if function is not None:

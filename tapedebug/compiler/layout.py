@@ -17,8 +17,9 @@ DIMS = 4
 class Layout:
     """The slots of a kernel's arguments.
 
-    In order: the four axes of the launch (`q`); each parameter (an array as its pointer `Q`, shape `q`, and strides
-    `q` in scalars; a number or vector as `q` or `d` a component); then one adjoint pointer (`Q`) an array parameter.
+    In order: the four axes of the launch (`q`); each parameter (an array as its pointer `Q`, shape `q`, and
+    strides `q` in scalars; a number or vector as `q` or `d` a component); then one adjoint pointer (`Q`) for
+    each array parameter.
     """
 
     params: tuple[Param, ...]

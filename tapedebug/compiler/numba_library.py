@@ -1,7 +1,8 @@
-"""What generated code calls, for Numba: casts, pointers into the argument slots, elementary functions, stacks.
+"""What generated code calls, for Numba: casts, pointers into the argument slots, functions, stacks.
 
-Imported only when something is compiled. Every function is an intrinsic that emits LLVM directly, so that types
-stay as the IR has them (Numba would widen) and nothing refers to Numba's runtime: the object code runs without it.
+Imported only when something is compiled. Every function is an intrinsic that emits LLVM directly, so that
+types stay as the IR has them (Numba would widen) and nothing refers to Numba's runtime: the object code runs
+without it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 SCALARS = {
     "f32": types.float32,
@@ -23,6 +23,14 @@ SCALARS = {
     "i64": types.int64,
     "b1": types.boolean,
 }
+
+
+def intrinsic(generator: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba's decorator, with a type."""
+    function: Callable[..., Any] = extending.intrinsic(generator)
+    return function
+
+
 WORD = ir.IntType(64)
 STACK = types.CPointer(types.int64)
 
@@ -54,7 +62,7 @@ def arg_f64(context: Any, args: Any, slot: Any) -> Any:
 def _cast(target: Any) -> Any:
     @intrinsic
     def cast(context: Any, x: Any) -> Any:
-        """A number in another type; a float beyond an integer's range gives the nearest integer, NaN gives 0."""
+        """A number in another type; a float out of an integer's range gives the nearest integer, NaN 0."""
 
         def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
             source = sig.args[0]
@@ -92,7 +100,7 @@ def _libm(name: str, arity: int) -> Any:
 
         def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
             kind = ctx.get_value_type(first)
-            symbol = name + ("f" if first.bitwidth == 32 else "")  # noqa: PLR2004
+            symbol = name + ("f" if first.bitwidth == 32 else "")
             called = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind] * arity), symbol)
             called.attributes.add("nounwind")
             return b.call(called, values)
@@ -123,7 +131,9 @@ def m_abs(context: Any, x: Any) -> Any:
         if isinstance(sig.args[0], types.Float):
             kind = ctx.get_value_type(sig.args[0])
             symbol = f"llvm.fabs.f{sig.args[0].bitwidth}"
-            return b.call(cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind]), symbol), values)
+            return b.call(
+                cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind]), symbol), values
+            )
         return b.select(b.icmp_signed("<", value, value.type(0)), b.neg(value), value)
 
     return x(x), generate
@@ -175,7 +185,9 @@ def _division(quotient: bool, floor: bool) -> Any:
                 rest = b.srem(x, safe)
                 below = b.and_(
                     b.icmp_signed("!=", rest, rest.type(0)),
-                    b.icmp_signed("!=", b.icmp_signed("<", rest, rest.type(0)), b.icmp_signed("<", safe, safe.type(0))),
+                    b.icmp_signed(
+                        "!=", b.icmp_signed("<", rest, rest.type(0)), b.icmp_signed("<", safe, safe.type(0))
+                    ),
                 )
                 plain = b.sub(plain, b.zext(below, plain.type))
             return b.select(zero, y.type(0), b.select(minus, b.neg(x), plain))
@@ -320,9 +332,22 @@ def namespace() -> dict[str, Any]:
         names[f"ptr_{code}"] = _pointer(kind)
         names[f"to_{code}"] = _cast(kind)
         names[f"put_{code}"], names[f"get_{code}"] = _stack_access(kind)
-    for name in "sqrt exp log log2 log10 sin cos floor ceil trunc rint round".split():
+    for name in [
+        "sqrt",
+        "exp",
+        "log",
+        "log2",
+        "log10",
+        "sin",
+        "cos",
+        "floor",
+        "ceil",
+        "trunc",
+        "rint",
+        "round",
+    ]:
         names[f"m_{name}"] = _llvm_math(name)
-    for name in "tan asin acos atan sinh cosh tanh cbrt".split():
+    for name in ["tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "cbrt"]:
         names[f"m_{name}"] = _libm(name, 1)
     names["m_atan2"] = _libm("atan2", 2)
     names["m_pow"] = _libm("pow", 2)

@@ -1,8 +1,8 @@
 """Object code: kept in files, loaded without importing Numba.
 
-A file is named by what it was compiled from (generated text, processor, versions) and says the digest of its own
-content; one that is damaged, foreign or unreadable is discarded and made again. Files appear whole, by rename, so
-that any number of processes may share the folder.
+A file is named by what it was compiled from (generated text, processor, versions) and says the digest of its
+own content; one that is damaged, foreign or unreadable is discarded and made again. Files appear whole, by
+rename, so that any number of processes may share the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIGEST = 32
 @cache
 def _engine() -> Any:
     """The one linker of this process."""
-    import llvmlite.binding as llvm  # noqa: PLC0415  (30 ms that an import of tapedebug should not pay)
+    import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -36,11 +36,13 @@ def _engine() -> Any:
 @cache
 def processor() -> str:
     """What object code depends on besides its source: processor, its features, versions."""
-    import llvmlite  # noqa: PLC0415
-    import llvmlite.binding as llvm  # noqa: PLC0415
+    import llvmlite
+    import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features().flatten()
-    return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} python {sys.version_info[:2]}"
+    return (
+        f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} python {sys.version_info[:2]}"
+    )
 
 
 def key_of(code: str) -> str:
@@ -53,7 +55,7 @@ def folder() -> Path:
     chosen = os.environ.get("TAPEDEBUG_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    import platformdirs  # noqa: PLC0415
+    import platformdirs
 
     return Path(platformdirs.user_cache_dir("tapedebug", appauthor=False)) / "objects"
 
@@ -130,7 +132,7 @@ _exception = _result + 16
 
 def load(key: str, symbol: str, code: bytes) -> Entry:
     """Link object code into this process; the same code is linked once."""
-    import llvmlite.binding as llvm  # noqa: PLC0415
+    import llvmlite.binding as llvm
 
     with _lock:
         if key not in _loaded:

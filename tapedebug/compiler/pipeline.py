@@ -1,8 +1,8 @@
 """The compiler from end to end: what happens to a kernel, in order.
 
-    source → lower → verify                                        the kernel in IR
-           → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
-           → emit → Numba → object code                            machine code
+source → lower → verify                                        the kernel in IR
+→ keep_log → adjoint_of → remove_dead_code → verify     its adjoint
+→ emit → Numba → object code                            machine code
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from tapedebug.compiler import backend
 from tapedebug.compiler.emit import Text, emit
 from tapedebug.compiler.ir import Function, Op, Param, ops_of
 from tapedebug.compiler.layout import Layout
-from tapedebug.compiler.lower import Lowered as Lowered
-from tapedebug.compiler.lower import lower_kernel
+from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.passes.adjoint import adjoint_of
@@ -99,9 +98,7 @@ def _covered(function: Function) -> frozenset[int]:
             axes = [a.op.data[0] if a.op and a.op.kind == "thread" else None for a in offset.args]
             if axes == list(range(function.axes)):
                 stored.setdefault(param, set()).add(component)
-    return frozenset(
-        p for p, found in stored.items() if len(found) == t.components(function.params[p].type)
-    )
+    return frozenset(p for p, found in stored.items() if len(found) == t.components(function.params[p].type))
 
 
 def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
@@ -109,9 +106,7 @@ def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
     return frozenset(p.index for p in params if p.is_array and t.is_float(p.type.dtype))
 
 
-def adjoint(
-    kernel: Lowered, active: frozenset[int], replay: frozenset[int]
-) -> tuple[Function, AdjointInfo]:
+def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> tuple[Function, AdjointInfo]:
     """The adjoint in IR, and what it needs.
 
     Which values it needs is known only once it is built and its dead code removed; where these include values

@@ -1,4 +1,4 @@
-"""The functions that kernels call: `wp.sin`, `wp.dot`, `wp.tid`, `wp.atomic_add`, …
+"""The functions that kernels call: `wp.sin`, `wp.dot`, `wp.tid`, `wp.atomic_add` and so on.
 
 Each is a small object that the compiler recognises. Called outside a kernel it says so.
 """
@@ -18,11 +18,50 @@ SPECIAL = {
 }
 
 # Rules that users call by name; the others are what operators and conversions mean.
-SCALAR_FUNCTIONS = (
-    "abs acos asin atan atan2 cbrt ceil cos cosh exp floor floordiv isfinite isnan log log10 log2 mod pow rint "
-    "round sign sin sinh sqrt tan tanh trunc"
-).split()
-VECTOR_FUNCTIONS = "clamp cross cw_div cw_mul dot length length_sq lerp max min normalize where".split()
+SCALAR_FUNCTIONS = [
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "atan2",
+    "cbrt",
+    "ceil",
+    "cos",
+    "cosh",
+    "exp",
+    "floor",
+    "floordiv",
+    "isfinite",
+    "isnan",
+    "log",
+    "log10",
+    "log2",
+    "mod",
+    "pow",
+    "rint",
+    "round",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+]
+VECTOR_FUNCTIONS = [
+    "clamp",
+    "cross",
+    "cw_div",
+    "cw_mul",
+    "dot",
+    "length",
+    "length_sq",
+    "lerp",
+    "max",
+    "min",
+    "normalize",
+    "where",
+]
 
 
 class Builtin:
@@ -39,9 +78,10 @@ class Builtin:
         self.__doc__ = doc
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: there is no thread outside a kernel."""
         raise TapedebugError(
             f"{self.name}() is a function of the kernel language and was called outside a kernel",
-            mend=f"call it inside a function decorated with @kernel or @func, or use NumPy's `{self.name}` here",
+            mend="call it inside a function decorated with @kernel or @func; use NumPy or math here",
         )
 
     def __repr__(self) -> str:
@@ -54,7 +94,14 @@ BUILTINS: dict[str, Builtin] = {
     **{name: Builtin(name, doc) for name, doc in SPECIAL.items()},
 }
 
-CONSTANTS = {"pi": math.pi, "tau": math.tau, "e": math.e, "half_pi": math.pi / 2, "inf": math.inf, "nan": math.nan}
+CONSTANTS = {
+    "pi": math.pi,
+    "tau": math.tau,
+    "e": math.e,
+    "half_pi": math.pi / 2,
+    "inf": math.inf,
+    "nan": math.nan,
+}
 """Numbers that kernels and scripts may use by name (float32 in kernels)."""
 
 

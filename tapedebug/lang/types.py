@@ -60,6 +60,9 @@ class bool(Scalar):
     numpy = np.dtype(np.bool_)
 
 
+MAX_DIMENSIONS = 4
+"""Axes that an array or a launch can have."""
+
 SCALARS: tuple[type[Scalar], ...] = (bool, int32, int64, float32, float64)
 FLOATS = (float32, float64)
 INTEGERS = (int32, int64)
@@ -145,7 +148,7 @@ def vector(length: int, dtype: Any) -> type[Vector]:
     scalar = canonical(dtype)
     if not is_scalar(scalar):
         raise TypeError(f"a vector's components are scalars (float32, int32, …); got {dtype!r}")
-    if not isinstance(length, int) or length < 1:
+    if length != int(length) or length < 1:
         raise TypeError(f"a vector's length is a positive integer; got {length!r}")
     suffix = {float32: "", float64: "d", int32: "i", int64: "l", bool: "b"}[scalar]
     name = f"vec{length}{suffix}"
@@ -159,7 +162,7 @@ class ArrayType:
 
     def __init__(self, dtype: Any, ndim: int = 1) -> None:
         self.dtype = canonical(dtype)
-        if not isinstance(ndim, int) or not 1 <= ndim <= 4:
+        if ndim not in range(1, MAX_DIMENSIONS + 1):
             raise TypeError(f"an array has 1 to 4 dimensions; got ndim={ndim!r}")
         self.ndim = ndim
 

@@ -1,4 +1,4 @@
-"""Runs one variant of a kernel on NumPy arrays, and compares adjoints with differences of the float64 twin."""
+"""Runs a variant of a kernel on NumPy arrays, and compares adjoints with differences of the float64 twin."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Undefined:
 class Items:
     """Several values at once: a tuple."""
 
-    items: tuple[Any, ...]
+    items: tuple[Item, ...]
 
 
 Item = Quantity | ArrayView | Static | Undefined | Items
@@ -108,7 +108,9 @@ class Context:
         return f"kernel `{self.kernel}`: {message}"
 
     def _notes(self) -> list[str]:
-        return [f"called from line {span.line} of {span.function}: {span.text.strip()}" for span in self.calls]
+        return [
+            f"called from line {span.line} of {span.function}: {span.text.strip()}" for span in self.calls
+        ]
 
     def lookup(self, node: ast.Name) -> Item:
         """The variable or captured object with this name."""
@@ -122,7 +124,9 @@ class Context:
         except KeyError:
             known = [n for n in self.env if not n.startswith("%")]
             near = difflib.get_close_matches(node.id, known, 1)
-            mend = f"did you mean `{near[0]}`?" if near else f"define `{node.id}` before the kernel is launched"
+            mend = (
+                f"did you mean `{near[0]}`?" if near else f"define `{node.id}` before the kernel is launched"
+            )
             self.name_error(node, f"the name `{node.id}` is not defined", mend)
 
     def quantity(self, node: ast.AST, item: Item, what: str = "a value") -> Quantity:
@@ -169,6 +173,11 @@ class Context:
             self.type_error(node, f"{what} {error.message}", error.mend)
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number of things in words that agree: `1 index`, `2 indices`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def scalar_type(value: Any) -> type[t.Scalar] | None:
     """The type that a captured number or a literal has in a kernel."""
     match value:
@@ -197,5 +206,3 @@ def name_resolver(function: Callable[..., Any]) -> Callable[[str], Any]:
         raise KeyError(name)
 
     return resolve
-
-

@@ -9,7 +9,7 @@ from typing import Any
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import expressions
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, Items
+from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -40,7 +40,8 @@ def shape(ctx: Context, view: ArrayView) -> Items:
     """The lengths of an array's axes, as int32."""
     builder = ctx.builder
     lengths = [
-        builder.apply("to_i32", builder.extent(view.param.index, axis)) for axis in range(view.param.type.ndim)
+        builder.apply("to_i32", builder.extent(view.param.index, axis))
+        for axis in range(view.param.type.ndim)
     ]
     return Items(tuple(expressions.wrap(ctx, length) for length in lengths))
 
@@ -53,10 +54,10 @@ def view_at(ctx: Context, node: ast.Subscript, base: ArrayView) -> ArrayView:
         given = len(base.indices) + len(nodes)
         ctx.type_error(
             node,
-            f"the array `{base.param.name}` has {dims} dimension{'s' if dims > 1 else ''} and is indexed with {given}",
-            f"declare it with ndim={given}, or use {dims} ind{'ices' if dims > 1 else 'ex'}"
-            if given <= 4  # noqa: PLR2004  (arrays have at most four dimensions)
-            else f"use {dims} indices",
+            f"the array `{base.param.name}` has {counted(dims, 'dimension')} and is indexed with {given}",
+            f"declare it with ndim={given}, or use {counted(dims, 'index', 'indices')}"
+            if given <= t.MAX_DIMENSIONS
+            else f"use {counted(dims, 'index', 'indices')}",
         )
     return ArrayView(base.param, base.indices + tuple(_index(ctx, n, base) for n in nodes))
 
@@ -64,7 +65,9 @@ def view_at(ctx: Context, node: ast.Subscript, base: ArrayView) -> ArrayView:
 def _index(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
     if isinstance(node, ast.Slice):
         ctx.syntax_error(
-            node, "slices of arrays are not in the kernel language yet", "slice the array outside, or loop over it"
+            node,
+            "slices of arrays are not in the kernel language yet",
+            "slice the array outside, or loop over it",
         )
     q = expressions.value(ctx, node, "an index")
     if q.type not in t.INTEGERS:
@@ -101,7 +104,7 @@ def place_of(ctx: Context, node: ast.expr) -> Place | None:
                 if view.free:
                     ctx.type_error(
                         node,
-                        f"`{base.param.name}` needs {view.free} more ind{'ex' if view.free == 1 else 'ices'} here",
+                        f"`{base.param.name}` needs {counted(view.free, 'more index', 'more indices')} here",
                         "write to one element at a time",
                     )
                 return Place(view, None)
@@ -144,10 +147,14 @@ def component_index(ctx: Context, node: ast.AST, kind: Any, name: str) -> int:
 def component_place(ctx: Context, node: ast.Subscript, kind: Any) -> int | Quantity:
     """The component that a subscript of a vector names: a number, or a computed index."""
     if not t.is_vector(kind):
-        ctx.type_error(node, f"a {t.type_name(kind)} cannot be indexed", "only arrays and vectors have elements")
+        ctx.type_error(
+            node, f"a {t.type_name(kind)} cannot be indexed", "only arrays and vectors have elements"
+        )
     q = expressions.value(ctx, node.slice, "an index")
     if q.type not in t.INTEGERS:
-        ctx.type_error(node.slice, f"an index is an integer; got {t.type_name(q.type)}", "convert it with int(…)")
+        ctx.type_error(
+            node.slice, f"an index is an integer; got {t.type_name(q.type)}", "convert it with int(…)"
+        )
     number = constant_of(q.scalar.value)
     if number is None:
         return q

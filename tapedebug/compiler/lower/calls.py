@@ -7,11 +7,19 @@ import difflib
 import inspect
 import math
 import types as python_types
-from typing import Any
+from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import arrays, control, expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, name_resolver
+from tapedebug.compiler.lower._context import (
+    ArrayView,
+    Context,
+    Item,
+    Items,
+    Static,
+    counted,
+    name_resolver,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin
 from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
@@ -25,12 +33,16 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     function = expressions.lower(ctx, node.func)
     ctx.at(node)
     if not isinstance(function, Static):
-        ctx.type_error(node.func, "this cannot be called", "call a function of the kernel language or a @func")
+        ctx.type_error(
+            node.func, "this cannot be called", "call a function of the kernel language or a @func"
+        )
     target = function.value
     if isinstance(target, Function):
         return _inline(ctx, node, target)
     if node.keywords:
-        ctx.syntax_error(node, "functions of the kernel language take no keywords", "pass the values in order")
+        ctx.syntax_error(
+            node, "functions of the kernel language take no keywords", "pass the values in order"
+        )
     if isinstance(target, Builtin):
         return _builtin(ctx, node, target.name, used)
     if target in PYTHON:
@@ -42,7 +54,7 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     _not_callable(ctx, node, target)
 
 
-def _not_callable(ctx: Context, node: ast.Call, target: Any) -> Item:
+def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     name = getattr(target, "__name__", repr(target))
     if getattr(math, name, None) is target and name in BUILTINS:
         ctx.name_error(node.func, f"math.{name} is not a function of the kernel language", f"use wp.{name}")
@@ -50,13 +62,17 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> Item:
         ctx.syntax_error(node, "range stands in a `for` only", "write `for i in range(n):`")
     if isinstance(target, python_types.FunctionType):
         ctx.name_error(
-            node.func, f"`{name}` is a plain Python function", f"decorate `{name}` with @func so that kernels can call it"
+            node.func,
+            f"`{name}` is a plain Python function",
+            f"decorate `{name}` with @func so that kernels can call it",
         )
     near = difflib.get_close_matches(name, list(BUILTINS), 1)
     ctx.name_error(
         node.func,
         f"`{name}` cannot be called in a kernel",
-        f"did you mean `{near[0]}`?" if near else "kernels call functions of the kernel language and @func functions",
+        f"did you mean `{near[0]}`?"
+        if near
+        else "kernels call functions of the kernel language and @func functions",
     )
 
 
@@ -78,7 +94,7 @@ def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
     if len(values) != arity:
         ctx.type_error(
             node,
-            f"{name}() takes {arity} argument{'s' if arity > 1 else ''}; got {len(values)}",
+            f"{name}() takes {counted(arity, 'argument')}; got {len(values)}",
             f"{name}: {(entry or RULES[name]).doc}",
         )
     return expressions.apply(ctx, node, name, f"{name}()", *values)
@@ -137,7 +153,9 @@ def _vector(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
     values = _values(ctx, node)
     builder = ctx.builder
     if not values:
-        return Quantity(kind, tuple(builder.expr(builder.constant(0, kind.scalar)) for _ in range(kind.length)))
+        return Quantity(
+            kind, tuple(builder.expr(builder.constant(0, kind.scalar)) for _ in range(kind.length))
+        )
     if len(values) == 1 and t.is_vector(values[0].type) and values[0].type.length == kind.length:
         parts = [convert(ctx, Quantity(p.type, (p,)), kind.scalar) for p in values[0].parts]
         return Quantity(kind, tuple(p.scalar for p in parts))
@@ -145,7 +163,7 @@ def _vector(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
     if len(values) not in (1, kind.length):
         ctx.type_error(
             node,
-            f"{name}() takes {kind.length} components, one value for all of them, or nothing; got {len(values)}",
+            f"{name}() takes {kind.length} components, one value for all, or nothing; got {len(values)}",
             f"{name}({', '.join('xyzw'[: kind.length])})",
         )
     wrong = next((v for v in values if v.type is not kind.scalar), None)
@@ -176,11 +194,14 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
         ctx.syntax_error(node, "tid() is called in kernels only", "pass the thread's index to the function")
     if node.args:
         ctx.type_error(node, "tid() takes no arguments", "write `i = tid()` or `i, j = tid()`")
-    if axes > 4:  # noqa: PLR2004  (launches have at most four axes)
-        ctx.type_error(node, f"a launch has one to four axes; {axes} are asked for", "use `i, j, k, l = tid()`")
+    if axes > t.MAX_DIMENSIONS:
+        ctx.type_error(
+            node, f"a launch has one to four axes; {axes} are asked for", "use `i, j, k, l = tid()`"
+        )
     if ctx.axes not in (0, axes):
         ctx.type_error(
-            node, f"tid() gives {ctx.axes} ind{'ex' if ctx.axes == 1 else 'ices'} elsewhere in this kernel and {axes} here",
+            node,
+            f"tid() gives {counted(ctx.axes, 'index', 'indices')} elsewhere in this kernel and {axes} here",
             "ask for the same number of indices everywhere",
         )
     ctx.axes = axes
@@ -233,7 +254,9 @@ def _bind(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
     try:
         bound = signature.bind(*items, **named)
     except TypeError as error:
-        ctx.type_error(node, f"{function.name}{signature_text(signature)}: {error}", "match the function's parameters")
+        ctx.type_error(
+            node, f"{function.name}{signature_text(signature)}: {error}", "match the function's parameters"
+        )
     env: dict[str, Item] = {}
     for name, parameter in signature.parameters.items():
         item = bound.arguments.get(name, Static(parameter.default))
@@ -251,7 +274,9 @@ def signature_text(signature: inspect.Signature) -> str:
     return f"({', '.join(signature.parameters)})"
 
 
-def _check_argument(ctx: Context, node: ast.Call, function: Function, name: str, declared: Any, item: Item) -> None:
+def _check_argument(
+    ctx: Context, node: ast.Call, function: Function, name: str, declared: Any, item: Item
+) -> None:
     if isinstance(item, Quantity):
         actual: Any = item.type
     elif isinstance(item, ArrayView):
@@ -268,7 +293,7 @@ def _check_argument(ctx: Context, node: ast.Call, function: Function, name: str,
 
 
 def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
-    from tapedebug.compiler.lower import statements  # noqa: PLC0415  (statements and calls need each other)
+    from tapedebug.compiler.lower import statements
 
     outer = (ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop)
     call_span = ctx.span(node)
@@ -295,5 +320,3 @@ def _zero_result(ctx: Context, function: Function) -> None:
         zero = ctx.builder.expr(ctx.builder.constant(0, t.scalar_of(kind)))
         zeros.append(Quantity(kind, (zero,) * t.components(kind)))
     ctx.env[control.RESULT] = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
-
-

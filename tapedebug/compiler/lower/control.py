@@ -50,9 +50,7 @@ def branch(
         builder.forget_loads()
 
 
-def _merge_name(
-    ctx: Context, node: ast.AST, name: str, envs: list[dict[str, Item]], node_if: If
-) -> None:
+def _merge_name(ctx: Context, node: ast.AST, name: str, envs: list[dict[str, Item]], node_if: If) -> None:
     one, two = envs[0].get(name), envs[1].get(name)
     if name == RESULT and (one is None or two is None):
         present = one if one is not None else two
@@ -207,9 +205,7 @@ def for_loop(
         block.yields = carried.yields(node)
     ctx.builder.forget_loads()
     results = carried.results()
-    ctx.builder.append(
-        For(count, index, carried.inits, carried.inside, block, results, ctx.span(node))
-    )
+    ctx.builder.append(For(count, index, carried.inits, carried.inside, block, results, ctx.span(node)))
     carried.leave(node, results, names)
 
 
@@ -229,9 +225,7 @@ def while_loop(
         body_block.yields = carried.yields(node)
     ctx.builder.forget_loads()
     results = carried.results()
-    ctx.builder.append(
-        While(carried.inits, carried.inside, test_block, body_block, results, ctx.span(node))
-    )
+    ctx.builder.append(While(carried.inits, carried.inside, test_block, body_block, results, ctx.span(node)))
     carried.leave(node, results, names)
 
 

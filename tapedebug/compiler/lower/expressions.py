@@ -78,7 +78,9 @@ def condition(ctx: Context, node: ast.expr) -> Quantity:
 def as_condition(ctx: Context, node: ast.AST, q: Quantity) -> Quantity:
     """A number as a condition."""
     if t.is_vector(q.type):
-        ctx.type_error(node, f"a condition is a bool; got {t.type_name(q.type)}", "compare components or lengths")
+        ctx.type_error(
+            node, f"a condition is a bool; got {t.type_name(q.type)}", "compare components or lengths"
+        )
     if q.type is t.bool:
         return q
     zero = ctx.builder.constant(0, q.type)
@@ -94,7 +96,9 @@ def _constant(ctx: Context, node: ast.Constant) -> Item:
     q = ctx.number(node.value)
     if q is None:
         ctx.syntax_error(
-            node, f"a kernel cannot use {node.value!r}", "kernels compute with numbers, vectors and array elements"
+            node,
+            f"a kernel cannot use {node.value!r}",
+            "kernels compute with numbers, vectors and array elements",
         )
     return q
 
@@ -116,7 +120,9 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
         if node.attr == "shape" and not base.indices:
             return arrays.shape(ctx, base)
         mend = f"inside kernels an array has `shape`; index it to reach its values: {base.param.name}[i]"
-        ctx.type_error(node, f"the array `{base.param.name}` has no attribute `{node.attr}` in a kernel", mend)
+        ctx.type_error(
+            node, f"the array `{base.param.name}` has no attribute `{node.attr}` in a kernel", mend
+        )
     q = ctx.quantity(node.value, base)
     return component(ctx, node, q, arrays.component_index(ctx, node, q.type, node.attr))
 
@@ -170,7 +176,9 @@ def binary(ctx: Context, node: ast.AST, operator: ast.operator, left: Quantity, 
     """The result of an arithmetic operator."""
     if type(operator) not in BINARY:
         name = type(operator).__name__
-        ctx.syntax_error(node, f"the operator {name} is not in the kernel language yet", "use + - * / // % **")
+        ctx.syntax_error(
+            node, f"the operator {name} is not in the kernel language yet", "use + - * / // % **"
+        )
     name, sign = BINARY[type(operator)]
     ctx.at(node)
     return apply(ctx, node, name, sign, left, right)
@@ -284,4 +292,3 @@ HANDLERS: dict[type[ast.expr], Callable[[Context, Any], Item]] = {
     ast.IfExp: _conditional,
     ast.Call: _call,
 }
-

@@ -124,7 +124,9 @@ def _expression(ctx: Context, node: ast.Expr) -> None:
 
 def _assign(ctx: Context, node: ast.Assign) -> None:
     if len(node.targets) > 1:
-        ctx.syntax_error(node, "a kernel cannot assign to several targets at once", "write one assignment each")
+        ctx.syntax_error(
+            node, "a kernel cannot assign to several targets at once", "write one assignment each"
+        )
     target = node.targets[0]
     if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
         item: Any = calls.thread_index(ctx, node.value, len(target.elts))
@@ -171,7 +173,9 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any) -> None:
     count = len(item.items) if isinstance(item, Items) else 1
     if not isinstance(item, Items) or count != len(target.elts):
         ctx.type_error(
-            target, f"{len(target.elts)} names are assigned {count} value{'s' if count > 1 else ''}", "match them"
+            target,
+            f"{len(target.elts)} names are assigned {count} value{'s' if count > 1 else ''}",
+            "match them",
         )
     for element, part in zip(target.elts, item.items, strict=True):
         _assign_to(ctx, element, part)
@@ -184,7 +188,9 @@ def _assign_component(ctx: Context, target: ast.Subscript | ast.Attribute, q: Qu
     name = target.value
     item = ctx.lookup(name)
     if isinstance(item, ArrayView):
-        ctx.type_error(target, f"the array `{item.param.name}` has no such place", f"index it: {name.id}[i] = …")
+        ctx.type_error(
+            target, f"the array `{item.param.name}` has no such place", f"index it: {name.id}[i] = …"
+        )
     vector = ctx.quantity(name, item)
     if isinstance(target, ast.Attribute):
         place: int | Quantity = arrays.component_index(ctx, target, vector.type, target.attr)
@@ -258,18 +264,20 @@ def _range(ctx: Context, node: ast.For) -> tuple[Value, Value, Value]:
         ctx.syntax_error(node.iter, "a kernel's `for` runs over range(…) only", "write `for i in range(n):`")
     if not isinstance(node.target, ast.Name):
         ctx.syntax_error(node.target, "a loop's variable is one name", "write `for i in range(n):`")
-    if call.keywords or not 1 <= len(call.args) <= 3:  # noqa: PLR2004  (start, stop, step)
-        ctx.syntax_error(call, "range takes one to three integers", "write range(stop) or range(start, stop, step)")
+    if call.keywords or not 1 <= len(call.args) <= 3:
+        ctx.syntax_error(
+            call, "range takes one to three integers", "write range(stop) or range(start, stop, step)"
+        )
     bounds = []
     for argument in call.args:
         q = expressions.value(ctx, argument, "an integer")
         if q.type not in t.INTEGERS:
-            ctx.type_error(argument, f"range takes integers; got {t.type_name(q.type)}", "convert it with int(…)")
+            ctx.type_error(
+                argument, f"range takes integers; got {t.type_name(q.type)}", "convert it with int(…)"
+            )
         bounds.append(widened(ctx.builder, q.scalar.value))
     zero, one = ctx.builder.constant(0, t.int64), ctx.builder.constant(1, t.int64)
-    start, stop, step = (bounds + [one])[-3:] if len(bounds) > 1 else (zero, bounds[0], one)
-    if len(bounds) == 3:  # noqa: PLR2004
-        start, stop, step = bounds
+    start, stop, step = {1: [zero, *bounds, one], 2: [*bounds, one], 3: bounds}[len(bounds)]
     if constant_of(step) == 0:
         ctx.type_error(call, "the step of range is 0", "use a step that is not 0")
     return start, step, ctx.builder.apply("trip_count", start, stop, step)
@@ -310,8 +318,8 @@ def _carried_flags(ctx: Context, node: ast.stmt, found: set[str]) -> list[str]:
             "a function that returns several values cannot return them from inside a loop",
             "assign them to variables and return after the loop",
         )
-    names = [flag for flag in ("%break", "%return") if flag in found]
-    return [*names, control.RESULT] if "%return" in found else names
+    names = {"%break": ["%break"], "%return": ["%return", control.RESULT]}
+    return [name for flag in sorted(found & names.keys()) for name in names[flag]]
 
 
 def _for_with_exit(
@@ -324,7 +332,8 @@ def _for_with_exit(
     def current() -> Value:
         item = ctx.env[counter]
         assert isinstance(item, Quantity)
-        return item.scalar.value
+        count_now: Value = item.scalar.value
+        return count_now
 
     def test() -> Value:
         more = ctx.builder.apply("lt", current(), count)
@@ -354,14 +363,14 @@ def _while(ctx: Context, node: ast.While) -> None:
     def test() -> Value:
         stopped = _flag(ctx, found & {"%break", "%return"})
         going = expressions.wrap(ctx, ctx.builder.apply("not", stopped.scalar.value))
-        result = expressions.choose(
+        holds: Value = expressions.choose(
             ctx,
             node.test,
             going,
             lambda: expressions.condition(ctx, node.test),
             lambda: expressions.wrap(ctx, ctx.builder.constant(False, t.bool)),
-        )
-        return result.scalar.value
+        ).scalar.value
+        return holds
 
     def body() -> None:
         _set_continue(ctx)

@@ -1,8 +1,8 @@
 """The adjoint of a kernel: forward sweep, then reverse sweep, one thread at a time.
 
-Within a block, the forward sweep computes the values that partial derivatives need, and the reverse sweep walks
-the operations backwards. What stands inside a branch or a loop is computed again where it is reversed; loops are
-reversed iteration by iteration, with the carried values that each iteration began with (`save`, `restore`).
+Within a block, the forward sweep computes the values that partial derivatives need, and the reverse sweep
+walks the operations backwards. What stands inside a branch or a loop is computed again where it is reversed;
+loops are reversed iteration by iteration, with the carried values that each began with (`save`, `restore`).
 Values that cannot be computed again (loads of an array that the same launch writes, results of atomics) are
 logged in the forward sweep and recalled. Dead code removal then keeps only what a derivative really needs.
 """
@@ -77,7 +77,8 @@ class _Transform:
             case "thread":
                 return b.thread(op.data[0])
             case "argument":
-                return b.argument(*op.data, primal.type)
+                param, component = op.data
+                return b.argument(param, component, primal.type)
         return b.extent(*op.data)
 
     def forward(self, block: Block, known: Values, record: _Record | None, *, first: bool) -> None:
@@ -116,7 +117,7 @@ class _Transform:
                 result = b.offset(op.data[0], args)
             case "load":
                 assert op.result is not None
-                result = b.load(*op.data, args[0], op.result.type, constant=not volatile)
+                result = b.load(op.data[0], op.data[1], args[0], op.result.type, constant=not volatile)
             case "store":
                 if volatile:
                     b.store(*op.data, *args)
@@ -149,7 +150,7 @@ class _Transform:
             blocks.append(block)
         results = [Value(r.type, r.hint) for r in node.results]
         condition = self.value(known, node.condition)
-        self.builder.append(If(condition, *blocks, results, node.span))
+        self.builder.append(If(condition, blocks[0], blocks[1], results, node.span))
         self.builder.forget_loads()
         known.update(zip(node.results, results, strict=True))
 
@@ -215,7 +216,7 @@ class _Transform:
     # Reverse sweep
 
     def reverse(self, block: Block, known: Values, adj: Values, record: _Record) -> None:
-        """Propagate adjoints through a block backwards; `adj` holds the adjoint of each primal value so far."""
+        """Propagate adjoints through a block backwards; `adj` holds that of each primal value so far."""
         for node in reversed(block.ops):
             self.builder.span = node.span
             match node:
@@ -276,7 +277,8 @@ class _Transform:
             return
         sides: list[tuple[Block, Values]] = []
         for inner in (node.then, node.orelse):
-            inside, local, record = dict(known), dict(adj), {}
+            inside, local = dict(known), dict(adj)
+            record: _Record = {}
             with self.builder.block() as block:
                 self.forward(inner, inside, record, first=False)
                 for value, result in zip(inner.yields, node.results, strict=True):
@@ -390,5 +392,3 @@ def pulled_back(partial: Expr | float | Gate, seed: Expr, type: object) -> Value
         value = value.apply(f"to_{type.code}")  # type: ignore[attr-defined]
     result: Value = value.value
     return result
-
-

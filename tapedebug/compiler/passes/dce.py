@@ -135,7 +135,9 @@ class _Liveness:
                 orelse.yields = [orelse.yields[k] for k in keep]
                 return replace(node, then=then, orelse=orelse, results=[node.results[k] for k in keep])
             case For() | While():
-                keep = [k for k, c in enumerate(node.carried) if c in self.live or node.results[k] in self.live]
+                keep = [
+                    k for k, c in enumerate(node.carried) if c in self.live or node.results[k] in self.live
+                ]
                 body = self.swept(node.body)
                 body.yields = [body.yields[k] for k in keep]
                 changed = replace(

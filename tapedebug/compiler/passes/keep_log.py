@@ -1,9 +1,10 @@
 """Logs values that the reverse sweep cannot compute again.
 
-When a launch writes an array whose values its own adjoint needs, a load may give something else the second time;
-so does the result of an atomic. At the top level of a kernel such a value simply stays in scope. Inside branches and
-loops it is logged as the forward sweep meets it, and recalled where the block is computed again. The place in the
-log is an ordinary carried value, so that every iteration of every loop finds its own part of the log.
+When a launch writes an array whose values its own adjoint needs, a load may give something else the second
+time; so does the result of an atomic. At the top level of a kernel such a value simply stays in scope. Inside
+branches and loops it is logged as the forward sweep meets it, and recalled where the block is computed again.
+The place in the log is an ordinary carried value, so that every iteration of every loop finds its own part
+of the log.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class _Keeper:
         return changed, after
 
     def _rotated(self, node: While) -> tuple[Block, While]:
-        """`while test: body` as `go = test; while go: body; go = test`, so that the test's loads can be noted."""
+        """`while test: body` as `go = test; while go: body; go = test`: the test's loads can be noted."""
         start = self._copy(node.test, dict(zip(node.carried, node.inits, strict=True)))
         again = self._copy(node.test, dict(zip(node.carried, node.body.yields, strict=True)))
         going, result = Value(t.bool, "going"), Value(t.bool, "going")
@@ -145,8 +146,9 @@ class _Keeper:
                         new.result.op = new
                     ops.append(new)
                 case If():
-                    sides = [self._copy(b, known) for b in blocks_of(node)]
-                    ops.append(If(get(node.condition), *sides, [fresh(r) for r in node.results], node.span))
+                    then, orelse = self._copy(node.then, known), self._copy(node.orelse, known)
+                    results = [fresh(r) for r in node.results]
+                    ops.append(If(get(node.condition), then, orelse, results, node.span))
                 case For() | While():
                     inits = [get(v) for v in node.inits]
                     carried = [fresh(v) for v in node.carried]

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from tapedebug.compiler.builder import is_free
-from tapedebug.compiler.ir import KEEPING, STRUCTURAL, Block, For, Function, If, Node, Op, Value, While, operands
+from tapedebug.compiler.ir import (
+    KEEPING,
+    STRUCTURAL,
+    Block,
+    For,
+    Function,
+    If,
+    Node,
+    Op,
+    Value,
+    While,
+    operands,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 

@@ -231,9 +231,7 @@ def floats(operands: Sequence[Any]) -> Any:
     """Floating-point numbers of one type."""
     kind = same_type(operands)
     if kind not in t.FLOATS:
-        raise RuleError(
-            f"takes floating-point numbers; got {t.type_name(kind)}", "convert it with float(…)"
-        )
+        raise RuleError(f"takes floating-point numbers; got {t.type_name(kind)}", "convert it with float(…)")
     return kind
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
+from typing import Any
 
 from tapedebug.lang import types as t
 from tapedebug.lang.rules._table import (
     NOT_DIFFERENTIABLE,
     Expr,
     Gate,
+    Partial,
     comparison,
     floats,
     integers,
@@ -119,8 +122,8 @@ rule("or", "At least one holds.", result=truth, text="{0} | {1}", partials=NOT_D
 rule("not", "Does not hold.", result=truth, text="not {0}", partials=NOT_DIFFERENTIABLE)
 
 
-def _where(operands: object) -> object:
-    condition, yes, no = operands  # type: ignore[misc]
+def _where(operands: Sequence[Any]) -> Any:
+    condition, yes, no = operands
     truth([condition])
     return same_type([yes, no])
 
@@ -140,9 +143,9 @@ rule(
 # Elementary functions --------------------------------------------------------------------------------------
 
 
-def _unary(name: str, doc: str, partial: object) -> None:
+def _unary(name: str, doc: str, partial: Partial | None) -> None:
     partials = NOT_DIFFERENTIABLE if partial is None else (partial,)
-    rule(name, doc, result=floats, text=f"m_{name}({{0}})", partials=partials)  # type: ignore[arg-type]
+    rule(name, doc, result=floats, text=f"m_{name}({{0}})", partials=partials)
 
 
 def _square(x: Expr) -> Expr:
@@ -156,9 +159,7 @@ rule(
     "Square root of a sum of squares; its derivative at 0 is 0.",
     result=floats,
     text="m_sqrt({0})",
-    partials=(
-        lambda s, r: (r > 0.0).select(0.5 / r, s.lift(0.0)),
-    ),
+    partials=(lambda s, r: (r > 0.0).select(0.5 / r, s.lift(0.0)),),
 )
 _unary("cbrt", "Cube root.", lambda x, r: 1.0 / (3.0 * r * r))
 _unary("exp", "Exponential.", lambda x, r: r)
@@ -189,10 +190,20 @@ _unary("ceil", "Smallest integer not below, as a float.", None)
 _unary("trunc", "Rounded toward zero, as a float.", None)
 _unary("round", "Rounded to the nearest integer, halves away from zero, as a float.", None)
 _unary("rint", "Rounded to the nearest integer, halves to even, as a float.", None)
-rule("isnan", "Whether the value is not a number.", result=lambda o: floats(o) and t.bool,
-     text="{0} != {0}", partials=NOT_DIFFERENTIABLE)
-rule("isfinite", "Whether the value is neither infinite nor NaN.", result=lambda o: floats(o) and t.bool,
-     text="({0} - {0}) == ({0} - {0})", partials=NOT_DIFFERENTIABLE)
+rule(
+    "isnan",
+    "Whether the value is not a number.",
+    result=lambda o: floats(o) and t.bool,
+    text="{0} != {0}",
+    partials=NOT_DIFFERENTIABLE,
+)
+rule(
+    "isfinite",
+    "Whether the value is neither infinite nor NaN.",
+    result=lambda o: floats(o) and t.bool,
+    text="({0} - {0}) == ({0} - {0})",
+    partials=NOT_DIFFERENTIABLE,
+)
 rule(
     "abs",
     "Absolute value; its derivative at 0 is 0.",
@@ -207,8 +218,13 @@ rule(
     text="m_sign0({0})",
     partials=NOT_DIFFERENTIABLE,
 )
-rule("sign", "-1 of a negative number, else 1.", result=numbers, text="m_sign({0})",
-     partials=NOT_DIFFERENTIABLE)
+rule(
+    "sign",
+    "-1 of a negative number, else 1.",
+    result=numbers,
+    text="m_sign({0})",
+    partials=NOT_DIFFERENTIABLE,
+)
 
 rule(
     "trip_count",

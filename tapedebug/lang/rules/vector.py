@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
 
 from tapedebug.lang import types as t
 from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, name_list
@@ -104,8 +103,8 @@ def cw_div(a: Quantity, b: Quantity) -> Quantity:
     return _componentwise("div", a, b)
 
 
-def _sum(values: Any) -> Expr:
-    return reduce(lambda a, b: a + b, values)
+def _sum(values: Sequence[Expr]) -> Expr:
+    return reduce(Expr.__add__, values)
 
 
 @composite("dot", "Scalar product of two vectors.")
@@ -117,7 +116,7 @@ def dot(a: Quantity, b: Quantity) -> Quantity:
 @composite("cross", "Vector product of two vec3.")
 def cross(a: Quantity, b: Quantity) -> Quantity:
     _require_vectors("cross", a, b)
-    if a.type.length != 3:  # noqa: PLR2004
+    if a.type.length != 3:
         raise RuleError(f"takes vectors of three components; got {t.type_name(a.type)}", "use vec3 values")
     (ax, ay, az), (bx, by, bz) = a.parts, b.parts
     return Quantity(a.type, (ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx))
@@ -171,7 +170,7 @@ def _extreme(name: str, sign: str) -> Callable[[Quantity, Quantity], Quantity]:
     return build
 
 
-# As in C, `x < y ? x : y`: a NaN in the first place gives the second value. A tie's derivative goes to the second.
+# As in C, `x < y ? x : y`: a NaN in the first place gives the second value, as does a tie.
 composite("min", "The smaller of two numbers, or of each pair of components.")(_extreme("min", "lt"))
 composite("max", "The larger of two numbers, or of each pair of components.")(_extreme("max", "gt"))
 
