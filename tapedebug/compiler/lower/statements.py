@@ -1,4 +1,4 @@
-"""Statements: assignments, branches, loops and returns."""
+"""Statements: branches, loops and returns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import arrays, calls, control, expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined
+from tapedebug.compiler.lower import assignment, calls, control, expressions
+from tapedebug.compiler.lower._context import Context, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -76,12 +76,12 @@ def _jumping_if(ctx: Context, node: ast.If, rest: list[ast.stmt]) -> bool:
 def _statement(ctx: Context, node: ast.stmt) -> None:
     match node:
         case ast.Assign():
-            _assign(ctx, node)
+            assignment.assign(ctx, node)
         case ast.AnnAssign():
             if node.value is not None:
-                _assign_to(ctx, node.target, expressions.lower(ctx, node.value))
+                assignment.assign_to(ctx, node.target, expressions.lower(ctx, node.value))
         case ast.AugAssign():
-            _augmented(ctx, node)
+            assignment.augmented(ctx, node)
         case ast.If():
             _if(ctx, node, node.body, node.orelse)
         case ast.For():
@@ -117,131 +117,6 @@ def _expression(ctx: Context, node: ast.Expr) -> None:
     if not isinstance(node.value, ast.Call):
         ctx.syntax_error(node, "this expression has no effect", "assign its value, or remove it")
     calls.lower(ctx, node.value, used=False)
-
-
-# Assignment ------------------------------------------------------------------------------------------------
-
-
-def _assign(ctx: Context, node: ast.Assign) -> None:
-    if len(node.targets) > 1:
-        ctx.syntax_error(
-            node, "a kernel cannot assign to several targets at once", "write one assignment each"
-        )
-    target = node.targets[0]
-    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
-        item: Any = calls.thread_index(ctx, node.value, len(target.elts))
-    else:
-        item = expressions.lower(ctx, node.value)
-    _assign_to(ctx, target, item)
-
-
-def _assign_to(ctx: Context, target: ast.expr, item: Any) -> None:
-    match target:
-        case ast.Name():
-            ctx.env[target.id] = _named(ctx, target, item)
-        case ast.Tuple() | ast.List():
-            _unpack(ctx, target, item)
-        case ast.Subscript() | ast.Attribute():
-            place = arrays.place_of(ctx, target)
-            q = ctx.quantity(target, item)
-            if place is not None:
-                arrays.write(ctx, target, place, q)
-            else:
-                _assign_component(ctx, target, q)
-        case _:
-            ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
-
-
-def _named(ctx: Context, target: ast.Name, item: Any) -> Any:
-    """The item as a variable's value: numbers get the variable's name in generated code."""
-    if isinstance(item, Static):
-        number = ctx.number(item.value)
-        return item if number is None else number
-    if isinstance(item, Quantity):
-        letters = "xyzw" if len(item.parts) > 1 else ""
-        for place, part in enumerate(item.parts):
-            if not part.value.hint and part.value.op is not None and part.value.op.kind != "const":
-                part.value.hint = target.id + (f"_{letters[place]}" if place < len(letters) else "")
-    if isinstance(item, Undefined):
-        ctx.name_error(target, f"the value {item.reason}", "assign it before")
-    return item
-
-
-def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any) -> None:
-    if isinstance(item, Quantity) and t.is_vector(item.type):
-        item = Items(tuple(Quantity(p.type, (p,)) for p in item.parts))
-    count = len(item.items) if isinstance(item, Items) else 1
-    if not isinstance(item, Items) or count != len(target.elts):
-        ctx.type_error(
-            target,
-            f"{len(target.elts)} names are assigned {count} value{'s' if count > 1 else ''}",
-            "match them",
-        )
-    for element, part in zip(target.elts, item.items, strict=True):
-        _assign_to(ctx, element, part)
-
-
-def _assign_component(ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity) -> None:
-    """`v.x = …` or `v[i] = …` of a variable that holds a vector: the variable gets a new vector."""
-    if not isinstance(target.value, ast.Name):
-        ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
-    name = target.value
-    item = ctx.lookup(name)
-    if isinstance(item, ArrayView):
-        ctx.type_error(
-            target, f"the array `{item.param.name}` has no such place", f"index it: {name.id}[i] = …"
-        )
-    vector = ctx.quantity(name, item)
-    if isinstance(target, ast.Attribute):
-        place: int | Quantity = arrays.component_index(ctx, target, vector.type, target.attr)
-    else:
-        place = arrays.component_place(ctx, target, vector.type)
-    scalar = t.scalar_of(vector.type)
-    if q.type is not scalar:
-        ctx.type_error(
-            target,
-            f"a component of {t.type_name(vector.type)} is {t.type_name(scalar)}; got {t.type_name(q.type)}",
-            f"convert the value: {t.type_name(scalar)}(…)",
-        )
-    parts = list(vector.parts)
-    for k, old in enumerate(vector.parts):
-        if isinstance(place, int):
-            parts[k] = q.scalar if k == place else old
-        else:
-            parts[k] = place.scalar.apply("eq", place.scalar.lift(k)).select(q.scalar, old)
-    ctx.env[name.id] = Quantity(vector.type, tuple(parts))
-
-
-def _augmented(ctx: Context, node: ast.AugAssign) -> None:
-    place = arrays.place_of(ctx, node.target) if not isinstance(node.target, ast.Name) else None
-    right = expressions.value(ctx, node.value)
-    if place is None:
-        load = _as_load(node.target)
-        result = expressions.binary(ctx, node, node.op, expressions.value(ctx, load), right)
-        _assign_to(ctx, node.target, result)
-        return
-    # `a[i] += v` adds as an atomic does: what stood there passes no derivative on but its own.
-    if isinstance(node.op, ast.Add | ast.Sub) and right.type is place.type:
-        if isinstance(node.op, ast.Sub):
-            right = expressions.apply(ctx, node, "neg", "`-`", right)
-        arrays.add(ctx, node.target, place, right)
-        return
-    old = arrays.read(ctx, node.target, place)
-    arrays.write(ctx, node.target, place, expressions.binary(ctx, node, node.op, old, right))
-
-
-def _as_load(target: ast.expr) -> ast.expr:
-    """The target of an augmented assignment as an expression."""
-    match target:
-        case ast.Name():
-            loaded: ast.expr = ast.Name(target.id, ast.Load())
-        case ast.Attribute():
-            loaded = ast.Attribute(target.value, target.attr, ast.Load())
-        case ast.Subscript():
-            loaded = ast.Subscript(target.value, target.slice, ast.Load())
-        case _:
-            return target
-    return ast.copy_location(loaded, target)
 
 
 # Control flow ----------------------------------------------------------------------------------------------

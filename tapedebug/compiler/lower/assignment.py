@@ -1,0 +1,136 @@
+"""Assignments: to variables, array elements and components; plain, unpacking and augmented."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from tapedebug.compiler.lower import arrays, calls, expressions
+from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import Quantity
+
+
+def assign(ctx: Context, node: ast.Assign) -> None:
+    """`target = value`."""
+    if len(node.targets) > 1:
+        ctx.syntax_error(
+            node, "a kernel cannot assign to several targets at once", "write one assignment each"
+        )
+    target = node.targets[0]
+    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
+        item: Any = calls.thread_index(ctx, node.value, len(target.elts))
+    else:
+        item = expressions.lower(ctx, node.value)
+    assign_to(ctx, target, item)
+
+
+def assign_to(ctx: Context, target: ast.expr, item: Any) -> None:
+    """Let a variable, an array element or a component hold the item."""
+    match target:
+        case ast.Name():
+            ctx.env[target.id] = _named(ctx, target, item)
+        case ast.Tuple() | ast.List():
+            _unpack(ctx, target, item)
+        case ast.Subscript() | ast.Attribute():
+            place = arrays.place_of(ctx, target)
+            q = ctx.quantity(target, item)
+            if place is not None:
+                arrays.write(ctx, target, place, q)
+            else:
+                _assign_component(ctx, target, q)
+        case _:
+            ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
+
+
+def _named(ctx: Context, target: ast.Name, item: Any) -> Any:
+    """The item as a variable's value: numbers get the variable's name in generated code."""
+    if isinstance(item, Static):
+        number = ctx.number(item.value)
+        return item if number is None else number
+    if isinstance(item, Quantity):
+        letters = "xyzw" if len(item.parts) > 1 else ""
+        for place, part in enumerate(item.parts):
+            if not part.value.hint and part.value.op is not None and part.value.op.kind != "const":
+                part.value.hint = target.id + (f"_{letters[place]}" if place < len(letters) else "")
+    if isinstance(item, Undefined):
+        ctx.name_error(target, f"the value {item.reason}", "assign it before")
+    return item
+
+
+def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any) -> None:
+    if isinstance(item, Quantity) and t.is_vector(item.type):
+        item = Items(tuple(Quantity(p.type, (p,)) for p in item.parts))
+    count = len(item.items) if isinstance(item, Items) else 1
+    if not isinstance(item, Items) or count != len(target.elts):
+        ctx.type_error(
+            target,
+            f"{len(target.elts)} names are assigned {count} value{'s' if count > 1 else ''}",
+            "match them",
+        )
+    for element, part in zip(target.elts, item.items, strict=True):
+        assign_to(ctx, element, part)
+
+
+def _assign_component(ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity) -> None:
+    """`v.x = …` or `v[i] = …` of a variable that holds a vector: the variable gets a new vector."""
+    if not isinstance(target.value, ast.Name):
+        ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
+    name = target.value
+    item = ctx.lookup(name)
+    if isinstance(item, ArrayView):
+        ctx.type_error(
+            target, f"the array `{item.param.name}` has no such place", f"index it: {name.id}[i] = …"
+        )
+    vector = ctx.quantity(name, item)
+    if isinstance(target, ast.Attribute):
+        place: int | Quantity = arrays.component_index(ctx, target, vector.type, target.attr)
+    else:
+        place = arrays.component_place(ctx, target, vector.type)
+    scalar = t.scalar_of(vector.type)
+    if q.type is not scalar:
+        ctx.type_error(
+            target,
+            f"a component of {t.type_name(vector.type)} is {t.type_name(scalar)}; got {t.type_name(q.type)}",
+            f"convert the value: {t.type_name(scalar)}(…)",
+        )
+    parts = list(vector.parts)
+    for k, old in enumerate(vector.parts):
+        if isinstance(place, int):
+            parts[k] = q.scalar if k == place else old
+        else:
+            parts[k] = place.scalar.apply("eq", place.scalar.lift(k)).select(q.scalar, old)
+    ctx.env[name.id] = Quantity(vector.type, tuple(parts))
+
+
+def augmented(ctx: Context, node: ast.AugAssign) -> None:
+    """`target += value` and the like."""
+    place = arrays.place_of(ctx, node.target) if not isinstance(node.target, ast.Name) else None
+    right = expressions.value(ctx, node.value)
+    if place is None:
+        load = _as_load(node.target)
+        result = expressions.binary(ctx, node, node.op, expressions.value(ctx, load), right)
+        assign_to(ctx, node.target, result)
+        return
+    # `a[i] += v` adds as an atomic does: what stood there passes no derivative on but its own.
+    if isinstance(node.op, ast.Add | ast.Sub) and right.type is place.type:
+        if isinstance(node.op, ast.Sub):
+            right = expressions.apply(ctx, node, "neg", "`-`", right)
+        arrays.add(ctx, node.target, place, right)
+        return
+    old = arrays.read(ctx, node.target, place)
+    arrays.write(ctx, node.target, place, expressions.binary(ctx, node, node.op, old, right))
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    """The target of an augmented assignment as an expression."""
+    match target:
+        case ast.Name():
+            loaded: ast.expr = ast.Name(target.id, ast.Load())
+        case ast.Attribute():
+            loaded = ast.Attribute(target.value, target.attr, ast.Load())
+        case ast.Subscript():
+            loaded = ast.Subscript(target.value, target.slice, ast.Load())
+        case _:
+            return target
+    return ast.copy_location(loaded, target)
