@@ -6,7 +6,7 @@ import linecache
 from typing import Any
 
 from tapedebug.compiler import objects
-from tapedebug.compiler.emit import Text
+from tapedebug.compiler.text import Text
 
 
 class CompilerError(Exception):

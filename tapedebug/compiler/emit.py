@@ -26,39 +26,11 @@ from tapedebug.compiler.ir import (
     walk,
 )
 from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.text import Line, Text
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
 ARITHMETIC = frozenset({"add", "sub", "mul", "neg"})
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of generated code and the user's place it came from."""
-
-    text: str
-    span: Span | None
-
-
-@dataclass(frozen=True)
-class Text:
-    """A generated function: `entry(lo, hi, args)` runs the threads lo … hi-1."""
-
-    lines: tuple[Line, ...]
-
-    @property
-    def code(self) -> str:
-        """The Python text; free of line numbers and paths, so that it can be a cache's key."""
-        return "".join(line.text + "\n" for line in self.lines)
-
-    def annotated(self) -> str:
-        """The text with the user's line beside each line that came from one."""
-        width = min(88, max((len(line.text) for line in self.lines), default=0))
-        shown = []
-        for line in self.lines:
-            note = f"  # {line.span.line}: {line.span.text.strip()}" if line.span else ""
-            shown.append(f"{line.text:<{width}}{note}".rstrip())
-        return "\n".join(shown)
 
 
 def emit(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:

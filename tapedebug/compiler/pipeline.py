@@ -13,7 +13,7 @@ from typing import Any
 
 from tapedebug._source import Origin, Span
 from tapedebug.compiler import backend
-from tapedebug.compiler.emit import Text, emit
+from tapedebug.compiler.emit import emit
 from tapedebug.compiler.ir import Function, Op, Param, ops_of
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
@@ -23,6 +23,7 @@ from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.verify import verify
+from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
 

@@ -1,0 +1,36 @@
+"""Generated code: its lines, and the user's line that each came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapedebug._source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of generated code and the user's place it came from."""
+
+    text: str
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class Text:
+    """A generated function: `entry(lo, hi, args)` runs the threads lo … hi-1."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def code(self) -> str:
+        """The Python text; free of line numbers and paths, so that it can be a cache's key."""
+        return "".join(line.text + "\n" for line in self.lines)
+
+    def annotated(self) -> str:
+        """The text with the user's line beside each line that came from one."""
+        width = min(88, max((len(line.text) for line in self.lines), default=0))
+        shown = []
+        for line in self.lines:
+            note = f"  # {line.span.line}: {line.span.text.strip()}" if line.span else ""
+            shown.append(f"{line.text:<{width}}{note}".rstrip())
+        return "\n".join(shown)
