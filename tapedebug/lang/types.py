@@ -176,16 +176,18 @@ class ArrayType:
         return type_name(self)
 
 
+_PYTHON: dict[type, Any] = {builtins.float: float32, builtins.int: int32, builtins.bool: bool}
+
+
 def canonical(dtype: Any) -> Any:
     """The type that `dtype` means: Python's `float`, `int` and `bool` are float32, int32 and bool.
 
     Raises:
         TypeError: `dtype` is not a type of the kernel language.
     """
-    python = {builtins.float: float32, builtins.int: int32, builtins.bool: bool}
     if isinstance(dtype, type):
-        if dtype in python:
-            return python[dtype]
+        if dtype in _PYTHON:
+            return _PYTHON[dtype]
         if issubclass(dtype, Scalar | Vector) and dtype not in (Scalar, Vector):
             return dtype
     if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
@@ -211,6 +213,7 @@ def is_vector(t: Any) -> builtins.bool:
     return isinstance(t, type) and issubclass(t, Vector)
 
 
+@functools.cache
 def scalar_of(t: Any) -> type[Scalar]:
     """The scalar type of a scalar, vector or array type."""
     t = t.dtype if isinstance(t, ArrayType) else canonical(t)
@@ -218,23 +221,27 @@ def scalar_of(t: Any) -> type[Scalar]:
     return scalar
 
 
+@functools.cache
 def components(t: Any) -> int:
     """How many scalars one value (or one array element) of type `t` has."""
     t = t.dtype if isinstance(t, ArrayType) else canonical(t)
     return t.length if is_vector(t) else 1
 
 
+@functools.cache
 def value_shape(t: Any) -> tuple[int, ...]:
     """The shape of one value: `()` of a scalar, `(3,)` of a vec3."""
     t = canonical(t)
     return (t.length,) if is_vector(t) else ()
 
 
+@functools.cache
 def numpy_dtype(t: Any) -> np.dtype[Any]:
     """The NumPy dtype of the scalars of `t`."""
     return scalar_of(t).numpy
 
 
+@functools.cache
 def is_float(t: Any) -> builtins.bool:
     """Whether values of type `t` have derivatives."""
     return scalar_of(t) in FLOATS
