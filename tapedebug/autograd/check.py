@@ -34,9 +34,13 @@ class Plan:
 
 
 def check_pairs_of(
-    program: Program, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+    program: Program,
+    pairs: Pairs,
+    plan: Plan,
+    checkpoint: Checkpoint | None = None,
+    kept: list[Comparison] | None = None,
 ) -> list[PairResult]:
-    """Check each of `pairs`; see `Plan` for how."""
+    """Check each of `pairs`; see `Plan` for how. The compared matrices are appended to `kept`, for plots."""
     began = time.perf_counter()
     rows = {port: _rows(port, plan) for port in pairs.outputs()}
     columns = {port: _columns(program, port, plan) for port in pairs.inputs()}
@@ -59,6 +63,8 @@ def check_pairs_of(
                 program, source, target, rows[target], columns[source],
                 full[source], references[source, target], plan.tolerance,
             )  # fmt: skip
+            if kept is not None:
+                kept.append(pair)
             results[source, target] = _verdict(pair, random.get(target, 0.0), notes[source, target], checkpoint)
     each = (time.perf_counter() - began) / max(1, len(results))
     return [replace(results[pair], seconds=each) for pair in pairs.chosen]

@@ -106,6 +106,40 @@ def plot_matrices(
     return figure
 
 
+def plot_errors(kept: Sequence[Any], metadata: FunctionMetadata, *, relative: bool, absolute: bool) -> list[Any]:
+    """Show where AD and FD differ.
+
+    Args:
+        kept: The comparisons of a check.
+        metadata: Labels.
+        relative: Plot |AD - FD| / |FD|.
+        absolute: Plot |AD - FD|.
+
+    Returns:
+        The figures.
+    """
+    figures = []
+    for wanted, title in ((relative, "Relative error"), (absolute, "Absolute error")):
+        if not wanted:
+            continue
+        matrices = {}
+        for pair in kept:
+            units = np.ix_(range(len(pair.rows.units)), range(len(pair.columns.units)))
+            with np.errstate(all="ignore"):
+                error = np.abs(pair.ad - pair.reference.value)[units]
+                if title.startswith("Rel"):
+                    error = np.where(error == 0, 0.0, error / np.abs(pair.reference.value[units]))
+            whole = np.full((pair.target.size, pair.source.size), np.nan)
+            whole[np.ix_(pair.rows.units, pair.columns.units)] = error
+            if not pair.source.in_place:
+                matrices[pair.source.index, pair.target.index] = whole
+        if matrices:
+            figures.append(
+                plot_matrices(matrices, metadata, show=True, title=f"{title} of {metadata.key}", colormap="viridis")
+            )
+    return figures
+
+
 def _pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt

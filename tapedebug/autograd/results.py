@@ -115,7 +115,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GradcheckResult:
     """What `gradcheck` and `gradcheck_tape` return: true only where every pair agrees, and there was one.
 
@@ -160,6 +160,9 @@ class GradcheckResult:
         return f"Gradient check for {self.subject} failed: {self.verdict}"
 
     __str__ = summary
+
+    def __repr__(self) -> str:
+        return f"<GradcheckResult of {self.subject}: {self.verdict}, {self.coverage.summary}>"
 
     def reproduce(self, pair: PairResult | None = None) -> str:
         """A script that shows one failure alone: the kernel's source, the values of the launch, the check.

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug._errors import GradcheckError
 from tapedebug.autograd.differences import Bools, Floats
 
 Verdict = Literal["AGREE", "KINK", "UNDECIDABLE", "NONDETERMINISTIC", "WRONG"]
@@ -63,6 +64,19 @@ class Tolerance:
         """The tolerated difference of each entry."""
         allowed: Floats = self.atol + self.rtol * np.abs(reference)
         return allowed
+
+    def checked(self) -> Tolerance:
+        """Itself.
+
+        Raises:
+            GradcheckError: A tolerance is negative or NaN.
+        """
+        if not (self.atol >= 0 and self.rtol >= 0):
+            raise GradcheckError(
+                f"tolerances must not be negative; got atol={self.atol!r}, rtol={self.rtol!r}",
+                mend="leave them at atol=1e-3, rtol=1e-2",
+            )
+        return self
 
 
 def judge(ad: Floats, reference: Reference, tolerance: Tolerance) -> Codes:

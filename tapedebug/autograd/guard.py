@@ -1,0 +1,85 @@
+"""Running user code in a check without leaving a trace of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from tapedebug.runtime._state import state
+from tapedebug.runtime.buffer import _REGISTRY, Buffer, Bytes
+
+
+class untouched:  # noqa: N801 - reads as a statement: `with untouched():`
+    """Puts back what a block writes to memory that existed before it, also after an exception or an interrupt.
+
+    Within the block no tape records, until the block begins one. Writes through the API are noticed when they happen
+    and cost one copy of the buffer; writes through NumPy are noticed for the buffers of `watched` only.
+
+    Args:
+        watched: Arrays whose values are copied at the start.
+    """
+
+    def __init__(self, watched: Iterable[Any] = ()) -> None:
+        self._watched = list(watched)
+        self._kept: dict[Buffer, tuple[Bytes, bytes | None]] = {}
+        self._watches: list[_Watch] = []
+        self._tape: Any = None
+
+    def __enter__(self) -> untouched:
+        self._tape = state.tape
+        try:
+            for array in self._watched:
+                self.keep(array.buffer)
+            for buffer in list(_REGISTRY.values()):
+                watch = _Watch(self, buffer)
+                self._watches.append(watch)
+                buffer.watch = (*buffer.watch, weakref.ref(watch))  # type: ignore[arg-type]
+            state.tape = None
+        except BaseException:
+            self._restore()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        for watch in self._watches:
+            watch.buffer.watch = tuple(ref for ref in watch.buffer.watch if ref() is not watch)  # type: ignore[comparison-overlap]
+        for buffer, (content, fill) in self._kept.items():
+            buffer.data[:] = content
+            buffer.fill = None if buffer.windows else fill
+        state.tape = self._tape
+        self._watches.clear()
+        self._kept.clear()
+
+    def keep(self, buffer: Buffer) -> None:
+        """Remember the content of a buffer that is about to be written."""
+        if buffer not in self._kept:
+            self._kept[buffer] = (buffer.data.copy(), buffer.fill)
+
+
+class _Watch:
+    """What `runtime.versions.announce` takes for a ledger, its tracker and its only state: it listens to one buffer."""
+
+    __slots__ = ("__weakref__", "buffer", "guard")
+
+    def __init__(self, guard: untouched, buffer: Buffer) -> None:
+        self.guard = guard
+        self.buffer = buffer
+
+    @property
+    def states(self) -> list[_Watch]:
+        return [self]
+
+    @property
+    def array(self) -> _Watch:
+        return self
+
+    def tracker(self) -> _Watch:
+        return self
+
+    def overwritten_outside(self, ledger: Any, array: Any, site: Any, how: str) -> None:
+        """Something is about to write to the buffer."""
+        self.guard.keep(self.buffer)

@@ -1,0 +1,125 @@
+"""Scripts that show one failure alone: the kernel's source, the arguments' values, one call of `gradcheck`."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.pairs import is_array
+from tapedebug.lang.types import Vector, canonical, numpy_dtype, type_name
+
+INLINE = 64  # numbers that are written out; longer arrays are base64
+
+
+def script_of(
+    kernel: Any, dim: Any, args: Sequence[tuple[str, Any, Any]], outputs: int, call: str, comment: str
+) -> str:
+    """The script.
+
+    Args:
+        kernel: The kernel.
+        dim: Its launch dimensions.
+        args: (name, argument, values of an array argument as a NumPy array, else None), in order.
+        outputs: Number of the first argument that is an output; -1 where the launch named none.
+        call: Further arguments of `gradcheck`.
+        comment: What it shows, for the first line.
+    """
+    lines = [f'"""{comment}"""', "", "import base64", "", "import numpy as np", "", "import tapedebug as wp", ""]
+    lines += [*_sources(kernel), "", ""]
+    names = []
+    memory: dict[int, str] = {}
+    for name, value, values in args:
+        if id(value) in memory:
+            names.append(memory[id(value)])
+            continue
+        if is_array(value):
+            memory[id(value)] = name
+            grad = ", requires_grad=True" if value.requires_grad else ""
+            lines.append(
+                f"{name} = wp.array({_literal(values, value)}, dtype=wp.{type_name(value.dtype)}, "
+                f"shape={value.shape!r}{grad})"
+            )
+            names.append(name)
+        else:
+            names.append(_scalar(value))
+    split = len(names) if outputs < 0 else outputs
+    given = f"inputs=[{', '.join(names[:split])}]"
+    if split < len(names):
+        given += f", outputs=[{', '.join(names[split:])}]"
+    function = kernel.origin.function
+    lines.append(f"wp.autograd.gradcheck({function}, dim={dim!r}, {given}, {call})")
+    text = "\n".join(lines) + "\n"
+    return text.replace("import base64\n\n", "") if "base64.b64decode" not in text else text
+
+
+def _literal(values: np.ndarray[Any, Any], array: Any) -> str:
+    flat = np.ascontiguousarray(values, dtype=numpy_dtype(array.dtype))
+    if flat.size <= INLINE and np.isfinite(flat.astype(np.float64)).all():
+        return repr(flat.tolist())
+    data = base64.b64encode(flat.tobytes()).decode()
+    return f'np.frombuffer(base64.b64decode("{data}"), dtype=np.{flat.dtype.name}).reshape({flat.shape!r})'
+
+
+def _scalar(value: Any) -> str:
+    kind = type(value)
+    try:
+        name = type_name(canonical(kind))
+    except TypeError:
+        return repr(value)
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if isinstance(value, bool | int | float):
+        return repr(value)
+    return f"wp.{name}({', '.join(repr(part) for part in value)})"
+
+
+def _sources(kernel: Any) -> list[str]:
+    """The source of the kernel, after the functions, constants and names of ours that it uses."""
+    found: dict[str, list[str]] = {}
+    _collect(kernel, found)
+    lines: list[str] = []
+    for text in reversed(found.values()):
+        lines += ["", *text] if len(text) > 1 else text
+    return lines
+
+
+def _collect(thing: Any, found: dict[str, list[str]]) -> None:
+    import tapedebug
+
+    origin = thing.origin
+    found.pop(origin.function, None)  # what is used comes before all that use it: the list is reversed at the end
+    indent = origin.indent
+    found[origin.function] = ["", *(line[indent:] if not line[:indent].strip() else line for line in origin.lines)]
+    for name, value in _names_of(thing).items():
+        if value is tapedebug:
+            text = f"{name} = wp"
+        elif hasattr(value, "origin"):
+            _collect(value, found)
+            continue
+        elif value is getattr(tapedebug, name, None):
+            text = f"{name} = wp.{name}"
+        elif isinstance(value, bool | int | float | np.generic | Vector):
+            text = f"{name} = {_scalar(value)}"
+        else:
+            continue
+        if name != "wp":
+            found.pop(name, None)
+            found[name] = [text]
+
+
+def _names_of(thing: Any) -> dict[str, Any]:
+    """The global and enclosing names in the source of a kernel or function, with their values."""
+    function = getattr(thing, "function", None) or getattr(thing, "func", None)
+    if function is None:
+        return {}
+    used = {node.id for node in ast.walk(thing.origin.tree) if isinstance(node, ast.Name)}
+    found = {name: value for name, value in function.__globals__.items() if name in used}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        with contextlib.suppress(ValueError):  # an empty cell
+            found[name] = cell.cell_contents
+    return found

@@ -1,0 +1,200 @@
+"""The whole tape as one program: from its leaves to its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import GradcheckError
+from tapedebug.autograd.differences import Floats
+from tapedebug.autograd.pairs import is_array, obstacle, port
+from tapedebug.autograd.program import Port
+from tapedebug.autograd.shadowed import ShadowProgram, tape_shadow
+from tapedebug.lang.types import type_name
+
+Labels = Mapping[Any, str]
+
+
+class WholeTape(ShadowProgram):
+    """A tape with a scalar objective: the sum of its outputs times `seeds`.
+
+    Attributes:
+        seeds: What the reverse pass starts from.
+        launches: How many records the tape has.
+        unchecked: How many of them could not be replayed.
+        preserves: Its reverse pass sees the values of the forward pass.
+        notes: What could not be covered.
+        blind: Why no verdict can be had; empty where one can.
+    """
+
+    def __init__(self, tape: Any, seeds: Mapping[Port, Floats], inputs: Sequence[Port]) -> None:
+        self.preserves = tape.on_overwrite in ("preserve", "error")
+        super().__init__(
+            "the whole tape",
+            tape_shadow(tape),
+            inputs,
+            list(seeds),
+            consume="versions" if self.preserves else "current",
+        )
+        self.seeds = dict(seeds)
+        self.launches = len(tape.records)
+        self.notes: list[str] = []
+        probe = self._shadow(("forward", False, "versions"))
+        self.notes += list(probe.uncovered)
+        self.unchecked = len(probe.uncovered)
+        # Launches without an adjoint run forward as recorded: that their gradient is lost is for the check to find.
+        functions = [r for r in tape.records if r.kind == "func"]
+        self.blind = (
+            f"record_func is not replayed (record {functions[0].index}), and may take part in the gradient"
+            if functions
+            else ""
+        )
+
+    def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
+        """The objective, with some inputs replaced."""
+        outputs = self.evaluate(changes or {}, single=single)
+        return float(sum(seed @ outputs[target] for target, seed in self.seeds.items()))
+
+
+def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> WholeTape:
+    """The program of `end_to_end`; see there.
+
+    Raises:
+        GradcheckError: No loss is known, or an array is not on the tape.
+    """
+    names = Names(tape, labels)
+    if not tape.records:
+        raise GradcheckError("the tape is empty: nothing was recorded", mend="run the launches inside `with tape:`")
+    seeds = _seeds(tape, loss, names)
+    notes: list[str] = []
+    chosen = leaves(tape) if inputs is None else ([inputs] if is_array(inputs) else list(inputs))
+    ports = []
+    for index, array in enumerate(chosen):
+        name = names.of(array)
+        reason = obstacle(name, array)
+        if array.buffer not in tape.tracker.ledgers:
+            raise GradcheckError(f"end_to_end: {name} is not on the tape", mend="name an array that a launch uses")
+        if reason is not None:
+            notes.append(f"not checked: {reason}")
+        else:
+            ports.append(port(index, name, array))
+    program = WholeTape(tape, seeds, ports)
+    program.notes += notes
+    program.notes += outside_notes(tape, names)
+    return program
+
+
+def outside_notes(tape: Any, names: Names) -> list[str]:
+    """Writes to the tape's memory that are not on the tape, while it recorded."""
+    late = [event for event in tape.outside if event.at < len(tape.records)]
+    arrays = list(dict.fromkeys(names.of(event.array) for event in late))
+    if not arrays:
+        return []
+    return [f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"]
+
+
+def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
+    given = loss
+    if given is None:
+        if not tape.backward_calls:
+            raise GradcheckError(
+                "end_to_end: no loss is known: backward has not been called on this tape", mend="pass loss=…"
+            )
+        given = tape.backward_calls[-1].seeds
+    if is_array(given):
+        given = {given: np.ones(given.shape)}
+    seeds: dict[Port, Floats] = {}
+    for index, (array, seed) in enumerate(given.items()):
+        name = names.of(array)
+        if array.buffer not in tape.tracker.ledgers:
+            raise GradcheckError(
+                f"end_to_end: {name}, an array of shape {array.shape}, is not on the tape",
+                mend="pass the array that a launch of this tape wrote",
+            )
+        target = port(index, name, array)
+        values = np.asarray(seed._look() if is_array(seed) else seed, dtype=np.float64).ravel()
+        if is_array(loss) and target.size != 1:
+            raise GradcheckError(
+                f"end_to_end: the loss must be a scalar; got {name} of shape {array.shape}, {type_name(array.dtype)}",
+                mend="pass loss={array: seed} for another objective",
+            )
+        if values.size != target.size:
+            raise GradcheckError(
+                f"end_to_end: the seed of {name} has {values.size} values, the array has {target.size}",
+                mend="pass a seed of the array's shape",
+            )
+        seeds[target] = values
+    return seeds
+
+
+def leaves(tape: Any) -> list[Any]:
+    """Arrays with a gradient whose values the tape reads before it writes them, in the order of their first use."""
+    found: dict[Any, Any] = {}
+    written: set[tuple[int, int]] = set()
+    ledgers = tape.tracker.ledgers
+    for record in tape.records:
+        for p in sorted(record.reads):
+            array = record.args[p]
+            if obstacle("", array) is not None or record.kind == "func":
+                continue
+            ledger = ledgers[array.buffer]
+            state = ledger.state(array)
+            key = (id(ledger), state.number)
+            if key not in found and not any((id(ledger), s.number) in written for s in ledger.around(state)):
+                found[key] = array
+        for p in record.writes:
+            ledger = ledgers[record.args[p].buffer]
+            written.add((id(ledger), ledger.state(record.args[p]).number))
+    return list(found.values())
+
+
+class Names:
+    """Names of the arrays of a tape: the labels that were given, else the parameters that arrays were passed as."""
+
+    def __init__(self, tape: Any, labels: Labels | None = None) -> None:
+        self._by_range: dict[Any, str] = {}
+        for array, label in (labels or {}).items():
+            self._by_range.setdefault(_range(array), label)
+        taken = set(self._by_range.values())
+        for record in tape.records:
+            for p, array in enumerate(record.args):
+                if is_array(array) and _range(array) not in self._by_range:
+                    name = record.param_name(p)
+                    unique = next(n for n in _numbered(name) if n not in taken)
+                    taken.add(unique)
+                    self._by_range[_range(array)] = unique
+        self._arrays: dict[str, Any] = {}
+        for record in tape.records:
+            for array in record.args:
+                if is_array(array):
+                    self._arrays.setdefault(self._by_range[_range(array)], array)
+
+    def of(self, array: Any) -> str:
+        """The name of an array."""
+        if not is_array(array):
+            raise GradcheckError(f"an array is needed here; got {array!r} ({type(array).__name__})")
+        return self._by_range.get(_range(array), f"array{array.shape}")
+
+    def array(self, name: str) -> Any:
+        """The array with a name, or None."""
+        return self._arrays.get(name)
+
+    def all(self) -> list[str]:
+        """All names, in the order of first use."""
+        return list(self._arrays)
+
+
+def _range(array: Any) -> tuple[Any, ...]:
+    if array.is_contiguous:
+        return (id(array.buffer), array.start, array.stop)
+    return (id(array.buffer), array.ptr, array.shape, array.strides)
+
+
+def _numbered(name: str) -> Any:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}#{number}"
+        number += 1
