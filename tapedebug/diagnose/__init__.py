@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapedebug.diagnose._diagnose import diagnose as diagnose
 from tapedebug.diagnose._diagnosis import Diagnosis as Diagnosis
 from tapedebug.diagnose._diagnosis import GradientError as GradientError
 from tapedebug.diagnose._diagnosis import diagnoses_to_json as diagnoses_to_json

@@ -25,7 +25,7 @@ def paint(text: str, style: str, colour: bool) -> str:
 
 
 def format_diagnosis(trace: Trace, *, colour: bool = False) -> str:
-    """Return verdict, coverage and findings of `trace` as text, lines of at most 100 characters."""
+    """Return verdict, coverage and findings of `trace` as text, prose in lines of at most 100 characters."""
     launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
     head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
     style = {"AGREE": "good", "WRONG": "error"}.get(trace.verdict, "warning")
@@ -59,11 +59,20 @@ def format_finding(finding: Finding, trace: Trace | None = None, *, colour: bool
 
 def _place(what: str, location: Location, trace: Trace | None, colour: bool) -> list[str]:
     function = f", in {location.function}" if location.function else ""
-    lines = [f"    {what} at {location.file}:{location.line}{function}"]
+    lines = [f"    {what} at {_short(location.file)}:{location.line}{function}"]
     code = _kernel_line(location, trace) if trace else source_line(location.file, location.line)
     if code and code.strip():
         lines.append(paint(f"        {code.strip()}", "dim", colour))
     return lines
+
+
+def _short(file: str) -> str:
+    """The path from here, where the file is below the working directory."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return file if file.startswith(("In [", "<")) or relative.startswith("..") else relative
 
 
 def _kernel_line(location: Location, trace: Trace) -> str:

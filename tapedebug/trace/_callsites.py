@@ -27,7 +27,7 @@ def argument_texts(kind: str, site: Span) -> list[str | None]:
     if kind == "kernel":
         return _launch(call)
     if kind == "copy":
-        return [_text(argument) for argument in call.args[:2]]
+        return _copy(call)
     return []
 
 
@@ -63,6 +63,17 @@ def _launch(call: ast.Call) -> list[str | None]:
                 return texts
             texts.append(_text(element))
     return texts
+
+
+def _copy(call: ast.Call) -> list[str | None]:
+    """`copy(dest, src)`, `dest.assign(src)` and `clone(src)`: destination and source."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    first = _text(call.args[0]) if call.args else None
+    if name == "clone":
+        return [None, first]
+    if name == "assign" and isinstance(call.func, ast.Attribute):
+        return [_text(call.func.value), first]
+    return [first, _text(call.args[1])] if name == "copy" and len(call.args) > 1 else []
 
 
 def _text(expression: ast.expr) -> str | None:

@@ -1,0 +1,111 @@
+"""What rules may try out: a small protocol over a private replay of a tape. User arrays are never written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose._thread import Thread
+
+Values = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True, frozen=True)
+class Change:
+    """What an overwrite did to an array: `changed` of `elements`, by up to `largest` (NaN where undefined)."""
+
+    elements: int
+    changed: int
+    largest: float
+
+
+@dataclass(slots=True, frozen=True)
+class Flow:
+    """One launch with its surroundings, by parameter number.
+
+    Attributes:
+        values: Of all arrays, before it ran.
+        incoming: Adjoints of the arrays that it writes, before its adjoint ran.
+        outgoing: Adjoints of the arrays that it reads, after its adjoint ran.
+    """
+
+    values: Mapping[int, Values]
+    incoming: Mapping[int, Values]
+    outgoing: Mapping[int, Values]
+
+
+class Experiment(Protocol):
+    """A tape that can be run again. Arrays and launches are named by their numbers in the trace."""
+
+    blocked: str
+    """Why gradients can not be computed; empty where they can."""
+    leaves: list[int]
+    """The arrays that gradients are wanted of."""
+    wrong: frozenset[int]
+    """Those of them whose consumed gradient is wrong, as measured end to end."""
+    named: bool
+    """Somebody asked for the gradients of just these."""
+
+    def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Change]:
+        """For each (array, launch): what the launch did to the values of the array."""
+        ...
+
+    def gradients(
+        self, careless: Collection[tuple[int, int]] = (), poisoned: Collection[int] = ()
+    ) -> dict[int, Values]:
+        """Gradients of the leaves.
+
+        Args:
+            careless: (launch, parameter) pairs that see, in the reverse pass, what memory holds at the end of
+                the forward pass. All others see the values that they had.
+            poisoned: Arrays that are filled with NaN before the reverse pass.
+        """
+        ...
+
+    def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
+        """How much the loss changes when what `writer` left in `array` is perturbed by `scale`, relatively."""
+        ...
+
+    def values_moved(self, source: int, array: int, writer: int, scale: float) -> float:
+        """How much what `writer` left in `array` changes when the initial values of `source` are perturbed."""
+        ...
+
+    def first_bad_value(self) -> int | None:
+        """The first launch that writes values that are not finite."""
+        ...
+
+    def first_bad_adjoint(self) -> int | None:
+        """The first launch, in reverse order, whose adjoint leaves adjoints that are not finite."""
+        ...
+
+    def first_dead_adjoint(self, leaf: int) -> list[int]:
+        """Launches, in reverse order, with adjoints of what they write and only zeros for what they read."""
+        ...
+
+    def flow(self, launch: int) -> Flow:
+        """Values and adjoints around a launch."""
+        ...
+
+    def thread(self, launch: int, index: int, flow: Flow) -> Thread:
+        """One thread of a launch, to be followed step by step."""
+        ...
+
+
+def relative_errors(right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[int, float]:
+    """Return ‖wrong − right‖ / ‖right‖ for each array: 0 where equal, inf where `right` is 0 or one not finite."""
+    errors = {}
+    for array, good in right.items():
+        bad = wrong[array]
+        difference = float(np.linalg.norm((bad.astype(np.float64) - good).ravel()))
+        size = float(np.linalg.norm(good.astype(np.float64).ravel()))
+        if np.array_equal(good, bad, equal_nan=True):
+            errors[array] = 0.0
+        elif np.isfinite(difference) and size > 0:
+            errors[array] = difference / size
+        else:
+            errors[array] = float("inf")
+    return errors

@@ -1,0 +1,298 @@
+"""Experiments on a tape of this engine, by replaying it in private memory."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.diagnose._experiment import Change, Flow, Values
+from tapedebug.diagnose._thread import Thread
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.replay import Shadow
+    from tapedebug.trace._record import Recorded
+
+
+class Replay:
+    """The `Experiment` of a tape.
+
+    Args:
+        recorded: The tape with its trace.
+        seeds: Incoming adjoints of the reverse pass, by array.
+        leaves: Ids of the arrays that gradients are wanted of.
+        wrong: Those of them whose consumed gradient is wrong, as measured end to end.
+        named: Somebody asked for just these gradients.
+    """
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        seeds: Mapping[Any, Values],
+        leaves: Sequence[int],
+        wrong: Collection[int] = (),
+        named: bool = False,
+    ) -> None:
+        self.wrong = frozenset(wrong)
+        self.named = named
+        self.recorded = recorded
+        self.records: list[Record] = list(recorded.tape.records)
+        self.arrays = recorded.arrays
+        self.seeds = dict(seeds)
+        self.leaves = list(leaves)
+        self.blocked = self._why_blocked()
+        self._single: Shadow | None = None
+        self._gradients: dict[Any, dict[int, Values]] = {}
+
+    def _why_blocked(self) -> str:
+        if not self.seeds:
+            return "no loss is known"
+        for record in self.records:
+            if record.kind == "func":
+                return (
+                    f"record {record.index} is a custom function ({record.name}), which can not be replayed"
+                )
+        return ""
+
+    # --------------------------------------------------------------- overwrite
+
+    def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Change]:
+        """See `Experiment`. One forward run; only what one launch overwrites is held at a time."""
+        wanted: dict[int, list[int]] = {}
+        for array, launch in overwrites:
+            wanted.setdefault(launch, []).append(array)
+        shadow = self._shadow()
+        before: dict[int, Values] = {}
+        found: dict[tuple[int, int], Change] = {}
+
+        def hold(launch: int) -> None:
+            before.clear()
+            before.update((array, shadow.values(self.arrays[array])) for array in wanted.get(launch, ()))
+
+        def look(record: Record) -> None:
+            for array, old in before.items():
+                found[array, record.index] = _change(
+                    self.arrays[array], old, shadow.values(self.arrays[array])
+                )
+            hold(record.index + 1)
+
+        shadow.forward(stop=0)
+        hold(0)
+        shadow.forward(on_launch=look)
+        return found
+
+    def gradients(
+        self, careless: Collection[tuple[int, int]] = (), poisoned: Collection[int] = ()
+    ) -> dict[int, Values]:
+        """See `Experiment`."""
+        key = (frozenset(careless), frozenset(poisoned))
+        if key not in self._gradients:
+            shadow = self._ready()
+            shadow.careless = self._needs(key[0])  # type: ignore[attr-defined]
+            before = {array: shadow.values(self.arrays[array]) for array in poisoned}
+            for array, values in before.items():
+                shadow.set(self.arrays[array], np.full_like(values, np.nan))
+            shadow.backward(self.seeds)
+            for array, values in before.items():
+                shadow.set(self.arrays[array], values)
+            self._gradients[key] = {leaf: shadow.gradient(self.arrays[leaf]) for leaf in self.leaves}
+        return self._gradients[key]
+
+    def _needs(self, careless: Collection[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+        """(launch, identity of the need) for (launch, parameter)."""
+        found = set()
+        for index, param in careless:
+            record = self.records[index]
+            for p, need in zip(record.plan.needed, record.needs, strict=True):
+                if p == param:
+                    found.add((index, id(need)))
+        return frozenset(found)
+
+    # ------------------------------------------------------------ disconnected
+
+    def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
+        """See `Experiment`."""
+        shadow = self._shadow(double=True)
+        shadow.forward()
+        plain = self._losses(shadow)
+        shadow.forward(stop=0 if writer is None else writer + 1)
+        a = self.arrays[array]
+        shadow.set(a, _perturbed(shadow.values(a), scale))
+        shadow.forward(start=shadow.position)
+        return _distance(plain, self._losses(shadow))
+
+    def values_moved(self, source: int, array: int, writer: int, scale: float) -> float:
+        """See `Experiment`."""
+        shadow = self._shadow(double=True)
+        a = self.arrays[array]
+        shadow.forward(stop=writer + 1)
+        plain = shadow.values(a)
+        shadow.forward(stop=0)
+        shadow.set(self.arrays[source], _perturbed(shadow.values(self.arrays[source]), scale))
+        shadow.forward(stop=writer + 1)
+        return _distance([plain], [shadow.values(a)])
+
+    def _losses(self, shadow: Shadow) -> list[Values]:
+        return [shadow.values(a) for a in self.seeds]
+
+    def first_dead_adjoint(self, leaf: int) -> list[int]:
+        """See `Experiment`."""
+        shadow = self._ready()
+        alive: dict[int, bool] = {}
+        dead: list[int] = []
+
+        def note(index: int) -> None:
+            if index >= 0:
+                record = self.records[index]
+                written = [record.args[p] for p in record.plan.written if p in record.active]
+                alive[index] = any(bool(np.any(shadow.gradient(a))) for a in written)
+
+        def look(record: Record) -> None:
+            read = [record.args[p] for p in record.reads if p in record.active]
+            if alive.get(record.index) and read and not any(bool(np.any(shadow.gradient(a))) for a in read):
+                dead.append(record.index)
+            note(record.index - 1)
+
+        shadow.backward(self.seeds, start=len(self.records), stop=len(self.records))
+        note(len(self.records) - 1)
+        shadow.backward(None, on_launch=look)
+        return dead
+
+    # --------------------------------------------------------------- nonfinite
+
+    def first_bad_value(self) -> int | None:
+        """See `Experiment`."""
+        bad: list[int] = []
+        shadow = self._shadow()
+
+        def look(record: Record) -> None:
+            if not bad and not all(_finite(shadow.values(record.args[p])) for p in record.plan.written):
+                bad.append(record.index)
+
+        shadow.forward(on_launch=look)
+        return bad[0] if bad else None
+
+    def first_bad_adjoint(self) -> int | None:
+        """See `Experiment`."""
+        bad: list[int] = []
+        shadow = self._ready()
+
+        def look(record: Record) -> None:
+            touched = (record.args[p] for p in record.active)
+            if not bad and not all(_finite(shadow.gradient(a)) for a in touched):
+                bad.append(record.index)
+
+        shadow.backward(self.seeds, on_launch=look)
+        return bad[0] if bad else None
+
+    def flow(self, launch: int) -> Flow:
+        """See `Experiment`."""
+        record = self.records[launch]
+        shadow = self._shadow()
+        shadow.forward(stop=launch)
+        arrays = {p: a for p, a in enumerate(record.args) if p in record.plan.touched}
+        values = {p: shadow.values(a) for p, a in arrays.items()}
+        shadow.forward(start=launch)
+        shadow.backward(self.seeds, stop=launch + 1)
+        incoming = {p: shadow.gradient(record.args[p]) for p in record.active & record.writes}
+        shadow.backward(None, start=launch + 1, stop=launch)
+        outgoing = {p: shadow.gradient(record.args[p]) for p in record.active & record.reads}
+        return Flow(values, incoming, outgoing)
+
+    def thread(self, launch: int, index: int, flow: Flow) -> Thread:
+        """See `Experiment`."""
+        record = self.records[launch]
+        scalars = {
+            p: list(value) if hasattr(value, "__len__") else [value]
+            for p, value in enumerate(record.args)
+            if p not in record.plan.arrays
+        }
+        function = record.kernel._lowered.function
+        shaped = {
+            p: flow.values[p] if p in flow.values else np.zeros(a.shape) for p, a in self._arrays_of(record)
+        }
+        return Thread(function, index, record.dim, shaped, scalars, record.active)
+
+    def _arrays_of(self, record: Record) -> list[tuple[int, Any]]:
+        return [(p, record.args[p]) for p in record.plan.arrays]
+
+    # ----------------------------------------------------------------- shadows
+
+    def _ready(self) -> Shadow:
+        """A shadow in float32 at the end of the tape, kept for the next experiment."""
+        if self._single is None:
+            self._single = self._shadow()
+            self._single.forward()
+        self._single.careless = frozenset()  # type: ignore[attr-defined]
+        self._single._tables.clear()
+        return self._single
+
+    def _shadow(self, *, double: bool = False) -> Shadow:
+        from tapedebug import TapeError, float64
+
+        tracker = self.recorded.tape.tracker
+        if double:
+            try:
+                return _shadow_class()(tracker, float64)
+            except TapeError:  # memory that is used as float32 and as something else has no twin
+                pass
+        return _shadow_class()(tracker)
+
+
+@functools.cache
+def _shadow_class() -> type[Shadow]:
+    from tapedebug.runtime.replay import Shadow
+
+    class Careless(Shadow):
+        """A shadow in which some launches see in the reverse pass what memory holds now, and the others do not."""
+
+        careless: frozenset[tuple[int, int]] = frozenset()
+        _replays_now = True
+
+        def kept(self, record: Any, need: Any) -> Any:
+            blind = (record.index, id(need)) in self.careless
+            # `replays` is asked next, for the same record: an in-place launch that sees nothing old.
+            self._replays_now = not blind
+            return None if blind else super().kept(record, need)
+
+        @property
+        def replays(self) -> bool:
+            return super().replays and self._replays_now
+
+    return Careless
+
+
+def _change(a: Any, old: Values, new: Values) -> Change:
+    """Compare two values of an array, element by element; an element of a vec3 is three scalars."""
+    same = (old == new) | ((old != old) & (new != new))
+    elements = same.reshape((int(np.prod(a.shape)), -1)).all(axis=1)
+    changed = int((~elements).sum())
+    largest = 0.0
+    if changed:
+        with np.errstate(all="ignore"):
+            largest = float(np.max(np.abs(new.astype(np.float64) - old.astype(np.float64))))
+    return Change(int(elements.size), changed, largest)
+
+
+def _perturbed(values: Values, scale: float) -> Values:
+    rng = np.random.default_rng(7)
+    typical = float(np.sqrt(np.mean(np.square(values.astype(np.float64))))) or 1.0
+    moved: Values = values + scale * typical * rng.uniform(0.5, 1.0, values.shape) * rng.choice(
+        [-1, 1], values.shape
+    )
+    return moved.astype(values.dtype)
+
+
+def _distance(before: Sequence[Values], after: Sequence[Values]) -> float:
+    differences = [
+        np.max(np.abs(b.astype(np.float64) - a.astype(np.float64)), initial=0.0)
+        for b, a in zip(before, after, strict=True)
+    ]
+    return float(max(differences, default=0.0))
+
+
+def _finite(values: Values) -> bool:
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())

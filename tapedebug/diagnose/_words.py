@@ -1,0 +1,86 @@
+"""Words and lookups that the rules share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from tapedebug.trace import Access, ArrayInfo, KernelInfo, Launch, Location, Trace
+
+
+def launch_words(launch: Launch) -> str:
+    """`launch 6 (integrate)`."""
+    return f"launch {launch.index} ({launch.name})"
+
+
+def place(location: Location | None) -> str:
+    """`net.py:66`: the file without its folders, for messages."""
+    if location is None:
+        return "an unknown place"
+    name = location.file if location.file.startswith("In [") else PurePath(location.file).name
+    return f"{name}:{location.line}"
+
+
+def percent(relative: float) -> str:
+    """A relative error as people say it."""
+    if not math.isfinite(relative):
+        return "beyond measure (zero or not finite)"
+    if relative >= 10:
+        return f"{relative:.3g} times its size"
+    if relative >= 0.001:
+        return f"{100 * relative:.2g} %"
+    return f"a relative {relative:.1g}"
+
+
+def number(value: float) -> str:
+    """A magnitude in a message."""
+    return f"{value:.3g}" if math.isfinite(value) else str(value)
+
+
+def plural(count: int, word: str) -> str:
+    """`1 launch`, `3 launches`."""
+    if count == 1:
+        return f"1 {word}"
+    return f"{count} {word}es" if word.endswith("ch") else f"{count} {word}s"
+
+
+def listed(words: Iterable[str], limit: int = 4) -> str:
+    """`x, x_next and 3 more`."""
+    items = list(words)
+    if len(items) <= limit:
+        return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]])) if items else ""
+    return f"{', '.join(items[:limit])} and {len(items) - limit} more"
+
+
+def kernel_of(trace: Trace, launch: Launch) -> KernelInfo | None:
+    """The kernel of a launch; None for copies, fills and functions."""
+    return None if launch.kernel is None else trace.kernels[launch.kernel]
+
+
+def access_location(
+    trace: Trace, launch: Launch, param: int, kinds: Iterable[str], *, needed: bool = False
+) -> Location | None:
+    """The first place in the kernel that accesses a parameter so; without a kernel the call site."""
+    kernel = kernel_of(trace, launch)
+    if kernel is None:
+        return launch.call_site
+    wanted = [item for item in kernel.accesses if item.param == param and item.kind in tuple(kinds)]
+    exact: list[Access] = [item for item in wanted if item.needed] if needed else []
+    for item in exact or wanted:
+        return Location(file=kernel.file, line=item.line, column=item.column, function=kernel.name)
+    return Location(file=kernel.file, line=kernel.line, column=0, function=kernel.name)
+
+
+def written_param(launch: Launch, array: ArrayInfo, trace: Trace) -> int:
+    """The parameter through which a launch writes an array or memory that overlaps it."""
+    overlapping = 0
+    for position, arg in enumerate(launch.args):
+        if not arg.writes or arg.array is None:
+            continue
+        if arg.array == array.id:
+            return position
+        other = trace.arrays[arg.array]
+        if other.buffer == array.buffer and other.start < array.stop and array.start < other.stop:
+            overlapping = position
+    return overlapping

@@ -1,0 +1,3 @@
+"""Rule `disconnected`."""
+from tapedebug.trace import Finding, Trace
+def find(trace, experiment): return []

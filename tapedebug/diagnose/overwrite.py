@@ -1,0 +1,343 @@
+"""Rule `overwrite`: an array was written over after a launch had read it. Does that matter, and by how much?
+
+What makes an overwrite wrong is that the adjoint of the reader needs the old values, that they changed,
+and that the tape gave the adjoint the new ones. Each of the three is looked at: the first from the
+kernel's adjoint, the others by experiment. The overwrites of a time loop are one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._experiment import Change, Experiment, Values, relative_errors
+from tapedebug.trace import Argument, Finding, Launch, Location, Trace, Version
+from tapedebug.trace.model import Severity
+
+RULE = "overwrite"
+WRONG = 1e-4
+"""A gradient that differs by more than this, relatively, is wrong; float32 itself is good to about 1e-6."""
+NOTICED = 1e-7
+MEASURED = 16
+"""How many groups of overwrites are measured one by one; each costs a reverse pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One overwrite: `clobberer` wrote over the version of `array` that `reader` had read as `param`."""
+
+    reader: int
+    param: int
+    clobberer: int
+    array: int
+    version: int
+
+
+@dataclass(slots=True)
+class Group:
+    """Overwrites of one kind: same writing kernel and parameter, and for needed values same reader too.
+
+    `readers` are the (launch, parameter) that read what the first of the `pairs` overwrites.
+    """
+
+    write_param: int
+    needed: bool
+    readers: list[tuple[int, int]]
+    pairs: list[Pair] = field(default_factory=list)
+
+    @property
+    def first(self) -> Pair:
+        """The overwrite that the message is about."""
+        return self.pairs[0]
+
+    def occurrences(self) -> int:
+        """How many versions were overwritten."""
+        return len({(pair.array, pair.version) for pair in self.pairs})
+
+    def careless(self) -> list[tuple[int, int]]:
+        """The (launch, parameter) pairs whose old values are gone."""
+        return sorted({(pair.reader, pair.param) for pair in self.pairs})
+
+
+def find(trace: Trace, experiment: Experiment) -> list[Finding]:
+    """Return one finding for each kind of overwrite on the tape that needs an explanation."""
+    groups = group_overwrites(trace)
+    if not groups:
+        return []
+    study = _Study(trace, experiment)
+    study.measure(groups)
+    return [study.finding(group) for group in groups]
+
+
+def group_overwrites(trace: Trace) -> list[Group]:
+    """Return the overwrites of values that a launch had read, by kind.
+
+    Overwrites that no adjoint minds are listed once for each writing kernel and parameter, for arrays with
+    `requires_grad`, and only where the same write is not already a finding.
+    """
+    groups: dict[tuple[Any, ...], Group] = {}
+    for pair, arg in sorted(_pairs(trace), key=lambda item: (item[0].clobberer, item[0].reader)):
+        reader, clobberer = trace.launches[pair.reader], trace.launches[pair.clobberer]
+        write_param = words.written_param(clobberer, trace.arrays[pair.array], trace)
+        key: tuple[Any, ...] = (clobberer.kernel, clobberer.name, write_param)
+        if arg.needed:
+            key = (*key, reader.kernel, reader.name, pair.param)
+        group = groups.setdefault(key, Group(write_param, arg.needed, []))
+        group.pairs.append(pair)
+        if (pair.array, pair.version, pair.clobberer) == (
+            group.first.array,
+            group.first.version,
+            group.first.clobberer,
+        ):
+            group.readers.append((pair.reader, pair.param))
+    needed = [group for group in groups.values() if group.needed]
+    minded = {(pair.array, pair.version) for group in needed for pair in group.pairs}
+    harmless = [group for group in groups.values() if not group.needed]
+    for group in harmless:
+        group.pairs = [pair for pair in group.pairs if (pair.array, pair.version) not in minded]
+        known = {(pair.reader, pair.param) for pair in group.pairs}
+        group.readers = [reader for reader in group.readers if reader in known]
+    return [*needed, *(group for group in harmless if group.pairs and group.readers)]
+
+
+def _pairs(trace: Trace) -> Iterator[tuple[Pair, Argument]]:
+    for version in trace.versions:
+        if version.overwritten_by is None:
+            continue
+        for index in version.reads:
+            found = _read_argument(trace.launches[index], version)
+            if found is None:
+                continue
+            param, arg = found
+            if arg.needed or trace.arrays[version.array].requires_grad:
+                yield Pair(index, param, version.overwritten_by, version.array, version.version), arg
+
+
+def _read_argument(reader: Launch, version: Version) -> tuple[int, Argument] | None:
+    """The parameter through which a launch read a version; one whose values its adjoint needs comes first."""
+    matching = [
+        (position, arg)
+        for position, arg in enumerate(reader.args)
+        if arg.array == version.array and arg.read_version == version.version
+    ]
+    return min(matching, key=lambda item: not item[1].needed, default=None)
+
+
+class _Study:
+    """The measurements, and the words for them."""
+
+    def __init__(self, trace: Trace, experiment: Experiment) -> None:
+        self.trace = trace
+        self.experiment = experiment
+        self.changes: Mapping[tuple[int, int], Change] = {}
+        self.right: Mapping[int, Values] = {}
+        self.errors: dict[int, dict[str, float]] = {}
+        self.together: dict[str, float] = {}
+        self.consumes_new = trace.tape.on_overwrite in ("ignore", "warn")
+
+    def measure(self, groups: list[Group]) -> None:
+        """Run the experiments; without them the structure alone is reported."""
+        pairs = [(pair.array, pair.clobberer) for group in groups for pair in group.pairs]
+        self.changes = self.experiment.changes(list(dict.fromkeys(pairs)))
+        if self.experiment.blocked:
+            return
+        self.right = self.experiment.gradients()
+        if not self.right:
+            return
+        needed = [group for group in groups if group.needed]
+        for group in groups[:MEASURED]:
+            if group.needed:
+                self.errors[id(group)] = self._without(group.careless())
+            else:
+                self._poison(group)
+        self.together = self._without([pair for group in needed for pair in group.careless()])
+
+    def _without(self, careless: list[tuple[int, int]]) -> dict[str, float]:
+        return self._compared(self.experiment.gradients(careless=careless))
+
+    def _poison(self, group: Group) -> None:
+        """Where no adjoint needs any version of an array, NaN in all of it must not matter."""
+        arrays = {pair.array for pair in group.pairs}
+        if not any(version.needed_by for version in self.trace.versions if version.array in arrays):
+            self.errors[id(group)] = self._compared(self.experiment.gradients(poisoned=arrays))
+
+    def _compared(self, wrong: Mapping[int, Values]) -> dict[str, float]:
+        errors = relative_errors(self.right, wrong)
+        return {self.trace.arrays[array].label: error for array, error in errors.items()}
+
+    # ---------------------------------------------------------------- findings
+
+    def finding(self, group: Group) -> Finding:
+        """Put a group into words."""
+        trace, pair = self.trace, group.first
+        errors = self.errors.get(id(group), {})
+        severity, message = self._needed(group, errors) if group.needed else self._harmless(group, errors)
+        count = group.occurrences()
+        if count > 1:
+            message += f" {count - 1} more like it (×{count})."
+        launches = dict.fromkeys(index for item in group.pairs for index in (item.reader, item.clobberer))
+        harmless = not group.needed or (bool(errors) and max(errors.values()) == 0)
+        return Finding(
+            rule=RULE,
+            severity=severity,
+            message=message,
+            launches=list(launches),
+            arrays=list(dict.fromkeys(trace.arrays[item.array].label for item in group.pairs)),
+            location=self._write_location(group),
+            call_site=trace.launches[pair.clobberer].call_site,
+            evidence=self._evidence(group, errors, harmless),
+            fix="" if harmless else self._fix(group),
+        )
+
+    def _needed(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
+        label = self.trace.arrays[group.first.array].label
+        text = f"{self._what(group)}: {self._changed(group)}."
+        worst = max(errors.values(), default=None)
+        if worst is None:
+            if self.consumes_new:
+                return (
+                    "warning",
+                    f"{text} The reverse pass sees the new values; what that does was not measured.",
+                )
+            return "info", f"{text} The tape kept a copy of {label} for the adjoint."
+        if worst == 0:
+            reason = "the elements that changed do not reach the gradient"
+            if self._total(group).changed == 0:
+                reason = "the values are the same"
+            return "info", f"{text} Harmless: {reason}; measured, the gradient is bit for bit the same."
+        alone = errors == self.together
+        if self.consumes_new:
+            severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
+            more = "" if alone else f"; all overwrites together put {_off(self.together, '')}"
+            return severity, f"{text} That puts the gradient of {_off(errors, '')}{more}."
+        more = "" if alone else f" ({_off(self.together, '')} without any copy)"
+        return "info", (
+            f"{text} The tape kept a copy of {label} for the adjoint, so the gradient is right; "
+            f"without it the gradient of {_off(errors, 'would be ')}{more}."
+        )
+
+    def _harmless(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
+        trace, pair = self.trace, group.first
+        label = trace.arrays[pair.array].label
+        readers = [trace.launches[index] for index, _ in group.readers]
+        who = words.listed([words.launch_words(reader) for reader in readers])
+        why = self._why(group)
+        text = (
+            f"{words.launch_words(trace.launches[pair.clobberer])} overwrites {label} after {who} read it: "
+            f"harmless, {why}. {self._changed(group, capital=True)}"
+        )
+        if errors and max(errors.values()) == 0:
+            own = words.listed(dict.fromkeys(trace.arrays[item.array].label for item in group.pairs))
+            text += f"; measured: with NaN in {own} the gradient of {words.listed(errors)} is bit for bit the same"
+        return "info", f"{text}."
+
+    def _why(self, group: Group) -> str:
+        readers = [(self.trace.launches[index], param) for index, param in group.readers]
+        special = [reason for item in readers if (reason := self._no_adjoint(item[0]))]
+        linear = [f"{reader.name} is linear in {reader.args[param].name}" for reader, param in readers if not self._no_adjoint(reader)]
+        if linear:
+            whose = "its adjoint does" if len(linear) == 1 else "their adjoints do"
+            special.append(f"{words.listed(dict.fromkeys(linear))}: {whose} not read the values")
+        return "; ".join(dict.fromkeys(special))
+
+    def _no_adjoint(self, reader: Launch) -> str:
+        kernel = words.kernel_of(self.trace, reader)
+        if kernel is not None and not kernel.enable_backward:
+            return f"{reader.name} has no adjoint (enable_backward=False)"
+        if reader.kind == "copy":
+            return "the adjoint of a copy needs no values"
+        return ""
+
+    def _what(self, group: Group) -> str:
+        trace, pair = self.trace, group.first
+        reader, clobberer = trace.launches[pair.reader], trace.launches[pair.clobberer]
+        label = trace.arrays[pair.array].label
+        read_at = words.place(self._read_location(group))
+        write_at = words.place(self._write_location(group))
+        if reader is clobberer:
+            return (
+                f"{words.launch_words(clobberer)} overwrites {label} in place (at {write_at}), and its own adjoint "
+                f"needs the old values (read at {read_at})"
+            )
+        return (
+            f"{words.launch_words(clobberer)} overwrites values of {label} (at {write_at}) that the adjoint of "
+            f"{words.launch_words(reader)} needs (read at {read_at})"
+        )
+
+    def _total(self, group: Group) -> Change:
+        """The change of the first overwrite, with the largest difference of all."""
+        found = [
+            self.changes[key] for pair in group.pairs if (key := (pair.array, pair.clobberer)) in self.changes
+        ]
+        if not found:
+            return Change(0, 0, 0.0)
+        return Change(
+            found[0].elements, max(item.changed for item in found), max(item.largest for item in found)
+        )
+
+    def _changed(self, group: Group, *, capital: bool = False) -> str:
+        total = self._total(group)
+        if not total.elements:
+            text = "what changed was not measured"
+        elif not total.changed:
+            text = f"none of {total.elements} elements changed value"
+        else:
+            text = f"{total.changed} of {total.elements} elements changed value, by up to {words.number(total.largest)}"
+        return text[0].upper() + text[1:] if capital else text
+
+    def _fix(self, group: Group) -> str:
+        trace, pair = self.trace, group.first
+        clobberer = trace.launches[pair.clobberer]
+        target = clobberer.args[group.write_param].name if clobberer.args else ""
+        own = f"give {clobberer.name} an array of its own for {target}"
+        if len(group.pairs) > 1:
+            own += " in each round instead of using the same ones again"
+        if self.consumes_new:
+            return f'{own}, or record with on_overwrite="preserve"'
+        return f"nothing has to change; to save the copies, {own}"
+
+    def _read_location(self, group: Group) -> Location | None:
+        reader = self.trace.launches[group.first.reader]
+        return words.access_location(self.trace, reader, group.first.param, ("read",), needed=group.needed)
+
+    def _write_location(self, group: Group) -> Location | None:
+        clobberer = self.trace.launches[group.first.clobberer]
+        return words.access_location(self.trace, clobberer, group.write_param, ("write", "atomic"))
+
+    def _evidence(self, group: Group, errors: Mapping[str, float], harmless: bool) -> dict[str, Any]:
+        trace, pair, total = self.trace, group.first, self._total(group)
+        clobberer = trace.launches[pair.clobberer]
+        return {
+            "harmless": harmless,
+            "needed": group.needed,
+            "preserved": group.needed and trace.tape.on_overwrite != "ignore",
+            "occurrences": group.occurrences(),
+            "pairs": [[item.reader, item.clobberer] for item in group.pairs[:100]],
+            "reader": _side(trace.launches[pair.reader], pair.param, self._read_location(group)),
+            "clobberer": _side(clobberer, group.write_param, self._write_location(group)),
+            "elements": total.elements,
+            "changed": total.changed,
+            "max_change": total.largest,
+            "relative_error": dict(errors),
+            "relative_error_all": self.together if group.needed else {},
+        }
+
+
+def _side(launch: Launch, param: int, location: Location | None) -> dict[str, Any]:
+    """One side of an overwrite as evidence."""
+    return {
+        "launch": launch.index,
+        "kernel": launch.name,
+        "param": launch.args[param].name if launch.args else "",
+        "location": None if location is None else asdict(location),
+        "call_site": None if launch.call_site is None else asdict(launch.call_site),
+    }
+
+
+def _off(errors: Mapping[str, float], verb: str) -> str:
+    """`throw would be off by 38 %, that of x0 by 2 %`: at most three, the largest first."""
+    order = [item for item in sorted(errors.items(), key=lambda item: -item[1]) if item[1] > 0][:3]
+    parts = [f"{label} {verb}off by {words.percent(error)}" for label, error in order[:1]]
+    return ", that of ".join([*parts, *(f"{label} by {words.percent(error)}" for label, error in order[1:])])
