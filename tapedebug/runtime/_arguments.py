@@ -29,6 +29,7 @@ def bad_dim(kernel: Any, dim: Any) -> LaunchError:
     """The error of a `dim` that is not one to four integers."""
     return LaunchError(
         f"launch of {kernel.key}: dim is an int or a tuple of 1 to 4 ints; got {dim!r}",
+        span=_span(kernel, None),
         mend="pass the number of threads, or an array's shape",
     )
 
@@ -42,7 +43,9 @@ def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
     if min(sizes) < 0:
         shown = sizes[0] if len(sizes) == 1 else sizes
         raise LaunchError(
-            f"launch of {kernel.key}: dim cannot be negative; got {shown}", mend="pass sizes of 0 or more"
+            f"launch of {kernel.key}: dim cannot be negative; got {shown}",
+            span=_span(kernel, None),
+            mend="pass sizes of 0 or more",
         )
 
 

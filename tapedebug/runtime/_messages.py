@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,11 +34,20 @@ def write_span(record: Record, param: int) -> Span:
 
 
 def declaration(kernel: Any, param: Any) -> Span | None:
-    """Where a parameter is declared (or the kernel, without one), if the kernel knows its source."""
-    span = getattr(param, "span", None)
-    if span is None:
-        span = getattr(kernel, "span", None)
-    return span if isinstance(span, Span) else None
+    """Where a parameter of `kernel` is declared; all its parameters, if `param` is None."""
+    origin = getattr(kernel, "origin", None)
+    if origin is None:
+        return None
+    declared = origin.tree.args
+    arguments = (*declared.posonlyargs, *declared.args)
+    if param is not None:
+        span: Span = origin.span(arguments[param.index])
+        return span
+    if not arguments:
+        return None
+    first: Span = origin.span(arguments[0])
+    last = origin.span(arguments[-1])
+    return dataclasses.replace(first, end_line=last.end_line, end_column=last.end_column)
 
 
 def _place(span: Span) -> str:

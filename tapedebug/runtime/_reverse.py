@@ -32,10 +32,6 @@ class Space(Protocol):
     def moved(self) -> bool:
         """Values are not where the records packed them."""
 
-    @property
-    def replays(self) -> bool:
-        """In-place launches see their pre-launch values."""
-
     def value(self, a: array) -> int:
         """Address of the first element now."""
 
@@ -49,7 +45,7 @@ class Space(Protocol):
         """The values that were current when `record` ran, where they are no more in place."""
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the pre-launch values, which the adjoint may change."""
+        """A fresh copy of the values that an in-place launch starts from; its adjoint changes it."""
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` of the array's buffer to the first element, in this space."""
@@ -104,12 +100,12 @@ class Table:
                 self.held.append(copy)
                 words[base + layout.values[p]] = copy.ctypes.data + space.offset(args[p], need.start)
         address = self.memory.ctypes.data + 8 * base
-        if record.scratch and space.replays:
+        if record.scratch:
             return record, self._replaying(record, base), record.threads, address
         return record, plan.adjoint_run(frozenset(), space.f64), record.threads, address
 
     def _replaying(self, record: Record, base: int) -> Callable[[int, int, int], Any]:
-        """An adjoint that re-executes stores: into a copy of the pre-launch values, made when it runs."""
+        """An adjoint that re-executes stores: into a copy of the values, made when it runs."""
         plan, layout, words, space = record.plan, record.plan.kernel.layout, self.words, self.space
         entry = plan.adjoint_run(record.replay, space.f64)
 

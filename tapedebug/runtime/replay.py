@@ -118,6 +118,7 @@ class Shadow:
                 mend=f"pass values of shape {wanted}",
             )
         if self.position == 0:
+            self._inputs.pop(a, None)  # the last one set wins where inputs overlap
             self._inputs[a] = found.copy()
         buffer.view(a)[...] = found
 
@@ -305,11 +306,6 @@ class Shadow:
     moved = True
     _consume: Consume = "versions"
 
-    @property
-    def replays(self) -> bool:
-        """In-place launches see their pre-launch values."""
-        return self._consume == "versions"
-
     def value(self, a: array) -> int:
         """Address of the values."""
         return self._buffers[a.buffer].address(a)
@@ -333,8 +329,10 @@ class Shadow:
         return self._kept.get(need)
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the pre-launch values."""
-        return self._scratches[scratch].copy()
+        """A fresh copy of the values that an in-place launch starts from."""
+        if self._consume == "versions":
+            return self._scratches[scratch].copy()
+        return self._buffers[record.args[scratch.params[0]].buffer].range(scratch.start, scratch.stop).copy()
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` to the first element."""
