@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._errors import ArrayError, LaunchError
+from tapedebug._errors import ArrayError, DeviceError, LaunchError
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
+from tapedebug.runtime.device import get_device
 from tapedebug.runtime.plan import Packer
 
 _RANGES = {types.int32: (-(2**31), 2**31 - 1), types.int64: (-(2**63), 2**63 - 1)}
@@ -23,6 +24,21 @@ def not_a_kernel(thing: Any) -> LaunchError:
     return LaunchError(
         f"launch: the first argument must be a kernel; got {told}", mend="decorate the function with @kernel"
     )
+
+
+def check_device(kernel: Any, device: Any) -> None:
+    """Refuse a device that does not exist.
+
+    Raises:
+        DeviceError: There is no such device.
+    """
+    try:
+        get_device(device)
+    except DeviceError as error:
+        name = getattr(kernel, "key", None) or "a kernel"
+        raise DeviceError(
+            f"launch of {name}: {error.message}", span=_span(kernel, None), mend=error.mend
+        ) from None
 
 
 def bad_dim(kernel: Any, dim: Any) -> LaunchError:

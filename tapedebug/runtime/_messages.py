@@ -33,21 +33,12 @@ def write_span(record: Record, param: int) -> Span:
     return record.call_site
 
 
-def declaration(kernel: Any, param: Any) -> Span | None:
-    """Where a parameter of `kernel` is declared; all its parameters, if `param` is None."""
-    origin = getattr(kernel, "origin", None)
-    if origin is None:
-        return None
+def declaration(kernel: Any, param: Any) -> Span:
+    """Where a parameter is declared; without one, where the kernel is."""
+    origin = kernel.origin
     declared = origin.tree.args
-    arguments = (*declared.posonlyargs, *declared.args)
-    if param is not None:
-        span: Span = origin.span(arguments[param.index])
-        return span
-    if not arguments:
-        return None
-    first: Span = origin.span(arguments[0])
-    last = origin.span(arguments[-1])
-    return dataclasses.replace(first, end_line=last.end_line, end_column=last.end_column)
+    span: Span = origin.span(origin.tree if param is None else [*declared.posonlyargs, *declared.args][param.index])
+    return span
 
 
 def _place(span: Span) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 from tapedebug.runtime import _arguments
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
-from tapedebug.runtime.device import get_device
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce
@@ -60,7 +59,7 @@ def launch(
         OverwriteError: The active tape has `on_overwrite="error"` and needs what the launch would overwrite.
     """
     if device is not None:
-        get_device(device)
+        _arguments.check_device(kernel, device)
     args = (*inputs, *outputs)
     try:
         plan = kernel.plans.get(tuple([a._kind if a.__class__ is array else a.__class__ for a in args]))
