@@ -97,9 +97,10 @@ export async function startLab() {
     write: (name, notebook) => writeFile(join(root, name), JSON.stringify(notebook)),
     stop: async () => {
       const ended = new Promise((resolve) => server.once("exit", resolve));
-      server.kill("SIGINT"); // twice: the first asks
-      server.kill("SIGTERM");
+      server.kill("SIGTERM"); // ends the kernels, too
+      const stuck = setTimeout(() => server.kill("SIGKILL"), 10_000);
       await ended;
+      clearTimeout(stuck);
       await rm(home, { recursive: true, force: true, maxRetries: 5 });
     },
   };
@@ -140,7 +141,11 @@ export async function openPage(browser, lab, path, { width = 1400, height = 900,
 export async function setTheme(page, theme) {
   await page.evaluate((name) => globalThis.jupyterapp.commands.execute("apputils:change-theme", { theme: name }), theme);
   const dark = theme.includes("Dark");
-  await page.waitForFunction((want) => (document.body.dataset.jpThemeLight === "false") === want, dark);
+  await page.waitForFunction(
+    (want) =>
+      (document.body.dataset.jpThemeLight === "false") === want && !document.getElementById("jupyterlab-splash"),
+    dark,
+  );
 }
 
 export function command(page, id, args = {}) {
