@@ -14,3 +14,5 @@ from tapedebug.autograd.results import Entry as Entry
 from tapedebug.autograd.results import GradcheckFailure as GradcheckFailure
 from tapedebug.autograd.results import GradcheckResult as GradcheckResult
 from tapedebug.autograd.results import PairResult as PairResult
+from tapedebug.autograd.chosen import check_pairs as check_pairs
+from tapedebug.autograd.tape_check import gradcheck_tape as gradcheck_tape

@@ -50,14 +50,17 @@ def describe(
         error = np.abs(ad - pair.reference.value)
         absolute, relative = error[: size[0], : size[1]], _relative(error, pair)[: size[0], : size[1]]
     verdict, slot, message = _verdict(pair, ad, codes, error, random)
-    alone = by_atol_alone(ad, pair.reference, pair.tolerance, codes)[: size[0], : size[1]]
+    alone = by_atol_alone(ad, pair.reference, pair.tolerance, codes)
+    alone[size[0] :], alone[:, size[1] :] = False, False
+    if rounding is not None:
+        alone &= ~rounding
     if alone.any():
         notes = (*notes, _atol_note(pair, ad, alone, error))
     if rounding is not None and rounding.any():
         notes = (
             *notes,
-            f"{pair.source.name} → {pair.target.name}: {int(rounding.sum())} entries differ by float32 rounding, "
-            "not by derivative: the adjoint's float64 twin agrees",
+            f"{pair.source.name} → {pair.target.name}: {_count(int(rounding.sum()), 'entry', 'entries')} by float32 "
+            "rounding only: the float64 twin of the adjoint agrees",
         )
     return PairResult(
         launch=program.launch,
@@ -74,6 +77,10 @@ def describe(
         by_atol=int(alone.sum()),
         notes=notes,
     )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one} differs" if number == 1 else f"{number} {many} differ"
 
 
 def _relative(error: Floats, pair: Comparison) -> Floats:
@@ -192,15 +199,18 @@ def _undecidable(pair: Comparison, ad: Floats, slot: Slot) -> str:
 
 
 def _kink(left: float, right: float) -> str:
+    if max(abs(left), abs(right)) > 1e9 * max(1.0, min(abs(left), abs(right))):
+        return "the function jumps here: no derivative exists"
     if np.isfinite(left) and np.isfinite(right) and abs(right - left) > 1e-12 * max(abs(left), abs(right)):
         return f"the slope is {left:.6g} on the left and {right:.6g} on the right: no derivative exists here"
     return "the gradient is that of the other side of a kink within one float32 rounding"
 
 
 def _atol_note(pair: Comparison, ad: Floats, alone: Bools, error: Floats) -> str:
-    slot = _worst_slot(error, alone, (len(pair.rows.units), len(pair.columns.units)))
+    units = len(pair.rows.units), len(pair.columns.units)
+    slot = _worst_slot(error, alone, units)
     assert slot is not None
     return (
         f"{pair.source.name} → {pair.target.name}: agreement rests on atol={pair.tolerance.atol:g} alone for "
-        f"{int(alone.sum())} of {alone.size} entries; the largest is {_place(pair, ad, slot)}"
+        f"{int(alone.sum())} of {units[0] * units[1]} entries; the largest is {_place(pair, ad, slot)}"
     )

@@ -99,9 +99,15 @@ class PairResult:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The pair as JSON-compatible data; non-finite numbers are the strings "nan", "inf", "-inf"."""
+        """The pair as JSON-compatible data.
+
+        Non-finite numbers are the strings "nan", "inf", "-inf"; errors are None where nothing was compared.
+        """
         names = ("launch", "input", "output", "verdict", "max_abs_error", "max_rel_error", "message", "seconds")
-        return {name: _plain(getattr(self, name)) for name in names}
+        data = {name: _plain(getattr(self, name)) for name in names}
+        if not self.evaluated:
+            data["max_abs_error"] = data["max_rel_error"] = None
+        return data
 
     def row(self) -> tuple[str, ...]:
         """The pair's line of the summary table."""

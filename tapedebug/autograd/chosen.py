@@ -1,0 +1,232 @@
+"""`check_pairs`: the pairs that somebody switched on in the mask of the panel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tapedebug._errors import GradcheckError
+from tapedebug.autograd.check import Plan, check_pairs_of
+from tapedebug.autograd.end_to_end import InputCheck, end_to_end
+from tapedebug.autograd.pairs import is_array, obstacle
+from tapedebug.autograd.results import PairResult
+from tapedebug.autograd.subjects import IN_PLACE
+from tapedebug.autograd.tape_check import launch_subject, launch_values
+from tapedebug.autograd.verdict import Tolerance
+from tapedebug.autograd.whole import Labels, Names
+
+Key = tuple[int | None, str, str]
+
+SINGLE = 48  # entries of each variable that are evaluated one by one; the others are in random combinations
+DENSE = 2  # random directions in each variable
+
+
+class _Cancelled(Exception):
+    """The caller wants no more."""
+
+
+@dataclass
+class _Progress:
+    """Tells how far the work is, and asks whether to go on."""
+
+    total: int
+    report: Callable[[float], Any] | None
+    cancelled: Callable[[], bool] | None
+    done: int = 0
+    started: float = field(default_factory=time.perf_counter)
+
+    def checkpoint(self) -> None:
+        """Raise `_Cancelled` where the caller has cancelled."""
+        if self.cancelled is not None and self.cancelled():
+            raise _Cancelled
+        if self.report is not None:
+            self.report(min(1.0, self.done / max(1, self.total)))
+
+    def advance(self, count: int) -> None:
+        """So many pairs are finished."""
+        self.done += count
+        if self.report is not None:
+            self.report(min(1.0, self.done / max(1, self.total)))
+
+
+def check_pairs(
+    tape: Any,
+    mask: Sequence[Mapping[str, Any]],
+    *,
+    labels: Labels | None = None,
+    progress: Callable[[float], Any] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    eps: float = 1e-4,
+    atol: float = 1e-3,
+    rtol: float = 1e-2,
+) -> list[PairResult]:
+    """Check chosen pairs of a tape.
+
+    Pairs of one launch are checked at the values that it was launched with, pairs of the whole tape as by
+    `end_to_end`. Of large arrays a sample of entries is checked one by one, and all of them in random combinations.
+
+    Args:
+        tape: The tape.
+        mask: Entries `{"launch": index or None, "input": name, "output": name}`. Names are those of the kernel's
+            parameters; with `"launch": None`, the whole tape, they are labels of arrays.
+        labels: Names of the tape's arrays; by default those of parameters that they were passed as.
+        progress: Called with the share of the work that is done, 0 to 1.
+        cancelled: Asked often; once it returns True, the results so far are returned.
+        eps: See `gradcheck`.
+        atol: See `gradcheck`; of pairs of one launch.
+        rtol: See `gradcheck`; of pairs of one launch.
+
+    Returns:
+        A result for each pair, in the order of the mask; fewer where the check was cancelled.
+
+    Raises:
+        GradcheckError: The mask names a launch or an array that there is not.
+    """
+    names = Names(tape, labels)
+    keys = list(dict.fromkeys(_key(tape, names, entry) for entry in mask))
+    state = _Progress(len(keys), progress, cancelled)
+    plan = Plan(eps, Tolerance(atol, rtol).checked(), SINGLE, SINGLE, DENSE)
+    found: dict[Key, PairResult] = {}
+    try:
+        state.checkpoint()
+        _check_launches(tape, keys, plan, state, found)
+        _check_whole(tape, names, keys, state, found, labels)
+    except _Cancelled:
+        pass
+    return [found[key] for key in keys if key in found]
+
+
+def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
+    launch, source, target = entry["launch"], entry["input"], entry["output"]
+    if launch is None:
+        known, where = names.all(), "the tape"
+    else:
+        if not isinstance(launch, int) or not 0 <= launch < len(tape.records):
+            raise GradcheckError(
+                f"check_pairs: there is no launch {launch!r}; the tape has launches 0 to {len(tape.records) - 1}",
+                mend="give the index of a launch, or None for the whole tape",
+            )
+        record = tape.records[launch]
+        known, where = list(record.plan.names), f"launch {launch} ({record.name})"
+    for name in (source, target):
+        if name not in known:
+            raise GradcheckError(
+                f"check_pairs: {where} has no array {name!r}; it has {', '.join(known) or 'none'}",
+                mend="use one of these names",
+            )
+    return launch, source, target
+
+
+# ------------------------------------------------------------------ single launches
+
+
+def _check_launches(
+    tape: Any, keys: Sequence[Key], plan: Plan, state: _Progress, found: dict[Key, PairResult]
+) -> None:
+    by_launch: dict[int, list[Key]] = {}
+    for key in keys:
+        if key[0] is not None:
+            by_launch.setdefault(key[0], []).append(key)
+    records = [tape.records[index] for index in sorted(by_launch)]
+    for record in records:
+        if record.kernel is None:
+            for key in by_launch[record.index]:
+                found[key] = _not_checked(key, f"launch {record.index} ({record.name})", f"a {record.kind}, not a kernel")
+            state.advance(len(by_launch[record.index]))
+    kernels = [record for record in records if record.kernel is not None]
+    for record, values in launch_values(tape, kernels, state.checkpoint):
+        wanted = by_launch[record.index]
+        for key, reason in _impossible(record, wanted).items():
+            found[key] = _not_checked(key, f"launch {record.index} ({record.name})", reason)
+        possible = [key for key in wanted if key not in found]
+        if possible:
+            subject = launch_subject(record, values, [(source, target) for _, source, target in possible])
+            for pair in check_pairs_of(subject.program, subject.pairs, plan, state.checkpoint):
+                found[record.index, pair.input.removesuffix(IN_PLACE), pair.output] = pair
+        state.advance(len(wanted))
+
+
+def _impossible(record: Any, wanted: Sequence[Key]) -> dict[Key, str]:
+    """Why pairs of a launch have no derivative to check."""
+    names = list(record.plan.names)
+    reasons = {}
+    for key in wanted:
+        source, target = names.index(key[1]), names.index(key[2])
+        reason = obstacle(key[1], record.args[source]) or obstacle(key[2], record.args[target])
+        scalar = next((n for n, p in ((key[1], source), (key[2], target)) if not is_array(record.args[p])), None)
+        if not record.kernel.enable_backward:
+            reason = "the kernel has enable_backward=False"
+        elif scalar is not None:
+            reason = f"{scalar} is no array"
+        elif target not in record.writes:
+            reason = f"the kernel does not write {key[2]}"
+        elif source not in record.reads:
+            reason = f"the kernel does not read {key[1]}"
+        if reason is not None:
+            reasons[key] = reason
+    return reasons
+
+
+def _not_checked(key: Key, subject: str, reason: str) -> PairResult:
+    return PairResult(key[0], subject, key[1], key[2], verdict="UNDECIDABLE", message=f"not checked: {reason}")
+
+
+# ------------------------------------------------------------------ the whole tape
+
+
+def _check_whole(
+    tape: Any,
+    names: Names,
+    keys: Sequence[Key],
+    state: _Progress,
+    found: dict[Key, PairResult],
+    labels: Labels | None,
+) -> None:
+    by_output: dict[str, list[Key]] = {}
+    for key in keys:
+        if key[0] is None:
+            by_output.setdefault(key[2], []).append(key)
+    for output, wanted in by_output.items():
+        target = names.array(output)
+        for key in wanted:
+            reason = obstacle(output, target) or obstacle(key[1], names.array(key[1]))
+            if reason is not None:
+                found[key] = _not_checked(key, "the whole tape", reason)
+        possible = [key for key in wanted if key not in found]
+        if possible:
+            inputs = [names.array(key[1]) for key in possible]
+            began = time.perf_counter()
+            checks = _objective(tape, target, inputs, labels, state)
+            each = (time.perf_counter() - began) / len(possible)
+            for key, check in zip(possible, checks, strict=True):
+                found[key] = replace(_pair(key, check), seconds=each)
+        state.advance(len(wanted))
+
+
+def _objective(
+    tape: Any, target: Any, inputs: Sequence[Any], labels: Labels | None, state: _Progress
+) -> Sequence[InputCheck]:
+    """The end-to-end check of one output; of an array, of a fixed random combination of its entries."""
+    from tapedebug.autograd.pairs import port
+    from tapedebug.autograd.probes import random_directions
+
+    shape = port(0, "", target)
+    loss = target if shape.size == 1 else {target: random_directions(shape.size, 1)[0].reshape(shape.shape)}
+    return end_to_end(tape, loss, inputs, labels=labels, checkpoint=state.checkpoint).inputs
+
+
+def _pair(key: Key, check: InputCheck) -> PairResult:
+    return PairResult(
+        launch=None,
+        subject="the whole tape",
+        input=key[1],
+        output=key[2],
+        verdict=check.verdict,
+        max_abs_error=check.max_abs_error,
+        max_rel_error=check.rel_error,
+        message=check.message,
+        entries=check.consumed.size,
+        evaluated=check.consumed.size,
+    )
