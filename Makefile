@@ -71,9 +71,11 @@ setup:  ## install and build everything, run nothing
 	@$(MAKE) --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP)
 
 ## ------------------------------------------------------------------ using it
-demo: setup  ## record the net, print the findings, write build/report.html
+demo: setup  ## record the net, print the findings, write build/report.html, hit the target
 	@mkdir -p build
 	@$(BIN)/tapedebug run --report build/report.html notebooks/net.py
+	@echo; echo "With that gradient, descent hits the target:"
+	@$(BIN)/python notebooks/net.py --iterations 20
 	@echo "The report: build/report.html (open it in a browser; it needs no network)"
 
 lab: setup  ## open JupyterLab on the quickstart notebook
