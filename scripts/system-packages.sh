@@ -5,7 +5,7 @@ set -euo pipefail
 
 has_browser() {
   local name
-  for name in "${TAPEDEBUG_CHROMIUM:-/usr/bin/chromium}" chromium chromium-browser google-chrome google-chrome-stable; do
+  for name in "${CHROMIUM:-/usr/bin/chromium}" chromium chromium-browser google-chrome google-chrome-stable; do
     command -v "$name" >/dev/null && return 0
   done
   return 1
@@ -23,5 +23,5 @@ if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
   exit 0
 fi
-echo "The tests need ${missing[*]}, and make may not install it here: run 'sudo apt-get install ${missing[*]}' (or your system's way; TAPEDEBUG_CHROMIUM=/path/to/chrome names a browser elsewhere), then 'make test' again." >&2
+echo "The tests need ${missing[*]}, and make may not install it here: run 'sudo apt-get install ${missing[*]}' (or your system's way; CHROMIUM=/path/to/chrome names a browser elsewhere), then 'make test' again." >&2
 exit 1
