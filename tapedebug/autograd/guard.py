@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from tapedebug.runtime._observers import observers
 from tapedebug.runtime._state import state
 from tapedebug.runtime.buffer import _REGISTRY, Buffer, Bytes
 
@@ -13,7 +14,7 @@ from tapedebug.runtime.buffer import _REGISTRY, Buffer, Bytes
 class untouched:  # noqa: N801 - reads as a statement: `with untouched():`
     """Puts back what a block writes to memory that existed before it, also after an exception or an interrupt.
 
-    Within the block no tape records, until the block begins one. Writes through the API are noticed when they happen
+    Within the block no tape records, until the block begins one, and nobody hears of that tape. Writes through the API are noticed when they happen
     and cost one copy of the buffer; writes through NumPy are noticed for the buffers of `watched` only.
 
     Args:
@@ -25,9 +26,12 @@ class untouched:  # noqa: N801 - reads as a statement: `with untouched():`
         self._kept: dict[Buffer, tuple[Bytes, bytes | None]] = {}
         self._watches: list[_Watch] = []
         self._tape: Any = None
+        self._observers: list[Any] = []
 
     def __enter__(self) -> untouched:
         self._tape = state.tape
+        self._observers = observers[:]
+        observers.clear()
         try:
             for array in self._watched:
                 self.keep(array.buffer)
@@ -51,6 +55,7 @@ class untouched:  # noqa: N801 - reads as a statement: `with untouched():`
             buffer.data[:] = content
             buffer.fill = None if buffer.windows else fill
         state.tape = self._tape
+        observers[:] = self._observers
         self._watches.clear()
         self._kept.clear()
 

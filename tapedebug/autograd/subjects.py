@@ -176,12 +176,15 @@ def function_subject(
     Raises:
         GradcheckError: It returns no arrays.
     """
+    from tapedebug.runtime._observers import _live
     from tapedebug.runtime.tape import Tape
 
     name = f"function {getattr(function, '__name__', type(function).__name__)}"
     arrays = [a for a in inputs if is_array(a)]
     with untouched(arrays):
-        with Tape(on_overwrite="preserve") as tape:
+        tape = Tape(on_overwrite="preserve")
+        _live.discard(tape)  # it is ours, not one of the user's
+        with tape:
             returned = function(*inputs)
         results = _returned(name, returned, outputs)
         observed = [np.array(a._look(), dtype=np.float64).ravel() for a in results]

@@ -1,0 +1,384 @@
+"""`gradcheck`: right kernels pass, wrong ones fail, and what can not be decided is called so, with numbers."""
+
+import math
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.autograd import GradcheckFailure, GradcheckResult, gradcheck
+from tests._processes import ROOT
+from tests.autograd import kernels as k
+
+
+def check(kernel: Any, values: Any, **options: Any) -> GradcheckResult:
+    x = k.vector(values)
+    y = k.vector(np.ones(len(x)))
+    quiet = {"show_summary": False, "raise_exception": False, **options}
+    return gradcheck(kernel, dim=len(x), inputs=[x], outputs=[y], **quiet)
+
+
+RIGHT = {
+    "x cubed at 100 and 1000": (k.cube, [1.0, 100.0, 1000.0]),
+    "x squared + 1000 at 0.5": (k.offset_square, [0.5, 3.0]),
+    "y = x at 1000": (k.identity, [1e3, 1e5]),
+    "sin(10000 x)": (k.fast_sine, np.linspace(0, 1, 64)),
+    "abs beside the kink": (k.absolute, [1e-2, 1e-5, -1e-6, 1e-7]),
+    "relu beside the kink": (k.relu, [1e-2, 1e-5, -1e-6, 1e-9]),
+    "floor between integers": (k.floor_plus, [2.5, -0.25]),
+    "sqrt near its end": (k.root, [1e-5, 1.0]),
+    "in place": (k.times, [0.5, 3.0]),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_kernels_agree(name: str) -> None:
+    kernel, values = RIGHT[name]
+    result = check(kernel, values)
+    assert (result.verdict, [pair.message for pair in result.pairs]) == (
+        "AGREE",
+        [""] * len(result.pairs),
+    )
+    assert result
+
+
+@pytest.mark.parametrize("name", ["x cubed at 100 and 1000", "x squared + 1000 at 0.5", "y = x at 1000"])
+def test_right_kernels_agree_at_a_thousandth_of_the_default_tolerances(name: str) -> None:
+    assert check(*RIGHT[name], atol=1e-6, rtol=1e-5)
+
+
+WRONG = {
+    "sign": (k.square, k.negated, "; AD is -1 × FD in each: a wrong sign"),
+    "factor": (k.square, k.doubled, "; AD is 2 × FD in each: counted twice"),
+    "missing": (k.square, k.constant, "; AD is 0 × FD in each: the chain is severed, or the term is missing"),
+    "two percent": (k.square, k.off_by_2_percent, ""),
+    "only thread 0": (k.square, k.except_thread_0, ""),
+    "off by one": (k.square, k.shifted, ""),
+    "another function": (k.cube, k.square, ""),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_adjoints_are_wrong(name: str) -> None:
+    forward, adjoint, signature = WRONG[name]
+    result = check(k.with_adjoint_of(forward, adjoint), [0.7, -1.3, 2.1])
+    assert (result.verdict, bool(result)) == ("WRONG", False)
+    assert "differ by more than the tolerance" in result.pairs[0].message
+    assert result.pairs[0].message.endswith(signature or "tolerance")
+
+
+def test_two_percent_are_forgiven_where_the_tolerance_says_so() -> None:
+    broken = k.with_adjoint_of(k.square, k.off_by_2_percent)
+    assert check(broken, [0.7, -1.3, 2.1], rtol=0.021)
+    assert not check(broken, [0.7, -1.3, 2.1], rtol=0.019, atol=0)
+
+
+def drop_negative(seeds: np.ndarray) -> None:
+    seeds[seeds < 0] = 0
+
+
+def clip_large(seeds: np.ndarray) -> None:
+    np.clip(seeds, -10, 10, out=seeds)
+
+
+@pytest.mark.parametrize("change", [drop_negative, clip_large])
+def test_adjoints_that_are_wrong_for_some_seeds_only_are_wrong(change: Any) -> None:
+    result = check(k.with_seeds(k.square, change, 3), [0.7, -1.3, 2.1])
+    assert result.verdict == "WRONG"
+    assert result.pairs[0].message.startswith(
+        "a combination of entries of y (negative and large adjoint seeds) by x: AD "
+    )
+    assert result.pairs[0].message.endswith("; the single entries agree, so the adjoint is not linear in its seed")
+
+
+def test_in_place_derivatives_are_checked_though_the_array_was_named_as_output_only() -> None:
+    result = check(k.times, [0.5, 3.0])
+    assert [(pair.input, pair.output) for pair in result.pairs] == [("x", "y"), ("y (in place)", "y")]
+    broken = check(k.with_adjoint_of(k.times, k.square), [0.5, 3.0])
+    assert [pair.verdict for pair in broken.pairs] == ["WRONG", "WRONG"]
+
+
+def test_a_kink_is_a_kink_with_both_slopes() -> None:
+    result = check(k.absolute, [0.0, 1.0])
+    assert (result.verdict, bool(result)) == ("KINK", False)
+    assert result.pairs[0].message == (
+        "d y[0] / d x[0]: AD 0, FD 0 ± 9e-16; the slope is -1 on the left and 1 on the right: no derivative "
+        "exists here (1 of 4 entries)"
+    )
+    assert check(k.relu, [0.0, 1.0]).verdict == "KINK"
+
+
+def test_a_jump_is_a_kink() -> None:
+    result = check(k.floor_plus, [3.0, 2.5])
+    assert result.verdict == "KINK"
+    assert result.pairs[0].message.endswith("; the function jumps here: no derivative exists (1 of 4 entries)")
+
+
+def test_at_a_kink_a_gradient_outside_of_both_slopes_is_wrong() -> None:
+    assert check(k.with_adjoint_of(k.absolute, k.square), [0.0, 1.0]).verdict == "WRONG"  # 2 at x = 1
+    result = check(k.with_adjoint_of(k.relu, k.minus), [0.0])
+    assert result.verdict == "WRONG"
+
+
+def test_chaos_is_undecidable() -> None:
+    result = check(k.logistic, [0.3, 0.4])
+    assert (result.verdict, bool(result)) == ("UNDECIDABLE", False)
+    assert result.pairs[0].message.endswith(
+        "± inf; the error bar is wider than the tolerance: differences can not decide (2 of 4 entries)"
+    )
+
+
+def test_what_float32_cancels_is_undecidable_not_wrong() -> None:
+    result = check(k.cancelling, [0.3, 0.7])
+    assert result.verdict == "UNDECIDABLE"
+    assert result.pairs[0].message == (
+        "d y[0] / d x[0]: AD 0, FD 0.6 ± 5e-12; the float64 twin of the adjoint agrees with the differences, float32 "
+        "rounding is as large as the gradient (2 of 4 entries)"
+    )
+
+
+def test_float32_rounding_of_a_right_derivative_is_told_and_forgiven() -> None:
+    result = check(k.fast_sine, np.linspace(0, 10, 50))
+    assert result
+    assert result.coverage.notes == (
+        "x → y: 3 entries differ by float32 rounding only: the float64 twin of the adjoint agrees",
+    )
+
+
+def test_nan_in_the_gradient_is_wrong() -> None:
+    result = check(k.root, [0.0, 1.0])
+    assert result.verdict == "WRONG"
+    assert result.pairs[0].message.endswith("the gradient is not finite (1 of 4 entries)")
+
+
+def test_a_random_kernel_is_nondeterministic() -> None:
+    result = check(k.with_noise(k.square, 2), [1.0, 2.0])
+    assert (result.verdict, bool(result)) == ("NONDETERMINISTIC", False)
+    assert result.pairs[0].message.startswith("two forward runs on the same values differ by ")
+    assert result.pairs[0].message.endswith(" relative in y: no difference quotient means anything")
+
+
+def test_agreement_that_rests_on_atol_alone_is_said() -> None:
+    result = check(k.with_adjoint_of(k.small, k.constant), [1.0, 2.0])
+    assert result
+    assert result.pairs[0].by_atol == 2
+    assert result.coverage.notes[0].startswith(
+        "x → y: agreement rests on atol=0.001 alone for 2 of 4 entries; the largest is d y["
+    )
+    assert ": AD 0, FD 0.0009 ± " in result.coverage.notes[0]
+    assert result.pairs[0].max_rel_error == pytest.approx(1.0)
+    assert not check(k.with_adjoint_of(k.small, k.constant), [1.0, 2.0], atol=1e-5)
+
+
+# ------------------------------------------------------------------ what was covered
+
+
+def test_a_check_without_gradients_is_not_agreement() -> None:
+    x, y = k.vector([1.0], grad=False), k.vector([1.0], grad=False)
+    result = gradcheck(k.square, 1, [x], [y], show_summary=False, raise_exception=False)
+    assert (result.verdict, bool(result), result.pairs) == ("UNDECIDABLE", False, ())
+    assert str(result.coverage) == (
+        "nothing was checked: no pair of an input and an output with requires_grad=True\n"
+        "  - not checked: x has requires_grad=False\n"
+        "  - not checked: y has requires_grad=False"
+    )
+    with pytest.raises(GradcheckFailure) as caught:
+        gradcheck(k.square, 1, [x], [y], show_summary=False)
+    assert str(caught.value) == (
+        "Gradient check for kernel square failed: UNDECIDABLE: nothing was checked: no pair of an input and an output "
+        "with requires_grad=True\n"
+        "  = note: not checked: x has requires_grad=False\n"
+        "  = note: not checked: y has requires_grad=False\n"
+        "  = mend: set requires_grad=True on the arrays whose gradients are wanted, and name them in the check"
+    )
+
+
+def test_empty_arrays_and_kernels_without_adjoint_are_not_agreement() -> None:
+    result = check(k.square, [])
+    assert (result.verdict, result.coverage.notes) == (
+        "UNDECIDABLE",
+        ("not checked: x is empty", "not checked: y is empty"),
+    )
+    result = check(k.no_adjoint, [1.0])
+    assert result.verdict == "UNDECIDABLE"
+    assert result.coverage.notes == ("not checked: kernel no_adjoint has no adjoint: enable_backward=False",)
+
+
+def test_integers_have_no_derivatives() -> None:
+    x = wp.array([1, 2], dtype=int, requires_grad=True)
+    result = gradcheck(k.counting, 2, [x], [wp.zeros_like(x)], show_summary=False, raise_exception=False)
+    assert (result.verdict, result.pairs) == ("UNDECIDABLE", ())
+
+
+def test_a_kernel_whose_outputs_were_not_named() -> None:
+    x, y = k.vector([1.0, 2.0]), k.vector([0.0, 0.0])
+    result = gradcheck(k.square, 2, [x, y], show_summary=False)
+    assert [(pair.input, pair.output) for pair in result.pairs] == [("x", "y")]
+
+
+def document_arrays() -> tuple[Any, ...]:
+    a = wp.array([2.0, -1.0], dtype=wp.float32, requires_grad=True)
+    b = wp.array([[3.0, 1.0, 2.0], [-4.0, -1.0, 0.0]], dtype=wp.vec3, requires_grad=True)
+    out1 = wp.zeros(2, dtype=wp.vec2, requires_grad=True)
+    out2 = wp.zeros(2, dtype=wp.vec3, requires_grad=True)
+    return a, b, out1, out2
+
+
+@pytest.mark.parametrize(
+    "mask, chosen",
+    [
+        (None, [("a", "out1"), ("a", "out2"), ("b", "out1"), ("b", "out2")]),
+        ([("a", "out1"), ("b", "out2")], [("a", "out1"), ("b", "out2")]),
+        ([(1, 0), ("a", 1)], [("b", "out1"), ("a", "out2")]),
+    ],
+)
+def test_masks_by_name_and_by_index(mask: Any, chosen: list) -> None:
+    a, b, out1, out2 = document_arrays()
+    result = gradcheck(k.documented, 2, [a, b], [out1, out2], input_output_mask=mask, show_summary=False)
+    assert [(pair.input, pair.output) for pair in result.pairs] == chosen
+    assert result
+
+
+def test_the_documents_table() -> None:
+    a, b, out1, out2 = document_arrays()
+    lines = gradcheck(k.documented, 2, [a, b], [out1, out2], show_summary=False).summary().splitlines()
+    assert lines[0] == "Input | Output | Max Abs Error | Max Rel Error | Pass"
+    assert lines[1] == "------+--------+---------------+---------------+-----"
+    assert [line.split(" | ")[0::4] for line in lines[2:6]] == [["a    ", "PASS"]] * 2 + [["b    ", "PASS"]] * 2
+    assert lines[6:] == [
+        "",
+        "4 input-output pairs checked, 80 of 80 entries",
+        "Gradient check for kernel documented passed",
+    ]
+
+
+def test_the_summary_is_printed_unless_told_otherwise(capsys: pytest.CaptureFixture) -> None:
+    result = check(k.square, [1.0], show_summary=True)
+    assert capsys.readouterr().out == result.summary() + "\n"
+    check(k.square, [1.0])
+    assert capsys.readouterr().out == ""
+
+
+def test_limits_sample_entries_and_say_so() -> None:
+    result = check(k.square, np.arange(1.0, 101.0), max_inputs_per_var=5, max_outputs_per_var=4)
+    assert (result.pairs[0].entries, result.pairs[0].evaluated) == (10000, 20)
+    assert result.coverage.summary == "1 input-output pairs checked, 20 of 10000 entries"
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    "mask, message",
+    [
+        ([("z", "y")], "kernel square: the input-output mask names the input 'z'; the inputs are 0: x"),
+        ([("x", 7)], "kernel square: the input-output mask names the output 7; the outputs are 0: y"),
+        (["xy"], "kernel square: an entry of the input-output mask is a pair (input, output); got 'xy'"),
+    ],
+)
+def test_masks_that_name_what_there_is_not(mask: Any, message: str) -> None:
+    with pytest.raises(wp.GradcheckError) as caught:
+        check(k.square, [1.0], input_output_mask=mask)
+    assert caught.value.message == message
+
+
+def test_a_mask_of_an_array_without_gradient_is_not_silent() -> None:
+    x, y = k.vector([1.0], grad=False), k.vector([1.0])
+    result = gradcheck(
+        k.square, 1, [x], [y], input_output_mask=[("x", "y")], show_summary=False, raise_exception=False
+    )
+    assert result.coverage.notes == (
+        "not checked: x has requires_grad=False",
+        "not checked: ('x', 'y') was asked for, but 'x' is not an array with requires_grad=True",
+    )
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"eps": 0.0}, "eps, the largest step, must be positive; got 0.0"),
+        ({"eps": math.nan}, "eps, the largest step, must be positive; got nan"),
+        ({"atol": -1.0}, "tolerances must not be negative; got atol=-1.0, rtol=0.01"),
+    ],
+)
+def test_steps_and_tolerances_that_are_none(options: dict, message: str) -> None:
+    with pytest.raises(wp.GradcheckError) as caught:
+        check(k.square, [1.0], **options)
+    assert caught.value.message == message
+
+
+def test_arguments_that_do_not_fit_get_the_messages_of_a_launch() -> None:
+    x = k.vector([1.0])
+    with pytest.raises(wp.LaunchError, match="launch of square: it takes 2 arguments"):
+        gradcheck(k.square, 1, [x], show_summary=False)
+    with pytest.raises(wp.GradcheckError, match=r"kernel square needs dim, its number of threads"):
+        gradcheck(k.square, inputs=[x], outputs=[x], show_summary=False)
+    with pytest.raises(wp.GradcheckError, match="a kernel or a function that launches kernels is needed; got 3 "):
+        gradcheck(3, 1, [x], [x], show_summary=False)
+
+
+def test_the_exception_is_a_value_error_that_names_the_failing_pair() -> None:
+    a, b, out1, out2 = document_arrays()
+    broken = k.fresh(k.documented)
+    good = broken.adjoint
+
+    def adjoint(active: Any, **options: Any) -> Any:
+        entry = good(active, **options)
+
+        def run(lo: int, hi: int, args: int) -> None:
+            entry(lo + 1, hi, args)  # thread 0 is forgotten
+
+        return run
+
+    broken.adjoint = adjoint
+    with pytest.raises(ValueError) as caught:
+        gradcheck(broken, 2, [a, b], [out1, out2], input_output_mask=[("b", "out2")], show_summary=False)
+    error = caught.value
+    assert isinstance(error, GradcheckFailure)
+    assert error.message.startswith(
+        "Gradient check for kernel documented failed: WRONG: kernel documented, out2 with respect to b: d out2[0, "
+    )
+    assert error.result.failing is error.result.pairs[0]
+    assert error.result.pairs[0].worst.output_index[0] == error.result.pairs[0].worst.input_index[0] == 0
+
+
+# ------------------------------------------------------------------ scripts and speed
+
+
+def test_reproduce_writes_a_script_that_shows_the_failure(tmp_path: Any) -> None:
+    result = check(k.root, [0.0, 1.0])
+    path = tmp_path / "failure.py"
+    path.write_text(result.reproduce(), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=True, env=_environment()
+    )
+    assert "FAIL (WRONG)" in done.stdout
+    assert result.pairs[0].message in done.stdout
+
+
+def test_reproduce_needs_a_pair() -> None:
+    x = k.vector([1.0], grad=False)
+    result = gradcheck(k.square, 1, [x], [x], show_summary=False, raise_exception=False)
+    with pytest.raises(ValueError, match="no script can be written for a check without pairs"):
+        result.reproduce()
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_tridiagonal_1024_takes_a_couple_of_seconds() -> None:
+    x = k.vector(np.random.default_rng(0).normal(size=1024))
+    y = wp.zeros_like(x)
+    gradcheck(k.tridiagonal, 1024, [x], [y], show_summary=False, max_inputs_per_var=1, max_outputs_per_var=1)
+    start = time.perf_counter()
+    result = gradcheck(k.tridiagonal, 1024, [x], [y], show_summary=False)
+    assert result
+    assert (result.pairs[0].evaluated, result.pairs[0].max_abs_error < 1e-5) == (1024 * 1024, True)
+    assert time.perf_counter() - start < 10  # 0.4 s on an idle machine
