@@ -40,9 +40,10 @@ def diagnose(
 
     Args:
         tape: A recorded tape, or several.
-        loss: What the gradients are of: a scalar array, or a mapping of arrays to their incoming adjoints as in
-            `Tape.backward(grads=…)`. By default what the last `Tape.backward` was called with, or else the only
-            scalar result of the tape.
+        loss: What the gradients are of: a scalar array, or a mapping of arrays to their incoming adjoints
+        as in
+            `Tape.backward(grads=…)`. By default what the last `Tape.backward` was called with, or else the
+            only scalar result of the tape.
         inputs: The arrays whose gradients matter; by default all that require a gradient and whose values the
             tape read before it wrote them.
 
@@ -73,7 +74,9 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
         raise TypeError("diagnose: the list of tapes is empty")
     for item in tapes:
         if not isinstance(item, Tape):
-            raise TypeError(f"diagnose takes a Tape or a list of tapes, not {item!r} (a {type(item).__name__})")
+            raise TypeError(
+                f"diagnose takes a Tape or a list of tapes, not {item!r} (a {type(item).__name__})"
+            )
 
 
 def _one(tape: Tape, loss: Loss, inputs: Any) -> Diagnosis:
@@ -118,11 +121,16 @@ def _target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
     results = [
         info
         for info in trace.arrays
-        if info.role == "output" and info.requires_grad and math.prod(info.shape) == 1 and info.dtype.startswith("float")
+        if info.role == "output"
+        and info.requires_grad
+        and math.prod(info.shape) == 1
+        and info.dtype.startswith("float")
     ]
     if len(results) == 1:
         label = results[0].label
-        return recorded.arrays[results[0].id], [f"backward was not called: {label}, the only scalar result, is the loss"]
+        return recorded.arrays[results[0].id], [
+            f"backward was not called: {label}, the only scalar result, is the loss"
+        ]
     found = ", ".join(info.label for info in results) or "none"
     return None, [f"no loss is known (scalar results: {found}): call backward first, or pass loss="]
 
@@ -161,7 +169,10 @@ def _leaves(recorded: Recorded, inputs: Any) -> list[int]:
     return [
         info.id
         for info in trace.arrays
-        if info.id in read and info.requires_grad and info.dtype.startswith(("float", "vec")) and not info.dtype.endswith("i")
+        if info.id in read
+        and info.requires_grad
+        and info.dtype.startswith(("float", "vec"))
+        and not info.dtype.endswith("i")
     ]
 
 

@@ -16,7 +16,7 @@ Values = np.ndarray[Any, Any]
 
 @dataclass(slots=True, frozen=True)
 class Change:
-    """What an overwrite did to an array: `changed` of `elements`, by up to `largest` (NaN where undefined)."""
+    """What an overwrite did: `changed` of `elements` have another value, by up to `largest` (maybe NaN)."""
 
     elements: int
     changed: int
@@ -29,11 +29,13 @@ class Flow:
 
     Attributes:
         values: Of all arrays, before it ran.
+        written: Values of the arrays that it writes, after it ran.
         incoming: Adjoints of the arrays that it writes, before its adjoint ran.
         outgoing: Adjoints of the arrays that it reads, after its adjoint ran.
     """
 
     values: Mapping[int, Values]
+    written: Mapping[int, Values]
     incoming: Mapping[int, Values]
     outgoing: Mapping[int, Values]
 
@@ -47,6 +49,8 @@ class Experiment(Protocol):
     """The arrays that gradients are wanted of."""
     wrong: frozenset[int]
     """Those of them whose consumed gradient is wrong, as measured end to end."""
+    losses: list[int]
+    """The arrays that the reverse pass begins with."""
     named: bool
     """Somebody asked for the gradients of just these."""
 
@@ -67,11 +71,11 @@ class Experiment(Protocol):
         ...
 
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
-        """How much the loss changes when what `writer` left in `array` is perturbed by `scale`, relatively."""
+        """How much the loss changes when what `writer` left in `array` is perturbed by about `scale`."""
         ...
 
     def values_moved(self, source: int, array: int, writer: int, scale: float) -> float:
-        """How much what `writer` left in `array` changes when the initial values of `source` are perturbed."""
+        """How much what `writer` left in `array` changes when the initial `source` is perturbed."""
         ...
 
     def first_bad_value(self) -> int | None:
@@ -82,7 +86,7 @@ class Experiment(Protocol):
         """The first launch, in reverse order, whose adjoint leaves adjoints that are not finite."""
         ...
 
-    def first_dead_adjoint(self, leaf: int) -> list[int]:
+    def dead_adjoints(self) -> list[int]:
         """Launches, in reverse order, with adjoints of what they write and only zeros for what they read."""
         ...
 
@@ -96,7 +100,7 @@ class Experiment(Protocol):
 
 
 def relative_errors(right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[int, float]:
-    """Return ‖wrong − right‖ / ‖right‖ for each array: 0 where equal, inf where `right` is 0 or one not finite."""
+    """Return ‖wrong − right‖ / ‖right‖ of each array: 0 where equal, inf where it is not a finite number."""
     errors = {}
     for array, good in right.items():
         bad = wrong[array]

@@ -43,6 +43,7 @@ class Replay:
         self.arrays = recorded.arrays
         self.seeds = dict(seeds)
         self.leaves = list(leaves)
+        self.losses = [number for a in seeds if (number := recorded.id_of(a)) is not None]
         self.blocked = self._why_blocked()
         self._single: Shadow | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
@@ -138,7 +139,7 @@ class Replay:
     def _losses(self, shadow: Shadow) -> list[Values]:
         return [shadow.values(a) for a in self.seeds]
 
-    def first_dead_adjoint(self, leaf: int) -> list[int]:
+    def dead_adjoints(self) -> list[int]:
         """See `Experiment`."""
         shadow = self._ready()
         alive: dict[int, bool] = {}
@@ -195,12 +196,14 @@ class Replay:
         shadow.forward(stop=launch)
         arrays = {p: a for p, a in enumerate(record.args) if p in record.plan.touched}
         values = {p: shadow.values(a) for p, a in arrays.items()}
-        shadow.forward(start=launch)
+        shadow.forward(start=launch, stop=launch + 1)
+        written = {p: shadow.values(record.args[p]) for p in record.writes}
+        shadow.forward(start=launch + 1)
         shadow.backward(self.seeds, stop=launch + 1)
         incoming = {p: shadow.gradient(record.args[p]) for p in record.active & record.writes}
         shadow.backward(None, start=launch + 1, stop=launch)
         outgoing = {p: shadow.gradient(record.args[p]) for p in record.active & record.reads}
-        return Flow(values, incoming, outgoing)
+        return Flow(values, written, incoming, outgoing)
 
     def thread(self, launch: int, index: int, flow: Flow) -> Thread:
         """See `Experiment`."""
@@ -247,7 +250,7 @@ def _shadow_class() -> type[Shadow]:
     from tapedebug.runtime.replay import Shadow
 
     class Careless(Shadow):
-        """A shadow in which some launches see in the reverse pass what memory holds now, and the others do not."""
+        """A shadow in which some launches see in the reverse pass what memory holds now."""
 
         careless: frozenset[tuple[int, int]] = frozenset()
         _replays_now = True

@@ -86,6 +86,7 @@ class Thread:
     steps: list[Step] = field(default_factory=list)
     memory: dict[int, Values] = field(default_factory=dict)
     loads: dict[int, set[int]] = field(default_factory=dict)
+    stores: dict[int, set[int]] = field(default_factory=dict)
     names: dict[Value, Number] = field(default_factory=dict)
 
     # ----------------------------------------------------------------- forward
@@ -220,6 +221,7 @@ class Thread:
             self.loads.setdefault(param, set()).add(step.place)
             step.result = Number(memory[step.place], op.result.type, param in self.active)
             return
+        self.stores.setdefault(param, set()).add(step.place)
         before = memory[step.place]
         memory[step.place] = args[1].value if op.kind == "store" else before + args[1].value
         if op.result is not None:
@@ -337,7 +339,7 @@ def _is_float(kind: Any) -> bool:
 
 
 def _c_div(x: Any, y: Any) -> Any:
-    return type(x)(int(math.trunc(int(x) / int(y)))) if y else type(x)(0)
+    return type(x)(math.trunc(int(x) / int(y))) if y else type(x)(0)
 
 
 def _floor_div(x: Any, y: Any) -> Any:

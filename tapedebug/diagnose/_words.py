@@ -84,3 +84,8 @@ def written_param(launch: Launch, array: ArrayInfo, trace: Trace) -> int:
         if other.buffer == array.buffer and other.start < array.stop and array.start < other.stop:
             overlapping = position
     return overlapping
+
+
+def param_of(launch: Launch, array: int) -> int:
+    """The first parameter through which a launch uses an array."""
+    return next((position for position, arg in enumerate(launch.args) if arg.array == array), 0)

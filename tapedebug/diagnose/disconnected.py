@@ -1,3 +1,326 @@
-"""Rule `disconnected`."""
-from tapedebug.trace import Finding, Trace
-def find(trace, experiment): return []
+"""Rule `disconnected`: a gradient that stops on its way from the loss to an input.
+
+Walks from the loss back. Where the data came from an array without `requires_grad`, or through a launch
+without an adjoint, the gradient ends although the data goes on: the first such place is named, if an
+experiment shows that the loss really depends on the input through it. A gradient that is 0 although
+nothing is cut is told apart: a flat operation such as `floor`, or a slope that is truly 0.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._experiment import Experiment
+from tapedebug.diagnose._graph import Dependencies, Edge, Node, has_adjoint, is_float
+from tapedebug.trace import Finding, KernelInfo, Location, Trace
+from tapedebug.trace.model import Severity
+
+RULE = "disconnected"
+SCALE = 1e-3
+"""How far values are perturbed, relatively, to see whether the loss depends on them."""
+FLAT = frozenset(
+    {"floor", "ceil", "round", "rint", "trunc", "sign", "step", "nonzero", "int", "int32", "int64"}
+)
+
+
+@dataclass(slots=True)
+class Cut:
+    """Where a gradient ends: `edge` leads from an array that has none, or through a launch without an adjoint."""
+
+    kind: str
+    edge: Edge
+    leaves: list[int]
+    count: int = 1
+    moves_loss: float = 0.0
+    moved: dict[int, float] = field(default_factory=dict)
+
+
+def find(trace: Trace, experiment: Experiment) -> list[Finding]:
+    """Return a finding for each place where the gradient of an input is cut, and for gradients that are 0."""
+    if experiment.blocked:
+        return []
+    search = _Search(trace, experiment)
+    findings = [search.finding(cut) for cut in search.cuts()]
+    explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
+    for leaf in experiment.leaves:
+        if leaf not in explained:
+            findings += search.zero(leaf)
+    return findings
+
+
+class _Search:
+    def __init__(self, trace: Trace, experiment: Experiment) -> None:
+        self.trace = trace
+        self.experiment = experiment
+        self.graph = Dependencies(trace)
+        last = {version.array: version.version for version in trace.versions}
+        self.roots: list[Node] = [(array, last[array]) for array in experiment.losses]
+        self.alive = self.graph.upstream(self.roots, with_gradient=True)
+        self.gradients = experiment.gradients()
+
+    # -------------------------------------------------------------------- cuts
+
+    def cuts(self) -> list[Cut]:
+        """The first places at which a gradient ends, nearest to the loss first; a time loop's are one."""
+        found: dict[tuple[object, ...], Cut] = {}
+        for node in sorted(self.alive, key=self._written_at, reverse=True):
+            for edge in self.graph.into(node):
+                kind = self._kind(edge)
+                if kind is None:
+                    continue
+                leaves = self._leaves_above(edge)
+                if not leaves:
+                    continue
+                key = (kind, *self._place(edge))
+                if key in found:
+                    found[key].count += 1
+                else:
+                    found[key] = Cut(kind, edge, leaves)
+        return [cut for cut in found.values() if self._confirmed(cut)]
+
+    def _written_at(self, node: Node) -> int:
+        writer = self.graph.versions[node].written_by
+        return -1 if writer is None else writer
+
+    def _kind(self, edge: Edge) -> str | None:
+        """Why no gradient flows back along an edge; None where one does, or where nothing could."""
+        if edge.launch is None or edge.source in self.alive or self.graph.carries(edge):
+            return None
+        source = self.trace.arrays[edge.source[0]]
+        if not is_float(source):
+            return None  # integers have no slope; that a loss depends on them is for `zero` to explain
+        if not has_adjoint(self.trace, edge.launch):
+            return "backward disabled"
+        return None if source.requires_grad else "no requires_grad"
+
+    def _place(self, edge: Edge) -> tuple[object, ...]:
+        launch = self.trace.launches[edge.launch or 0]
+        return (launch.kernel, launch.name, edge.param)
+
+    def _leaves_above(self, edge: Edge) -> list[int]:
+        above = self.graph.upstream([edge.source], with_gradient=False)
+        return [
+            leaf for leaf in self.experiment.leaves if (leaf, 0) in above and (leaf, 0) != edge.source
+        ] + ([edge.source[0]] if edge.source in [(leaf, 0) for leaf in self.experiment.leaves] else [])
+
+    def _confirmed(self, cut: Cut) -> bool:
+        """Does the loss move with the array, and the array with an input? Else nothing is lost there."""
+        array, version = cut.edge.source
+        writer = self.graph.versions[cut.edge.source].written_by
+        cut.moves_loss = self.experiment.loss_moved(array, writer, SCALE)
+        if not cut.moves_loss > 0:
+            return False
+        for leaf in list(cut.leaves):
+            if leaf == array and version == 0:
+                cut.moved[leaf] = SCALE
+            elif writer is not None:
+                moved = self.experiment.values_moved(leaf, array, writer, SCALE)
+                if moved > 0:
+                    cut.moved[leaf] = moved
+        cut.leaves = list(cut.moved)
+        return bool(cut.leaves)
+
+    # ---------------------------------------------------------------- findings
+
+    def leaves_of(self, finding: Finding) -> list[int]:
+        """The inputs that a finding explains."""
+        return [self.trace.array(label).id for label in finding.evidence["inputs"]]
+
+    def finding(self, cut: Cut) -> Finding:
+        """Put a cut into words."""
+        trace, edge = self.trace, cut.edge
+        info = trace.arrays[edge.source[0]]
+        reader = trace.launches[edge.launch or 0]
+        writer_index = self.graph.versions[edge.source].written_by
+        inputs = [trace.arrays[leaf].label for leaf in cut.leaves]
+        lost = {trace.arrays[leaf].label: self._is_zero(leaf) for leaf in cut.leaves}
+        if cut.kind == "backward disabled":
+            launch, location = reader, self._kernel_location(reader.kernel)
+            cause = f"{reader.name} has enable_backward=False, so {words.launch_words(reader)} passes no gradient on"
+            fix = f"remove enable_backward=False from {reader.name}"
+        else:
+            launch = reader if writer_index is None else trace.launches[writer_index]
+            param = words.written_param(launch, info, trace)
+            location = words.access_location(trace, launch, param, ("write", "atomic"))
+            cause = (
+                f"{info.label}, which {words.launch_words(launch)} writes and {words.launch_words(reader)} reads, "
+                "has no requires_grad"
+            )
+            fix = f"create {info.label} with requires_grad=True"
+        detached = self._detached(launch)
+        severity: Severity = "error" if set(cut.leaves) & self.experiment.wrong else "warning"
+        if detached:
+            severity, fix = "info", ""
+            cause += " (requires_grad=False was asked for at that line)"
+        more = f" {cut.count - 1} more like it (×{cut.count})." if cut.count > 1 else ""
+        return Finding(
+            rule=RULE,
+            severity=severity,
+            message=f"{cause}: the gradient of {words.listed(inputs)} ends there. {self._effect(cut, lost)}{more}",
+            launches=list(dict.fromkeys([launch.index, reader.index])),
+            arrays=[info.label, *(label for label in inputs if label != info.label)],
+            location=location,
+            call_site=launch.call_site,
+            evidence={
+                "kind": cut.kind,
+                "inputs": inputs,
+                "gradient_is_zero": lost,
+                "perturbation": SCALE,
+                "loss_moves": cut.moves_loss,
+                "array_moves": {trace.arrays[leaf].label: moved for leaf, moved in cut.moved.items()},
+                "occurrences": cut.count,
+                "reader": {
+                    "launch": reader.index,
+                    "call_site": asdict(reader.call_site) if reader.call_site else None,
+                },
+            },
+            fix=fix,
+        )
+
+    def _effect(self, cut: Cut, lost: dict[str, bool]) -> str:
+        label = self.trace.arrays[cut.edge.source[0]].label
+        zero = [name for name, is_zero in lost.items() if is_zero]
+        part = [name for name, is_zero in lost.items() if not is_zero]
+        what = []
+        if zero:
+            what.append(f"the gradient of {words.listed(zero)} is exactly 0")
+        if part:
+            what.append(f"the gradient of {words.listed(part)} misses what flows through {label}")
+        return (
+            f"The loss does depend on it: perturbing {label} by {SCALE:.1%} moves the loss by "
+            f"{words.number(cut.moves_loss)}; yet {' and '.join(what)}."
+        )
+
+    def _detached(self, launch: object) -> bool:
+        """Did the caller ask for it, as in `clone(x, requires_grad=False)`?"""
+        from tapedebug._source import source_line
+        from tapedebug.trace import Launch
+
+        if not isinstance(launch, Launch) or launch.kind != "copy" or launch.call_site is None:
+            return False
+        return "requires_grad=False" in source_line(launch.call_site.file, launch.call_site.line).replace(
+            " ", ""
+        )
+
+    def _kernel_location(self, kernel: int | None) -> Location | None:
+        if kernel is None:
+            return None
+        info = self.trace.kernels[kernel]
+        return Location(file=info.file, line=info.line, column=0, function=info.name)
+
+    def _is_zero(self, leaf: int) -> bool:
+        values = self.gradients.get(leaf)
+        return values is not None and not np.any(values)
+
+    # ------------------------------------------------------------ zero gradients
+
+    def zero(self, leaf: int) -> list[Finding]:
+        """Explain a gradient of exactly 0 that no cut explains."""
+        if not self._is_zero(leaf):
+            return []
+        label = self.trace.arrays[leaf].label
+        if (leaf, 0) not in self.graph.upstream(self.roots, with_gradient=False):
+            return [self._unconnected(leaf, label)] if self._tell_unconnected() else []
+        moved = self.experiment.loss_moved(leaf, None, SCALE)
+        dead = [index for index in self.experiment.dead_adjoints() if self._leads_to(index, leaf)]
+        launch = self.trace.launches[dead[0]] if dead else None
+        flat = self._flat_operation(launch.kernel) if launch is not None else None
+        severity: Severity = "warning" if flat is not None else "info"
+        at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
+        if flat is not None:
+            why = f", because {flat[0]} at {words.place(flat[1])} is flat: its slope is 0 wherever it has one"
+        elif moved > 0:
+            why = f", although perturbing {label} by {SCALE:.1%} moves the loss by {words.number(moved)}"
+        else:
+            why = f", and so is the slope: perturbing {label} by {SCALE:.1%} does not move the loss"
+        if moved > 0 and leaf in self.experiment.wrong:
+            severity = "error"
+        return [
+            Finding(
+                rule=RULE,
+                severity=severity,
+                message=f"the gradient of {label} is exactly 0{at}{why}.",
+                launches=[launch.index] if launch is not None else [],
+                arrays=[label],
+                location=flat[1] if flat is not None else None,
+                call_site=launch.call_site if launch is not None else None,
+                evidence={
+                    "kind": "flat operation" if flat is not None else "zero slope",
+                    "inputs": [label],
+                    "operation": flat[0] if flat is not None else "",
+                    "perturbation": SCALE,
+                    "loss_moves": moved,
+                },
+                fix="replace it with a smooth function, or give it a gradient of your own"
+                if flat is not None
+                else "",
+            )
+        ]
+
+    def _tell_unconnected(self) -> bool:
+        """An input that leads nowhere is worth a word if it was asked for, or if no input leads anywhere."""
+        reached = self.graph.upstream(self.roots, with_gradient=False)
+        return self.experiment.named or not any((leaf, 0) in reached for leaf in self.experiment.leaves)
+
+    def _unconnected(self, leaf: int, label: str) -> Finding:
+        losses = words.listed(self.trace.arrays[array].label for array in self.experiment.losses)
+        readers = self.trace.versions_of(leaf)[0].reads
+        launch = self.trace.launches[readers[-1]] if readers else None
+        read = (
+            f" The last launch that reads it is {words.launch_words(launch)}." if launch is not None else ""
+        )
+        return Finding(
+            rule=RULE,
+            severity="warning",
+            message=f"no launch on the tape leads from {label} to {losses}, so the gradient of {label} is exactly 0.{read}",
+            launches=[launch.index] if launch is not None else [],
+            arrays=[label],
+            location=words.access_location(self.trace, launch, words.param_of(launch, leaf), ("read",))
+            if launch is not None
+            else None,
+            call_site=launch.call_site if launch is not None else None,
+            evidence={"kind": "no data flow", "inputs": [label]},
+            fix="check that launches pass on the arrays that were computed, and that nothing goes through NumPy on the way",
+        )
+
+    def _leads_to(self, index: int, leaf: int) -> bool:
+        reads = [
+            (arg.array, arg.read_version)
+            for arg in self.trace.launches[index].args
+            if arg.read_version is not None
+        ]
+        nodes = [(array, version) for array, version in reads if array is not None and version is not None]
+        return (leaf, 0) in self.graph.upstream(nodes, with_gradient=True)
+
+    def _flat_operation(self, kernel: int | None) -> tuple[str, Location] | None:
+        """A call in the kernel's source whose slope is 0 everywhere."""
+        return None if kernel is None else flat_call(self.trace.kernels[kernel])
+
+
+def flat_call(kernel: KernelInfo) -> tuple[str, Location] | None:
+    """Return the first flat operation in a kernel's source, as text and place."""
+    source = textwrap.dedent("\n".join(kernel.lines))
+    indent = len(kernel.lines[0]) - len(kernel.lines[0].lstrip()) if kernel.lines else 0
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    for node in ast.walk(tree):
+        name = ""
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        floor_division = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
+        if isinstance(node, (ast.Call, ast.BinOp)) and (name in FLAT or floor_division):
+            place = Location(
+                file=kernel.file,
+                line=kernel.line + node.lineno - 1,
+                column=node.col_offset + indent,
+                function=kernel.name,
+            )
+            return ast.unparse(node), place
+    return None

@@ -1,3 +1,345 @@
-"""Rule `disconnected`."""
-from tapedebug.trace import Finding, Trace
-def find(trace, experiment): return []
+"""Rule `nonfinite`: NaN or Inf that was born on the tape, mostly in the reverse pass. Where, and from what?
+
+The first launch with finite numbers in and others out is run again, one thread at a time in Python, until
+an operation shows that does it: `sqrt(0)`, a division by zero, or the operand that a `where` did not
+select. That one is computed all the same, and its adjoint is 0 times infinity.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug._source import Span, display_file
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._experiment import Experiment, Flow, Values
+from tapedebug.diagnose._thread import Culprit, Lost
+from tapedebug.trace import Finding, Launch, Location, Trace
+from tapedebug.trace.model import Severity
+
+RULE = "nonfinite"
+SECONDS = 3.0
+"""How long threads are searched for the operation; the launch and the element are known without it."""
+
+Bad = Mapping[int, Values]
+"""For each parameter the places (in scalars) that are not finite."""
+
+
+@dataclass(slots=True)
+class Birth:
+    """Where it happened: launch, parameter and place of the first bad number, and the operation if it was found."""
+
+    launch: Launch
+    param: int
+    place: int
+    value: float
+    forward: bool
+    thread: int | None = None
+    culprit: Culprit | None = None
+
+
+def find(trace: Trace, experiment: Experiment) -> list[Finding]:
+    """Return a finding for the launch in which the first number that is not finite was born, if there is one."""
+    if experiment.blocked:
+        return []
+    gradients = experiment.gradients()
+    broken = [leaf for leaf, values in gradients.items() if not np.isfinite(values).all()]
+    given = _given(trace)
+    if given is not None:
+        return [_in_input(trace, given, broken, gradients)]
+    forward = experiment.first_bad_value()
+    reverse = experiment.first_bad_adjoint() if forward is None else None
+    index = forward if forward is not None else reverse
+    if index is None:
+        return []
+    birth = _birth(trace, experiment, index, forward is not None)
+    if birth is None:
+        return []
+    severity: Severity = "error" if broken or _reaches_loss(trace, birth) else "info"
+    return [_finding(trace, birth, severity, broken, gradients)]
+
+
+def _reaches_loss(trace: Trace, birth: Birth) -> bool:
+    """A loss that is not finite is wrong, whatever its gradient."""
+    loss = trace.backward.loss
+    if not birth.forward or loss is None:
+        return False
+    last = trace.versions_of(loss)[-1].value
+    return last is not None and bool(last.nan or last.inf)
+
+
+# ------------------------------------------------------------------ inputs that were bad before
+
+
+def _given(trace: Trace) -> int | None:
+    """An array that held NaN or Inf before the tape began, and was read."""
+    for version in trace.versions:
+        if (
+            version.version == 0
+            and version.reads
+            and version.value
+            and (version.value.nan or version.value.inf)
+        ):
+            return version.array
+    return None
+
+
+def _in_input(trace: Trace, array: int, broken: list[int], gradients: Mapping[int, Values]) -> Finding:
+    info, version = trace.arrays[array], trace.versions_of(array)[0]
+    assert version.value is not None
+    reader = trace.launches[version.reads[0]]
+    count = version.value.nan + version.value.inf
+    message = (
+        f"{info.label} holds {count} of {version.value.count} values that are not finite before the first launch reads it "
+        f"({words.launch_words(reader)}).{_consequence(trace, broken, gradients)}"
+    )
+    return Finding(
+        rule=RULE,
+        severity="error" if broken else "info",
+        message=message,
+        launches=[reader.index],
+        arrays=[info.label],
+        location=words.access_location(trace, reader, words.param_of(reader, array), ("read",)),
+        call_site=reader.call_site,
+        evidence={"cause": "input", "nan": version.value.nan, "inf": version.value.inf},
+        fix=f"fill {info.label} with finite values; an array made with empty() holds whatever was in memory",
+    )
+
+
+# ------------------------------------------------------------------ looking for the operation
+
+
+def _birth(trace: Trace, experiment: Experiment, index: int, forward: bool) -> Birth | None:
+    launch = trace.launches[index]
+    flow = experiment.flow(index)
+    left = flow.written if forward else flow.outgoing
+    bad = _bad_places(left)
+    for param, places in bad.items():
+        values = left[param]
+        place = int(places[0])
+        birth = Birth(launch, param, place, float(values.reshape(-1)[place]), forward)
+        if launch.kernel is not None:
+            _search(experiment, birth, flow, bad)
+        return birth
+    return None
+
+
+def _bad_places(values: Mapping[int, Values]) -> dict[int, Values]:
+    found = {p: np.flatnonzero(~np.isfinite(v)) for p, v in values.items() if v.dtype.kind == "f"}
+    return {p: places for p, places in found.items() if places.size}
+
+
+def _search(experiment: Experiment, birth: Birth, flow: Flow, bad: Bad) -> None:
+    """Run threads until one shows the operation."""
+    until = time.monotonic() + SECONDS
+    for index in _candidates(birth, flow):
+        if time.monotonic() > until:
+            return
+        thread = experiment.thread(birth.launch.index, index, flow)
+        try:
+            thread.run()
+            culprit = thread.bad_value() if birth.forward else _if_loaded(thread, bad, flow)
+        except Lost:
+            continue
+        if culprit is not None:
+            birth.thread, birth.culprit = index, culprit
+            for param, places in (thread.stores if birth.forward else thread.loads).items():
+                mine = [int(place) for place in bad.get(param, ()) if int(place) in places]
+                if mine:
+                    birth.param, birth.place = param, mine[0]
+                    break
+            return
+
+
+def _if_loaded(thread: Any, bad: Bad, flow: Flow) -> Culprit | None:
+    if not any(
+        int(place) in thread.loads.get(param, ()) for param, places in bad.items() for place in places
+    ):
+        return None
+    found: Culprit | None = thread.bad_adjoint(flow.incoming)
+    return found
+
+
+def _candidates(birth: Birth, flow: Flow) -> Iterator[int]:
+    """The thread that most likely touches the bad element, then all of them."""
+    total = int(np.prod(birth.launch.dim))
+    shape = flow.values[birth.param].shape if birth.param in flow.values else ()
+    outer = int(np.prod(shape[: len(birth.launch.dim)])) if shape else 0
+    components = int(np.prod(shape)) // outer if outer else 1
+    guess = birth.place // max(1, components)
+    if guess < total:
+        yield guess
+    yield from (index for index in range(total) if index != guess)
+
+
+# ------------------------------------------------------------------ words
+
+
+def _finding(
+    trace: Trace, birth: Birth, severity: Severity, broken: list[int], gradients: Mapping[int, Values]
+) -> Finding:
+    launch, culprit = birth.launch, birth.culprit
+    arg = launch.args[birth.param]
+    label = trace.arrays[arg.array].label if arg.array is not None else arg.name
+    element = _element(trace, launch, birth)
+    if birth.forward:
+        what = (
+            f"{words.launch_words(launch)} writes {birth.value} to {label}{element}: what it reads is finite"
+        )
+    else:
+        what = (
+            f"the adjoint of {words.launch_words(launch)} makes the gradient of {label}{element} {birth.value}: "
+            "the adjoints that come in are finite"
+        )
+    cause, why, fix = explain(culprit, birth)
+    location = _location(culprit.span) if culprit is not None and culprit.span is not None else None
+    if location is None:
+        kinds = ("write", "atomic") if birth.forward else ("read",)
+        location = words.access_location(trace, launch, birth.param, kinds)
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=f"{what}. {why}{_consequence(trace, broken, gradients)}",
+        launches=[launch.index],
+        arrays=[label],
+        location=location,
+        call_site=launch.call_site,
+        evidence={
+            "cause": cause,
+            "pass": "forward" if birth.forward else "backward",
+            "thread": birth.thread,
+            "element": _index(trace, launch, birth),
+            "value": birth.value,
+            "operands": culprit.operands if culprit else [],
+            "adjoint": culprit.adjoint if culprit else None,
+            "expression": _snippet(culprit.span) if culprit else "",
+            "where": asdict(_location(culprit.unselected)) if culprit and culprit.unselected else None,
+            "gradients": {trace.arrays[leaf].label: _count(gradients[leaf]) for leaf in broken},
+        },
+        fix=fix,
+    )
+
+
+def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
+    """Return the cause by name, the sentence about it, and the fix."""
+    if culprit is None:
+        return (
+            "unknown",
+            "No single operation shows it; a sum of many large adjoints overflows, perhaps.",
+            "look at the values that this launch reads, and rescale them",
+        )
+    operands = ", ".join(words.number(value) for value in culprit.operands)
+    name, sentence, fix = _operation(culprit)
+    code = _snippet(culprit.span)
+    at = f"{code} at {words.place(_location(culprit.span))}" if culprit.span is not None else culprit.kind
+    text = f"In thread {birth.thread}, {at} has the operand{'s' if len(culprit.operands) > 1 else ''} {operands}: {sentence}."
+    if culprit.unselected is None:
+        return name, text, fix
+    where = f"{_snippet(culprit.unselected)} at {words.place(_location(culprit.unselected))}"
+    return (
+        "where",
+        f"{text} The result is not even selected by {where}, but both operands of where are computed, and an adjoint of 0 "
+        "times an infinite slope is nan.",
+        "make the operand safe before the operation, not its result after it: put the where inside, "
+        f"as in {_safe(culprit)}",
+    )
+
+
+def _operation(culprit: Culprit) -> tuple[str, str, str]:
+    kind, operands = culprit.kind, culprit.operands
+    forward = culprit.adjoint is None
+    if kind in ("sqrt", "cbrt", "norm_of_square") and not any(operands):
+        return (
+            f"{kind}(0)",
+            "its slope is infinite at 0",
+            "keep the operand away from 0, for example by adding 1e-12",
+        )
+    if kind == "sqrt":
+        return (
+            "sqrt(<0)",
+            "a negative number has no square root",
+            "keep the operand at 0 or above, for example with max",
+        )
+    if kind in ("div", "mod", "floordiv") and operands[-1] == 0:
+        return "x/0", "it divides by 0", "keep the divisor away from 0"
+    if kind.startswith("log") and operands[0] <= 0:
+        sentence = "the logarithm is not finite there" if forward else "its slope is infinite at 0"
+        return "log(0)", sentence, "keep the operand above 0, for example with max"
+    if kind in ("asin", "acos"):
+        return (
+            f"{kind}(±1)",
+            "its slope is infinite at -1 and 1",
+            "keep the operand inside (-1, 1), for example with clamp",
+        )
+    if kind == "pow":
+        return "pow(0)", "its slope is infinite there", "keep the base away from 0"
+    if kind == "atan2":
+        return "atan2(0, 0)", "the angle of the origin has no slope", "keep the point away from the origin"
+    if forward:
+        return (
+            f"{kind} overflows",
+            "the result is beyond the largest number of its type",
+            "rescale the values",
+        )
+    return (
+        f"{kind} overflows",
+        "its slope times the adjoint is beyond the largest number of its type",
+        "rescale the loss or the values",
+    )
+
+
+def _safe(culprit: Culprit) -> str:
+    name = "1/where" if culprit.kind == "div" else f"{culprit.kind}(where"
+    return "x / where(y != 0.0, y, 1.0)" if name == "1/where" else f"{name}(x > 0.0, x, 1.0))"
+
+
+def _consequence(trace: Trace, broken: list[int], gradients: Mapping[int, Values]) -> str:
+    if not broken:
+        return " No gradient that was asked for is touched by it."
+    parts = [
+        f"{_count(gradients[leaf])} of {gradients[leaf].size} values of the gradient of {trace.arrays[leaf].label}"
+        for leaf in broken
+    ]
+    single = len(broken) == 1 and _count(gradients[broken[0]]) == 1
+    return f" {words.listed(parts)} {'is' if single else 'are'} not finite."
+
+
+def _count(values: Values) -> int:
+    return int((~np.isfinite(values)).sum())
+
+
+def _index(trace: Trace, launch: Launch, birth: Birth) -> list[int]:
+    array = launch.args[birth.param].array
+    if array is None:
+        return []
+    info = trace.arrays[array]
+    scalars = trace.versions_of(array)[0].value
+    elements = int(np.prod(info.shape))
+    components = scalars.count // elements if scalars is not None and elements else _components(info.dtype)
+    return [int(part) for part in np.unravel_index(birth.place // max(1, components), info.shape)]
+
+
+def _components(dtype: str) -> int:
+    digits = [character for character in dtype if character.isdigit()]
+    return int(digits[0]) if dtype.startswith("vec") and digits else 1
+
+
+def _element(trace: Trace, launch: Launch, birth: Birth) -> str:
+    return f"[{', '.join(map(str, _index(trace, launch, birth)))}]"
+
+
+def _location(span: Span | None) -> Location:
+    assert span is not None
+    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
+
+
+def _snippet(span: Span | None) -> str:
+    """The user's text of an operation, as far as it stands on one line."""
+    if span is None:
+        return ""
+    end = span.end_column if span.end_line == span.line else len(span.text)
+    return span.text[span.column : end].strip()

@@ -236,7 +236,11 @@ class _Study:
     def _why(self, group: Group) -> str:
         readers = [(self.trace.launches[index], param) for index, param in group.readers]
         special = [reason for item in readers if (reason := self._no_adjoint(item[0]))]
-        linear = [f"{reader.name} is linear in {reader.args[param].name}" for reader, param in readers if not self._no_adjoint(reader)]
+        linear = [
+            f"{reader.name} is linear in {reader.args[param].name}"
+            for reader, param in readers
+            if not self._no_adjoint(reader)
+        ]
         if linear:
             whose = "its adjoint does" if len(linear) == 1 else "their adjoints do"
             special.append(f"{words.listed(dict.fromkeys(linear))}: {whose} not read the values")

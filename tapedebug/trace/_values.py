@@ -21,7 +21,8 @@ def add_summaries(recorded: Recorded, seeds: Mapping[Any, np.ndarray[Any, Any]] 
 
     Args:
         recorded: The trace and its tape, which is not touched.
-        seeds: Incoming adjoints of the reverse pass; by default those of the last `Tape.backward`. Adjoints are
+        seeds: Incoming adjoints of the reverse pass; by default those of the last `Tape.backward`.
+        Adjoints are
             left out where there was none. They are those that the tape consumed, right or wrong.
     """
     from tapedebug.runtime.replay import Shadow
