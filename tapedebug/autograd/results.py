@@ -73,8 +73,8 @@ class PairResult:
         subject: What was differentiated: "kernel square", "launch 3 (square)", "the whole tape".
         input, output: Names.
         verdict: The worst of the pair's entries.
-        max_abs_error: Largest |AD - FD| (NaN where nothing was compared).
-        max_rel_error: Largest |AD - FD| / |FD|, over entries that float32 can tell from zero.
+        max_abs_error: Largest `abs(AD - FD)` (NaN where nothing was compared).
+        max_rel_error: Largest `abs(AD - FD) / abs(FD)`, over entries that float32 can tell from zero.
         message: What is wrong, in a sentence or two with the numbers; empty where all agrees.
         worst: The entry that the message is about; where all agree, that of the largest absolute error.
         entries, evaluated: How many entries the Jacobian has, and how many were compared.
