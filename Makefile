@@ -68,7 +68,7 @@ system: $(SYSTEM_STAMP)  ## Chromium and Graphviz, which the tests drive
 
 # Python, npm and apt at the same time: they wait for different servers
 setup:  ## install and build everything, run nothing
-	@$(MAKE) --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP)
+	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP)
 
 ## ------------------------------------------------------------------ using it
 demo: setup  ## record the net, print the findings, write build/report.html, hit the target
@@ -83,7 +83,7 @@ lab: setup  ## open JupyterLab on the quickstart notebook
 
 ## ------------------------------------------------------------------ checking it
 test:  ## every test: ruff, mypy, tsc, vitest, browser, pytest
-	@$(MAKE) --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP) $(SYSTEM_STAMP)
+	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP) $(SYSTEM_STAMP)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory js-tests
 	@$(MAKE) --no-print-directory browser-tests
