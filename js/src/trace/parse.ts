@@ -216,7 +216,7 @@ function breakCycles(r: Reader, scopes: T.Scope[]): T.Scope[] {
 function readVersion(r: Reader, raw: Raw, path: string, limits: Limits): T.Version | null {
   const array = r.index(raw, "array", path, limits.arrays);
   if (array === null) {
-    r.problem(`${path}.array`, "an array of this trace", raw.array);
+    if (raw.array === null || raw.array === undefined) r.problem(`${path}.array`, "an array", raw.array);
     return null;
   }
   return {

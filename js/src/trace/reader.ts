@@ -27,7 +27,7 @@ export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value);
   if (Array.isArray(value)) return `a list of ${value.length}`;
   if (typeof value === "object") return "an object";
-  const text = JSON.stringify(value) ?? String(value);
+  const text = typeof value === "string" ? JSON.stringify(value) : String(value);
   return text.length > 40 ? `${text.slice(0, 40)}…` : text;
 }
 
@@ -116,7 +116,12 @@ export class Reader {
     const result: number[] = [];
     for (const value of this.list(raw, key, path)) {
       if (typeof value === "number" && Number.isInteger(value) && value >= 0 && value < limit) result.push(value);
-      else this.problem(`${path}.${key}`, limit > 0 ? "indices that exist" : "an empty list", value);
+      else
+        this.problem(
+          `${path}.${key}`,
+          limit === Number.MAX_SAFE_INTEGER ? "whole numbers from 0" : `indices below ${limit}`,
+          value,
+        );
     }
     return result;
   }

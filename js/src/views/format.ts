@@ -7,8 +7,8 @@ export function number(value: number | null, digits = 3): string {
   if (!Number.isFinite(value)) return value > 0 ? "Inf" : "−Inf";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  const text =
-    size >= 1e5 || size < 1e-3 ? value.toExponential(digits - 1) : Number(value.toPrecision(digits)).toString();
+  const rounded = Number(value.toPrecision(digits));
+  const text = size >= 1e5 || size < 1e-3 ? rounded.toExponential() : String(rounded);
   return text.replace("e+", "e").replace("-", "−").replace("e-", "e−");
 }
 

@@ -59,7 +59,14 @@ function sameFile(a: string, b: string): boolean {
   return a === b || fileName(a) === fileName(b);
 }
 
-function row(panel: Panel, line: number, text: string, note: LineNote | undefined, marked: number | null): HTMLElement {
+function row(
+  panel: Panel,
+  line: number,
+  text: string,
+  note: LineNote | undefined,
+  marked: number | null,
+  severity: Severity,
+): HTMLElement {
   const classes = ["td-line"];
   if (note?.wrong) classes.push("td-wrong");
   if (marked === line) classes.push("td-marked", `td-${severity}`);

@@ -25,7 +25,8 @@ export function paintClobbers(pen: CanvasRenderingContext2D, scene: Scene, track
   if (lost.length > 0) {
     stripe(pen, scene.palette["red-tint"], scene.lostHatch, lost, middle);
     tickAt(pen, scene.palette.red, lost, middle);
-    for (const span of lost) if (span.to - span.from >= MIN_ARC) lostArc(pen, scene.palette, span, middle);
+    const most = Math.min(26, (scene.geometry.lane - BAR) / 2 + 4);
+    for (const span of lost) if (span.to - span.from >= MIN_ARC) lostArc(pen, scene.palette, span, middle, most);
   }
   paintFoldCounts(pen, scene, track, middle);
 }
@@ -66,9 +67,16 @@ function tickAt(pen: CanvasRenderingContext2D, colour: string, list: readonly Sp
   for (const { from } of list) pen.fillRect(Math.round(from) - 1, middle - 10, 2, 20);
 }
 
-function lostArc(pen: CanvasRenderingContext2D, palette: Palette, { from, to }: Span, middle: number): void {
+/** At most `most` pixels high, so that it stays out of the lane above. */
+function lostArc(
+  pen: CanvasRenderingContext2D,
+  palette: Palette,
+  { from, to }: Span,
+  middle: number,
+  most: number,
+): void {
   const foot = middle - BAR / 2 - 4;
-  const top = foot - Math.min(26, 8 + (to - from) / 3);
+  const top = foot - Math.min(most * 1.3, 8 + (to - from) / 3);
   pen.strokeStyle = pen.fillStyle = palette.red;
   pen.lineWidth = 1.75;
   pen.beginPath();

@@ -265,7 +265,9 @@ export class LanesView {
     const { launchCount, trace } = this.panel.model;
     const lost = trace.versions.filter((v) => v.status === "lost").length;
     const kept = trace.versions.filter((v) => v.status === "preserved").length;
-    const label = `Lanes: ${plural(launchCount, "launch", "launches")}, ${plural(this.tracks.length, "array")} shown; ${lost} needed versions overwritten and lost, ${kept} kept. Arrow keys walk along the launches.`;
+    const size = `${plural(launchCount, "launch", "launches")}, ${plural(this.tracks.length, "array")} shown`;
+    const fates = `${plural(lost, "needed value")} overwritten and lost, ${kept} overwritten but kept`;
+    const label = `Lanes: ${size}; ${fates}. Arrow keys walk along the launches.`;
     this.canvas.setAttribute("aria-label", label);
     this.strip.setAttribute(
       "aria-label",

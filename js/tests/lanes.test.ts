@@ -1,0 +1,291 @@
+import { describe, expect, it } from "vitest";
+import { TraceModel } from "../src/trace/model.js";
+import { parseTrace } from "../src/trace/parse.js";
+import { labelStride } from "../src/views/lanes/axis.js";
+import { Columns } from "../src/views/lanes/columns.js";
+import { buildColumns, foldsByDefault, sequenceKey, unfolding } from "../src/views/lanes/folds.js";
+import {
+  clampViewport,
+  eachVisible,
+  fitScale,
+  type Geometry,
+  laneAt,
+  u,
+  versionIndexAt,
+  x,
+  y,
+  zoomAbout,
+} from "../src/views/lanes/geometry.js";
+import { colourScale } from "../src/views/lanes/scale.js";
+import { stripSeries } from "../src/views/lanes/strip.js";
+import { buildTracks, lowerBound, type Track, visibleTracks } from "../src/views/lanes/tracks.js";
+import { INITIAL_VIEW } from "../src/views/state.js";
+import { type Json, makeNet } from "./make.js";
+
+function model(data: Json = makeNet()): TraceModel {
+  return new TraceModel(parseTrace(data).trace);
+}
+
+function track(label: string, net = model()): Track {
+  const found = buildTracks(net).find((t) => t.array.label === label);
+  if (!found) throw new Error(`no lane ${label}`);
+  return found;
+}
+
+function geometry(columns: Columns, scale: number, left = 0, width = 600): Geometry {
+  return {
+    width: width + 108,
+    height: 400,
+    gutter: 100,
+    head: 40,
+    lane: 40,
+    columns,
+    viewport: { left, scale, top: 0 },
+  };
+}
+
+describe("Columns", () => {
+  it("gives each launch a column and mirrors the backward pass behind a gap", () => {
+    const columns = new Columns(4);
+    expect(columns.count).toBe(4);
+    expect(columns.total).toBe(9);
+    expect([0, 1, 2, 3].map((l) => columns.forward(l))).toEqual([0.5, 1.5, 2.5, 3.5]);
+    expect([0, 1, 2, 3].map((l) => columns.backward(l))).toEqual([8.5, 7.5, 6.5, 5.5]);
+    expect(columns.forward(-1)).toBe(0);
+    expect(columns.backward(-1)).toBe(9);
+  });
+
+  it("finds the launch of every place, in both passes", () => {
+    const columns = new Columns(4);
+    for (const backward of [false, true]) {
+      for (let launch = 0; launch < 4; launch++) {
+        const at = columns.at(backward ? columns.backward(launch) : columns.forward(launch));
+        expect(at).toEqual({ launch, column: launch, backward });
+      }
+    }
+    expect(columns.at(4.5)).toBeNull();
+    expect(columns.at(-0.1)).toBeNull();
+    expect(columns.at(9.1)).toBeNull();
+  });
+
+  it("folds launches into one column and keeps the order", () => {
+    const columns = new Columns(10, [{ key: "a", first: 3, last: 7, label: "" }]);
+    expect(columns.count).toBe(6);
+    expect([2, 3, 7, 8, 9].map((l) => columns.of(l))).toEqual([2, 3, 3, 4, 5]);
+    expect([2, 3, 4, 5, 6].map((c) => columns.firstLaunch(c))).toEqual([2, 3, 8, 9, 10]);
+    expect(columns.foldHiding(5)?.key).toBe("a");
+    expect(columns.foldHiding(8)).toBeNull();
+  });
+
+  it("keeps the outer of two folds, and none that is not on the tape", () => {
+    const folds = [
+      { key: "inner", first: 2, last: 3, label: "" },
+      { key: "outer", first: 1, last: 5, label: "" },
+      { key: "beyond", first: 8, last: 99, label: "" },
+      { key: "backwards", first: 7, last: 6, label: "" },
+    ];
+    expect(new Columns(10, folds).folds.map((f) => f.key)).toEqual(["outer"]);
+  });
+
+  it("has no mirror where the backward pass has not run", () => {
+    const columns = new Columns(4, [], false);
+    expect(columns.total).toBe(4);
+    expect(columns.at(4.5)).toBeNull();
+  });
+
+  it("is empty for an empty tape", () => {
+    const columns = new Columns(0);
+    expect([columns.count, columns.total, columns.firstLaunch(3)]).toEqual([0, 1, 0]);
+    expect(columns.at(0.5)).toBeNull();
+  });
+});
+
+describe("folds", () => {
+  const net = model(makeNet({ steps: 40 }));
+
+  it("folds long tapes that repeat, and no short ones", () => {
+    expect(foldsByDefault(net)).toBe(true);
+    expect(foldsByDefault(model())).toBe(false);
+  });
+
+  it("shows the first repetition and one column for the others", () => {
+    const columns = buildColumns(net, INITIAL_VIEW);
+    expect(columns.count).toBe(1 + 4 + 1 + 1);
+    expect(columns.fold(5)).toMatchObject({ first: 5, last: 80, label: "+19×" });
+  });
+
+  it("unfolds what hides a launch: a sequence or a scope", () => {
+    const columns = buildColumns(net, INITIAL_VIEW);
+    const [sequence] = net.trace.sequences;
+    expect(unfolding(columns, 3, INITIAL_VIEW)).toBeNull();
+    expect(unfolding(columns, 40, INITIAL_VIEW)).toEqual({ unfolded: new Set([sequence && sequenceKey(sequence)]) });
+    const view = { ...INITIAL_VIEW, fold: false, collapsed: new Set([2]) };
+    expect(unfolding(buildColumns(net, view), 6, view)).toEqual({ collapsed: new Set() });
+  });
+});
+
+describe("tracks", () => {
+  it("joins the last needed read of a lost version to what overwrote it", () => {
+    const lost = track("x").lost;
+    expect(lost.map(({ reader, clobberer }) => [reader, clobberer])).toEqual([[1, 4]]);
+    expect(track("x").preserved).toEqual([]);
+    expect(track("x", model(makeNet({ mode: "preserve" }))).preserved.map((c) => [c.reader, c.clobberer])).toEqual([
+      [1, 4],
+    ]);
+    expect(track("force").lost).toEqual([]);
+  });
+
+  it("gives versions their lives and events in the order of the tape", () => {
+    const force = track("force");
+    expect([...force.start]).toEqual([-1, 1, 3, 5]);
+    expect([...force.end]).toEqual([1, 3, 5, 8]);
+    expect([...force.reads]).toEqual([2, 4, 6]);
+    expect([...force.readNeeded]).toEqual([0, 0, 0]);
+    expect([...force.writes]).toEqual([1, 3, 5]);
+  });
+
+  it("has adjoints only where one flows", () => {
+    expect(track("force").adjoints.map((v) => v.version)).toEqual([1, 2, 3]);
+    expect(track("loss").adjoints.map((v) => v.version)).toEqual([1]);
+  });
+
+  it("nests views under their parent, also where hostile data makes a circle of them", () => {
+    const data = makeNet();
+    const arrays = data.arrays as Json[];
+    Object.assign(arrays[4] as Json, { parent: 1 });
+    expect(buildTracks(model(data)).map((t) => [t.array.label, t.depth])).toEqual([
+      ["throw", 0],
+      ["x", 0],
+      ["force", 1],
+      ["x_next", 0],
+      ["v", 0],
+      ["loss", 0],
+    ]);
+    Object.assign(arrays[1] as Json, { parent: 4 });
+    expect(buildTracks(model(data))).toHaveLength(6);
+  });
+
+  it("never hides an array that a finding names", () => {
+    const data = makeNet();
+    for (const array of data.arrays as Json[]) array.requires_grad = false;
+    const net = model(data);
+    const shown = (gradientOnly: boolean, readOnly: boolean): string[] =>
+      visibleTracks(buildTracks(net), net, { gradientOnly, readOnly }).map((t) => t.array.label);
+    expect(shown(true, false)).toEqual(["x"]);
+    expect(shown(true, true)).toEqual(["throw", "x"]);
+    expect(shown(false, false)).toEqual(["x", "x_next", "v", "force", "loss"]);
+  });
+
+  it("finds the version alive at a launch", () => {
+    const force = track("force");
+    expect([0, 1, 2, 3, 7].map((l) => versionIndexAt(force, l))).toEqual([0, 1, 1, 2, 3]);
+  });
+});
+
+describe("lowerBound", () => {
+  it("finds the first value that is not below", () => {
+    const sorted = [1, 3, 3, 7];
+    expect([0, 1, 2, 3, 4, 7, 8].map((v) => lowerBound(sorted, v))).toEqual([0, 0, 1, 1, 3, 3, 4]);
+    expect(lowerBound(sorted, 3, 2)).toBe(2);
+    expect(lowerBound([], 3)).toBe(0);
+  });
+});
+
+describe("geometry", () => {
+  it("maps there and back", () => {
+    const view = geometry(new Columns(100), 20, 7.5);
+    expect(u(view, x(view, 12.25))).toBeCloseTo(12.25, 12);
+    expect(laneAt(view, y(view, 3))).toBe(3);
+    expect(laneAt(view, 10)).toBe(-1);
+  });
+
+  it("zooms about a place that stays where it is", () => {
+    const view = geometry(new Columns(1000), 4, 100);
+    const before = x(view, 150);
+    zoomAbout(view.viewport, 150, 2, 0.3);
+    expect(view.viewport.scale).toBe(8);
+    expect(x(view, 150)).toBeCloseTo(before, 9);
+  });
+
+  it("stays on the tape", () => {
+    const columns = new Columns(100);
+    const viewport = { left: -50, scale: 0.001, top: 9999 };
+    clampViewport(viewport, 600, 360, 4, 40, columns);
+    expect(viewport).toEqual({ left: 0, scale: fitScale(600, columns), top: 0 });
+    Object.assign(viewport, { left: 1e9, scale: 30, top: -5 });
+    clampViewport(viewport, 600, 360, 20, 40, columns);
+    expect(viewport).toEqual({ left: 201 - 20, scale: 30, top: 0 });
+  });
+
+  it("visits what can be seen, in both passes", () => {
+    const columns = new Columns(1000);
+    const all = Int32Array.from({ length: 1000 }, (_, i) => i);
+    const seen = (left: number, backward: boolean): [number, number] => {
+      const hits: number[] = [];
+      eachVisible(geometry(columns, 20, left), all, backward, (first) => hits.push(first));
+      return [hits[0] as number, hits.at(-1) as number];
+    };
+    expect(seen(100, false)).toEqual([99, 131]);
+    expect(seen(1501, true)).toEqual([469, 501]);
+  });
+
+  it("visits every launch of a fold or a pixel in one cell, so that none is lost", () => {
+    const folded = new Columns(1000, [{ key: "f", first: 10, last: 899, label: "" }]);
+    const all = Int32Array.from({ length: 1000 }, (_, i) => i);
+    const cells: [number, number][] = [];
+    eachVisible(geometry(folded, 20), all, false, (first, _, end) => cells.push([first, end]));
+    expect(cells[10]).toEqual([10, 900]);
+    for (let i = 1; i < cells.length; i++) expect(cells[i]?.[0]).toBe(cells[i - 1]?.[1]);
+  });
+
+  it("costs pixels, not launches", () => {
+    const n = 1_000_000;
+    const columns = new Columns(n);
+    const all = Int32Array.from({ length: n }, (_, i) => i);
+    const scale = fitScale(600, columns);
+    let count = 0;
+    let covered = 0;
+    eachVisible(geometry(columns, scale), all, false, (first, _, end) => {
+      count++;
+      covered += end - first;
+    });
+    expect(count).toBeLessThan(1300);
+    expect(covered).toBe(n);
+  });
+
+  it("numbers columns in round steps that do not touch", () => {
+    expect([labelStride(40, 2), labelStride(10, 3), labelStride(0.5, 5), labelStride(0.003, 6)]).toEqual([
+      1, 5, 100, 20000,
+    ]);
+  });
+});
+
+describe("colour scale", () => {
+  it("spreads numbers logarithmically and marks what is not finite", () => {
+    const data = makeNet();
+    const versions = data.versions as Json[];
+    const norms = [1, 10, 100];
+    for (const [i, version] of versions.entries())
+      version.value = i < 3 ? { ...(version.value as Json), norm: norms[i] } : null;
+    (versions[3] as Json).value = { ...((makeNet().versions as Json[])[0]?.value as Json), nan: 2 };
+    const net = model(data);
+    const scale = colourScale(net, "value");
+    expect([scale?.low, scale?.high]).toEqual([1, 100]);
+    expect([0, 1, 2, 3, 4].map((i) => scale?.level(net.trace.versions[i] as never))).toEqual([0, 4, 7, "bad", null]);
+    expect(colourScale(net, "findings")).toBeNull();
+  });
+});
+
+describe("strip of norms", () => {
+  it("adds what a launch wrote, and keeps what is not finite apart", () => {
+    const data = makeNet();
+    const versions = (data.versions as Json[]).filter((v) => v.written_by === 2);
+    for (const version of versions) version.value = { ...(version.value as Json), norm: 100 };
+    const other = (data.versions as Json[]).find((v) => v.written_by === 4);
+    if (other) other.value = { ...(other.value as Json), inf: 1 };
+    const { values, high } = stripSeries(model(data));
+    expect(values.logs[values.launches.indexOf(2)]).toBeCloseTo(2, 12);
+    expect(values.logs[values.launches.indexOf(4)]).toBeNaN();
+    expect(high).toBeCloseTo(2, 12);
+  });
+});

@@ -1,0 +1,163 @@
+import { describe, expect, it } from "vitest";
+import { TraceModel } from "../src/trace/model.js";
+import { parseTrace } from "../src/trace/parse.js";
+import * as format from "../src/views/format.js";
+import { adjointOf, lineNotes, lineOf } from "../src/views/lines.js";
+import { allChecks, countPairs, entriesOf, matrixOf, readChecks, toggled } from "../src/views/pairs.js";
+import { fate, versionLines } from "../src/views/words.js";
+import { type Json, makeNet } from "./make.js";
+
+function model(data: Json = makeNet()): TraceModel {
+  return new TraceModel(parseTrace(data).trace);
+}
+
+describe("format", () => {
+  it.each([
+    [0, "0"],
+    [1, "1"],
+    [-0.5, "−0.5"],
+    [123456, "1.23e5"],
+    [0.000012345, "1.23e−5"],
+    [412.84, "413"],
+    [Number.NaN, "NaN"],
+    [Number.POSITIVE_INFINITY, "Inf"],
+    [Number.NEGATIVE_INFINITY, "−Inf"],
+    [null, "–"],
+  ])("number %s is %s", (value, text) => {
+    expect(format.number(value)).toBe(text);
+  });
+
+  it("sizes, times, shapes and places", () => {
+    expect([12, 3072, 119808, 5e9].map(format.bytes)).toEqual(["12 B", "3.1 kB", "120 kB", "5.0 GB"]);
+    expect([1.45e-5, 0.0123, 2, null].map(format.seconds)).toEqual(["14.5 µs", "12.3 ms", "2 s", "–"]);
+    expect(format.shape({ dtype: "vec3", shape: [16, 16] })).toBe("vec3[16×16]");
+    expect(format.dim([])).toBe("–");
+    expect(format.place({ file: "C:\\net\\net.py", line: 3, column: 0, function: "f" })).toBe("net.py:3");
+    expect(format.listed([1, 2, 3], 2)).toBe("1, 2 and 1 more");
+    expect(format.short("a\n  b", 10)).toBe("a b");
+    expect(format.short("abcdefghij", 5)).toBe("abcd…");
+  });
+});
+
+describe("words", () => {
+  it("says of a version what happened to it", () => {
+    const lost = model();
+    expect(fate(lost, lost.version(1, 0) as never)).toBe(
+      "the adjoint of launch 1 needs these values; launch 4 (integrate) overwrote them",
+    );
+    const kept = model(makeNet({ mode: "preserve" }));
+    expect(fate(kept, kept.version(1, 0) as never)).toBe(
+      "launch 4 (integrate) overwrote these values; the adjoint of launch 1 needs them and the tape kept a copy",
+    );
+    expect(versionLines(lost, lost.version(4, 1) as never)).toEqual([
+      "force v1",
+      "written by launch 1 (spring)",
+      "launch 3 (spring) overwrote these values; no adjoint needs them: harmless",
+      "‖value‖ 2",
+      "‖adjoint‖ 1.1",
+    ]);
+  });
+});
+
+describe("line notes", () => {
+  const notes = (mode: "ignore" | "preserve", launch: number): [string, string][] => {
+    const net = model(makeNet({ mode }));
+    const found = net.launch(launch) as never;
+    const kernel = net.kernel(found) as never;
+    return [...lineNotes(net, found, kernel).values()].flatMap((note) =>
+      note.badges.map((b): [string, string] => [b.text, b.weight]),
+    );
+  };
+
+  it("counts reads of a line and says which are needed", () => {
+    expect(notes("ignore", 1)).toEqual([
+      ["r x ● ×2", "needed"],
+      ["w force", "write"],
+    ]);
+  });
+
+  it("marks the line that overwrites needed values, calmly where they were kept", () => {
+    const rename = (mode: "ignore" | "preserve"): [string, string][] => {
+      const data = makeNet({ mode });
+      const kernel = (data.kernels as Json[])[2] as Json;
+      kernel.params = [
+        { name: "x_next", type: "", array: true },
+        { name: "x", type: "", array: true },
+      ];
+      const net = model(data);
+      const launch = net.launch(4) as never;
+      const all = lineNotes(net, launch, net.kernel(launch) as never);
+      expect([...all.values()].some((note) => note.wrong)).toBe(mode === "ignore");
+      return [...all.values()].flatMap((note) => note.badges.map((b): [string, string] => [b.text, b.weight]));
+    };
+    expect(rename("ignore").at(-1)).toEqual(["w x ✕ overwrites", "lost"]);
+    expect(rename("preserve").at(-1)).toEqual(["w x kept", "kept"]);
+  });
+});
+
+describe("generated adjoint", () => {
+  it("reads the line that a generated line names", () => {
+    expect(lineOf("  adj_x = 1  # net.py:29")).toBe(29);
+    expect(lineOf("  adj_x = 1  # net.py:29: p = x[i]")).toBe(29);
+    expect(lineOf("  adj_x = 1  # line 29")).toBe(29);
+    expect(lineOf("  adj_x = x[29]")).toBeNull();
+  });
+
+  it("shows the lines of one source line without their common indent, else everything", () => {
+    const text = "def f():\n    a = 1  # n.py:3\n      b = 2  # n.py:3\n    c = 3  # n.py:4";
+    expect(adjointOf(text, 3)).toEqual({ lines: ["a = 1  # n.py:3", "  b = 2  # n.py:3"], whole: false });
+    expect(adjointOf(text, 9)).toEqual({ lines: text.split("\n"), whole: true });
+  });
+});
+
+describe("pairs", () => {
+  it("makes a matrix of what is known, else of what could be checked", () => {
+    const net = model();
+    const checks = allChecks(net, []);
+    expect(matrixOf(net, null, checks)).toMatchObject({ inputs: ["throw", "x"], outputs: ["loss"] });
+    expect(matrixOf(net, 3, checks)).toMatchObject({ launch: 3, inputs: ["x_next"], outputs: ["force"] });
+    expect(matrixOf(net, 999, checks)).toBeNull();
+  });
+
+  it("switches pairs without touching others", () => {
+    const mask = [[null, "x", "loss"] as const, [4, "x", "force"] as const];
+    const off = toggled(mask, [[null, "x", "loss"]], false);
+    expect(off).toEqual([[4, "x", "force"]]);
+    expect(toggled(off, [[null, "x", "loss"]], true)).toEqual([
+      [4, "x", "force"],
+      [null, "x", "loss"],
+    ]);
+  });
+
+  it("counts what a run would do and what it could", () => {
+    const net = model();
+    const checks = allChecks(net, []);
+    const tape = matrixOf(net, null, checks);
+    expect(tape && entriesOf(tape)).toEqual([
+      [null, "throw", "loss"],
+      [null, "x", "loss"],
+    ]);
+    expect(
+      countPairs(
+        [
+          [null, "x", "loss"],
+          [5, "a", "b"],
+        ],
+        [tape],
+        checks.keys(),
+      ),
+    ).toEqual({ chosen: 2, total: 4 });
+  });
+
+  it("leaves out results that make no sense", () => {
+    const good = { launch: null, input: "x", output: "loss", verdict: "AGREE", max_rel_error: "inf" };
+    const read = readChecks(
+      [good, null, 5, "x", { launch: 99, input: "x", output: "y" }, { ...good, verdict: "FINE" }],
+      8,
+    );
+    expect(read.map((c) => [c.verdict, c.maxRelError])).toEqual([
+      ["AGREE", Number.POSITIVE_INFINITY],
+      ["NOT CHECKED", Number.POSITIVE_INFINITY],
+    ]);
+  });
+});
