@@ -159,6 +159,19 @@ def _sign(at_zero: int) -> Any:
 
 
 @intrinsic
+def unit(context: Any, x: Any) -> Any:
+    """The operand, held in [-1, 1]; NaN stays."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        value = values[0]
+        low, high = value.type(-1.0), value.type(1.0)
+        raised = b.select(b.fcmp_ordered("<", value, low), low, value)
+        return b.select(b.fcmp_ordered(">", raised, high), high, raised)
+
+    return x(x), generate
+
+
+@intrinsic
 def select(context: Any, condition: Any, yes: Any, no: Any) -> Any:
     """`yes` where the condition holds, else `no`; no branch."""
 
@@ -317,6 +330,7 @@ def namespace() -> dict[str, Any]:
         "inf": math.inf,
         "arg_f64": arg_f64,
         "select": select,
+        "unit": unit,
         "trip_count": trip_count,
         "m_abs": m_abs,
         "m_sign": _sign(1),

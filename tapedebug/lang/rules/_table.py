@@ -208,8 +208,8 @@ def name_list(operands: Sequence[Any]) -> str:
 def _conversion(operands: Sequence[Any]) -> str:
     if any(o in t.FLOATS for o in operands) and any(o in t.INTEGERS for o in operands):
         return "types are never mixed silently: convert the integer with float(…), or write a literal as 2.0"
-    names = {t.type_name(o) for o in operands}
-    return f"convert one of them, for example with {sorted(names)[0]}(…)"
+    widest = max((o for o in operands if o in t.SCALARS), key=t.SCALARS.index, default=t.float32)
+    return f"convert one of them, for example with {t.type_name(widest)}(…)"
 
 
 def same_type(operands: Sequence[Any]) -> Any:

@@ -93,22 +93,22 @@ rule(
     "Power of floats.",
     result=floats,
     text="m_pow({0}, {1})",
-    # 0 ** y: the derivative by y is 0 there, although log(0) is not finite.
+    # x ** 0 is 1 everywhere, although 0 · 0 ** -1 is NaN; 0 ** y is 0, although log(0) is not finite.
     partials=(
-        lambda x, y, r: y * x.apply("pow", y - 1.0),
-        lambda x, y, r: (x > 0.0).select(x.apply("log") * r, x.lift(0.0)),
+        lambda x, y, r: y.apply("eq", 0.0).select(0.0, y * x.apply("pow", y - 1.0)),
+        lambda x, y, r: x.apply("eq", 0.0).select(0.0, x.apply("log") * r),
     ),
 )
 
 # Comparison, logic, selection ------------------------------------------------------------------------------
 
-for _name, _sign, _word in (
-    ("lt", "<", "less"),
-    ("le", "<=", "less or equal"),
-    ("gt", ">", "greater"),
-    ("ge", ">=", "greater or equal"),
-    ("eq", "==", "equal"),
-    ("ne", "!=", "not equal"),
+for _name, _sign, _word, _fold in (
+    ("lt", "<", "less", operator.lt),
+    ("le", "<=", "less or equal", operator.le),
+    ("gt", ">", "greater", operator.gt),
+    ("ge", ">=", "greater or equal", operator.ge),
+    ("eq", "==", "equal", operator.eq),
+    ("ne", "!=", "not equal", operator.ne),
 ):
     rule(
         _name,
@@ -116,6 +116,7 @@ for _name, _sign, _word in (
         result=comparison,
         text=f"{{0}} {_sign} {{1}}",
         partials=NOT_DIFFERENTIABLE,
+        fold=numpy_fold(_fold),
     )
 rule("and", "Both hold.", result=truth, text="{0} & {1}", partials=NOT_DIFFERENTIABLE)
 rule("or", "At least one holds.", result=truth, text="{0} | {1}", partials=NOT_DIFFERENTIABLE)
@@ -152,6 +153,20 @@ def _square(x: Expr) -> Expr:
     return x * x
 
 
+def _inverse_slope(slope: float) -> Partial:
+    def partial(x: Expr, r: Expr) -> Expr:
+        inside = 1.0 - _square(x)
+        return inside.apply("le", 0.0).select(0.0, slope / inside.apply("sqrt"))
+
+    return partial
+
+
+def _polar(toward: Expr, y: Expr, x: Expr) -> Expr:
+    """A coordinate over the square of the distance; 0 at the origin, which has no angle."""
+    square = _square(x) + _square(y)
+    return square.apply("eq", 0.0).select(0.0, toward / square)
+
+
 _unary("sqrt", "Square root; its derivative at 0 is infinite.", lambda x, r: 0.5 / r)
 # A length: its derivative at 0 is taken as 0, the least of the subgradients (as the documents' system does).
 rule(
@@ -159,7 +174,7 @@ rule(
     "Square root of a sum of squares; its derivative at 0 is 0.",
     result=floats,
     text="m_sqrt({0})",
-    partials=(lambda s, r: (r > 0.0).select(0.5 / r, s.lift(0.0)),),
+    partials=(lambda s, r: r.apply("eq", 0.0).select(0.0, 0.5 / r),),
 )
 _unary("cbrt", "Cube root.", lambda x, r: 1.0 / (3.0 * r * r))
 _unary("exp", "Exponential.", lambda x, r: r)
@@ -169,20 +184,28 @@ _unary("log10", "Logarithm to base 10.", lambda x, r: (1.0 / math.log(10.0)) / x
 _unary("sin", "Sine of an angle in radians.", lambda x, r: x.apply("cos"))
 _unary("cos", "Cosine of an angle in radians.", lambda x, r: -x.apply("sin"))
 _unary("tan", "Tangent of an angle in radians.", lambda x, r: 1.0 + r * r)
-_unary("asin", "Inverse sine, in radians.", lambda x, r: 1.0 / (1.0 - _square(x)).apply("sqrt"))
-_unary("acos", "Inverse cosine, in radians.", lambda x, r: -1.0 / (1.0 - _square(x)).apply("sqrt"))
+for _name, _word, _slope in (("asin", "sine", 1.0), ("acos", "cosine", -1.0)):
+    # Rounding takes the cosine of an angle beyond 1, so the operand is held there, as the documents'
+    # system does. The function is flat outside, so its derivative at ±1, infinite from inside, is taken as 0.
+    rule(
+        _name,
+        f"Inverse {_word}, in radians; the operand is held in [-1, 1], where its derivative is 0.",
+        result=floats,
+        text=f"m_{_name}(unit({{0}}))",
+        partials=(_inverse_slope(_slope),),
+    )
 _unary("atan", "Inverse tangent, in radians.", lambda x, r: 1.0 / (1.0 + _square(x)))
 _unary("sinh", "Hyperbolic sine.", lambda x, r: x.apply("cosh"))
 _unary("cosh", "Hyperbolic cosine.", lambda x, r: x.apply("sinh"))
 _unary("tanh", "Hyperbolic tangent.", lambda x, r: 1.0 - r * r)
 rule(
     "atan2",
-    "Angle of the point (second, first), in radians.",
+    "Angle of the point (second, first), in radians; its derivative at the origin is 0.",
     result=floats,
     text="m_atan2({0}, {1})",
     partials=(
-        lambda y, x, r: x / (_square(x) + _square(y)),
-        lambda y, x, r: -(y / (_square(x) + _square(y))),
+        lambda y, x, r: _polar(x, y, x),
+        lambda y, x, r: -_polar(y, y, x),
     ),
 )
 _unary("floor", "Largest integer not above, as a float.", None)

@@ -158,21 +158,27 @@ def where(condition: Quantity, yes: Quantity, no: Quantity) -> Quantity:
     return Quantity(yes.type, tuple(condition.scalar.select(a, b) for a, b in parts))
 
 
-def _extreme(name: str, sign: str) -> Callable[[Quantity, Quantity], Quantity]:
+def _first(a: Expr, b: Expr, sign: str) -> Expr:
+    """Whether the first of two values is the one to take: a NaN never is where the other is a number."""
+    holds = a.apply(sign, b)
+    return holds.apply("or", b.apply("isnan")) if b.type in t.FLOATS else holds
+
+
+def _extreme(sign: str) -> Callable[[Quantity, Quantity], Quantity]:
     def build(x: Quantity, y: Quantity) -> Quantity:
         if x.type is not y.type:
             raise RuleError(
                 f"takes two values of one type; got {name_list([x.type, y.type])}", "convert one of them"
             )
         pairs = zip(x.parts, y.parts, strict=True)
-        return Quantity(x.type, tuple(a.apply(sign, b).select(a, b) for a, b in pairs))
+        return Quantity(x.type, tuple(_first(a, b, sign).select(a, b) for a, b in pairs))
 
     return build
 
 
-# As in C, `x < y ? x : y`: a NaN in the first place gives the second value, as does a tie.
-composite("min", "The smaller of two numbers, or of each pair of components.")(_extreme("min", "lt"))
-composite("max", "The larger of two numbers, or of each pair of components.")(_extreme("max", "gt"))
+# As C's fmin and fmax: of a number and a NaN the number. A tie's derivative goes to the second.
+composite("min", "The smaller of two numbers, or of each pair of components.")(_extreme("lt"))
+composite("max", "The larger of two numbers, or of each pair of components.")(_extreme("gt"))
 
 
 @composite("clamp", "The first value, held between the second and the third.")
@@ -183,9 +189,9 @@ def clamp(x: Quantity, low: Quantity, high: Quantity) -> Quantity:
                 f"takes three numbers of one type; got {name_list([x.type, low.type, high.type])}",
                 "convert them to one type",
             )
-    v = x.scalar
-    raised = (v < low.scalar).select(low.scalar, v)
-    return scalar((raised > high.scalar).select(high.scalar, raised))
+    v, lowest, highest = x.scalar, low.scalar, high.scalar
+    raised = _first(v, lowest, "ge").select(v, lowest)
+    return scalar(_first(raised, highest, "le").select(raised, highest))
 
 
 @composite("lerp", "Linear interpolation: a at 0, b at 1.")
