@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._errors import TapedebugWarning
+from tapedebug.runtime import _messages
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import array
@@ -53,7 +56,8 @@ class LiveSpace:
         if self.preserves:
             assert scratch.copy is not None
             return scratch.copy.copy()
-        return record.args[scratch.params[0]].buffer.copy_range(scratch.start, scratch.stop)
+        buffer: Buffer = record.args[scratch.params[0]].buffer
+        return buffer.copy_range(scratch.start, scratch.stop)
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` to the first element."""
@@ -126,6 +130,7 @@ def run(tracker: Tracker, seeds: Mapping[array, Values], leftovers: Mapping[arra
     """
     space = LiveSpace(tracker.mode)
     records = tracker.records
+    _warn_of_missing_adjoints(records)
     touched = {a.buffer: a for r in records for p in r.plan.active for a in (r.args[p],)}
     touched.update({a.buffer: a for a in seeds})
     memories = {buffer.gradient(): a for buffer, a in touched.items()}
@@ -154,8 +159,9 @@ def run(tracker: Tracker, seeds: Mapping[array, Values], leftovers: Mapping[arra
 def _all_or_nothing(records: list[Record], memories: list[Buffer]) -> Iterator[None]:
     """Gradients are complete after the pass, or as they were before it.
 
-    A short pass is not interrupted: a copy of every gradient would cost more than the pass itself. A long one, or
-    one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and exceptions are undone.
+    A short pass is not interrupted: a copy of every gradient would cost more than the pass itself. A long
+    one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and exceptions
+    are undone.
     """
     calls_user_code = any(r.kind == "func" for r in records)
     if not calls_user_code and sum(r.elapsed for r in records) < SHORT:
@@ -209,6 +215,24 @@ def _written(records: list[Record]) -> list[array]:
             if p in record.plan.active:
                 found[record.args[p]] = None
     return list(found)
+
+
+def _warn_of_missing_adjoints(records: list[Record]) -> None:
+    seen = set()
+    for record in records:
+        if (
+            record.kernel is not None
+            and record.plan.active
+            and record.info is None
+            and record.kernel not in seen
+        ):
+            seen.add(record.kernel)
+            warnings.warn(
+                f"backward: launch {record.index} ({record.name}) passes no gradient on, "
+                "because the kernel has enable_backward=False",
+                TapedebugWarning,
+                stacklevel=_messages.user_stacklevel(),
+            )
 
 
 def _take_leftovers(leftovers: Mapping[array, int]) -> dict[array, Values]:

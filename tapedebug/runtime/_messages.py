@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,9 @@ def declaration(kernel: Any, param: Any) -> Span:
     """Where a parameter is declared; without one, where the kernel is."""
     origin = kernel.origin
     declared = origin.tree.args
-    span: Span = origin.span(origin.tree if param is None else [*declared.posonlyargs, *declared.args][param.index])
+    span: Span = origin.span(
+        origin.tree if param is None else [*declared.posonlyargs, *declared.args][param.index]
+    )
     return span
 
 

@@ -10,7 +10,7 @@ from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Bytes
-from tapedebug.runtime.versions import Ledger, LiveIn
+from tapedebug.runtime.versions import Ledger, LiveIn, Tracker
 
 Values = np.ndarray[Any, Any]
 
@@ -27,9 +27,9 @@ class ShadowBuffer:
         written: Arrays whose final content comes from the tape.
     """
 
-    def __init__(self, ledger: Ledger, f64: bool, records: int) -> None:
+    def __init__(self, ledger: Ledger, f64: bool, tracker: Tracker) -> None:
         self.buffer = ledger.buffer
-        scalars = {types.numpy_dtype(s.array.dtype) for s in ledger.states}
+        scalars = {types.numpy_dtype(a.dtype) for a in tracker.states if a.buffer is ledger.buffer}
         single = np.dtype(np.float32)
         if f64 and single in scalars and len(scalars) > 1:
             names = ", ".join(sorted(str(s) for s in scalars))
@@ -42,14 +42,17 @@ class ShadowBuffer:
         self.stored = np.dtype(np.float64) if self.scale == 2 else None
         self.data = _aligned(self.buffer.nbytes * self.scale)
         self.adjoint: Bytes | None = None
+        if tracker.dry:
+            # One launch that has not run: memory as it is, also where the launch will overwrite it.
+            self.data[:] = self._expanded(self.buffer.data)
         for live in reversed([live for live in ledger.liveins if not live.injected]):
             self._load(self.data, live)
         self.injections: dict[int, list[tuple[int, Bytes]]] = {}
         for live in ledger.liveins:
-            if live.injected and live.at < records:
+            if live.injected and live.at < len(tracker.records):
                 memory = self._expanded(self._content(live))
                 self.injections.setdefault(live.at, []).append((live.start * self.scale, memory))
-        self.written = [] if ledger.tracker() is None else _written(ledger)
+        self.written = _written(ledger, tracker)
         self._initial = self.data.copy() if self.written or self.injections else None
 
     def restart(self) -> None:
@@ -114,11 +117,8 @@ def _aligned(nbytes: int) -> Bytes:
     return block[lead : lead + nbytes]
 
 
-def _written(ledger: Ledger) -> list[array]:
+def _written(ledger: Ledger, tracker: Tracker) -> list[array]:
     """The arrays of this buffer that the tape writes and nothing outside it wrote afterwards."""
-    tracker = ledger.tracker()
-    if tracker is None:
-        return []
     last: dict[int, int] = {}
     for record in tracker.records:
         for p in record.plan.written:

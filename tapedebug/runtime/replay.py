@@ -51,8 +51,7 @@ class Shadow:
         self.position = 0
         self.uncovered = _uncovered(self.records)
         self._buffers = {
-            buffer: ShadowBuffer(ledger, self.f64, len(self.records))
-            for buffer, ledger in tracker.ledgers.items()
+            buffer: ShadowBuffer(ledger, self.f64, tracker) for buffer, ledger in tracker.ledgers.items()
         }
         self._inputs: dict[array, Values] = {}
         self._saves = self._plan_saves(tracker)

@@ -324,10 +324,7 @@ class Tape:
         self._check_on_tape(loss, "the loss")
 
     def _check_on_tape(self, a: array, what: str) -> None:
-        ledger = self.tracker.ledgers.get(a.buffer)
-        if ledger is None or not any(
-            ledger.around(ledger.state(a))[1:] or [s for s in ledger.states if s.array in self.tracker.states]
-        ):
+        if not self.tracker.uses(a):
             raise TapeError(
                 f"backward: {what}, an array{a._facts()}, is not on this tape: none of its "
                 f"{len(self.records)} records uses it",

@@ -211,6 +211,12 @@ class Tracker:
         state = self.states[a] = ledger.state(a)
         return state
 
+    def uses(self, a: array) -> bool:
+        """Whether anything on the tape uses memory of `a`."""
+        ledger = self.ledgers.get(a.buffer)
+        probe = RangeState(-1, a)
+        return ledger is not None and any(probe.meets(state) for state in ledger.states)
+
     def before(self, record: Record) -> None:
         """A launch is about to run: open what it reads and needs, close what it overwrites.
 

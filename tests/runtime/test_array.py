@@ -263,26 +263,31 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
         (
             lambda: wp.array([[1], [2, 3]], dtype=float),
             wp.ArrayError,
-            "array: the data cannot become an array of float32: setting an array element with a sequence. The requested "
-            "array has an inhomogeneous shape after 1 dimensions. The detected shape was (2,) + inhomogeneous part.\n"
+            "array: the data cannot become an array of float32: setting an array element with a sequence. "
+            "The requested "
+            "array has an inhomogeneous shape after 1 dimensions. The detected shape was (2,) + "
+            "inhomogeneous part.\n"
             "  = mend: pass rows of equal length and numbers in the range of the dtype",
         ),
         (
             lambda: wp.array(["a"]),
             wp.ArrayError,
-            "array: data of NumPy dtype <U1 has no type in the kernel language (bool, int32, int64, float32, float64)\n"
+            "array: data of NumPy dtype <U1 has no type in the kernel language (bool, int32, int64, "
+            "float32, float64)\n"
             "  = mend: pass dtype=, or convert the data first",
         ),
         (
             lambda: wp.array([2**40], dtype=int),
             wp.ArrayError,
-            "array: the data cannot become an array of int32: Python integer 1099511627776 out of bounds for int32\n"
+            "array: the data cannot become an array of int32: Python integer 1099511627776 out of bounds "
+            "for int32\n"
             "  = mend: pass rows of equal length and numbers in the range of the dtype",
         ),
         (
             lambda: wp.array(np.zeros((4, 2)), dtype=wp.vec3),
             wp.ArrayError,
-            "array: data of shape (4, 2) cannot be elements of vec3: its last dimension, 2, is not a multiple of 3\n"
+            "array: data of shape (4, 2) cannot be elements of vec3: its last dimension, 2, is not a "
+            "multiple of 3\n"
             "  = mend: pass data of shape (…, 3)",
         ),
         (
@@ -355,12 +360,14 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
         (
             lambda: VECTORS.fill_([1, 2]),
             wp.ArrayError,
-            "fill_ of an array(shape=(2,), dtype=vec3): [1, 2] is not a value of vec3\n  = mend: pass 3 numbers",
+            "fill_ of an array(shape=(2,), dtype=vec3): [1, 2] is not a value of vec3\n  = mend: pass 3 "
+            "numbers",
         ),
         (
             lambda: GRID.assign([1, 2]),
             wp.ArrayError,
-            "assign to an array(shape=(3, 4), dtype=float32): 2 values of shape (2,) do not fill shape (3, 4) of "
+            "assign to an array(shape=(3, 4), dtype=float32): 2 values of shape (2,) do not fill shape "
+            "(3, 4) of "
             "float32\n  = mend: pass a shape with as many elements as the data",
         ),
         (
@@ -405,7 +412,8 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
         (
             lambda: setattr(GRID, "grad", VECTORS),
             wp.ArrayError,
-            "the gradient of an array(shape=(3, 4), dtype=float32) must be an array of the same shape and dtype; got "
+            "the gradient of an array(shape=(3, 4), dtype=float32) must be an array of the same shape and "
+            "dtype; got "
             "array(shape=(2,), dtype=vec3)\n"
             "  = mend: pass zeros_like(array), or an array made from data of that shape and dtype",
         ),
@@ -435,7 +443,7 @@ def test_config_refuses_unknown_names_and_values():
         "(settings: on_overwrite, quiet, verify_autograd_array_access)"
     )
     with pytest.raises(
-        ValueError, match="config.on_overwrite is one of preserve, warn, error, ignore; got 'keep'"
+        ValueError, match=r"config\.on_overwrite is one of preserve, warn, error, ignore; got 'keep'"
     ):
         wp.config.on_overwrite = "keep"
     assert wp.config.on_overwrite == "preserve"

@@ -1,0 +1,270 @@
+"""Shadows: the tape again, in private memory, with other inputs, in float64, forward and backward."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.runtime.replay import Shadow
+from tests.runtime.kernels import cube_in_place, drift, gather, move, scale, square, total
+
+
+def vector(*values, grad=True):
+    return wp.array(list(values), dtype=float, requires_grad=grad)
+
+
+def ping_pong(mode="preserve", steps=4):
+    x, y = vector(0.9, 1.1), wp.zeros(2, requires_grad=True)
+    start, loss = x, wp.zeros(1, requires_grad=True)
+    with wp.Tape(mode) as tape:
+        for _ in range(steps):
+            wp.launch(square, 2, inputs=[x], outputs=[y])
+            x, y = y, x
+        wp.launch(total, 2, inputs=[x, loss])
+    return tape, loss, start
+
+
+@pytest.mark.parametrize("mode", ["preserve", "ignore"])
+def test_replay_computes_what_was_computed(mode):
+    tape, loss, x = ping_pong(mode)
+    before = x.numpy().copy(), loss.numpy().copy()
+    shadow = tape.replay()
+    assert shadow.matches_live()
+    assert shadow.values(loss).tolist() == loss.numpy().tolist()
+    assert shadow.values(loss).dtype == np.float32
+    shadow.set(x, [5.0, 5.0])
+    assert not shadow.matches_live()
+    np.testing.assert_array_equal(x.numpy(), before[0])
+    np.testing.assert_array_equal(loss.numpy(), before[1])
+    assert shadow.uncovered == []
+
+
+def test_double_precision_twin():
+    tape, loss, _ = ping_pong()
+    shadow = tape.replay(dtype=wp.float64)
+    start = np.float32([0.9, 1.1]).astype(np.float64)
+    assert shadow.values(loss).dtype == np.float64
+    np.testing.assert_allclose(shadow.values(loss), (start**16).sum(), rtol=1e-14)
+    shadow.backward({loss: [1.0]})
+    x = tape.records[0].args[0]
+    np.testing.assert_allclose(shadow.gradient(x), 16 * start**15, rtol=1e-14)
+    assert tape.replay(dtype=np.float64).f64
+    assert tape.replay(dtype=np.dtype("float64")).f64
+
+
+@pytest.mark.parametrize("mode", ["preserve", "ignore"])
+def test_consume_versions_and_current(mode):
+    tape, loss, x = ping_pong(mode)
+    tape.backward(loss)
+    shadow = tape.replay()
+    shadow.backward({loss: [1.0]})
+    right = shadow.gradient(x)
+    np.testing.assert_allclose(right, 16 * np.float32([0.9, 1.1]) ** 15, rtol=1e-5)
+    shadow.backward({loss: [1.0]}, consume="current")
+    wrong = shadow.gradient(x)
+    assert not np.allclose(right, wrong, rtol=1e-2)
+    np.testing.assert_array_equal(x.grad.numpy(), right if mode == "preserve" else wrong)
+
+
+def test_other_inputs():
+    tape, loss, x = ping_pong()
+    shadow = tape.replay({x: [2.0, 1.0]})
+    assert shadow.values(loss).tolist() == [2.0**16 + 1]
+    shadow.forward()  # starts over, with the input that was set
+    assert shadow.values(loss).tolist() == [2.0**16 + 1]
+    shadow.backward({loss: [1.0]})
+    assert shadow.gradient(x).tolist() == [16 * 2.0**15, 16]
+    shadow = Shadow(tape.tracker)
+    shadow.set(x, [1.0, 1.0])
+    assert shadow.forward().values(loss).tolist() == [2]
+    assert tape.replay().values(loss).tolist() == loss.numpy().tolist()
+
+
+def test_in_place_launches_and_copies():
+    x, y, loss = vector(1, 2), wp.zeros(2, requires_grad=True), wp.zeros(1, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(cube_in_place, 2, inputs=[x])
+        y.fill_(1)
+        wp.copy(y, x)
+        y[0:1].assign([4.0])
+        wp.launch(cube_in_place, 2, inputs=[y])
+        wp.launch(total, 2, inputs=[y, loss])
+    tape.backward(loss)
+    for dtype in (None, wp.float64):
+        shadow = tape.replay(dtype=dtype)
+        assert shadow.values(y).tolist() == [64, 512]
+        for _ in range(2):
+            shadow.backward({loss: [1.0]})
+            assert shadow.gradient(x).tolist() == [0, 9 * 2.0**8]
+        shadow = tape.replay({x: [1.0, 1.0]}, dtype=dtype)
+        assert shadow.values(loss).tolist() == [65]
+    assert x.grad.numpy().tolist() == [0, 9 * 2.0**8]
+
+
+def test_vectors_views_and_indices():
+    n = 5
+    x = wp.array(np.random.default_rng(0).normal(size=(n, 3)), dtype=wp.vec3, requires_grad=True)
+    v, out = wp.zeros_like(x), wp.zeros((2, n), dtype=wp.vec3, requires_grad=True)
+    values, index = wp.ones(3, requires_grad=True), wp.array([2, 0, 2], dtype=int)
+    picked = wp.zeros(3, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(drift, n, inputs=[x, v, (0, 0, -1), 0.5], outputs=[out[1]])
+        wp.launch(gather, 3, inputs=[values, index, picked])
+    for dtype in (None, wp.float64):
+        shadow = tape.replay(dtype=dtype)
+        assert shadow.values(out).shape == (2, n, 3)
+        np.testing.assert_allclose(shadow.values(out[1]), out[1].numpy(), rtol=1e-6)
+        seed = np.arange(3.0 * n).reshape(n, 3)
+        shadow.backward({out[1]: seed, picked: [1.0, 2.0, 4.0]})
+        np.testing.assert_array_equal(shadow.gradient(x), seed)
+        np.testing.assert_array_equal(shadow.gradient(v), seed / 2)
+        np.testing.assert_array_equal(shadow.gradient(values), [2, 0, 5])
+        np.testing.assert_array_equal(shadow.gradient(x[1:2]), seed[1:2])
+
+
+def test_stepping_forward_and_backward():
+    tape, loss, x = ping_pong()
+    shadow = tape.replay(stop=2)
+    assert shadow.position == 2
+    np.testing.assert_allclose(shadow.values(x), np.float32([0.9, 1.1]) ** 4, rtol=1e-6)
+    seen = []
+    shadow.forward(2, on_launch=lambda record: seen.append(record.index))
+    assert seen == [2, 3, 4]
+    assert shadow.values(loss).tolist() == loss.numpy().tolist()
+    seen.clear()
+    shadow.backward({loss: [1.0]}, stop=3, on_launch=lambda record: seen.append(record.index))
+    assert seen == [4, 3]
+    shadow.backward(None, start=3, stop=0)
+    whole = tape.replay()
+    whole.backward({loss: [1.0]})
+    np.testing.assert_array_equal(shadow.gradient(x), whole.gradient(x))
+    with pytest.raises(wp.TapeError) as caught:
+        tape.replay(stop=1).forward(3)
+    assert str(caught.value) == (
+        "replay: cannot run from record 3: the shadow stands before record 1\n  = mend: start at 1, or at 0"
+    )
+    with pytest.raises(wp.TapeError) as caught:
+        tape.replay(stop=1).backward({}, start=3)
+    assert str(caught.value) == (
+        "replay: cannot run backward from record 3: forward has run 1 records\n  = mend: run forward "
+        "further first"
+    )
+
+
+def test_values_written_between_the_records_are_replayed():
+    x, y, z = vector(1, 2), wp.zeros(2, requires_grad=True), wp.zeros(2, requires_grad=True)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(square, 2, inputs=[x, y])
+    x.assign([5.0, 6.0])
+    with tape:
+        wp.launch(square, 2, inputs=[x, z])
+    x.assign([0.0, 0.0])
+    shadow = tape.replay()
+    assert shadow.values(y).tolist() == [1, 4]
+    assert shadow.values(z).tolist() == [25, 36]
+    assert shadow.values(x).tolist() == [5, 6]
+    assert shadow.matches_live()  # x was written outside since: left out
+    shadow.backward({y: [1.0, 1.0], z: [0.0, 0.0]})
+    assert shadow.gradient(x).tolist() == [2, 4]
+    other = tape.replay({x: [10.0, 10.0]})
+    assert (other.values(y).tolist(), other.values(z).tolist()) == ([100, 100], [25, 36])
+
+
+def test_a_shadow_keeps_nothing_of_the_user_current():
+    tape, loss, x = ping_pong()
+    shadow = Shadow(tape.tracker)
+    x.fill_(3)
+    loss.fill_(3)
+    np.testing.assert_allclose(shadow.forward().values(loss), 0.9**16 + 1.1**16, rtol=1e-5)
+
+
+def test_one_launch_without_a_tape():
+    x, y = vector(1, 2, 3), wp.array([7.0, 7.0, 7.0], dtype=float, requires_grad=True)
+    writes = x.buffer.writes, y.buffer.writes
+    shadow = Shadow.for_launch(square, 3, [x, y], dtype=wp.float64)
+    assert shadow.values(y).tolist() == [7, 7, 7]
+    shadow.forward()
+    assert shadow.values(y).tolist() == [1, 4, 9]
+    shadow.backward({y: [1.0, 1.0, 1.0]})
+    assert shadow.gradient(x).tolist() == [2, 4, 6]
+    assert y.numpy().tolist() == [7, 7, 7]
+    assert (x.buffer.writes, y.buffer.writes) == writes
+    assert (x.buffer.watch, y.buffer.watch) == ((), ())
+    frozen = Shadow.for_launch(scale, 3, [x, y, 2.0], active=frozenset({1})).forward()
+    frozen.backward({y: [1.0, 1.0, 1.0]})
+    assert frozen.gradient(x).tolist() == [0, 0, 0]
+    plain = wp.ones(3)
+    both = Shadow.for_launch(square, 3, [plain, wp.zeros(3)], active=frozenset({0, 1})).forward()
+    (record,) = both.records
+    both.backward({record.args[1]: [1.0, 1.0, 1.0]})
+    assert both.gradient(plain).tolist() == [2, 2, 2]
+    in_place = Shadow.for_launch(cube_in_place, 3, [x]).forward()
+    in_place.backward({x: [1.0, 1.0, 1.0]})
+    assert in_place.gradient(x).tolist() == [3, 12, 27]
+    assert x.numpy().tolist() == [1, 2, 3]
+
+
+def test_custom_functions_are_not_covered():
+    x, y = vector(1, 2), wp.zeros(2, requires_grad=True)
+
+    def mine():
+        raise AssertionError
+
+    with wp.Tape() as tape:
+        wp.launch(move, 2, inputs=[x, y])
+        tape.record_func(mine, arrays=[y])
+    shadow = tape.replay()
+    assert shadow.uncovered == ["record 1 is a custom function (mine), which is not replayed"]
+    shadow.backward({y: [1.0, 1.0]})
+    assert shadow.gradient(x).tolist() == [1, 1]
+
+
+def test_mixed_views_have_no_double_twin():
+    x, y = vector(1, 2), wp.zeros(2, dtype=int)
+    with wp.Tape() as tape:
+        wp.copy(y, x.view(int))
+        wp.launch(move, 2, inputs=[x, wp.zeros(2)])
+    assert tape.replay().matches_live()
+    with pytest.raises(wp.TapeError) as caught:
+        tape.replay(dtype=wp.float64)
+    assert str(caught.value) == (
+        "replay: one buffer of 8 bytes is used as float32, int32; its float64 twin has no such views\n"
+        "  = mend: replay without dtype=, or use one array for each type"
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (
+            lambda tape, x: tape.replay({wp.zeros(2): [1.0, 1.0]}),
+            "replay: the array(shape=(2,), dtype=float32) is not on the tape\n"
+            "  = mend: pass an array that a recorded launch uses",
+        ),
+        (
+            lambda tape, x: tape.replay({x: [1.0]}),
+            "replay: the values for the array(shape=(2,), dtype=float32) have shape (1,), not (2,)\n"
+            "  = mend: pass values of shape (2,)",
+        ),
+        (
+            lambda tape, x: tape.replay().backward({x: [1.0]}),
+            "replay: the seed of the array(shape=(2,), dtype=float32) has shape (1,), not (2,)\n"
+            "  = mend: pass values of shape (2,)",
+        ),
+        (
+            lambda tape, x: tape.replay(dtype=int),
+            f"replay: dtype is None or float64; got {int!r}\n  = mend: pass dtype=float64, or leave it out",
+        ),
+        (
+            lambda tape, x: tape.replay().backward({}, consume="old"),
+            "replay: consume is 'versions' or 'current'; got 'old'\n  = mend: use one of these",
+        ),
+    ],
+)
+def test_messages(action, message):
+    tape, _, x = ping_pong()
+    with pytest.raises(wp.TapeError) as caught:
+        action(tape, x)
+    assert str(caught.value) == message

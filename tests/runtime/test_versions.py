@@ -1,0 +1,364 @@
+"""What is kept of overwritten memory, when, for whom; and the four modes."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tests.runtime.kernels import (
+    cube_in_place,
+    first_half,
+    move,
+    scale,
+    square,
+    square_then_set,
+    total,
+)
+
+
+def vector(*values, grad=True):
+    return wp.array(list(values), dtype=float, requires_grad=grad)
+
+
+def between_kernels(mode):
+    """The documents' example A; the last launch reads b, as the printed numbers mean."""
+    a, c = vector(1, 2, 3), vector(-1, -2, -3)
+    b, loss = wp.zeros_like(a), wp.zeros(1, requires_grad=True)
+    with wp.Tape(on_overwrite=mode) as tape:
+        wp.launch(square, a.shape, inputs=[a], outputs=[b])
+        wp.launch(move, c.shape, inputs=[c], outputs=[a])
+        wp.launch(total, a.shape, inputs=[b, loss])
+    return tape, loss, a
+
+
+def within_a_kernel(mode):
+    """The documents' example B."""
+    a = vector(1, 2, 3)
+    b, loss = wp.zeros_like(a), wp.zeros(1, requires_grad=True)
+    with wp.Tape(on_overwrite=mode) as tape:
+        wp.launch(square_then_set, a.shape, inputs=[a, b])
+        wp.launch(total, a.shape, inputs=[b, loss])
+    return tape, loss, a
+
+
+@pytest.mark.parametrize(
+    ("example", "mode", "gradient"),
+    [
+        (between_kernels, "preserve", [2, 4, 6]),
+        (between_kernels, "ignore", [-2, -4, -6]),
+        (within_a_kernel, "preserve", [2, 4, 6]),
+        (within_a_kernel, "ignore", [2, 2, 2]),
+    ],
+)
+def test_the_documents_examples(example, mode, gradient):
+    tape, loss, a = example(mode)
+    values = a.numpy().copy()
+    for _ in range(2):
+        tape.backward(loss)
+        assert a.grad.numpy().tolist() == gradient
+        tape.zero()
+    np.testing.assert_array_equal(a.numpy(), values)
+    assert tape.preserved_bytes == (12 if mode == "preserve" else 0)
+
+
+@pytest.mark.parametrize("mode", ["preserve", "ignore", "warn"])
+def test_in_place_chains(mode):
+    x, loss = vector(1, 2, 0.5), wp.zeros(1, requires_grad=True)
+    with warnings.catch_warnings(), wp.Tape(mode) as tape:
+        warnings.simplefilter("ignore")
+        wp.launch(cube_in_place, 3, inputs=[x])
+        wp.launch(cube_in_place, 3, inputs=[x])
+        wp.launch(total, 3, inputs=[x, loss])
+    values = x.numpy().copy()
+    right = 9 * np.array([1, 2, 0.5]) ** 8
+    for _ in range(2):
+        tape.backward(loss)
+        assert (mode == "preserve") == np.allclose(x.grad.numpy(), right, rtol=1e-6)
+        tape.zero()
+    np.testing.assert_array_equal(x.numpy(), values)  # re-executed stores never reach the user's memory
+
+
+def ping_pong(mode, steps=6):
+    x, y = vector(0.9, 1.1), wp.zeros(2, requires_grad=True)
+    start, loss = x, wp.zeros(1, requires_grad=True)
+    with wp.Tape(mode) as tape:
+        for _ in range(steps):
+            wp.launch(square, 2, inputs=[x], outputs=[y])
+            x, y = y, x
+        wp.launch(total, 2, inputs=[x, loss])
+    return tape, loss, start
+
+
+def test_ping_pong_buffers():
+    tape, loss, x = ping_pong("preserve")
+    tape.backward(loss)
+    n = 2**6
+    np.testing.assert_allclose(x.grad.numpy(), n * np.array([0.9, 1.1]) ** (n - 1), rtol=1e-5)
+    assert tape.preserved_bytes == 5 * 8  # six versions are needed, the last is still in place
+    assert tape.livein_bytes == 0  # what replays need of x is what adjoints need
+    tape, loss, x = ping_pong("ignore")
+    tape.backward(loss)
+    assert not np.allclose(x.grad.numpy(), n * np.array([0.9, 1.1]) ** (n - 1), rtol=1e-2)
+    assert (tape.preserved_bytes, tape.livein_bytes) == (0, 8)
+
+
+def test_nothing_is_kept_that_no_adjoint_needs():
+    x, force = vector(1, 2), wp.zeros(2, requires_grad=True)
+    y, z = wp.zeros_like(x), wp.zeros_like(x)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x], outputs=[force])
+        wp.launch(scale, 2, inputs=[force, y, 2.0])  # linear in force
+        wp.launch(square, 2, inputs=[y], outputs=[force])
+        wp.launch(scale, 2, inputs=[force, z, 2.0])
+    tape.backward(grads={z: [1.0, 1.0]})
+    np.testing.assert_allclose(x.grad.numpy(), [2 * 4 * 4 * 1, 2 * 4 * 4 * 8])
+    assert (tape.preserved_bytes, tape.livein_bytes) == (0, 0)
+
+
+def test_without_gradients_nothing_is_preserved():
+    x, y = vector(1, 2, grad=False), wp.zeros(2)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+        wp.launch(square, 2, inputs=[y, x])
+    assert tape.preserved_bytes == 0
+    assert tape.livein_bytes == 8  # but x can be replayed
+
+
+def test_the_optimisers_step_is_kept_after_backward_too():
+    x, loss = vector(3), wp.zeros(1, requires_grad=True)
+    y = wp.zeros_like(x)
+    with wp.Tape(on_overwrite="error") as tape:
+        wp.launch(square, 1, inputs=[x, y])
+        wp.launch(total, 1, inputs=[y, loss])
+    tape.backward(loss)
+    x.assign(x.numpy() - 0.1 * x.grad.numpy())
+    assert tape.preserved_bytes == 4
+    tape.zero()
+    tape.backward(loss)
+    assert x.grad.numpy().tolist() == [6]
+    assert tape.replay().values(x).tolist() == [3]
+    (event,) = tape.outside
+    assert (event.how, event.at, event.array) == ("assign", 2, x)
+    assert event.site[0].co_name == "test_the_optimisers_step_is_kept_after_backward_too"
+    for step in range(3):
+        x.assign([float(step)])
+    assert (tape.preserved_bytes, tape.livein_bytes) == (4, 0)  # later values are of no interest
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.assign([9.0, 9.0]),
+        lambda x: x.fill_(9.0),
+        lambda x: x.zero_(),
+        lambda x: wp.copy(x, wp.ones(2)),
+        lambda x: x.flatten()[1:].fill_(9.0),
+        lambda x: x.__setitem__(0, 9.0),
+        lambda x: wp.launch(scale, 2, inputs=[x, x, 9.0]),
+        lambda x: x.mark_write() or x.numpy().fill(9.0),
+        lambda x: wp.array(ptr=x.ptr, shape=2, dtype=float).fill_(9.0),
+        lambda x: wp.array(x.numpy(), copy=False).fill_(9.0),
+    ],
+)
+def test_writes_outside_the_tape(write):
+    x, y = vector(1, 2), wp.zeros(2, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+    write(x)
+    assert tape.preserved_bytes == 8
+    tape.backward(grads={y: [1.0, 1.0]})
+    assert x.grad.numpy().tolist() == [2, 4]
+
+
+def test_several_tapes_each_keep_what_they_need():
+    x, y, z = vector(1, 2), wp.zeros(2, requires_grad=True), wp.zeros(2, requires_grad=True)
+    with wp.Tape() as first:
+        wp.launch(square, 2, inputs=[x, y])
+    with wp.Tape() as second:
+        wp.launch(square, 2, inputs=[y, z])
+        wp.launch(cube_in_place, 2, inputs=[x])
+    assert first.preserved_bytes == 8
+    second.backward(grads={z: [1.0, 1.0]})
+    first.backward()
+    assert x.grad.numpy().tolist() == [4 * 1, 4 * 8]
+
+
+def test_disjoint_slices_are_not_overwrites():
+    x = vector(1, 2, 3, 4)
+    with wp.Tape(on_overwrite="error") as tape:
+        wp.launch(square, 2, inputs=[x[:2]], outputs=[x[2:]])
+        grid = wp.ones((3, 4), requires_grad=True)
+        wp.launch(square, 3, inputs=[grid[:, 0]], outputs=[grid[:, 1]])
+    assert tape.preserved_bytes == 0
+    tape.backward(grads={x: [0.0, 0.0, 1.0, 10.0]})
+    assert x.grad.numpy().tolist() == [2, 40, 0, 0]
+
+
+def test_overlapping_siblings_are_overwrites():
+    x, y = vector(1, 2, 3, 4), wp.zeros(3, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square, 3, inputs=[x[:3], y])
+        x[2:].zero_()
+    assert tape.preserved_bytes == 12
+    tape.backward(grads={y: [1.0, 1.0, 1.0]})
+    assert x.grad.numpy().tolist() == [2, 4, 6, 0]
+
+
+def test_a_write_through_a_strided_view():
+    x, y = wp.ones((2, 2), requires_grad=True), wp.zeros((4,), requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square, 4, inputs=[x.flatten(), y])
+        x[:, 1].fill_(5)
+    tape.backward(grads={y: [1.0] * 4})
+    assert x.grad.numpy().tolist() == [[2, 2], [2, 2]]
+    assert tape.preserved_bytes == 16
+
+
+def test_writes_through_numpy_while_a_view_lives():
+    x, y, z = vector(1, 2), wp.zeros(2, requires_grad=True), wp.zeros(2, requires_grad=True)
+    view = x.numpy()
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+        view[:] = 10
+        wp.launch(square, 2, inputs=[x, z])
+    view[:] = 100
+    tape.backward(grads={y: [1.0, 1.0], z: [0.0, 0.0]})
+    assert x.grad.numpy().tolist() == [2, 4]
+    tape.zero()
+    tape.backward(grads={y: [0.0, 0.0], z: [1.0, 1.0]})
+    assert x.grad.numpy().tolist() == [20, 20]
+    assert [event.how for event in tape.outside] == ["numpy"]
+    shadow = tape.replay()
+    assert (shadow.values(y).tolist(), shadow.values(z).tolist()) == ([1, 4], [100, 100])
+
+
+def test_live_ins_are_not_copied_where_the_content_is_known():
+    a, b, loss = vector(1, 2), wp.zeros(2, requires_grad=True), wp.zeros(1, requires_grad=True)
+    ones = wp.ones(2, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(move, 2, inputs=[a, b])
+        wp.launch(total, 2, inputs=[b, loss])
+        wp.launch(first_half, 2, inputs=[ones])
+    assert (tape.preserved_bytes, tape.livein_bytes) == (0, 0)
+    assert tape.replay().values(ones).tolist() == [10, 10]
+    with wp.Tape() as again:
+        wp.launch(total, 2, inputs=[b, loss])  # now loss holds something that is added to
+    assert again.livein_bytes == 4
+    assert again.replay().values(loss).tolist() == [6]
+
+
+# -- modes ------------------------------------------------------------------------------------------------
+
+
+def test_warn_consumes_like_ignore_and_keeps_the_evidence():
+    with pytest.warns(wp.OverwriteWarning) as caught:
+        tape, loss, a = between_kernels("warn")
+    (warning,) = caught
+    assert warning.filename == __file__
+    text = str(warning.message)
+    here = "test_versions.py"
+    for part in (
+        "launch 1 (move, called at ",
+        "), writing 'y' (shape (3,), float32) at ",
+        "overwrites values of 'x' (shape (3,), float32) that the adjoint of launch 0 (square, called at ",
+        "the gradient will use the new values, and be wrong where they differ (the old are kept as evidence)",
+        here,
+    ):
+        assert part in text
+    tape.backward(loss)
+    assert a.grad.numpy().tolist() == [-2, -4, -6]
+    assert tape.preserved_bytes == 12
+    shadow = tape.replay()
+    shadow.backward({loss: [1.0]})
+    assert shadow.gradient(a).tolist() == [2, 4, 6]
+
+
+def test_warn_warns_once_for_each_pair_of_lines():
+    with pytest.warns(wp.OverwriteWarning) as caught:
+        ping_pong("warn", steps=10)
+    assert len(caught) == 1
+
+
+def test_verify_autograd_array_access_warns_and_preserves():
+    wp.config.verify_autograd_array_access = True
+    try:
+        with pytest.warns(wp.OverwriteWarning, match="the old values are kept for the reverse pass"):
+            tape, loss, a = between_kernels("preserve")
+    finally:
+        wp.config.verify_autograd_array_access = False
+    tape.backward(loss)
+    assert a.grad.numpy().tolist() == [2, 4, 6]
+
+
+def test_error_refuses_before_anything_changes():
+    a, c = vector(1, 2, 3), vector(-1, -2, -3)
+    b = wp.zeros_like(a)
+    with wp.Tape(on_overwrite="error") as tape:
+        wp.launch(square, 3, inputs=[a], outputs=[b])
+        with pytest.raises(wp.OverwriteError) as caught:
+            wp.launch(move, 3, inputs=[c], outputs=[a])
+        with pytest.raises(wp.OverwriteError):
+            a.zero_()
+        with pytest.raises(wp.OverwriteError) as own:
+            wp.launch(square_then_set, 3, inputs=[c, b])
+    message = caught.value.message
+    assert message.startswith("launch 1 (move, called at ")
+    assert (
+        "would overwrite, through 'y' (shape (3,), float32), values that the adjoint of launch 0 (square,"
+        in message
+    )
+    assert message.endswith("needs of 'x' (shape (3,), float32)")
+    assert caught.value.span.text == "    y[i] = x[i]"
+    assert caught.value.mend == "give the launch its own output array, or use on_overwrite='preserve'"
+    assert (
+        "would overwrite values of 'a' (shape (3,), float32) that its own adjoint needs (read at line"
+        in str(own.value)
+    )
+    assert own.value.mend == "write to another array than the one that is read"
+    assert a.numpy().tolist() == [1, 2, 3]
+    assert b.numpy().tolist() == [1, 4, 9]
+    assert len(tape.records) == 1
+    tape.backward(grads={b: [1.0, 1.0, 1.0]})
+    assert a.grad.numpy().tolist() == [2, 4, 6]
+
+
+def test_error_lets_harmless_overwrites_pass():
+    x, force, y = vector(1, 2), wp.zeros(2, requires_grad=True), wp.zeros(2, requires_grad=True)
+    with wp.Tape(on_overwrite="error") as tape:
+        for _ in range(3):
+            wp.launch(square, 2, inputs=[x], outputs=[force])
+            wp.launch(scale, 2, inputs=[force, y, 2.0])
+    assert len(tape.records) == 6
+
+
+# -- the list of versions ---------------------------------------------------------------------------------
+
+
+def test_versions():
+    tape, _, a = between_kernels("preserve")
+    found = {
+        (v.number, v.written_by, tuple(v.readers), tuple(v.needed_by), v.overwritten_by, v.status)
+        for v in tape.versions()
+        if v.array is a
+    }
+    assert found == {
+        (0, None, (0,), (0,), 1, "preserved"),
+        (1, 1, (), (), None, "live"),
+    }
+    a.fill_(0)
+    last = [v for v in tape.versions() if v.array is a][-1]
+    assert (last.number, last.outside, last.status) == (2, True, "live")
+
+
+def test_versions_of_force_are_harmless_and_of_positions_lost():
+    tape, _, x = ping_pong("ignore", steps=3)
+    assert [v.status for v in tape.versions() if v.array is x] == ["lost", "kept"]
+    x, force, y = vector(1, 2), wp.zeros(2, requires_grad=True), wp.zeros(2, requires_grad=True)
+    with wp.Tape() as tape:
+        for _ in range(2):
+            wp.launch(square, 2, inputs=[x], outputs=[force])
+            wp.launch(scale, 2, inputs=[force, y, 2.0])
+    assert [v.status for v in tape.versions() if v.array is force] == ["harmless", "harmless", "live"]
