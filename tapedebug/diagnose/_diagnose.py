@@ -54,7 +54,7 @@ def diagnose(
         TapedebugError: `loss` or one of `inputs` is not on the tape.
         TypeError: `tape` is not a tape.
     """
-    tapes = [tape] if not isinstance(tape, (list, tuple)) else list(tape)
+    tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
     parts = [_one(item, loss, inputs) for item in tapes]
     if len(parts) == 1:
@@ -100,14 +100,30 @@ def _one(tape: Tape, loss: Loss, inputs: Any) -> Diagnosis:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
     findings = [finding for rule in RULES for finding in rule(trace, experiment)]
     trace.findings = sorted(findings, key=_severity)
+    _allow_for_detached(trace, wrong)
     for number, finding in enumerate(trace.findings):
         finding.id = number
     return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace)
 
 
 def _severity(finding: Finding) -> tuple[int, int]:
-    """Worst first; among notes those that say that the engine had to act before those that say it is harmless."""
+    """Worst first; what the engine had to take care of comes before what is harmless."""
     return ORDER[finding.severity], int(bool(finding.evidence.get("harmless")))
+
+
+def _allow_for_detached(trace: Trace, wrong: set[int]) -> None:
+    """A gradient that was cut on purpose differs from a difference of the loss, and is not wrong for that."""
+    detached = {
+        label for item in trace.findings if item.evidence.get("detached") for label in item.evidence["inputs"]
+    }
+    if any(item.severity == "error" for item in trace.findings) or not wrong:
+        return
+    if {trace.arrays[leaf].label for leaf in wrong} <= detached:
+        trace.verdict = "UNDECIDABLE"
+        trace.coverage.notes.append(
+            f"{', '.join(sorted(detached))}: differences of the loss see through what was detached with "
+            "requires_grad=False, so they can not confirm the gradient"
+        )
 
 
 def _target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
@@ -142,7 +158,7 @@ def _seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:
         return {key: _values(value) for key, value in target.items()}
     if recorded.id_of(target) is None:
         raise TapedebugError(
-            f"diagnose: the loss, an {target!r}, is not on this tape of {len(recorded.trace.launches)} launches",
+            f"diagnose: the loss, an {target!r}, is not on this tape",
             mend="pass the array that a recorded launch writes the loss to",
         )
     return {target: np.ones(target.shape, target._look().dtype)}

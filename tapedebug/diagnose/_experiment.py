@@ -74,7 +74,7 @@ class Experiment(Protocol):
         """How much the loss changes when what `writer` left in `array` is perturbed by about `scale`."""
         ...
 
-    def values_moved(self, source: int, array: int, writer: int, scale: float) -> float:
+    def values_moved(self, source: int, array: int, writer: int | None, scale: float) -> float:
         """How much what `writer` left in `array` changes when the initial `source` is perturbed."""
         ...
 

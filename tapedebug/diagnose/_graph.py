@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tapedebug.trace import Argument, ArrayInfo, Launch, Trace, Version
+from tapedebug.trace import ArrayInfo, Trace, Version
 
 Node = tuple[int, int]
 """An array and one of its versions."""
@@ -20,7 +21,6 @@ class Edge:
     target: Node
     launch: int | None
     param: int
-    written_param: int
 
 
 class Dependencies:
@@ -33,43 +33,64 @@ class Dependencies:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.versions: dict[Node, Version] = {(v.array, v.version): v for v in trace.versions}
+        self._edges: dict[Node, list[Edge]] = {}
+        in_buffer: dict[int, list[ArrayInfo]] = {}
+        for info in trace.arrays:
+            in_buffer.setdefault(info.buffer, []).append(info)
+        self._over = [
+            [other.id for other in in_buffer[info.buffer] if other.id != info.id and overlaps(info, other)]
+            for info in trace.arrays
+        ]
+        # For each array the launches that began its versions: version n + 1 was written by entry n.
+        self._writers: list[list[int]] = [[] for _ in trace.arrays]
+        for version in trace.versions:
+            if version.version > 0:
+                before = self._writers[version.array][-1] if self._writers[version.array] else -1
+                self._writers[version.array].append(
+                    before if version.written_by is None else version.written_by
+                )
 
-    def into(self, node: Node) -> Iterator[Edge]:
+    def into(self, node: Node) -> list[Edge]:
         """The edges that lead to a version."""
+        known = self._edges.get(node)
+        if known is None:
+            known = self._edges[node] = list(self._find(node))
+        return known
+
+    def _find(self, node: Node) -> Iterator[Edge]:
         version = self.versions[node]
         before = (node[0], node[1] - 1)
         if before in self.versions:
-            yield Edge(before, node, None, 0, 0)
+            yield Edge(before, node, None, 0)
         if version.written_by is None:
             return
         launch = self.trace.launches[version.written_by]
-        written = self._written(launch, node[0])
         for param, arg in enumerate(launch.args):
             if arg.array is not None and arg.reads and arg.read_version is not None:
-                yield Edge((arg.array, arg.read_version), node, launch.index, param, written)
-                yield from self._whole(arg, node, launch, param, written)
+                yield Edge((arg.array, arg.read_version), node, launch.index, param)
+                # A view shows what was written through its parent, and the other way round.
+                for other in self._over[arg.array]:
+                    yield Edge(
+                        (other, bisect_left(self._writers[other], launch.index)), node, launch.index, param
+                    )
 
-    def _whole(self, arg: Argument, node: Node, launch: Launch, param: int, written: int) -> Iterator[Edge]:
-        """A view shows what was written through its parent and the other way round: same launch, same time."""
-        mine = self.trace.arrays[arg.array or 0]
-        for other in self.trace.arrays:
-            if other.id != mine.id and overlaps(mine, other):
-                latest = [
-                    number
-                    for (array, number), version in self.versions.items()
-                    if array == other.id and (version.written_by is None or version.written_by < launch.index)
-                ]
-                if latest:
-                    yield Edge((other.id, max(latest)), node, launch.index, param, written)
+    def leaves_above(self, leaves: Sequence[int]) -> dict[Node, int]:
+        """For each version the inputs that lead to it, as bits in the order of `leaves`."""
+        bits = {(leaf, 0): 1 << position for position, leaf in enumerate(leaves)}
+        above: dict[Node, int] = {}
 
-    def _written(self, launch: Launch, array: int) -> int:
-        info = self.trace.arrays[array]
-        for position, arg in enumerate(launch.args):
-            if arg.writes and arg.array is not None:
-                other = self.trace.arrays[arg.array]
-                if other.id == array or overlaps(other, info):
-                    return position
-        return 0
+        def order(node: Node) -> tuple[int, int]:
+            writer = self.versions[node].written_by
+            return (
+                self._writers[node[0]][node[1] - 1] if node[1] else -1
+            ) if writer is None else writer, node[1]
+
+        for node in sorted(self.versions, key=order):
+            found = bits.get(node, 0)
+            for edge in self.into(node):
+                found |= above.get(edge.source, 0)
+            above[node] = found
+        return above
 
     def carries(self, edge: Edge) -> bool:
         """Whether a gradient flows back along an edge."""

@@ -125,15 +125,16 @@ class Replay:
         shadow.forward(start=shadow.position)
         return _distance(plain, self._losses(shadow))
 
-    def values_moved(self, source: int, array: int, writer: int, scale: float) -> float:
+    def values_moved(self, source: int, array: int, writer: int | None, scale: float) -> float:
         """See `Experiment`."""
         shadow = self._shadow(double=True)
         a = self.arrays[array]
-        shadow.forward(stop=writer + 1)
+        stop = 0 if writer is None else writer + 1
+        shadow.forward(stop=stop)
         plain = shadow.values(a)
         shadow.forward(stop=0)
         shadow.set(self.arrays[source], _perturbed(shadow.values(self.arrays[source]), scale))
-        shadow.forward(stop=writer + 1)
+        shadow.forward(stop=stop)
         return _distance([plain], [shadow.values(a)])
 
     def _losses(self, shadow: Shadow) -> list[Values]:
@@ -253,17 +254,18 @@ def _shadow_class() -> type[Shadow]:
         """A shadow in which some launches see in the reverse pass what memory holds now."""
 
         careless: frozenset[tuple[int, int]] = frozenset()
-        _replays_now = True
 
         def kept(self, record: Any, need: Any) -> Any:
-            blind = (record.index, id(need)) in self.careless
-            # `replays` is asked next, for the same record: an in-place launch that sees nothing old.
-            self._replays_now = not blind
-            return None if blind else super().kept(record, need)
+            return None if (record.index, id(need)) in self.careless else super().kept(record, need)
 
-        @property
-        def replays(self) -> bool:
-            return super().replays and self._replays_now
+        def scratch(self, record: Any, scratch: Any) -> Any:
+            if not any(index == record.index for index, _ in self.careless):
+                return super().scratch(record, scratch)
+            before, self._consume = self._consume, "current"
+            try:
+                return super().scratch(record, scratch)
+            finally:
+                self._consume = before
 
     return Careless
 

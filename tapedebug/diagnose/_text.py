@@ -48,7 +48,7 @@ def format_finding(finding: Finding, trace: Trace | None = None, *, colour: bool
     )
     lines = ["  " + paint(title, finding.severity, colour)]
     lines += _wrapped(finding.message, "    ")
-    if finding.location:
+    if finding.location and finding.location != finding.call_site:
         lines += _place("kernel", finding.location, trace, colour)
     if finding.call_site:
         lines += _place("launched", finding.call_site, None, colour)

@@ -208,7 +208,7 @@ class Thread:
             if not 0 <= int(arg.value) < size:
                 raise Lost(f"index {int(arg.value)} is outside a dimension of {size}")
             place = place * size + int(arg.value)
-        return place * math.prod(shape[len(args) :])
+        return int(place * math.prod(shape[len(args) :]))
 
     def _access(self, op: Op, args: tuple[Number, ...], step: Step) -> None:
         param, component = op.data

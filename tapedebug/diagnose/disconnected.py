@@ -30,14 +30,26 @@ FLAT = frozenset(
 
 @dataclass(slots=True)
 class Cut:
-    """Where a gradient ends: `edge` leads from an array that has none, or through a launch without an adjoint."""
+    """Where a gradient ends: the `edges` come from an array without one, or pass a launch without an adjoint.
+
+    `moved`: by how much each input moves the array; `moves_loss`: by how much the array moves the loss.
+    """
 
     kind: str
-    edge: Edge
-    leaves: list[int]
+    edges: list[Edge]
     count: int = 1
     moves_loss: float = 0.0
     moved: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def edge(self) -> Edge:
+        """The first one."""
+        return self.edges[0]
+
+    @property
+    def leaves(self) -> list[int]:
+        """The inputs whose gradient is cut."""
+        return list(self.moved)
 
 
 def find(trace: Trace, experiment: Experiment) -> list[Finding]:
@@ -61,6 +73,7 @@ class _Search:
         last = {version.array: version.version for version in trace.versions}
         self.roots: list[Node] = [(array, last[array]) for array in experiment.losses]
         self.alive = self.graph.upstream(self.roots, with_gradient=True)
+        self.above = self.graph.leaves_above(experiment.leaves)
         self.gradients = experiment.gradients()
 
     # -------------------------------------------------------------------- cuts
@@ -71,16 +84,16 @@ class _Search:
         for node in sorted(self.alive, key=self._written_at, reverse=True):
             for edge in self.graph.into(node):
                 kind = self._kind(edge)
-                if kind is None:
+                if kind is None or not self._leaves_above(edge):
                     continue
-                leaves = self._leaves_above(edge)
-                if not leaves:
-                    continue
-                key = (kind, *self._place(edge))
-                if key in found:
-                    found[key].count += 1
+                launch = self.trace.launches[edge.launch or 0]
+                param = edge.param if kind == "no requires_grad" else None
+                cut = found.setdefault((kind, launch.kernel, launch.name, param), Cut(kind, [], 0))
+                if not cut.edges or cut.edge.launch == edge.launch:
+                    cut.edges.append(edge)
+                    cut.count = max(cut.count, 1)
                 else:
-                    found[key] = Cut(kind, edge, leaves)
+                    cut.count += 1
         return [cut for cut in found.values() if self._confirmed(cut)]
 
     def _written_at(self, node: Node) -> int:
@@ -89,7 +102,7 @@ class _Search:
 
     def _kind(self, edge: Edge) -> str | None:
         """Why no gradient flows back along an edge; None where one does, or where nothing could."""
-        if edge.launch is None or edge.source in self.alive or self.graph.carries(edge):
+        if edge.launch is None or self.graph.carries(edge):
             return None
         source = self.trace.arrays[edge.source[0]]
         if not is_float(source):
@@ -98,32 +111,25 @@ class _Search:
             return "backward disabled"
         return None if source.requires_grad else "no requires_grad"
 
-    def _place(self, edge: Edge) -> tuple[object, ...]:
-        launch = self.trace.launches[edge.launch or 0]
-        return (launch.kernel, launch.name, edge.param)
-
     def _leaves_above(self, edge: Edge) -> list[int]:
-        above = self.graph.upstream([edge.source], with_gradient=False)
-        return [
-            leaf for leaf in self.experiment.leaves if (leaf, 0) in above and (leaf, 0) != edge.source
-        ] + ([edge.source[0]] if edge.source in [(leaf, 0) for leaf in self.experiment.leaves] else [])
+        bits = self.above.get(edge.source, 0)
+        return [leaf for position, leaf in enumerate(self.experiment.leaves) if bits >> position & 1]
 
     def _confirmed(self, cut: Cut) -> bool:
         """Does the loss move with the array, and the array with an input? Else nothing is lost there."""
-        array, version = cut.edge.source
-        writer = self.graph.versions[cut.edge.source].written_by
-        cut.moves_loss = self.experiment.loss_moved(array, writer, SCALE)
-        if not cut.moves_loss > 0:
-            return False
-        for leaf in list(cut.leaves):
-            if leaf == array and version == 0:
-                cut.moved[leaf] = SCALE
-            elif writer is not None:
-                moved = self.experiment.values_moved(leaf, array, writer, SCALE)
+        for edge in cut.edges:
+            array = edge.source[0]
+            writer = self.graph.versions[edge.source].written_by
+            moves_loss = self.experiment.loss_moved(array, writer, SCALE)
+            if not moves_loss > 0:
+                continue
+            cut.moves_loss = max(cut.moves_loss, moves_loss)
+            for leaf in self._leaves_above(edge):
+                itself = (leaf, 0) == edge.source
+                moved = SCALE if itself else self.experiment.values_moved(leaf, array, writer, SCALE)
                 if moved > 0:
                     cut.moved[leaf] = moved
-        cut.leaves = list(cut.moved)
-        return bool(cut.leaves)
+        return bool(cut.moved)
 
     # ---------------------------------------------------------------- findings
 
@@ -141,15 +147,22 @@ class _Search:
         lost = {trace.arrays[leaf].label: self._is_zero(leaf) for leaf in cut.leaves}
         if cut.kind == "backward disabled":
             launch, location = reader, self._kernel_location(reader.kernel)
-            cause = f"{reader.name} has enable_backward=False, so {words.launch_words(reader)} passes no gradient on"
+            cause = (
+                f"{words.launch_words(reader)} passes no gradient on: {reader.name} has enable_backward=False"
+            )
             fix = f"remove enable_backward=False from {reader.name}"
+        elif writer_index is None:
+            launch = reader
+            location = words.access_location(trace, launch, edge.param, ("read",))
+            cause = f"{info.label} has no requires_grad, and {words.launch_words(reader)} reads it"
+            fix = f"create {info.label} with requires_grad=True"
         else:
-            launch = reader if writer_index is None else trace.launches[writer_index]
+            launch = trace.launches[writer_index]
             param = words.written_param(launch, info, trace)
             location = words.access_location(trace, launch, param, ("write", "atomic"))
             cause = (
-                f"{info.label}, which {words.launch_words(launch)} writes and {words.launch_words(reader)} reads, "
-                "has no requires_grad"
+                f"{info.label} has no requires_grad: {words.launch_words(launch)} writes it and "
+                f"{words.launch_words(reader)} reads it"
             )
             fix = f"create {info.label} with requires_grad=True"
         detached = self._detached(launch)
@@ -157,17 +170,20 @@ class _Search:
         if detached:
             severity, fix = "info", ""
             cause += " (requires_grad=False was asked for at that line)"
-        more = f" {cut.count - 1} more like it (×{cut.count})." if cut.count > 1 else ""
+        message = f"{cause}. The gradient of {words.listed(inputs)} ends there. {self._effect(cut, lost)}"
+        if cut.count > 1:
+            message += f" {cut.count - 1} more like it (×{cut.count})."
         return Finding(
             rule=RULE,
             severity=severity,
-            message=f"{cause}: the gradient of {words.listed(inputs)} ends there. {self._effect(cut, lost)}{more}",
+            message=message,
             launches=list(dict.fromkeys([launch.index, reader.index])),
             arrays=[info.label, *(label for label in inputs if label != info.label)],
             location=location,
             call_site=launch.call_site,
             evidence={
                 "kind": cut.kind,
+                "detached": detached,
                 "inputs": inputs,
                 "gradient_is_zero": lost,
                 "perturbation": SCALE,
@@ -183,7 +199,7 @@ class _Search:
         )
 
     def _effect(self, cut: Cut, lost: dict[str, bool]) -> str:
-        label = self.trace.arrays[cut.edge.source[0]].label
+        label = words.listed(dict.fromkeys(self.trace.arrays[edge.source[0]].label for edge in cut.edges))
         zero = [name for name, is_zero in lost.items() if is_zero]
         part = [name for name, is_zero in lost.items() if not is_zero]
         what = []
@@ -192,7 +208,7 @@ class _Search:
         if part:
             what.append(f"the gradient of {words.listed(part)} misses what flows through {label}")
         return (
-            f"The loss does depend on it: perturbing {label} by {SCALE:.1%} moves the loss by "
+            f"The loss does depend on that: perturbing {label} by {SCALE:.1%} moves the loss by "
             f"{words.number(cut.moves_loss)}; yet {' and '.join(what)}."
         )
 
@@ -271,13 +287,15 @@ class _Search:
         losses = words.listed(self.trace.arrays[array].label for array in self.experiment.losses)
         readers = self.trace.versions_of(leaf)[0].reads
         launch = self.trace.launches[readers[-1]] if readers else None
-        read = (
-            f" The last launch that reads it is {words.launch_words(launch)}." if launch is not None else ""
+        message = (
+            f"the gradient of {label} is exactly 0: no launch on the tape leads from {label} to {losses}."
         )
+        if launch is not None:
+            message += f" The last launch that reads it is {words.launch_words(launch)}."
         return Finding(
             rule=RULE,
             severity="warning",
-            message=f"no launch on the tape leads from {label} to {losses}, so the gradient of {label} is exactly 0.{read}",
+            message=message,
             launches=[launch.index] if launch is not None else [],
             arrays=[label],
             location=words.access_location(self.trace, launch, words.param_of(launch, leaf), ("read",))
@@ -285,7 +303,7 @@ class _Search:
             else None,
             call_site=launch.call_site if launch is not None else None,
             evidence={"kind": "no data flow", "inputs": [label]},
-            fix="check that launches pass on the arrays that were computed, and that nothing goes through NumPy on the way",
+            fix="hand on the arrays that were computed; what goes through NumPy is not on the tape",
         )
 
     def _leads_to(self, index: int, leaf: int) -> bool:

@@ -31,7 +31,7 @@ Bad = Mapping[int, Values]
 
 @dataclass(slots=True)
 class Birth:
-    """Where it happened: launch, parameter and place of the first bad number, and the operation if it was found."""
+    """Where it happened: launch, parameter, place of the first bad number, and the operation."""
 
     launch: Launch
     param: int
@@ -43,7 +43,7 @@ class Birth:
 
 
 def find(trace: Trace, experiment: Experiment) -> list[Finding]:
-    """Return a finding for the launch in which the first number that is not finite was born, if there is one."""
+    """Return a finding for the launch that made the first number that is not finite, if there is one."""
     if experiment.blocked:
         return []
     gradients = experiment.gradients()
@@ -94,8 +94,8 @@ def _in_input(trace: Trace, array: int, broken: list[int], gradients: Mapping[in
     reader = trace.launches[version.reads[0]]
     count = version.value.nan + version.value.inf
     message = (
-        f"{info.label} holds {count} of {version.value.count} values that are not finite before the first launch reads it "
-        f"({words.launch_words(reader)}).{_consequence(trace, broken, gradients)}"
+        f"{count} of {version.value.count} values of {info.label} are not finite before the tape begins; "
+        f"{words.launch_words(reader)} reads them.{_consequence(trace, broken, gradients)}"
     )
     return Finding(
         rule=RULE,
@@ -192,8 +192,8 @@ def _finding(
         )
     else:
         what = (
-            f"the adjoint of {words.launch_words(launch)} makes the gradient of {label}{element} {birth.value}: "
-            "the adjoints that come in are finite"
+            f"the adjoint of {words.launch_words(launch)} makes the gradient of {label}{element} "
+            f"{birth.value}: the adjoints that come in are finite"
         )
     cause, why, fix = explain(culprit, birth)
     location = _location(culprit.span) if culprit is not None and culprit.span is not None else None
@@ -236,14 +236,15 @@ def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
     name, sentence, fix = _operation(culprit)
     code = _snippet(culprit.span)
     at = f"{code} at {words.place(_location(culprit.span))}" if culprit.span is not None else culprit.kind
-    text = f"In thread {birth.thread}, {at} has the operand{'s' if len(culprit.operands) > 1 else ''} {operands}: {sentence}."
+    plural = "s" if len(culprit.operands) > 1 else ""
+    text = f"In thread {birth.thread}, {at} has the operand{plural} {operands}: {sentence}."
     if culprit.unselected is None:
         return name, text, fix
     where = f"{_snippet(culprit.unselected)} at {words.place(_location(culprit.unselected))}"
     return (
         "where",
-        f"{text} The result is not even selected by {where}, but both operands of where are computed, and an adjoint of 0 "
-        "times an infinite slope is nan.",
+        f"{text} The result is not even selected by {where}, but both operands of where are computed, "
+        "and an adjoint of 0 times an infinite slope is nan.",
         "make the operand safe before the operation, not its result after it: put the where inside, "
         f"as in {_safe(culprit)}",
     )
@@ -301,8 +302,9 @@ def _consequence(trace: Trace, broken: list[int], gradients: Mapping[int, Values
     if not broken:
         return " No gradient that was asked for is touched by it."
     parts = [
-        f"{_count(gradients[leaf])} of {gradients[leaf].size} values of the gradient of {trace.arrays[leaf].label}"
+        f"{_count(values)} of {values.size} values of the gradient of {trace.arrays[leaf].label}"
         for leaf in broken
+        for values in [gradients[leaf]]
     ]
     single = len(broken) == 1 and _count(gradients[broken[0]]) == 1
     return f" {words.listed(parts)} {'is' if single else 'are'} not finite."

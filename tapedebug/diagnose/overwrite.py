@@ -206,7 +206,7 @@ class _Study:
             reason = "the elements that changed do not reach the gradient"
             if self._total(group).changed == 0:
                 reason = "the values are the same"
-            return "info", f"{text} Harmless: {reason}; measured, the gradient is bit for bit the same."
+            return "info", f"{text} Harmless: {reason}; measured, the gradient is the same to the bit."
         alone = errors == self.together
         if self.consumes_new:
             severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
@@ -230,7 +230,9 @@ class _Study:
         )
         if errors and max(errors.values()) == 0:
             own = words.listed(dict.fromkeys(trace.arrays[item.array].label for item in group.pairs))
-            text += f"; measured: with NaN in {own} the gradient of {words.listed(errors)} is bit for bit the same"
+            text += (
+                f"; measured: with NaN in {own} the gradient of {words.listed(errors)} is the same to the bit"
+            )
         return "info", f"{text}."
 
     def _why(self, group: Group) -> str:
@@ -258,15 +260,16 @@ class _Study:
         trace, pair = self.trace, group.first
         reader, clobberer = trace.launches[pair.reader], trace.launches[pair.clobberer]
         label = trace.arrays[pair.array].label
+        who = words.launch_words(clobberer)
         read_at = words.place(self._read_location(group))
         write_at = words.place(self._write_location(group))
         if reader is clobberer:
             return (
-                f"{words.launch_words(clobberer)} overwrites {label} in place (at {write_at}), and its own adjoint "
-                f"needs the old values (read at {read_at})"
+                f"{who} overwrites {label} in place (at {write_at}), and its own adjoint needs the "
+                f"old values (read at {read_at})"
             )
         return (
-            f"{words.launch_words(clobberer)} overwrites values of {label} (at {write_at}) that the adjoint of "
+            f"{who} overwrites values of {label} (at {write_at}) that the adjoint of "
             f"{words.launch_words(reader)} needs (read at {read_at})"
         )
 
@@ -288,7 +291,8 @@ class _Study:
         elif not total.changed:
             text = f"none of {total.elements} elements changed value"
         else:
-            text = f"{total.changed} of {total.elements} elements changed value, by up to {words.number(total.largest)}"
+            largest = words.number(total.largest)
+            text = f"{total.changed} of {total.elements} elements changed value, by up to {largest}"
         return text[0].upper() + text[1:] if capital else text
 
     def _fix(self, group: Group) -> str:

@@ -53,12 +53,12 @@ def _launch(call: ast.Call) -> list[str | None]:
         given.setdefault(name, argument)
     texts: list[str | None] = []
     for name in ("inputs", "outputs"):
-        argument = given.get(name)
-        if argument is None:
+        if name not in given:
             continue
-        if not isinstance(argument, (ast.List, ast.Tuple)):
+        arguments = given[name]
+        if not isinstance(arguments, (ast.List, ast.Tuple)):
             return texts
-        for element in argument.elts:
+        for element in arguments.elts:
             if isinstance(element, ast.Starred):
                 return texts
             texts.append(_text(element))
@@ -68,7 +68,7 @@ def _launch(call: ast.Call) -> list[str | None]:
 def _copy(call: ast.Call) -> list[str | None]:
     """`copy(dest, src)`, `dest.assign(src)` and `clone(src)`: destination and source."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    first = _text(call.args[0]) if call.args else None
+    first: str | None = _text(call.args[0]) if call.args else None
     if name == "clone":
         return [None, first]
     if name == "assign" and isinstance(call.func, ast.Attribute):

@@ -38,7 +38,7 @@ def encode(value: Any) -> Any:
     if kind is dict:
         return {str(key): encode(item) for key, item in value.items()}
     if dataclasses.is_dataclass(value):
-        return {name: encode(getattr(value, name)) for name in _field_names(kind)}
+        return {name: encode(getattr(value, name)) for name in _field_names(typing.cast(Any, kind))}
     if hasattr(value, "tolist"):  # NumPy scalars and arrays that found their way into an evidence dict
         return encode(value.tolist())
     for base in (int, float, str):  # subclasses of them, such as enumerations
@@ -54,12 +54,12 @@ def _non_finite(value: float) -> str:
 
 
 @functools.cache
-def _field_names(cls: type) -> tuple[str, ...]:
+def _field_names(cls: Any) -> tuple[str, ...]:
     return tuple(item.name for item in dataclasses.fields(cls))
 
 
 @functools.cache
-def _schema(cls: type) -> tuple[tuple[str, Any, bool], ...]:
+def _schema(cls: Any) -> tuple[tuple[str, Any, bool], ...]:
     hints = typing.get_type_hints(cls)
     return tuple(
         (
@@ -81,7 +81,7 @@ def decode(cls: type[T], data: Any, path: str = "trace") -> T:
     if not isinstance(data, dict):
         raise TraceError(f"{path}: expected an object, found {_describe(data)}")
     values = {}
-    for name, annotation, required in _schema(cls):
+    for name, annotation, required in _schema(typing.cast(Any, cls)):
         item = data.get(name, _MISSING)
         if item is _MISSING:
             if required:

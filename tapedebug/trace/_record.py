@@ -247,9 +247,10 @@ class _Builder:
     # ---------------------------------------------------------------- launches
 
     def _launch(self, item: Record) -> Launch:
+        from tapedebug.runtime import array as array_class
+
         plan = item.plan
         args = []
-        array_class = _array_class()
         for number, value in enumerate(item.args):
             if isinstance(value, array_class):
                 args.append(
@@ -344,12 +345,6 @@ def differentiates(item: Record) -> bool:
     return bool(item.active) and (item.kind != "kernel" or item.info is not None)
 
 
-def _array_class() -> type:
-    from tapedebug.runtime import array
-
-    return array
-
-
 def _add(names: list[str], name: str) -> None:
     if name not in names:
         names.append(name)
@@ -366,7 +361,7 @@ def overlap(a: Array, b: Array) -> bool:
     if a.is_contiguous and b.is_contiguous:
         return True
     try:
-        return bool(np.shares_memory(a._look(), b._look(), max_work=20_000))
+        return bool(np.shares_memory(a._look(), b._look(), max_work=20_000))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
