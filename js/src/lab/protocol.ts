@@ -16,6 +16,8 @@ export interface Counts {
 export interface TapeRow {
   readonly tape: number;
   readonly name: string;
+  /** Where it was made: "In [4]:12". */
+  readonly madeAt: string;
   readonly launches: number;
   readonly arrays: number;
   readonly onOverwrite: string;

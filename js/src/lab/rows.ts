@@ -25,8 +25,9 @@ export function counts(findings: Counts | null): Badge[] {
   return [{ kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" }];
 }
 
+/** The variable that holds the tape, and its number; `tape` and `tape 4` as names say nothing. */
 export function title(row: TapeRow): string {
-  return row.name === "" ? `Tape ${row.tape}` : `${row.name} · tape ${row.tape}`;
+  return /^(tape( \d+)?)?$/.test(row.name) ? `Tape ${row.tape}` : `${row.name} · tape ${row.tape}`;
 }
 
 export function facts(row: TapeRow): string {
@@ -35,7 +36,7 @@ export function facts(row: TapeRow): string {
   parts.push(row.backwardRuns === 0 ? "no backward yet" : `backward ×${row.backwardRuns}`);
   if (row.onOverwrite !== "preserve") parts.push(row.onOverwrite);
   else if (row.preservedBytes > 0) parts.push(`kept ${bytes(row.preservedBytes)}`);
-  return parts.join(" · ");
+  return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
 }
 
 export function bytes(count: number): string {

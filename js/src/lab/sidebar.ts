@@ -132,6 +132,7 @@ export class SideBar extends Widget {
       element("span", "td-side-name", title(row)),
       element("span", "td-side-counts", ...badges),
       element("span", "td-side-facts", facts(row)),
+      element("span", "td-side-place", row.madeAt),
     );
     return open;
   }

@@ -45,6 +45,8 @@ export class LanesView {
   private fitted = true;
   private frame = 0;
   private hover: Hit | null = null;
+  /** What was asked for before there was a size to do it in. */
+  private onFirstLayout: (() => void) | null = null;
   /** Number of frames painted; tests and the benchmark read it. */
   frames = 0;
 
@@ -116,6 +118,10 @@ export class LanesView {
 
   /** Unfolds, pans and zooms so far that launches (and a lane) can be seen; changes nothing where they can already. */
   reveal(launches: readonly number[], array: number | null = null): void {
+    if (this.size.width === 0) {
+      this.onFirstLayout = () => this.reveal(launches, array);
+      return;
+    }
     for (const launch of launches) {
       const patch = unfolding(this.columns, launch, this.panel.view.value);
       if (patch) this.panel.view.set(patch);
@@ -144,6 +150,7 @@ export class LanesView {
 
   /** Pans as little as brings a launch into view; leaves the zoom and what is folded alone. */
   follow(launch: number): void {
+    if (this.size.width === 0) return;
     const { viewport } = this;
     const shown = plotWidth(this.geometry()) / viewport.scale;
     const column = this.panel.view.get("backward") ? this.columns.backward(launch) : this.columns.forward(launch);
@@ -200,6 +207,8 @@ export class LanesView {
     if (width === 0 || height === 0) return; // not laid out yet: outputs attach at size 0 × 0 first
     if (ratio !== this.size.ratio) this.palette = null;
     this.size = { width, height, ratio };
+    const first = this.onFirstLayout;
+    this.onFirstLayout = null;
     for (const [canvas, high] of [
       [this.canvas, height],
       [this.strip, STRIP_HEIGHT],
@@ -208,6 +217,7 @@ export class LanesView {
       canvas.height = Math.round(high * ratio);
     }
     this.clamp();
+    first?.();
     this.paint(); // at once: a canvas is cleared when it is resized, and would flicker until the next frame
   }
 

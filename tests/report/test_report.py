@@ -1,0 +1,264 @@
+"""Reports: one file, nothing from outside, every text escaped, limits said."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapedebug.report import BundleError, _assets, _reduce, report
+from tapedebug.report._page import embed_json
+from tapedebug.trace import TraceError, trace_from_json
+
+FIXTURES = Path(__file__).parents[2] / "js" / "tests" / "fixtures"
+EVIL = "</script><img src=x onerror=alert(1)><!-- \u2028 &"
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def net() -> Json:
+    data: Json = json.loads((FIXTURES / "net.trace.json").read_text("utf-8"))
+    return data
+
+
+@pytest.fixture(autouse=True)
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A front end of two lines: these tests are about the page, and run without Node."""
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (folder / "report.js").write_text("console.log('panel');\n", "utf-8")
+    (folder / "report.css").write_text(".tapedebug { color: red }\n", "utf-8")
+    monkeypatch.setattr(_assets, "STATIC", folder)
+    return folder
+
+
+class Page(HTMLParser):
+    """The elements of a page, as a browser without JavaScript sees them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, str] = {}
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append((tag, values))
+        self._open.append(f"{tag}#{values['id']}" if "id" in values else tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop().partition("#")[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        for name in self._open:
+            self.texts[name] = self.texts.get(name, "") + data
+
+    def payload(self) -> Json:
+        data: Json = json.loads(self.texts["script#tapedebug-trace"])
+        return data
+
+
+def write(obj: Any, tmp_path: Path, **options: Any) -> tuple[str, Page]:
+    path = report(obj, tmp_path / "out.html", **options)
+    text = path.read_text("utf-8")
+    return text, Page(text)
+
+
+def poison(net: Json) -> Json:
+    net["name"] = EVIL
+    for key in ("arrays", "kernels", "launches", "scopes"):
+        for item in net[key]:
+            for name in ("name", "label", "file", "adjoint"):
+                if name in item:
+                    item[name] = EVIL
+    net["kernels"][1]["lines"] = [EVIL]
+    net["environment"] = {EVIL: EVIL}
+    net["coverage"]["summary"] = EVIL
+    net["coverage"]["notes"] = [EVIL]
+    for finding in net["findings"]:
+        finding.update(rule=EVIL, message=EVIL, fix=EVIL, arrays=[EVIL], evidence={EVIL: [EVIL]})
+        finding["location"].update(file=EVIL, function=EVIL)
+    for check in net["checks"]:
+        check.update(input=EVIL, output=EVIL, message=EVIL)
+    return net
+
+
+def test_the_data_comes_back_unchanged(net: Json, tmp_path: Path) -> None:
+    _, page = write(net, tmp_path)
+    (trace,) = page.payload()["traces"]
+    assert trace == trace_from_json(net).to_json()
+    assert page.payload()["notes"] == []
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_markup_in_names_stays_text(net: Json, tmp_path: Path, redact: bool) -> None:
+    text, page = write(poison(net), tmp_path, redact_source=redact)
+    assert [tag for tag, _ in page.tags if tag in ("img", "iframe", "object", "link")] == []
+    assert len([tag for tag, _ in page.tags if tag == "script"]) == 2
+    assert "onerror=alert(1)>" not in text.replace("onerror=alert(1)&gt;", "")
+    assert "\u2028" not in page.texts["script#tapedebug-trace"]
+    (trace,) = page.payload()["traces"]
+    assert trace["arrays"][0]["label"] == EVIL
+    assert trace["findings"][0]["rule"] == EVIL
+    assert page.texts["title"].startswith(EVIL)
+
+
+def test_json_can_stand_in_any_element() -> None:
+    assert embed_json({"a": "</script>&\u2028é"}) == r'{"a":"\u003c/script\u003e\u0026\u2028\u00e9"}'
+    assert json.loads(embed_json({"a": EVIL})) == {"a": EVIL}
+    with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
+        embed_json(float("nan"))
+
+
+def test_the_policy_allows_the_inlined_script_and_style_only(net: Json, tmp_path: Path, bundle: Path) -> None:
+    _, page = write(net, tmp_path)
+    (policy,) = [values["content"] for tag, values in page.tags if values.get("http-equiv")]
+
+    def sha(name: str) -> str:
+        digest = hashlib.sha256((bundle / name).read_bytes()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+    assert policy == (
+        f"default-src 'none'; script-src {sha('report.js')}; style-src {sha('report.css')}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert page.texts["style"] == (bundle / "report.css").read_text("utf-8")
+    assert [values for tag, values in page.tags if "style" in values or "onclick" in values] == []
+
+
+def test_nothing_is_loaded(net: Json, tmp_path: Path) -> None:
+    text, page = write(net, tmp_path)
+    assert [values for _, values in page.tags if {"src", "href", "srcset", "action"} & values.keys()] == []
+    assert re.findall(r"https?:|url\(|@import|//[a-z]+\.", text) == []
+
+
+def test_it_is_readable_without_javascript(net: Json, tmp_path: Path) -> None:
+    _, page = write(net, tmp_path)
+    summary = page.texts["noscript"]
+    assert "net · tape 3" in summary
+    assert "Gradient: WRONG. 11 of 11 launches checked end to end against a float64 replay" in summary
+    assert "✕ overwrite · x, x_next" in summary
+    assert net["findings"][0]["message"] in summary
+    assert "called: /home/ada/net/net.py:86, in simulate" in summary
+    assert "whole tapelossthrowWRONG0.38" in summary
+    assert page.texts["title"] == "net · WRONG · tapedebug"
+
+
+def test_redaction_leaves_code_and_folders_out(net: Json, tmp_path: Path) -> None:
+    before = copy.deepcopy(net)
+    text, page = write(net, tmp_path, redact_source=True)
+    assert net == before
+    assert "/home/ada" not in text
+    assert "wp.tid()" not in text
+    assert "x[i]" not in text
+    (trace,) = page.payload()["traces"]
+    assert [kernel["lines"] for kernel in trace["kernels"]] == [[]] * 5
+    assert [kernel["adjoint"] for kernel in trace["kernels"]] == [None] * 5
+    finding = trace["findings"][0]
+    assert finding["message"].startswith(
+        "launch 6 'integrate' overwrites values of 'x' that the adjoint of launch 1 'spring_forces' needs "
+        "(…, line 29)"
+    )
+    assert finding["location"]["file"] == "net.py"
+    assert finding["evidence"]["max_change"] == 0.0412
+    assert "write_line" not in finding["evidence"]
+    assert page.payload()["notes"] == ["Source, generated code and folders were left out on request."]
+
+
+def test_long_things_are_cut_and_said_to_be(
+    net: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net["arrays"][0]["label"] = "x" * 1_000_000
+    net["findings"][0]["evidence"]["elements"] = list(range(1000))
+    net["kernels"][1]["adjoint"] = "a = 1\n" * 100_000
+    monkeypatch.setattr(_reduce, "MOST_HISTOGRAMS", 5)
+    text, page = write(net, tmp_path)
+    assert len(text) < 300_000
+    (trace,) = page.payload()["traces"]
+    assert trace["arrays"][0]["label"] == "x" * 4000 + "… (996000 more characters)"
+    assert len(trace["findings"][0]["evidence"]["elements"]) == 50
+    assert trace["versions"][0]["value"]["histogram"] is None
+    assert page.payload()["notes"] == [
+        "The generated adjoint of spring_forces was cut to 100,000 characters.",
+        "Histograms were left out: there are 23 versions of arrays, more than 5.",
+        "2 long texts and lists were cut.",
+    ]
+
+
+def test_several_tapes_in_one_report(net: Json, tmp_path: Path) -> None:
+    other = json.loads((FIXTURES / "net-40-preserve.trace.json").read_text("utf-8"))
+    _, page = write([other, trace_from_json(net)], tmp_path)
+    assert [trace["name"] for trace in page.payload()["traces"]] == ["net-40-preserve", "net"]
+    assert page.texts["title"] == "net-40-preserve and 1 more · WRONG · tapedebug"
+    assert "Gradient: AGREE." in page.texts["noscript"]
+    assert "Gradient: WRONG." in page.texts["noscript"]
+
+
+def test_what_is_no_tape_is_refused(net: Json, tmp_path: Path) -> None:
+    target = tmp_path / "out.html"
+    with pytest.raises(TypeError) as error:
+        report(3, target)  # type: ignore[arg-type]
+    assert str(error.value) == (
+        "a report is made of a Tape, a Trace, a Diagnosis or the JSON data of a trace, not of int 3"
+    )
+    with pytest.raises(TypeError, match="there is nothing to report: the sequence is empty"):
+        report([], target)
+    net["schema"] = 99
+    with pytest.raises(TraceError, match="newer tapedebug"):
+        report(net, target)
+    assert not target.exists()
+
+
+def test_a_missing_bundle_is_said_with_the_command(net: Json, tmp_path: Path, bundle: Path) -> None:
+    (bundle / "report.js").unlink()
+    with pytest.raises(BundleError) as error:
+        report(net, tmp_path / "out.html")
+    assert str(error.value) == (
+        f"the front end is not built: {bundle / 'report.js'} is missing\n"
+        "  = mend: in the repository, run `make setup` (or `cd js && npm ci && npm run build:static`); "
+        "an installed tapedebug carries it, so reinstall the wheel"
+    )
+
+
+def test_a_bundle_that_would_end_its_element_is_refused(net: Json, tmp_path: Path, bundle: Path) -> None:
+    (bundle / "report.js").write_text("a = '</SCRIPT>';", "utf-8")
+    with pytest.raises(BundleError, match="contains </script or <!--"):
+        report(net, tmp_path / "out.html")
+
+
+def test_a_report_appears_whole_or_not_at_all(
+    net: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out.html"
+    target.write_text("the old one", "utf-8")
+
+    def full(self: Path, _: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        report(net, target)
+    assert target.read_text("utf-8") == "the old one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "static"]
+
+
+def test_it_is_an_ordinary_file_with_an_absolute_path(
+    net: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = report(net, "out.html")
+    assert path == tmp_path / "out.html"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
