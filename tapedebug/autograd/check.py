@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tapedebug.autograd.differences import Floats
+from tapedebug.autograd.differences import Bools, Floats
 from tapedebug.autograd.explain import explain_suspects
 from tapedebug.autograd.matrix import Checkpoint, adjoints, differences, fine_for
 from tapedebug.autograd.messages import describe
 from tapedebug.autograd.probes import Probes, random_directions, seeds_of_all_kinds
 from tapedebug.autograd.program import Pairs, Port, Program
 from tapedebug.autograd.results import PairResult
-from tapedebug.autograd.verdict import SUSPECT, WRONG, Codes, Reference, Tolerance, judge
+from tapedebug.autograd.verdict import AGREE, SUSPECT, WRONG, Reference, Tolerance, judge
 
 LARGEST = 1 << 25  # entries of one Jacobian that is evaluated whole (256 MiB as float64)
 SAMPLE = 256  # entries of a variable that are evaluated of a larger one
@@ -30,7 +30,7 @@ class Plan:
     tolerance: Tolerance
     max_inputs: int = -1
     max_outputs: int = -1
-    dense: int = 0  # random directions in each input, and in each output, beside single entries
+    dense: int = 0  # random directions in each input and output; where one of them misses, all entries are evaluated
 
 
 def check_pairs_of(
@@ -65,7 +65,11 @@ def check_pairs_of(
             )  # fmt: skip
             if kept is not None:
                 kept.append(pair)
-            results[source, target] = _verdict(pair, random.get(target, 0.0), notes[source, target], checkpoint)
+            result = _verdict(pair, random.get(target, 0.0), notes[source, target], plan, checkpoint)
+            if result is None:
+                whole = replace(plan, max_inputs=-1, max_outputs=-1, dense=0)
+                [result] = check_pairs_of(program, Pairs([(source, target)]), whole, checkpoint)
+            results[source, target] = result
     each = (time.perf_counter() - began) / max(1, len(results))
     return [replace(results[pair], seconds=each) for pair in pairs.chosen]
 
@@ -132,34 +136,47 @@ def _random_outputs(program: Program, targets: list[Port]) -> dict[Port, float]:
 
 
 def _verdict(
-    pair: Comparison, random: float, notes: tuple[str, ...], checkpoint: Checkpoint | None
-) -> PairResult:
+    pair: Comparison, random: float, notes: tuple[str, ...], plan: Plan, checkpoint: Checkpoint | None
+) -> PairResult | None:
+    """The verdict; None where a random combination of entries misses and none of those that were evaluated does."""
     ad = pair.ad
     codes = judge(ad, pair.reference, pair.tolerance)
     if random:
         return describe(pair, ad, codes, random=random, notes=notes)
-    _judge_dense(pair, ad, codes)
+    single = _singles(pair)
+    codes[~single] = np.where(_missed(pair, ad, strict=plan.dense > 0), SUSPECT, AGREE)[~single]
     rounding = np.zeros(codes.shape, dtype=bool)
     if (codes == SUSPECT).any():
         rounding = explain_suspects(pair, ad, codes, checkpoint)
+    wrong = codes == WRONG
+    if plan.dense and wrong.any() and not wrong[single].any() and pair.source.size * pair.target.size <= LARGEST:
+        return None
     return describe(pair, ad, codes, rounding=rounding, notes=notes)
 
 
-def _judge_dense(pair: Comparison, ad: Floats, codes: Codes) -> None:
-    """Judge combinations of entries by the sum of what the entries are allowed; only a clear miss counts."""
-    rows, columns = len(pair.rows.units), len(pair.columns.units)
-    if rows == codes.shape[0] and columns == codes.shape[1]:
-        return
-    left = np.concatenate([np.ones(rows), np.abs(pair.rows.dense).sum(axis=1)])
-    right = np.concatenate([np.ones(columns), np.abs(pair.columns.dense).sum(axis=1)])
+def _singles(pair: Comparison) -> Bools:
+    """Which entries of the compared matrix are single entries of the Jacobian."""
+    single = np.zeros((len(pair.rows), len(pair.columns)), dtype=bool)
+    single[: len(pair.rows.units), : len(pair.columns.units)] = True
+    return single
+
+
+def _missed(pair: Comparison, ad: Floats, *, strict: bool) -> Bools:
+    """Where AD misses FD by more than the entries in a combination are allowed.
+
+    In the worst case their errors add up; `strict` expects them to be as random as the directions are.
+    """
+    left = _weights(pair.rows, strict)[:, None]
+    right = _weights(pair.columns, strict)[None, :]
     with np.errstate(all="ignore"):
         error = np.abs(ad - pair.reference.value) - pair.reference.bar
-        # What cancels in the sum may each be off by rtol: take the root of the sum of squares of the entries' part.
-        size = np.sqrt((pair.full**2).sum(axis=1, keepdims=True)) * right[None, :] / np.sqrt(max(1, pair.source.size))
-        allowed = pair.tolerance.atol * left[:, None] * right[None, :]
-        allowed = allowed + pair.tolerance.rtol * np.maximum(np.abs(pair.reference.value), size)
-        missed = (error > allowed) & ~pair.reference.kink
-    dense = np.ones(codes.shape, dtype=bool)
-    dense[:rows, :columns] = False
-    codes[dense] = np.where(missed, SUSPECT, 0)[dense]
-    codes[dense & np.isnan(ad)] = WRONG
+        size = np.sqrt((pair.full**2).mean(axis=1, keepdims=True)) * right
+        if not strict:
+            size = np.maximum(size, np.abs(pair.reference.value))
+        missed: Bools = (error > pair.tolerance.atol * left * right + pair.tolerance.rtol * size) & ~pair.reference.kink
+    return missed | np.isnan(ad)
+
+
+def _weights(probes: Probes, strict: bool) -> Floats:
+    norm = np.linalg.norm(probes.dense, axis=1) if strict else np.abs(probes.dense).sum(axis=1)
+    return np.concatenate([np.ones(len(probes.units)), norm])

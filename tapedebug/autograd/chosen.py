@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tapedebug._errors import GradcheckError
@@ -21,6 +21,7 @@ Key = tuple[int | None, str, str]
 
 SINGLE = 48  # entries of each variable that are evaluated one by one; the others are in random combinations
 DENSE = 2  # random directions in each variable
+ABOUT = 60  # forward runs that the end-to-end check of one input takes
 
 
 class _Cancelled(Exception):
@@ -35,20 +36,33 @@ class _Progress:
     report: Callable[[float], Any] | None
     cancelled: Callable[[], bool] | None
     done: int = 0
-    started: float = field(default_factory=time.perf_counter)
+    count: int = 1  # pairs that are being checked now
+    steps: int = 1  # checkpoints to expect meanwhile
+    passed: int = 0
 
-    def checkpoint(self) -> None:
+    def begin(self, count: int, steps: int) -> None:
+        """So many pairs are next; they will pass about so many checkpoints."""
+        self.count, self.steps, self.passed = count, max(1, steps), 0
+
+    def look(self) -> None:
         """Raise `_Cancelled` where the caller has cancelled."""
         if self.cancelled is not None and self.cancelled():
             raise _Cancelled
-        if self.report is not None:
-            self.report(min(1.0, self.done / max(1, self.total)))
 
-    def advance(self, count: int) -> None:
-        """So many pairs are finished."""
-        self.done += count
+    def checkpoint(self) -> None:
+        """One step is done: look, and tell."""
+        self.look()
+        self.passed += 1
+        self._tell(self.done + self.count * min(0.95, self.passed / self.steps))
+
+    def finish(self) -> None:
+        """The pairs that were begun are done."""
+        self.done += self.count
+        self._tell(self.done)
+
+    def _tell(self, done: float) -> None:
         if self.report is not None:
-            self.report(min(1.0, self.done / max(1, self.total)))
+            self.report(min(1.0, done / max(1, self.total)))
 
 
 def check_pairs(
@@ -90,7 +104,8 @@ def check_pairs(
     plan = Plan(eps, Tolerance(atol, rtol).checked(), SINGLE, SINGLE, DENSE)
     found: dict[Key, PairResult] = {}
     try:
-        state.checkpoint()
+        if progress is not None:
+            progress(0.0)
         _check_launches(tape, keys, plan, state, found)
         _check_whole(tape, names, keys, state, found, labels)
     except _Cancelled:
@@ -134,18 +149,22 @@ def _check_launches(
         if record.kernel is None:
             for key in by_launch[record.index]:
                 found[key] = _not_checked(key, f"launch {record.index} ({record.name})", f"a {record.kind}, not a kernel")
-            state.advance(len(by_launch[record.index]))
+            state.begin(len(by_launch[record.index]), 1)
+            state.finish()
     kernels = [record for record in records if record.kernel is not None]
-    for record, values in launch_values(tape, kernels, state.checkpoint):
+    for record, values in launch_values(tape, kernels, state.look):
         wanted = by_launch[record.index]
+        state.begin(len(wanted), 1)
         for key, reason in _impossible(record, wanted).items():
             found[key] = _not_checked(key, f"launch {record.index} ({record.name})", reason)
         possible = [key for key in wanted if key not in found]
         if possible:
             subject = launch_subject(record, values, [(source, target) for _, source, target in possible])
+            ports = [*subject.pairs.inputs(), *subject.pairs.outputs()]
+            state.begin(len(wanted), sum(min(p.size, SINGLE) + DENSE for p in ports))
             for pair in check_pairs_of(subject.program, subject.pairs, plan, state.checkpoint):
                 found[record.index, pair.input.removesuffix(IN_PLACE), pair.output] = pair
-        state.advance(len(wanted))
+        state.finish()
 
 
 def _impossible(record: Any, wanted: Sequence[Key]) -> dict[Key, str]:
@@ -190,6 +209,7 @@ def _check_whole(
             by_output.setdefault(key[2], []).append(key)
     for output, wanted in by_output.items():
         target = names.array(output)
+        state.begin(len(wanted), ABOUT * len(wanted))
         for key in wanted:
             reason = obstacle(output, target) or obstacle(key[1], names.array(key[1]))
             if reason is not None:
@@ -202,7 +222,7 @@ def _check_whole(
             each = (time.perf_counter() - began) / len(possible)
             for key, check in zip(possible, checks, strict=True):
                 found[key] = replace(_pair(key, check), seconds=each)
-        state.advance(len(wanted))
+        state.finish()
 
 
 def _objective(

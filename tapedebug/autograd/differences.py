@@ -91,7 +91,6 @@ class _Sweep:
         self.bar = np.full(at_zero.shape, np.inf)
         self.floor = np.full(at_zero.shape, np.inf)  # the part of `bar` that is rounding
         self.target = self.bar
-        self.changes = (self.bar, self.bar)  # of the central difference, at the last two steps
         self.sides: tuple[Floats, Floats] | None = None  # f(h), f(-h) at the step before
         self.stable = np.zeros(at_zero.shape, dtype=int)  # for how many steps in a row it looked like a kink
         self.left = self.right = self.best
@@ -124,7 +123,6 @@ class _Sweep:
         if not self.previous:
             return
         change = np.abs(row[0] - self.previous[0])  # of a smooth function, 63 times what is left
-        self.changes = self.changes[1], change
         refuted = np.abs(row[0] - self.best) > self.bar + change / 8 + 2 * noise
         self.best = np.where(refuted, row[0], self.best)
         self.bar = np.where(refuted, 2 * change + noise, self.bar)
@@ -151,9 +149,8 @@ class _Sweep:
     def result(self) -> Slope:
         """The slopes, once the sweep is over."""
         kink = self.stable >= 2
-        # Where differences still grow as the step shrinks, and not by rounding, they have not found the slope yet
-        # (a chaotic map), and no multiple of their scatter bounds it.
-        growing = ~(self.changes[1] < self.changes[0] / 2) & (self.bar > 0.1 * np.abs(self.best))
-        lost = ~(self.bar <= self.target) & growing & (self.bar > 4 * self.floor) & ~kink
+        # Differences that still scatter at the smallest step, and not by rounding, have not found the slope (a chaotic
+        # map): it may be any multiple of their scatter.
+        lost = ~(self.bar <= np.maximum(self.target, 0.1 * np.abs(self.best))) & (self.bar > 100 * self.floor) & ~kink
         self.bar = np.where(lost, np.inf, self.bar)
         return Slope(self.best, self.bar, self.left, self.right, kink, 2 * self.steps)

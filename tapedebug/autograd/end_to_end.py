@@ -9,7 +9,7 @@ differences of the loss along random directions and along the largest entries, w
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ EPS = 1e-3  # the largest step, relative to the size of the input
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
 ENTRY = 1e-5  # an entry this small beside the largest is rounding in float32
 SINGLE = 1e-2  # a float32 gradient that is further from its own float64 twin than this is not rounding alone
+NOTHING = 1e-11  # of the loss: a smaller difference in float64 is rounding
 DIVERGED = 1e-3  # relative difference of the float32 and the float64 loss from which on they are different runs
 
 
@@ -130,6 +131,7 @@ class _Gradients:
     same: Mapping[Port, Floats]  # float64, with the tape's own on_overwrite
     exact: Mapping[Port, Floats]  # float64, with the values of the forward pass
     moved: Sequence[Mapping[Port, Floats]]  # `exact` at inputs that differ by one float32 rounding
+    least: Mapping[Port, float]  # the norm of a gradient that is as good as zero
 
     def floor(self, port: Port) -> Floats:
         """How far one float32 rounding of the inputs moves each entry."""
@@ -235,7 +237,8 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> _Gradients:
         moved.append(program.pull(seeds, at=at, double=True, preserved=True))
         if checkpoint is not None:
             checkpoint()
-    return _Gradients(consumed, same, exact, moved)
+    least = {port: float(np.linalg.norm(_negligible(program, port))) for port in program.inputs}
+    return _Gradients(consumed, same, exact, moved, least)
 
 
 # ------------------------------------------------------------------ differences of the loss
@@ -273,10 +276,9 @@ def _probe(
             return np.array([program.loss({port: values + step * direction})])
 
         size = float(np.sqrt(((np.nan_to_num(exact) * direction) ** 2).sum()))
-        found = slope(
-            displaced, start, eps=EPS, magnitude=1.0,
-            enough=lambda v, size=size: 0.02 * rtol * np.maximum(np.abs(v), size) + 1e-9 * np.abs(v),
-        )  # fmt: skip
+        # A step along which the gradient promises more change than there is loss is far outside of the linear range.
+        eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
+        found = slope(displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(rtol, size))
         probe = Probe(
             entry=None if flat is None else shape_index(flat, port.shape),
             ad=float(consumed @ direction),
@@ -284,12 +286,21 @@ def _probe(
             fd=float(found.value[0]),
             bar=float(found.bar[0]),
             size=size,
-            # Below 1e-11 of the loss itself, a difference in float64 is rounding.
-            allowed=max(rtol * max(abs(float(found.value[0])), size), 1e-11 * abs(float(start[0]))),
+            allowed=max(rtol * max(abs(float(found.value[0])), size), NOTHING * abs(float(start[0]))),
         )
         noise = float(floor @ np.abs(direction))
         probes.append((_judged(probe, found, noise), found))
     return probes
+
+
+def _fine_for(rtol: float, size: float) -> Callable[[Floats], Floats]:
+    """Error bars to aim at: fine beside `size`, as random directions cancel, but never as wide as the slope itself."""
+
+    def enough(slopes: Floats) -> Floats:
+        found = np.abs(slopes)
+        return 0.02 * rtol * np.maximum(found, np.minimum(size, 100 * found)) + 1e-9 * found
+
+    return enough
 
 
 def _judged(probe: Probe, found: Slope, noise: float) -> Probe:
@@ -334,8 +345,9 @@ def _judge_input(
     largest = float(np.abs(exact).max(initial=0.0))
     error = np.abs(consumed - exact)
     floor = gradients.floor(port)
-    missed = error > rtol * np.abs(exact) + ENTRY * largest
-    off_semantics = np.abs(same - exact) > rtol * np.abs(exact) + ENTRY * largest + floor
+    allowed = rtol * np.abs(exact) + ENTRY * largest + _negligible(program, port)
+    missed = error > allowed
+    off_semantics = np.abs(same - exact) > allowed + floor
     sure = [p for p in probes if p.verdict != "KINK" and p.bar <= p.allowed]
     numbers = _numbers(port, gradients, probes)
     if sure and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure):
@@ -362,6 +374,14 @@ def _judge_input(
     return result(verdict, f"{numbers}: {reasons.get(verdict, '')}")
 
 
+def _negligible(program: WholeTape, port: Port) -> Floats:
+    """Gradients so small that even a change of 100 % of the input moves the loss by less than `NOTHING` of itself."""
+    size = np.abs(program.values(port))
+    typical = float(np.sqrt(np.mean(size**2))) or 1.0
+    least: Floats = NOTHING * abs(program.loss()) / np.maximum(size, 0.01 * typical)
+    return least
+
+
 def _unsure(probes: Sequence[Probe]) -> Verdict | None:
     """KINK or UNDECIDABLE where most directions are; a single one is outvoted by those that agree."""
     for verdict in ("KINK", "UNDECIDABLE"):
@@ -371,7 +391,7 @@ def _unsure(probes: Sequence[Probe]) -> Verdict | None:
 
 
 def _numbers(port: Port, gradients: _Gradients, probes: Sequence[Probe]) -> str:
-    text = f"relative error {_relative(gradients.consumed[port], gradients.exact[port]):.1e} of the float64 adjoint"
+    text = f"relative error {_relative(gradients.consumed[port], gradients.exact[port], gradients.least[port]):.1e} of the float64 adjoint"
     if probes:
         off = max(probes, key=lambda p: p.rel_error)
         along = "a random direction" if off.entry is None else f"entry [{', '.join(map(str, off.entry))}]"
@@ -382,10 +402,10 @@ def _numbers(port: Port, gradients: _Gradients, probes: Sequence[Probe]) -> str:
     return text
 
 
-def _relative(value: Floats, reference: Floats) -> float:
+def _relative(value: Floats, reference: Floats, least: float) -> float:
     difference, size = float(np.linalg.norm(value - reference)), float(np.linalg.norm(reference))
-    if size == 0.0:
-        return 0.0 if difference == 0.0 else float("inf")
+    if size <= least:
+        return 0.0 if difference <= least else float("inf")
     return difference / size
 
 
@@ -402,7 +422,7 @@ def _result(
         name=port.name,
         array=port.array,
         verdict=verdict,
-        rel_error=_relative(consumed, exact) if rel_error is None else rel_error,
+        rel_error=_relative(consumed, exact, gradients.least[port]) if rel_error is None else rel_error,
         max_abs_error=float(np.abs(consumed - exact).max(initial=0.0)),
         message=message,
         consumed=consumed.reshape(port.shape),

@@ -1,0 +1,293 @@
+"""`end_to_end`: the gradient of a whole tape, right, wrong, and undecidable, in numbers."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.autograd import EndToEnd, end_to_end
+from tests.autograd import kernels as k
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "notebooks"))
+import net  # noqa: E402
+
+
+@wp.kernel
+def step(x: wp.array(dtype=float), y: wp.array(dtype=float), rate: float):
+    i = wp.tid()
+    y[i] = rate * x[i] * (1.0 - x[i])
+
+
+def overwritten(mode: str) -> tuple[wp.Tape, Any, Any, Any]:
+    """Example A of the documents, "Inter-Kernel Overwrite": a is written after it was squared."""
+    a, c = k.vector([1.0, 2.0, 3.0]), k.vector([-1.0, -2.0, -3.0])
+    b, loss = wp.zeros_like(a), wp.zeros(1, dtype=float, requires_grad=True)
+    tape = wp.Tape(on_overwrite=mode)
+    with tape:
+        wp.launch(k.square, 3, [a], [b])
+        wp.launch(k.identity, 3, [c], [a])
+        wp.launch(k.total, 3, [b, loss])
+    return tape, loss, a, c
+
+
+def test_preserve_agrees_where_ignore_is_wrong() -> None:
+    tape, loss, a, _ = overwritten("preserve")
+    result = end_to_end(tape, loss, [a])
+    assert (result.verdict, bool(result)) == ("AGREE", True)
+    assert result.inputs[0].consumed.tolist() == [2.0, 4.0, 6.0]
+    assert result.coverage.summary == "3 of 3 launches checked end to end; agrees to 0e+00"
+
+    tape, loss, a, _ = overwritten("ignore")
+    result = end_to_end(tape, loss, [a])
+    assert (result.verdict, bool(result)) == ("WRONG", False)
+    assert result.inputs[0].consumed.tolist() == [-2.0, -4.0, -6.0], "the documents' numbers"
+    assert result.inputs[0].reference.tolist() == [2.0, 4.0, 6.0]
+    assert (result.rel_error, result.inputs[0].max_abs_error) == (2.0, 12.0)
+    assert result.inputs[0].message.endswith(
+        ": values that the adjoint needs were overwritten before the reverse pass"
+    )
+
+
+def test_warn_consumes_what_ignore_does() -> None:
+    with pytest.warns(wp.OverwriteWarning):
+        tape, loss, a, _ = overwritten("warn")
+    assert end_to_end(tape, loss, [a]).verdict == "WRONG"
+
+
+def test_inputs_are_by_default_the_arrays_that_were_read_before_they_were_written() -> None:
+    tape, loss, a, c = overwritten("preserve")
+    result = end_to_end(tape, loss)
+    assert [check.array for check in result.inputs] == [a, c]
+    assert result.inputs[1].message.startswith("relative error 0.0e+00 of the float64 adjoint")
+
+
+def test_the_loss_is_by_default_that_of_the_last_backward() -> None:
+    tape, loss, a, _ = overwritten("preserve")
+    with pytest.raises(wp.GradcheckError) as caught:
+        end_to_end(tape)
+    assert caught.value.message == "end_to_end: no loss is known: backward has not been called on this tape"
+    tape.backward(loss)
+    before = a.grad.numpy().copy()
+    assert end_to_end(tape)
+    np.testing.assert_array_equal(a.grad.numpy(), before)
+
+
+def test_a_dictionary_of_outputs_is_an_objective_too() -> None:
+    x, y = k.vector([1.0, 2.0]), k.vector([0.0, 0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.cube, 2, [x], [y])
+    result = end_to_end(tape, {y: np.array([1.0, -2.0])})
+    assert result
+    assert result.inputs[0].reference.tolist() == [3.0, -24.0]
+    tape.backward(grads={y: wp.ones_like(y)})
+    assert end_to_end(tape).inputs[0].reference.tolist() == [3.0, 12.0]
+
+
+def test_a_severed_chain_is_wrong() -> None:
+    x, y, loss = k.vector([1.0, 2.0]), k.vector([0.0, 0.0], grad=False), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.square, 2, [x], [y])
+        wp.launch(k.total, 2, [y, loss])
+    result = end_to_end(tape, loss)
+    assert result.verdict == "WRONG"
+    assert result.inputs[0].consumed.tolist() == [0.0, 0.0]
+    assert result.rel_error == 1.0
+    assert result.inputs[0].message.endswith(": the adjoint disagrees with differences of the loss")
+
+
+def test_a_gradient_that_is_truly_zero_agrees() -> None:
+    x, y, loss = k.vector([1.0, 2.0]), k.vector([0.0, 0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.constant, 2, [x], [y])
+        wp.launch(k.total, 2, [y, loss])
+    result = end_to_end(tape, loss)
+    assert (result.verdict, result.rel_error) == ("AGREE", 0.0)
+
+
+def test_a_wrong_adjoint_is_wrong_though_nothing_was_overwritten() -> None:
+    x, y, loss = k.vector([1.0, 2.0]), k.vector([0.0, 0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.with_adjoint_of(k.square, k.off_by_2_percent), 2, [x], [y])
+        wp.launch(k.total, 2, [y, loss])
+    result = end_to_end(tape, loss)
+    assert result.verdict == "WRONG"
+    assert result.rel_error == pytest.approx(0.02, rel=0.2)
+    assert end_to_end(tape, loss, rtol=0.03).verdict == "AGREE"
+
+
+def test_one_wrong_entry_of_many_is_found() -> None:
+    n = 500
+    x, y, loss = k.vector(np.linspace(0.5, 1.5, n)), k.vector(np.zeros(n)), k.vector([0.0])
+
+    def break_one(seeds: np.ndarray) -> None:
+        seeds[171] = 0
+
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.with_seeds(k.square, break_one, n), n, [x], [y])
+        wp.launch(k.total, n, [y, loss])
+    assert end_to_end(tape, loss).verdict == "WRONG"
+
+
+def logistic_map(steps: int, rate: float = 3.9) -> tuple[wp.Tape, Any, Any]:
+    x, loss = k.vector([0.3]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        state = x
+        for _ in range(steps):
+            following = wp.zeros_like(state)
+            wp.launch(step, 1, [state], [following, rate])
+            state = following
+        wp.launch(k.total, 1, [state, loss])
+    return tape, loss, x
+
+
+@pytest.mark.parametrize("steps", [20, 40, 60, 80])
+def test_chaos_is_undecidable_not_wrong(steps: int) -> None:
+    tape, loss, _ = logistic_map(steps)
+    result = end_to_end(tape, loss)
+    assert (result.verdict, bool(result)) == ("UNDECIDABLE", False)
+
+
+def test_many_tame_steps_agree() -> None:
+    tape, loss, _ = logistic_map(200, rate=2.5)
+    result = end_to_end(tape, loss)
+    assert result.verdict == "AGREE", str(result)
+
+
+def test_a_kink_in_every_direction_is_a_kink() -> None:
+    x, y, loss = k.vector([0.0]), k.vector([0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.absolute, 1, [x], [y])
+        wp.launch(k.total, 1, [y, loss])
+    result = end_to_end(tape, loss)
+    assert result.verdict == "KINK"
+    assert result.inputs[0].message.endswith(": the loss has a kink here")
+
+
+def test_a_random_program_is_nondeterministic() -> None:
+    x, y, loss = k.vector([1.0, 2.0]), k.vector([0.0, 0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.with_noise(k.square, 2), 2, [x], [y])
+        wp.launch(k.total, 2, [y, loss])
+    result = end_to_end(tape, loss)
+    assert result.verdict == "NONDETERMINISTIC"
+    assert result.inputs[0].message.startswith("two forward runs on the same values give the losses ")
+
+
+def test_nan_in_the_consumed_gradient_is_wrong() -> None:
+    x, y, loss = k.vector([0.0, 1.0]), k.vector([0.0, 0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.root, 2, [x], [y])
+        wp.launch(k.total, 2, [y, loss])
+    result = end_to_end(tape, loss)
+    assert result.verdict == "WRONG"
+    assert result.inputs[0].message == "1 of 2 entries of the consumed gradient are not finite"
+
+
+# ------------------------------------------------------------------ coverage
+
+
+def test_without_inputs_nothing_was_checked() -> None:
+    x, loss = k.vector([1.0], grad=False), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.total, 1, [x, loss])
+    result = end_to_end(tape, loss)
+    assert (result.verdict, result.coverage.summary) == (
+        "UNDECIDABLE",
+        "0 of 1 launches checked end to end: no input has requires_grad=True",
+    )
+    named = end_to_end(tape, loss, [x])
+    assert named.coverage.notes == ("not checked: x has requires_grad=False",)
+
+
+def test_record_func_can_not_be_covered_and_is_said() -> None:
+    x, y, loss = k.vector([1.0]), k.vector([0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.square, 1, [x], [y])
+        tape.record_func(lambda: None, [y])
+        wp.launch(k.total, 1, [y, loss])
+    result = end_to_end(tape, loss)
+    assert (result.verdict, result.coverage.checked, result.coverage.launches) == ("UNDECIDABLE", 2, 3)
+    assert result.inputs[0].message.endswith(
+        "; but record_func is not replayed (record 1), and may take part in the gradient"
+    )
+
+
+def test_writes_outside_of_the_tape_are_said() -> None:
+    x, y, loss = k.vector([1.0]), k.vector([0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.square, 1, [x], [y])
+        wp.launch(k.cube, 1, [x], [y], record_tape=False)
+        wp.launch(k.total, 1, [y, loss])
+    result = end_to_end(tape, loss, labels={y: "force"})
+    assert result.coverage.notes == (
+        "written outside of the tape while it recorded, and taken as constant there: force",
+    )
+
+
+@pytest.mark.parametrize(
+    "loss, message",
+    [
+        (lambda x, y, other: y, "end_to_end: the loss must be a scalar; got y of shape (2,), float32"),
+        (lambda x, y, other: other, "end_to_end: array(1,), an array of shape (1,), is not on the tape"),
+        (lambda x, y, other: {y: np.ones(3)}, "end_to_end: the seed of y has 3 values, the array has 2"),
+    ],
+)
+def test_losses_that_are_none(loss: Any, message: str) -> None:
+    x, y, other = k.vector([1.0, 2.0]), k.vector([0.0, 0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.square, 2, [x], [y])
+    with pytest.raises(wp.GradcheckError) as caught:
+        end_to_end(tape, loss(x, y, other))
+    assert caught.value.message == message
+
+
+def test_an_empty_tape_and_inputs_that_are_elsewhere() -> None:
+    with pytest.raises(wp.GradcheckError, match="the tape is empty: nothing was recorded"):
+        end_to_end(wp.Tape(), k.vector([0.0]))
+    tape, loss, _, _ = overwritten("preserve")
+    with pytest.raises(wp.GradcheckError) as caught:
+        end_to_end(tape, loss, [k.vector([1.0])])
+    assert caught.value.message == "end_to_end: array(1,) is not on the tape"
+
+
+# ------------------------------------------------------------------ the net
+
+
+def thrown(buffers: str, mode: str) -> EndToEnd:
+    throw = wp.array([net.FIRST_THROW], dtype=wp.vec3, requires_grad=True)
+    tape, loss = net.record(net.make_net(), throw, buffers, on_overwrite=mode)
+    return end_to_end(tape, loss, labels={throw: "throw"})
+
+
+def test_the_net() -> None:
+    result = thrown("pingpong", "preserve")
+    assert result.verdict == "AGREE"
+    assert result.rel_error < 1e-4
+    assert result.coverage.summary.startswith("123 of 123 launches checked end to end; agrees to ")
+    assert result.loss == pytest.approx(result.loss64, rel=1e-5)
+    wrong = thrown("pingpong", "ignore")
+    assert wrong.verdict == "WRONG"
+    assert wrong.rel_error > 0.1
+    assert thrown("distinct", "ignore").verdict == "AGREE"
+
+
+def test_the_text_of_a_result() -> None:
+    text = str(thrown("pingpong", "preserve")).splitlines()
+    assert text[0].startswith("AGREE: 123 of 123 launches checked end to end; agrees to ")
+    assert text[1].startswith("  throw: AGREE, relative error ")

@@ -1,0 +1,266 @@
+"""`gradcheck_tape` and `check_pairs`: launch by launch, at the values of the launch."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.autograd import GradcheckFailure, check_pairs, gradcheck_tape
+from tests.autograd import kernels as k
+
+
+def record(*launches: Any, **options: Any) -> wp.Tape:
+    tape = wp.Tape(**options)
+    with tape:
+        for kernel, args in launches:
+            wp.launch(kernel, dim=len(args[0]), inputs=args)
+    return tape
+
+
+def chain(first: Any = k.square, second: Any = k.cube) -> tuple[wp.Tape, Any, Any, Any]:
+    x, y, z = (k.vector([0.5, -2.0, 3.0]) for _ in range(3))
+    return record((first, [x, y]), (second, [y, z])), x, y, z
+
+
+QUIET: dict[str, Any] = {"show_summary": False, "raise_exception": False}
+
+
+def test_every_launch_is_checked() -> None:
+    tape, *_ = chain()
+    result = gradcheck_tape(tape, **QUIET)
+    assert result
+    assert [(p.launch, p.subject, p.input, p.output, p.verdict) for p in result.pairs] == [
+        (0, "launch 0 (square)", "x", "y", "AGREE"),
+        (1, "launch 1 (cube)", "x", "y", "AGREE"),
+    ]
+    assert str(result.coverage) == (
+        "2 of 2 launches checked one by one: 2 input-output pairs, 18 of 18 entries"
+    )
+
+
+def test_the_summary_has_a_table_for_each_launch(capsys: pytest.CaptureFixture) -> None:
+    tape, *_ = chain()
+    gradcheck_tape(tape)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "launch 0 (square)"
+    assert lines[1] == "Input | Output | Max Abs Error | Max Rel Error | Pass"
+    assert lines[5] == "launch 1 (cube)"
+    assert lines[-1] == "Gradient check for tape of 2 launches passed"
+
+
+def test_values_are_those_of_the_launch_not_what_arrays_hold_later() -> None:
+    x, y = k.vector([-1.0, 4.0]), k.vector([0.0, 0.0])
+    tape = record((k.relu, [x, y]), (k.minus, [y, x]))
+    x.assign([0.0, 0.0])  # exactly the kink of relu
+    result = gradcheck_tape(tape, **QUIET)
+    assert result.verdict == "AGREE"
+    assert x.numpy().tolist() == [0.0, 0.0]
+
+
+def test_a_wrong_launch_is_named_alone() -> None:
+    tape, *_ = chain(second=k.with_adjoint_of(k.cube, k.square))
+    result = gradcheck_tape(tape, **QUIET)
+    assert [p.verdict for p in result.pairs] == ["AGREE", "WRONG"]
+    assert result.failing is result.pairs[1]
+    with pytest.raises(GradcheckFailure) as caught:
+        gradcheck_tape(tape, show_summary=False)
+    assert caught.value.message.startswith(
+        "Gradient check for tape of 2 launches failed: WRONG: launch 1 (cube), y with respect to x: d y[2] / d x[2]: "
+        "AD 18, FD 243 ± "
+    )
+
+
+def test_in_place_launches_are_checked_with_their_old_values() -> None:
+    x, y = k.vector([0.5, 3.0]), k.vector([2.0, -1.0])
+    result = gradcheck_tape(record((k.times, [x, y])), **QUIET)
+    assert [(p.input, p.output, p.verdict) for p in result.pairs] == [("x", "y", "AGREE"), ("y", "y", "AGREE")]
+    wrong = record((k.with_adjoint_of(k.times, k.square), [x, y]))
+    assert gradcheck_tape(wrong, **QUIET).verdict == "WRONG"
+
+
+def test_reverse_order_and_skipping() -> None:
+    tape, *_ = chain()
+    assert [p.launch for p in gradcheck_tape(tape, reverse_launches=True, **QUIET).pairs] == [1, 0]
+    skipped = gradcheck_tape(tape, skip_to_launch_index=1, **QUIET)
+    assert [p.launch for p in skipped.pairs] == [1]
+    assert str(skipped.coverage) == (
+        "1 of 2 launches checked one by one: 1 input-output pairs, 9 of 9 entries\n"
+        "  - not checked: the first 1 launches in this order (skip_to_launch_index)"
+    )
+    both = gradcheck_tape(tape, reverse_launches=True, skip_to_launch_index=1, **QUIET)
+    assert [p.launch for p in both.pairs] == [0]
+
+
+def test_black_and_white_lists() -> None:
+    tape, *_ = chain()
+    result = gradcheck_tape(tape, blacklist_kernels=["square"], **QUIET)
+    assert [p.launch for p in result.pairs] == [1]
+    assert result.coverage.notes == ("not checked: launch 0: square is on the blacklist",)
+    result = gradcheck_tape(tape, whitelist_kernels=["square"], **QUIET)
+    assert [p.launch for p in result.pairs] == [0]
+    assert result.coverage.notes == ("not checked: launch 1: cube is not on the whitelist",)
+    assert len(gradcheck_tape(tape, whitelist_kernels=[], **QUIET).pairs) == 2
+    with pytest.raises(wp.GradcheckError) as caught:
+        gradcheck_tape(tape, blacklist_kernels=["sqare"], **QUIET)
+    assert caught.value.message == (
+        "gradcheck_tape: blacklist_kernels names the kernel 'sqare'; the kernels on the tape are square, cube"
+    )
+
+
+def test_masks_by_kernel() -> None:
+    x, y = k.vector([0.5, 3.0]), k.vector([2.0, -1.0])
+    tape = record((k.times, [x, y]), (k.square, [x, y]))
+    result = gradcheck_tape(tape, input_output_masks={"times": [("y", "y")]}, **QUIET)
+    assert [(p.launch, p.input, p.output) for p in result.pairs] == [(0, "y", "y"), (1, "x", "y")]
+    result = gradcheck_tape(tape, input_output_masks={"times": [(0, 0)]}, **QUIET)
+    assert [(p.launch, p.input, p.output) for p in result.pairs] == [(0, "x", "y"), (1, "x", "y")]
+
+
+def test_launches_that_nothing_can_be_said_of_are_noted_and_do_not_raise() -> None:
+    x, y, z = k.vector([1.0, 2.0]), k.vector([0.0, 0.0], grad=False), k.vector([0.0, 0.0])
+    n = wp.array([1, 2], dtype=int)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.square, 2, [x, y])
+        wp.launch(k.counting, 2, [n, n])
+        wp.copy(z, x)
+        wp.launch(k.no_adjoint, 2, [x, z])
+        wp.launch(k.cube, 2, [x, z])
+        tape.record_func(lambda: None, [x])
+    result = gradcheck_tape(tape, show_summary=False)
+    assert [p.launch for p in result.pairs] == [4]
+    assert str(result.coverage) == (
+        "1 of 6 launches checked one by one: 1 input-output pairs, 4 of 4 entries\n"
+        "  - not checked: launch 2: a copy, not a kernel\n"
+        "  - not checked: launch 5: a function that was recorded with record_func, not a kernel\n"
+        "  - not checked: launch 0 (square): y has requires_grad=False\n"
+        "  - not checked: launch 1 (counting): x holds int32, which has no derivatives; "
+        "y holds int32, which has no derivatives\n"
+        "  - not checked: launch 3 (no_adjoint): launch 3 (no_adjoint) has no adjoint: enable_backward=False"
+    ), str(result.coverage)
+
+
+def test_a_tape_on_which_nothing_can_be_checked_is_not_agreement() -> None:
+    tape = record((k.square, [k.vector([1.0], grad=False), k.vector([1.0])]))
+    result = gradcheck_tape(tape, **QUIET)
+    assert (result.verdict, bool(result)) == ("UNDECIDABLE", False)
+    with pytest.raises(GradcheckFailure) as caught:
+        gradcheck_tape(tape, show_summary=False)
+    assert caught.value.message == (
+        "Gradient check for tape of 1 launches failed: UNDECIDABLE: nothing was checked: none of 1 launches has an "
+        "input and an output with requires_grad=True"
+    )
+    assert gradcheck_tape(wp.Tape(), **QUIET).verdict == "UNDECIDABLE"
+
+
+def test_reproduce_shows_the_values_of_the_launch() -> None:
+    x, y = k.vector([-1.0, 4.0]), k.vector([0.0, 0.0])
+    tape = record((k.square, [x, y]), (k.cube, [y, x]))
+    x.assign([7.0, 7.0])
+    script = gradcheck_tape(tape, **QUIET).reproduce()
+    assert "x = wp.array([-1.0, 4.0], dtype=wp.float32, shape=(2,), requires_grad=True)" in script
+    assert "def square(" in script
+
+
+def test_views_and_slices_of_one_buffer() -> None:
+    whole = k.vector([1.0, 2.0, 3.0, 4.0])
+    tape = record((k.square, [whole[0:2], whole[2:4]]), (k.cube, [whole[2:4], whole[0:2]]))
+    result = gradcheck_tape(tape, **QUIET)
+    assert [p.verdict for p in result.pairs] == ["AGREE", "AGREE"]
+    np.testing.assert_allclose(result.pairs[1].worst.fd, 3 * result.pairs[1].worst.ad / 3)
+
+
+# ------------------------------------------------------------------ check_pairs
+
+
+def entry(launch: int | None, source: str, target: str) -> dict:
+    return {"launch": launch, "input": source, "output": target}
+
+
+def test_chosen_pairs_in_the_order_of_the_mask() -> None:
+    tape, x, y, z = chain()
+    labels = {x: "x0", y: "middle", z: "result"}
+    results = check_pairs(
+        tape,
+        [entry(None, "x0", "result"), entry(1, "x", "y"), entry(0, "x", "y"), entry(1, "x", "y")],
+        labels=labels,
+    )
+    assert [(r.launch, r.input, r.output, r.verdict) for r in results] == [
+        (None, "x0", "result", "AGREE"),
+        (1, "x", "y", "AGREE"),
+        (0, "x", "y", "AGREE"),
+    ]
+    for result in results:
+        found = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+        assert list(found) == [
+            "launch", "input", "output", "verdict", "max_abs_error", "max_rel_error", "message", "seconds",
+        ]  # fmt: skip
+        assert found["max_rel_error"] < 1e-5
+
+
+def test_chosen_pairs_find_what_is_wrong() -> None:
+    tape, x, _, z = chain(second=k.with_adjoint_of(k.cube, k.square))
+    mask = [entry(0, "x", "y"), entry(1, "x", "y"), entry(None, "x", "z")]
+    results = check_pairs(tape, mask, labels={x: "x", z: "z"})
+    assert [r.verdict for r in results] == ["AGREE", "WRONG", "WRONG"]
+    assert "the adjoint disagrees with differences of the loss" in results[2].message
+
+
+def test_wrong_entries_outside_of_the_sample_are_found_by_random_combinations() -> None:
+    n = 400
+    x, y = k.vector(np.linspace(0.5, 1.5, n)), k.vector(np.zeros(n))
+
+    def break_one(seeds: np.ndarray) -> None:
+        seeds[171] = 0
+
+    broken = k.with_seeds(k.square, break_one, n)
+    single = gradcheck_tape(record((broken, [x, y])), max_outputs_per_var=48, max_inputs_per_var=48, **QUIET)
+    assert single.pairs[0].evaluated < single.pairs[0].entries
+    [result] = check_pairs(record((broken, [x, y])), [entry(0, "x", "y")])
+    assert result.verdict == "WRONG"
+    [result] = check_pairs(record((k.square, [x, y])), [entry(0, "x", "y")])
+    assert result.verdict == "AGREE"
+
+
+def test_pairs_without_a_derivative_say_why() -> None:
+    tape, *_ = chain()
+    results = check_pairs(tape, [entry(0, "y", "y"), entry(0, "x", "x")])
+    assert [(r.verdict, r.message) for r in results] == [
+        ("UNDECIDABLE", "not checked: the kernel does not read y"),
+        ("UNDECIDABLE", "not checked: the kernel does not write x"),
+    ]
+    assert results[0].to_dict()["max_abs_error"] is None
+
+
+def test_progress_goes_from_0_to_1() -> None:
+    tape, *_ = chain()
+    seen: list[float] = []
+    check_pairs(tape, [entry(0, "x", "y"), entry(1, "x", "y")], progress=seen.append)
+    assert (seen[0], seen[-1], seen == sorted(seen)) == (0.0, 1.0, True)
+    assert len(set(seen)) > 4
+
+
+def test_a_cancelled_check_returns_what_it_has() -> None:
+    tape, *_ = chain()
+    mask = [entry(0, "x", "y"), entry(1, "x", "y")]
+    seen: list[float] = []
+    results = check_pairs(tape, mask, progress=seen.append, cancelled=lambda: bool(seen) and seen[-1] >= 0.5)
+    assert [r.launch for r in results] == [0]
+    assert check_pairs(tape, mask, cancelled=lambda: True) == []
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        (entry(2, "x", "y"), "check_pairs: there is no launch 2; the tape has launches 0 to 1"),
+        (entry(0, "z", "y"), "check_pairs: launch 0 (square) has no array 'z'; it has x, y"),
+        (entry(None, "x", "nothing"), "check_pairs: the tape has no array 'nothing'; it has x, y, y#2"),
+    ],
+)
+def test_masks_that_name_what_there_is_not(wrong: dict, message: str) -> None:
+    tape, *_ = chain()
+    with pytest.raises(wp.GradcheckError) as caught:
+        check_pairs(tape, [wrong])
+    assert caught.value.message == message
