@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
@@ -114,45 +115,69 @@ def zero_gradient(a: array) -> None:
         memory.writes += 1
 
 
-def run(tracker: Tracker, seeds: Mapping[array, Values], leftovers: Mapping[array, int]) -> dict[array, int]:
+class Prepared:
+    """What a reverse pass calls, worked out once and used again while nothing has changed."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        records = tracker.records
+        _warn_of_missing_adjoints(records)
+        self.tracker = weakref.ref(tracker)
+        self.length = len(records)
+        self.kept = tracker.kept
+        self.space = LiveSpace(tracker.mode)
+        touched = {r.args[p].buffer for r in records for p in r.plan.active}
+        self.memories = {buffer: buffer.gradient() for buffer in touched}
+        self.table = Table(records, self.space)
+        self.steps = self.table.steps(records)
+        self.retained_at = _retained_at(records)
+        self.written = _written(records)
+
+    def holds(self, tracker: Tracker) -> bool:
+        """Whether it is still right: no record, no preserved copy and no other gradient memory since."""
+        return (
+            self.tracker() is tracker
+            and self.length == len(tracker.records)
+            and self.kept == tracker.kept
+            and all(buffer.adjoint is memory for buffer, memory in self.memories.items())
+        )
+
+
+def run(
+    prepared: Prepared, seeds: Mapping[array, Values], leftovers: Mapping[array, int]
+) -> dict[array, int]:
     """One reverse pass.
 
     Args:
-        tracker: Of the tape.
+        prepared: Of the tape.
         seeds: Incoming gradients; they replace what is there.
-        leftovers: What the last pass left in the gradients of arrays that the tape writes, by the write
-            count of the
-            gradient memory then. It belongs to the values before the tape, not after it: it is added back at
-            the end.
+        leftovers: What the last pass left in the gradients of arrays that the tape writes, with the number
+            of writes to the gradient memory then. It belongs to the values before the tape, not to those after
+            it: it is added back at the end.
 
     Returns:
         The leftovers of this pass.
     """
-    space = LiveSpace(tracker.mode)
-    records = tracker.records
-    _warn_of_missing_adjoints(records)
-    touched = {a.buffer: a for r in records for p in r.plan.active for a in (r.args[p],)}
-    touched.update({a.buffer: a for a in seeds})
-    memories = {buffer.gradient(): a for buffer, a in touched.items()}
-    table = Table(records, space)
-    steps = list(table.steps(records))
+    space = prepared.space
+    memories = {*prepared.memories.values(), *(a.buffer.gradient() for a in seeds)}
     for memory in memories:
         if memory.watch:
             _announce_all(memory)
+    tracker = prepared.tracker()
+    records = tracker.records if tracker is not None else []
     with _all_or_nothing(records, list(memories)):
         for memory in memories:
             memory.fill = None
         earlier = _take_leftovers(leftovers)
         for a, values in seeds.items():
             space.adjoint_view(a)[...] = values
-        retained = _run_steps(steps, space, _retained_at(records))
+        retained = _run_steps(prepared.steps, space, prepared.retained_at)
         for a, values in retained.items():
             space.adjoint_view(a)[...] = values
         for a, values in earlier.items():
             if a not in seeds:
                 view = space.adjoint_view(a)
                 view += values
-    return {a: a.buffer.gradient().writes for a in _written(records)}
+    return {a: a.buffer.gradient().writes for a in prepared.written}
 
 
 @contextmanager
@@ -218,21 +243,15 @@ def _written(records: list[Record]) -> list[array]:
 
 
 def _warn_of_missing_adjoints(records: list[Record]) -> None:
-    seen = set()
-    for record in records:
-        if (
-            record.kernel is not None
-            and record.plan.active
-            and record.info is None
-            and record.kernel not in seen
-        ):
-            seen.add(record.kernel)
-            warnings.warn(
-                f"backward: launch {record.index} ({record.name}) passes no gradient on, "
-                "because the kernel has enable_backward=False",
-                TapedebugWarning,
-                stacklevel=_messages.user_stacklevel(),
-            )
+    mute = {p for p in {r.plan for r in records} if p.kernel is not None and p.active and p.info is None}
+    for kernel in {plan.kernel for plan in mute}:
+        first = next(r for r in records if r.plan in mute and r.kernel is kernel)
+        warnings.warn(
+            f"backward: launch {first.index} ({first.name}) passes no gradient on, "
+            "because the kernel has enable_backward=False",
+            TapedebugWarning,
+            stacklevel=_messages.user_stacklevel(),
+        )
 
 
 def _take_leftovers(leftovers: Mapping[array, int]) -> dict[array, Values]:

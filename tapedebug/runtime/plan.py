@@ -21,6 +21,9 @@ Packer = Callable[[Any], tuple[Any, ...]]
 Runner = Callable[[int, int, int], None]
 """Runs threads `lo … hi-1` with the packed arguments at an address."""
 
+Slots = tuple[tuple[int, int], ...]
+"""(Parameter, number of the slot of its pointer)."""
+
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -42,10 +45,15 @@ class Plan:
         found: Those whose present content matters, unless the launch covers it.
         needed: Those whose values the adjoint reads.
         written: Those that are written.
+        arrays: All array parameters of a kernel.
+        value_slots: Where the pointers of the arrays are packed.
+        adjoint_slots: Where those of the active ones' adjoints are.
+        needed_slots: Where those of the needed ones are.
     """
 
     __slots__ = (
         "active",
+        "adjoint_slots",
         "arrays",
         "atomic",
         "covers",
@@ -56,9 +64,11 @@ class Plan:
         "name",
         "names",
         "needed",
+        "needed_slots",
         "reads",
         "strided",
         "touched",
+        "value_slots",
         "writes",
         "written",
     )
@@ -83,6 +93,9 @@ class Plan:
         self.kernel, self.info, self.active, self.strided = kernel, info, active, strided
         self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
         self.arrays: tuple[int, ...] = ()
+        self.value_slots: Slots = ()
+        self.adjoint_slots: Slots = ()
+        self.needed_slots: Slots = ()
         self.touched = tuple(sorted(reads | writes | atomic))
         self.found = self.touched
         self.written = tuple(sorted(writes))
@@ -136,6 +149,10 @@ class KernelPlan(Plan):
             strided=not all(args[i].is_contiguous for i in arrays),
         )
         self.arrays = tuple(arrays)
+        values, adjoints = kernel.layout.values, kernel.layout.adjoints
+        self.value_slots = tuple((p, values[p]) for p in arrays)
+        self.adjoint_slots = tuple((p, adjoints[p]) for p in sorted(active))
+        self.needed_slots = tuple((p, values[p]) for p in self.needed)
         self.packers = packers
         self.struct: struct.Struct = kernel.layout.struct
         self.tail = [0] * len(arrays)

@@ -18,7 +18,7 @@ from tapedebug.runtime._shadow_memory import ShadowBuffer
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Bytes
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
-from tapedebug.runtime.plan import KernelPlan
+from tapedebug.runtime.plan import KernelPlan, Runner
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import Need, Scratch, Tracker
 
@@ -275,9 +275,9 @@ class Shadow:
         else:
             kept[:] = now
 
-    def _forward_table(self) -> tuple[Any, list[tuple[Callable[[int, int, int], Any], int]]]:
+    def _forward_table(self) -> tuple[Any, list[tuple[Runner, int]]]:
         table = Table(self.records, self)
-        calls: list[tuple[Callable[[int, int, int], Any], int]] = []
+        calls: list[tuple[Runner, int]] = []
         for record in self.records:
             if record.kind == "kernel":
                 calls.append((record.plan.forward_run(self.f64), table.forward(record)))
@@ -341,7 +341,7 @@ class Shadow:
         """Custom functions work on the user's arrays: `uncovered` says that they do not run here."""
 
 
-def _forward_special(record: Record, shadow: Shadow) -> Callable[[int, int, int], Any]:
+def _forward_special(record: Record, shadow: Shadow) -> Runner:
     """The forward run of a copy, a fill or a custom function."""
     if record.kind == "func":
         return lambda lo, hi, where: None

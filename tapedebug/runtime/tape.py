@@ -107,6 +107,7 @@ class Tape:
         self.loss: array | None = None
         self.backward_calls: list[BackwardCall] = []
         self._leftovers: dict[array, int] = {}
+        self._prepared: _backward.Prepared | None = None
         self._created_at = call_site()
         _observers.enrol(self)
 
@@ -223,6 +224,7 @@ class Tape:
         self.loss = None
         self.backward_calls = []
         self._leftovers = {}
+        self._prepared = None
 
     # -- gradients --------------------------------------------------------------------------------------
 
@@ -261,7 +263,9 @@ class Tape:
         recording, state.tape = state.tape, None
         start = perf_counter()
         try:
-            self._leftovers = _backward.run(self.tracker, seeds, self._leftovers)
+            if self._prepared is None or not self._prepared.holds(self.tracker):
+                self._prepared = _backward.Prepared(self.tracker)
+            self._leftovers = _backward.run(self._prepared, seeds, self._leftovers)
         finally:
             state.tape = recording
         call.seconds = perf_counter() - start

@@ -185,6 +185,7 @@ class Tracker:
         dry: Its one launch will not run: nothing may be told to others.
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
         preserved_bytes: Memory of values that were kept for adjoints.
+        kept: How many times something was kept.
         livein_bytes: Memory of values that were kept for replays only.
         outside: Writes that were not on the tape, in order.
     """
@@ -197,6 +198,7 @@ class Tracker:
         self.states: dict[array, RangeState] = {}
         self.records: list[Record] = []
         self.preserved_bytes = 0
+        self.kept = 0
         self.livein_bytes = 0
         self.outside: list[Outside] = []
         self._warned: set[tuple[Any, ...]] = set()
@@ -302,6 +304,7 @@ class Tracker:
         state.hot = False
 
     def _keep_need(self, need: Need, buffer: Buffer, live: LiveIn | None) -> None:
+        self.kept += 1
         if live is not None and live.copy is not None:
             need.copy = live.copy  # counted as a live-in already
         else:
