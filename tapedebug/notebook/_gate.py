@@ -28,16 +28,17 @@ class CellGate:
         if shell in self._shells:
             return
         self._shells.add(shell)
-        shell.events.register("pre_execute", self.cell_starts)
-        shell.events.register("post_execute", self.cell_ends)
+        # not pre_execute and post_execute: ipykernel has these around every comm message, too
+        shell.events.register("pre_run_cell", self.cell_starts)
+        shell.events.register("post_run_cell", self.cell_ends)
 
-    def cell_starts(self) -> None:
+    def cell_starts(self, _: Any = None) -> None:
         """A cell is about to run: wait for the running check. Cells nest (magics run cells)."""
         if self._depth == 0:
             self._wait()
         self._depth += 1
 
-    def cell_ends(self) -> None:
+    def cell_ends(self, _: Any = None) -> None:
         """A cell has ended. IPython also says so for empty cells, of which it announced no start."""
         if self._depth == 0:
             return

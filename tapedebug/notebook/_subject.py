@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._source import display_file
+
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
     from tapedebug.runtime import Tape, array
@@ -82,11 +84,14 @@ def remember(tape: Tape, diagnosis: Diagnosis) -> None:
 def tape_row(tape: Tape) -> dict[str, Any]:
     """Return what the side bar shows of a live tape. Nothing is computed for it."""
     from tapedebug.runtime._state import active_tape
+    from tapedebug.runtime.record import site_span
 
     diagnosis = _diagnosis_of(tape)
+    made = site_span(tape._created_at)
     return {
         "tape": tape.id,
         "name": _NAMES.get(tape, ""),
+        "madeAt": f"{display_file(made.file)}:{made.line}",
         "launches": len(tape.records),
         "arrays": len(tape.tracker.states),
         "onOverwrite": tape.on_overwrite,

@@ -40,7 +40,8 @@ export function matrixOf(
 ): Matrix | null {
   const known = [...checks.values()].filter((check) => check.launch === launch);
   const cells = new Map<CheckKey, Check>();
-  for (const check of known.length > 0 ? known : possiblePairs(model, launch)) {
+  // a run of some pairs must not hide the others
+  for (const check of [...possiblePairs(model, launch), ...known]) {
     cells.set(checkKey(launch, check.input, check.output), check);
   }
   if (cells.size === 0) return null;

@@ -1,6 +1,20 @@
 import { describe, expect, it } from "vitest";
 import { savedMask } from "../../src/lab/mask.js";
-import { bytes, counts } from "../../src/lab/rows.js";
+import { bytes, counts, title } from "../../src/lab/rows.js";
+
+const ROW = {
+  tape: 4,
+  name: "",
+  madeAt: "",
+  launches: 1,
+  arrays: 1,
+  onOverwrite: "preserve",
+  backwardRuns: 0,
+  preservedBytes: 0,
+  recording: false,
+  verdict: "NOT CHECKED",
+  findings: null,
+};
 
 describe("the mask of a saved tape", () => {
   it("is taken from the output's metadata", () => {
@@ -35,6 +49,16 @@ describe("a row of the side bar", () => {
       { kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" },
     ]);
     expect(counts(null)).toEqual([]);
+  });
+
+  it.each([
+    ["net", "net · tape 4"],
+    ["", "Tape 4"],
+    ["tape", "Tape 4"],
+    ["tape 4", "Tape 4"],
+    ["tapestry", "tapestry · tape 4"],
+  ])("a tape in the variable %j is called %s", (name, text) => {
+    expect(title({ ...ROW, name })).toBe(text);
   });
 
   it.each([

@@ -7,6 +7,7 @@ import { TapeSession } from "../../src/lab/session.js";
 const ROW = {
   tape: 3,
   name: "net",
+  madeAt: "In [4]:12",
   launches: 11,
   arrays: 7,
   onOverwrite: "preserve",
