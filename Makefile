@@ -17,7 +17,7 @@ PY_STAMP     := $(VENV)/.installed
 DOCS_STAMP   := $(VENV)/.installed-docs
 BENCH_STAMP  := $(VENV)/.installed-bench
 NPM_STAMP    := js/node_modules/.installed
-JS_STAMP     := tapedebug/static/.built
+JS_STAMP     := build/.js-built
 SYSTEM_STAMP := $(VENV)/.system
 
 JS_SOURCES := $(shell find js/src js/style js/schema -type f 2>/dev/null) \
