@@ -137,6 +137,28 @@ class Kernel:
         replay = self.adjoint_info(active, replay=replay).replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided))
 
+    def interpreted(
+        self,
+        kind: str = "forward",
+        active: frozenset[int] = frozenset(),
+        *,
+        f64: bool = False,
+        strided: bool = False,
+    ) -> Callable[[int, int, int], None]:
+        """A variant's generated code as plain Python: slow, and open to breakpoints; called like an `Entry`.
+
+        Args:
+            kind: `"forward"` or `"adjoint"`.
+            active: Of an adjoint, the array parameters with gradients.
+            f64: Whether float32 is float64 throughout.
+            strided: Whether arrays may have any strides.
+        """
+        from tapedebug.compiler.python_library import interpreted
+
+        replay = self.adjoint_info(active).replay if kind == "adjoint" else frozenset()
+        variant = _Variant(kind, active if kind == "adjoint" else frozenset(), replay, f64, strided)
+        return interpreted(pipeline.text(self._function(variant), self.layout, f64=f64, strided=strided))
+
     def _entry(self, variant: _Variant) -> Entry:
         entry = self._entries.get(variant)
         if entry is None:

@@ -14,29 +14,50 @@ EXACT = 1e-7
 """What central differences of a float64 twin reach on well-scaled kernels."""
 
 
-def run(kernel: Kernel, dim: Any, args: list[Any], *, f64: bool = False, adjoints: Any = None) -> None:
-    """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place."""
+def run(
+    kernel: Kernel,
+    dim: Any,
+    args: list[Any],
+    *,
+    f64: bool = False,
+    adjoints: Any = None,
+    interpreted: bool = False,
+) -> None:
+    """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place.
+
+    An array that is not C-contiguous chooses the variant for any strides; its adjoint has the same strides.
+    """
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     slots: list[Any] = [*dims, *(1,) * (4 - len(dims))]
     pointers: list[int] = []
     active = set()
+    strided = False
     given = iter(adjoints or [])
     for param, value in zip(kernel.params, args, strict=True):
         if param.is_array:
             ndim = param.type.ndim
             scalars = t.components(param.type.dtype)
             shape = value.shape[:ndim]
-            strides = [int(np.prod(shape[a + 1 :], dtype=int)) * scalars for a in range(ndim)]
+            strides = [s // value.itemsize for s in value.strides[:ndim]]
+            contiguous = [int(np.prod(shape[a + 1 :], dtype=int)) * scalars for a in range(ndim)]
+            strided = strided or strides != contiguous
             slots += [value.ctypes.data, *shape, *strides]
             adjoint = next(given, None)
             pointers.append(0 if adjoint is None else adjoint.ctypes.data)
             if adjoint is not None:
+                assert adjoint.strides == value.strides
                 active.add(param.index)
         else:
             slots += list(np.atleast_1d(value))
     packed = ctypes.create_string_buffer(kernel.layout.size)
     kernel.layout.struct.pack_into(packed, 0, *slots, *pointers)
-    entry = kernel.forward(f64=f64) if adjoints is None else kernel.adjoint(frozenset(active), f64=f64)
+    kind = "forward" if adjoints is None else "adjoint"
+    if interpreted:
+        entry: Any = kernel.interpreted(kind, frozenset(active), f64=f64, strided=strided)
+    elif adjoints is None:
+        entry = kernel.forward(f64=f64, strided=strided)
+    else:
+        entry = kernel.adjoint(frozenset(active), f64=f64, strided=strided)
     entry(0, int(np.prod(dims)), ctypes.addressof(packed))
 
 

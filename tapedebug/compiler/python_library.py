@@ -1,0 +1,157 @@
+"""What generated code calls, in NumPy: the same text runs as plain Python, line by line under a debugger.
+
+Slow, and the reference for `numba_library`: both give the same numbers, but for the last bit of `sin` and such.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import linecache
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapedebug.compiler.text import Text
+from tapedebug.lang import types as t
+
+C_TYPES: dict[str, Any] = {
+    "f32": ctypes.c_float,
+    "f64": ctypes.c_double,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "b1": ctypes.c_bool,
+}
+NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS}
+SAME_NAME = "sqrt cbrt exp log log2 log10 sin cos tan sinh cosh tanh floor ceil trunc rint"
+RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
+Interpreted = Callable[[int, int, int], None]
+
+
+def interpreted(text: Text) -> Interpreted:
+    """The generated function as plain Python; called like an `Entry`."""
+    code = text.code
+    filename = f"<tapedebug interpreted {hash(code) & 0xFFFFFFFF:08x}>"
+    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+    names = dict(NAMESPACE)
+    exec(compile(code, filename, "exec"), names)
+
+    def entry(lo: int, hi: int, args: int) -> None:
+        with np.errstate(all="ignore"):
+            names["entry"](lo, hi, _Slots(args))
+
+    return entry
+
+
+class _Slots:
+    """The packed arguments, read as integers."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+        self.words = ctypes.cast(address, ctypes.POINTER(ctypes.c_int64))
+
+    def __getitem__(self, slot: int) -> int:
+        return int(self.words[slot])
+
+
+class _Memory:
+    """Scalars of one type from an address on."""
+
+    def __init__(self, code: str, address: int) -> None:
+        self.number = NUMPY[code]
+        self.values = ctypes.cast(address, ctypes.POINTER(C_TYPES[code]))
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.number(self.values[int(place)])
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self.values[int(place)] = value.item() if isinstance(value, np.generic) else value
+
+
+def _pointer(code: str) -> Callable[..., Any]:
+    return lambda args, slot: _Memory(code, args[slot] & (2**64 - 1))
+
+
+def _cast(code: str) -> Callable[..., Any]:
+    number: Callable[..., Any] = NUMPY[code]
+    if code not in ("i32", "i64"):
+        return number
+    limits = np.iinfo(NUMPY[code])
+
+    def cast(x: Any) -> Any:
+        if isinstance(x, np.floating):
+            whole = 0 if np.isnan(x) else int(min(max(float(x), float(limits.min)), float(limits.max)))
+            return number(min(whole, int(limits.max)))
+        # Wraps as machine integers do; NumPy refuses Python integers that are too large.
+        return number((int(x) - int(limits.min)) % 2**limits.bits + int(limits.min))
+
+    return cast
+
+
+def _of(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy function, in the operands' own type."""
+    return lambda *x: x[0].dtype.type(f(*x))
+
+
+def _same_integer(x: Any, value: int) -> Any:
+    """An integer in the type of `x`: int64 may be a Python integer in generated code."""
+    code = "i64" if isinstance(x, int) else ("i32" if x.dtype == np.int32 else "i64")
+    return NAMESPACE[f"to_{code}"](value)
+
+
+def _divide(x: Any, y: Any) -> Any:
+    if not y:
+        return _same_integer(x, 0)
+    quotient = abs(int(x)) // abs(int(y))
+    return _same_integer(x, quotient if (x < 0) == (y < 0) else -quotient)
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    if isinstance(x, np.floating):
+        return np.floor(x / y)
+    return _same_integer(x, int(x) // int(y) if y else 0)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    if isinstance(x, np.floating):
+        return np.fmod(x, y)
+    rest = abs(int(x)) % abs(int(y)) if y else 0
+    return _same_integer(x, rest if x > 0 else -rest)
+
+
+def _stack_put(stack: dict[int, Any], place: int, value: Any) -> None:
+    stack[int(place)] = value
+
+
+def _namespace() -> dict[str, Any]:
+    names: dict[str, Any] = {
+        "nan": math.nan,
+        "inf": math.inf,
+        "arg_f64": lambda args, slot: np.float64(ctypes.c_double.from_address(args.address + 8 * slot).value),
+        "select": lambda condition, yes, no: yes if condition else no,
+        "unit": _of(lambda x: np.clip(x, -1, 1)),
+        "trip_count": lambda start, stop, step: len(range(int(start), int(stop), int(step))) if step else 0,
+        "m_abs": abs,
+        "m_sign": lambda x: type(x)(-1 if x < 0 else 1),
+        "m_sign0": lambda x: type(x)(int(x > 0) - int(x < 0)),
+        "m_round": _of(lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5)),
+        "c_div": _divide,
+        "floor_div": _floor_divide,
+        "c_mod": _remainder,
+        "stack_new": dict,
+        "stack_ensure": lambda stack, count: None,
+        "stack_free": dict.clear,
+    }
+    for code in NUMPY:
+        names[code] = names[f"to_{code}"] = _cast(code)
+        names[f"ptr_{code}"] = _pointer(code)
+        names[f"put_{code}"], names[f"get_{code}"] = _stack_put, lambda stack, place: stack[int(place)]
+    for name in SAME_NAME.split():
+        names[f"m_{name}"] = _of(getattr(np, name))
+    for name, called in RENAMED.items():
+        names[f"m_{name}"] = _of(getattr(np, called))
+    return names
+
+
+NAMESPACE: dict[str, Any] = _namespace()
