@@ -1,0 +1,52 @@
+"""What README and the first page of the documentation tell people to type does what they say."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests._processes import ROOT
+
+PAGES = ["README.md", "docs/getting-started.md"]
+
+
+def blocks(page: str) -> str:
+    """The Python of a page as one script, without what only a notebook understands."""
+    found = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.S | re.M)
+    return "\n".join(block for block in found if not block.startswith("%"))
+
+
+def promised(script: str) -> list[str]:
+    """The numbers that `print(…)  # […]` says will appear, in order."""
+    return re.findall(r"^print\(.*\)\s+# (\[.*\])$", script, re.M)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
+    script = blocks(page)
+    path = tmp_path / "example.py"
+    path.write_text(script, encoding="utf-8")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = promised(script)
+    assert wanted, "the page shows no output to compare with"
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line in wanted] == wanted, done.stdout
+    assert any("gradient AGREE" in line for line in lines), "the diagnosis that the page ends with"
+
+
+def test_every_link_of_readme_and_contributing_leads_somewhere() -> None:
+    for page in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+            assert (ROOT / target).exists(), f"{page} links to {target}"
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    docs = ROOT / "docs"
+    for folder in (docs, docs / "api"):
+        listed = "\n".join((folder / "index.md").read_text(encoding="utf-8").splitlines())
+        for page in folder.glob("*.md"):
+            assert page.stem == "index" or re.search(rf"^{page.stem}$", listed, re.M), page.name
