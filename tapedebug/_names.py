@@ -103,6 +103,8 @@ def _inside(path: str, value: Any) -> list[tuple[str, Any]]:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return []
-    if type(attributes) is not dict or len(attributes) > LONGEST or kind.__module__.startswith("numpy"):
+    if type(attributes) is not dict or len(attributes) > LONGEST:
+        return []
+    if kind.__module__.partition(".")[0] in (_PACKAGE, "numpy"):  # `tape.loss` is nobody's name for an array
         return []
     return [(f"{path}.{name}", item) for name, item in attributes.items() if isinstance(name, str)]

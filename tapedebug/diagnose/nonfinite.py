@@ -59,17 +59,18 @@ def find(trace: Trace, experiment: Experiment) -> list[Finding]:
     birth = _birth(trace, experiment, index, forward is not None)
     if birth is None:
         return []
-    severity: Severity = "error" if broken or _reaches_loss(trace, birth) else "info"
+    severity: Severity = "error" if broken or _bad_loss(trace) else "info"
     return [_finding(trace, birth, severity, broken, gradients)]
 
 
-def _reaches_loss(trace: Trace, birth: Birth) -> bool:
-    """A loss that is not finite is wrong, whatever its gradient."""
-    loss = trace.backward.loss
-    if not birth.forward or loss is None:
-        return False
-    last = trace.versions_of(loss)[-1].value
-    return last is not None and bool(last.nan or last.inf)
+def _bad_loss(trace: Trace) -> str:
+    """What the loss is, where it is not finite: that is wrong, whatever its gradient."""
+    if trace.backward.loss is None:
+        return ""
+    last = trace.versions_of(trace.backward.loss)[-1].value
+    if last is None or not (last.nan or last.inf):
+        return ""
+    return "nan" if last.nan else "infinite"
 
 
 # ------------------------------------------------------------------ inputs that were bad before
@@ -99,7 +100,7 @@ def _in_input(trace: Trace, array: int, broken: list[int], gradients: Mapping[in
     )
     return Finding(
         rule=RULE,
-        severity="error" if broken else "info",
+        severity="error" if broken or _bad_loss(trace) else "info",
         message=message,
         launches=[reader.index],
         arrays=[info.label],
@@ -299,15 +300,16 @@ def _safe(culprit: Culprit) -> str:
 
 
 def _consequence(trace: Trace, broken: list[int], gradients: Mapping[int, Values]) -> str:
+    loss = f" The loss is {_bad_loss(trace)}." if _bad_loss(trace) else ""
     if not broken:
-        return " No gradient that was asked for is touched by it."
+        return f" No gradient that was asked for is touched by it.{loss}"
     parts = [
         f"{_count(values)} of {values.size} values of the gradient of {trace.arrays[leaf].label}"
         for leaf in broken
         for values in [gradients[leaf]]
     ]
     single = len(broken) == 1 and _count(gradients[broken[0]]) == 1
-    return f" {words.listed(parts)} {'is' if single else 'are'} not finite."
+    return f" {words.listed(parts)} {'is' if single else 'are'} not finite.{loss}"
 
 
 def _count(values: Values) -> int:

@@ -1,0 +1,276 @@
+"""Rule `disconnected`: the first place where a gradient ends, told apart from flat and truly zero slopes."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tapedebug as wp
+
+HERE = Path(__file__)
+
+
+def line_of(text: str) -> int:
+    """The first line of this file that holds `text`, counted from 1."""
+    lines = HERE.read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if text in line)
+
+
+@wp.kernel
+def drag(wind: wp.array(dtype=float), v: wp.array(dtype=float), force: wp.array(dtype=float)):
+    i = wp.tid()
+    force[i] = (wind[i] - v[i]) * (wind[i] - v[i])
+
+
+@wp.kernel(enable_backward=False)
+def drag_without_adjoint(wind: wp.array(dtype=float), v: wp.array(dtype=float), force: wp.array(dtype=float)):
+    i = wp.tid()
+    force[i] = (wind[i] - v[i]) * (wind[i] - v[i])
+
+
+@wp.kernel
+def push(v: wp.array(dtype=float), force: wp.array(dtype=float), v_next: wp.array(dtype=float)):
+    i = wp.tid()
+    v_next[i] = v[i] + 0.1 * force[i]
+
+
+@wp.kernel
+def quantise(v: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = wp.floor(3.0 * v[i])
+
+
+@wp.kernel
+def ignore(v: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = 0.0 * v[i]
+
+
+@wp.kernel
+def pick(
+    v: wp.array(dtype=float),
+    index: wp.array(dtype=int),
+    scale: wp.array(dtype=float),
+    out: wp.array(dtype=float),
+):
+    i = wp.tid()
+    out[i] = scale[0] * v[index[i]]
+
+
+@wp.kernel
+def total(y: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, y[wp.tid()])
+
+
+def floats(*values: float, requires_grad: bool = True) -> Any:
+    return wp.array(list(values), dtype=float, requires_grad=requires_grad)
+
+
+def zeros(count: int, *, requires_grad: bool = True) -> Any:
+    return wp.zeros(count, dtype=float, requires_grad=requires_grad)
+
+
+def blow(kernel: Any, *, force_has_gradient: bool, rounds: int = 1) -> tuple[Any, Any]:
+    """Wind pushes: `force` is an intermediate between `wind` and the loss."""
+    wind, v, loss = floats(3.0, 2.0, 5.0), floats(1.0, 1.5, 2.0), zeros(1)
+    with wp.Tape() as tape:
+        for _ in range(rounds):
+            force = zeros(3, requires_grad=force_has_gradient)
+            v_next = zeros(3)
+            wp.launch(kernel, dim=3, inputs=[wind, v], outputs=[force])
+            wp.launch(push, dim=3, inputs=[v, force], outputs=[v_next])
+            v = v_next
+        wp.launch(total, dim=3, inputs=[v], outputs=[loss])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", wp.TapedebugWarning)
+        tape.backward(loss)
+    return tape, wind
+
+
+def test_an_intermediate_without_requires_grad_is_named() -> None:
+    tape, wind = blow(drag, force_has_gradient=False)
+    assert not wind.grad.numpy().any()
+    diagnosis = wp.diagnose(tape)
+    assert diagnosis.verdict == "WRONG"
+    (finding,) = diagnosis.findings
+    assert (finding.rule, finding.severity, finding.launches) == ("disconnected", "error", [0, 1])
+    assert finding.arrays[0] == "force"
+    assert finding.location is not None
+    assert finding.call_site is not None
+    assert finding.location.line == line_of("force[i] = (wind[i] - v[i])")
+    assert finding.location.function == "drag"
+    assert finding.call_site.line == line_of("wp.launch(kernel, dim=3, inputs=[wind, v]")
+    moved = finding.evidence["loss_moves"]
+    assert moved > 1e-5
+    assert finding.message == (
+        "force has no requires_grad: launch 0 (drag) writes it and launch 1 (push) reads it. The gradient of "
+        "wind and v ends there. The loss does depend on that: perturbing force by 0.1% moves the loss by "
+        f"{moved:.3g}; yet the gradient of wind is exactly 0 and the gradient of v misses what flows "
+        "through force."
+    )
+    assert finding.fix == "create force with requires_grad=True"
+    assert finding.evidence["kind"] == "no requires_grad"
+    assert finding.evidence["gradient_is_zero"]["wind"] is True
+
+
+def test_the_fixed_program_has_nothing_to_say() -> None:
+    tape, wind = blow(drag, force_has_gradient=True)
+    assert wind.grad.numpy().all()
+    diagnosis = wp.diagnose(tape)
+    assert (diagnosis.verdict, diagnosis.findings) == ("AGREE", [])
+
+
+def test_a_time_loop_of_dead_arrays_is_one_finding_nearest_to_the_loss() -> None:
+    tape, _ = blow(drag, force_has_gradient=False, rounds=5)
+    (finding,) = [item for item in wp.diagnose(tape).findings if item.rule == "disconnected"]
+    assert finding.launches == [8, 9]
+    assert finding.evidence["occurrences"] == 5
+    assert finding.message.endswith("4 more like it (×5).")
+
+
+def test_a_kernel_without_an_adjoint_is_named_at_its_definition() -> None:
+    tape, _ = blow(drag_without_adjoint, force_has_gradient=True)
+    (finding,) = wp.diagnose(tape).findings
+    assert finding.evidence["kind"] == "backward disabled"
+    assert (finding.severity, finding.launches) == ("error", [0])
+    assert finding.message.startswith(
+        "launch 0 (drag_without_adjoint) passes no gradient on: drag_without_adjoint has "
+        "enable_backward=False. "
+        "The gradient of wind and v ends there."
+    )
+    assert finding.location is not None
+    assert finding.location.line == line_of("@wp.kernel(enable_backward=False)")
+    assert finding.fix == "remove enable_backward=False from drag_without_adjoint"
+
+
+def one_step(kernel: Any) -> Any:
+    v, out, loss = floats(1.1, 2.2, 3.15), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(kernel, dim=3, inputs=[v], outputs=[out])
+        wp.launch(total, dim=3, inputs=[out], outputs=[loss])
+    tape.backward(loss)
+    return tape
+
+
+def test_a_flat_operation_is_named() -> None:
+    (finding,) = wp.diagnose(one_step(quantise)).findings
+    line = line_of("out[i] = wp.floor(3.0 * v[i])")
+    assert (finding.severity, finding.launches, finding.arrays) == ("warning", [0], ["v"])
+    assert finding.message == (
+        "the gradient of v is exactly 0: it becomes 0 in the adjoint of launch 0 (quantise), because "
+        f"wp.floor(3.0 * v[i]) at test_disconnected.py:{line} is flat: its slope is 0 wherever it has one."
+    )
+    assert finding.location is not None
+    assert finding.location.line == line
+
+
+def test_a_slope_that_is_truly_zero_is_only_a_note() -> None:
+    (finding,) = wp.diagnose(one_step(ignore)).findings
+    assert finding.severity == "info"
+    assert finding.evidence["kind"] == "zero slope"
+    assert finding.evidence["loss_moves"] == 0.0
+    assert finding.message == (
+        "the gradient of v is exactly 0: it becomes 0 in the adjoint of launch 0 (ignore), and so is the "
+        "slope: "
+        "perturbing v by 0.1% does not move the loss."
+    )
+
+
+def test_constants_are_no_finding() -> None:
+    v, out, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(1)
+    index, scale = wp.array([2, 0, 1], dtype=int), floats(2.0, requires_grad=False)
+    with wp.Tape() as tape:
+        wp.launch(pick, dim=3, inputs=[v, index, scale], outputs=[out])
+        wp.launch(total, dim=3, inputs=[out], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert (diagnosis.verdict, diagnosis.findings) == ("AGREE", [])
+
+
+def test_an_array_that_depends_on_an_input_but_does_not_matter_is_no_finding() -> None:
+    """A metric without requires_grad, computed on the tape and not part of the loss."""
+    v, out, metric, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(1, requires_grad=False), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(push, dim=3, inputs=[v, v], outputs=[out])
+        wp.launch(total, dim=3, inputs=[out], outputs=[metric])
+        wp.launch(total, dim=3, inputs=[out], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert (diagnosis.verdict, diagnosis.findings) == ("AGREE", [])
+
+
+def test_what_was_detached_on_purpose_is_only_a_note() -> None:
+    v, out, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        held = wp.clone(v, requires_grad=False)
+        wp.launch(push, dim=3, inputs=[v, held], outputs=[out])
+        wp.launch(total, dim=3, inputs=[out], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert diagnosis.verdict == "UNDECIDABLE"
+    assert not diagnosis.wrong
+    (finding,) = diagnosis.findings
+    assert (finding.severity, finding.evidence["detached"], finding.fix) == ("info", True, "")
+    assert finding.call_site is not None
+    assert finding.call_site.line == line_of("held = wp.clone(v, requires_grad=False)")
+    assert diagnosis.coverage.notes == [
+        "v: differences of the loss see through what was detached with requires_grad=False, so they can "
+        "not confirm "
+        "the gradient"
+    ]
+
+
+def through_numpy() -> tuple[Any, Any]:
+    v, out, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(push, dim=3, inputs=[v, v], outputs=[out])
+        copied = wp.array(out.numpy(), dtype=float, requires_grad=True)
+        wp.launch(total, dim=3, inputs=[copied], outputs=[loss])
+    tape.backward(loss)
+    return tape, v
+
+
+def test_an_input_that_leads_nowhere_is_told_where_it_was_asked_for() -> None:
+    tape, v = through_numpy()
+    assert wp.diagnose(tape).findings == []
+    (finding,) = wp.diagnose(tape, inputs=[v]).findings
+    assert (finding.severity, finding.evidence["kind"]) == ("warning", "no data flow")
+    assert finding.message == (
+        "the gradient of v is exactly 0: no launch on the tape leads from v to loss. "
+        "The last launch that reads it is launch 0 (push)."
+    )
+
+
+def test_an_input_without_requires_grad_that_was_asked_for_is_told() -> None:
+    scale, v, out, loss = floats(2.0, requires_grad=False), floats(1.0, 2.0, 3.0), zeros(3), zeros(1)
+    index = wp.array([2, 0, 1], dtype=int)
+    with wp.Tape() as tape:
+        wp.launch(pick, dim=3, inputs=[v, index, scale], outputs=[out])
+        wp.launch(total, dim=3, inputs=[out], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = wp.diagnose(tape, inputs=scale).findings
+    assert (finding.severity, finding.arrays, finding.launches) == ("warning", ["scale"], [0])
+    assert finding.message.startswith("scale has no requires_grad, and launch 0 (pick) reads it.")
+
+
+def test_bad_arguments_are_refused_by_name() -> None:
+    tape, _ = through_numpy()
+    with pytest.raises(TypeError, match=r"^diagnose takes a Tape or a list of tapes, not 3 \(a int\)$"):
+        wp.diagnose(3)
+    with pytest.raises(TypeError, match=r"^diagnose: the list of tapes is empty$"):
+        wp.diagnose([])
+    with pytest.raises(wp.TapedebugError) as caught:
+        wp.diagnose(tape, loss=zeros(1))
+    assert str(caught.value) == (
+        "diagnose: the loss, an array(shape=(1,), dtype=float32), is not on this tape\n"
+        "  = mend: pass the array that a recorded launch writes the loss to"
+    )
+    with pytest.raises(wp.TapedebugError) as caught:
+        wp.diagnose(tape, inputs=[zeros(2)])
+    assert str(caught.value) == (
+        "diagnose: the input array(shape=(2,), dtype=float32) is not on this tape\n"
+        "  = mend: pass arrays that a recorded launch uses"
+    )

@@ -1,0 +1,250 @@
+"""Rule `nonfinite`: the operation, thread and operands that gave birth to NaN or Inf; and safe "
+"look-alikes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+
+HERE = Path(__file__)
+
+
+def line_of(text: str) -> int:
+    """The first line of this file that holds `text`, counted from 1."""
+    lines = HERE.read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if text in line)
+
+
+@wp.kernel
+def root(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.sqrt(x[i])
+
+
+@wp.kernel
+def root_then_where(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    r = wp.sqrt(x[i])
+    y[i] = wp.where(x[i] > 0.0, r, 0.0)
+
+
+@wp.kernel
+def where_then_root(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    safe = wp.where(x[i] > 0.0, x[i], 1.0)
+    y[i] = wp.where(x[i] > 0.0, wp.sqrt(safe), 0.0)
+
+
+@wp.kernel
+def root_in_branch(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    r = float(0.0)
+    if x[i] > 0.0:
+        r = wp.sqrt(x[i])
+    y[i] = r
+
+
+@wp.kernel
+def inverse(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 1.0 / x[i]
+
+
+@wp.kernel
+def powers(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    total = float(1.0)
+    for k in range(n):
+        total = total * wp.pow(x[i], 0.5 * float(k + 1))
+    y[i] = total
+
+
+@wp.kernel
+def overlap(a: wp.array2d(dtype=wp.vec3), b: wp.array2d(dtype=wp.vec3), y: wp.array2d(dtype=float)):
+    i, j = wp.tid()
+    y[i, j] = wp.sqrt(wp.dot(a[i, j], b[i, j]))
+
+
+@wp.kernel
+def gather_root(x: wp.array(dtype=float), index: wp.array(dtype=int), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.sqrt(x[index[i]])
+
+
+@wp.kernel
+def double(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 2.0 * x[i]
+
+
+@wp.kernel
+def total(y: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, y[wp.tid()])
+
+
+@wp.kernel
+def total2(y: wp.array2d(dtype=float), loss: wp.array(dtype=float)):
+    i, j = wp.tid()
+    wp.atomic_add(loss, 0, y[i, j])
+
+
+def run(kernel: Any, values: list[float], *others: Any) -> tuple[Any, Any]:
+    """x → double → a → kernel → b → sum."""
+    x = wp.array(values, dtype=float, requires_grad=True)
+    a, b = wp.zeros_like(x), wp.zeros_like(x)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(double, dim=len(values), inputs=[x], outputs=[a])
+        wp.launch(kernel, dim=len(values), inputs=[a, b, *others])
+        wp.launch(total, dim=len(values), inputs=[b], outputs=[loss])
+    tape.backward(loss)
+    return tape, x
+
+
+def test_the_slope_of_a_square_root_at_zero() -> None:
+    tape, x = run(root, [1.0, 4.0, 0.0, 9.0])
+    assert not np.isfinite(x.grad.numpy()[2])
+    diagnosis = wp.diagnose(tape)
+    assert diagnosis.verdict == "WRONG"
+    (finding,) = diagnosis.findings
+    line = line_of("y[i] = wp.sqrt(x[i])")
+    assert (finding.rule, finding.severity) == ("nonfinite", "error")
+    assert (finding.launches, finding.arrays) == ([1], ["a"])
+    assert finding.message == (
+        "the adjoint of launch 1 (root) makes the gradient of a[2] inf: the adjoints that come in are "
+        "finite. "
+        f"In thread 2, wp.sqrt(x[i]) at test_nonfinite.py:{line} has the operand 0: its slope is infinite "
+        "at 0. "
+        "1 of 4 values of the gradient of x is not finite."
+    )
+    assert finding.location is not None
+    assert finding.call_site is not None
+    assert (finding.location.line, finding.location.function) == (line, "root")
+    assert finding.call_site.line == line_of("wp.launch(kernel, dim=len(values)")
+    assert finding.fix == "keep the operand away from 0, for example by adding 1e-12"
+    assert finding.evidence == {
+        "cause": "sqrt(0)",
+        "pass": "backward",
+        "thread": 2,
+        "element": [2],
+        "value": math.inf,
+        "operands": [0.0],
+        "adjoint": 1.0,
+        "expression": "wp.sqrt(x[i])",
+        "where": None,
+        "gradients": {"x": 1},
+    }
+
+
+def test_the_unselected_operand_of_where_is_its_own_cause() -> None:
+    tape, x = run(root_then_where, [1.0, 0.0])
+    assert math.isnan(x.grad.numpy()[1])
+    (finding,) = wp.diagnose(tape).findings
+    root_line, where_line = line_of("r = wp.sqrt(x[i])"), line_of("y[i] = wp.where(x[i] > 0.0, r, 0.0)")
+    assert finding.evidence["cause"] == "where"
+    assert finding.evidence["where"]["line"] == where_line
+    assert finding.message == (
+        "the adjoint of launch 1 (root_then_where) makes the gradient of a[1] nan: the adjoints that come "
+        "in are finite. "
+        f"In thread 1, wp.sqrt(x[i]) at test_nonfinite.py:{root_line} has the operand 0: its slope is "
+        "infinite at 0. "
+        "The result is not even selected by wp.where(x[i] > 0.0, r, 0.0) at "
+        f"test_nonfinite.py:{where_line}, but both "
+        "operands of where are computed, and an adjoint of 0 times an infinite slope is nan. "
+        "1 of 2 values of the gradient of x is not finite."
+    )
+    assert finding.fix == (
+        "make the operand safe before the operation, not its result after it: put the where inside, "
+        "as in sqrt(where(x > 0.0, x, 1.0))"
+    )
+
+
+@pytest.mark.parametrize("kernel", [where_then_root, root_in_branch])
+def test_following_the_fix_leaves_nothing_to_find(kernel: Any) -> None:
+    tape, x = run(kernel, [1.0, 0.0])
+    assert np.isfinite(x.grad.numpy()).all()
+    diagnosis = wp.diagnose(tape)
+    assert [finding for finding in diagnosis.findings if finding.rule == "nonfinite"] == []
+
+
+def test_a_square_root_away_from_zero_is_no_finding() -> None:
+    tape, _ = run(root, [1.0, 4.0, 1e-6])
+    diagnosis = wp.diagnose(tape)
+    assert (diagnosis.verdict, diagnosis.findings) == ("AGREE", [])
+
+
+def test_a_division_by_zero_is_found_in_the_forward_pass_where_it_begins() -> None:
+    tape, _ = run(inverse, [1.0, 2.0, 0.0])
+    (finding,) = wp.diagnose(tape).findings
+    assert finding.message.startswith(
+        "launch 1 (inverse) writes inf to b[2]: what it reads is finite. In thread 2, 1.0 / x[i] at"
+    )
+    assert finding.message.endswith(
+        "has the operands 1, 0: it divides by 0. 1 of 3 values of the gradient of x is not finite. "
+        "The loss is infinite."
+    )
+    assert (finding.evidence["pass"], finding.evidence["cause"], finding.severity) == (
+        "forward",
+        "x/0",
+        "error",
+    )
+
+
+def test_inside_a_loop_the_iteration_that_did_it_gives_the_operands() -> None:
+    tape, _ = run(powers, [1.0, 0.0], 2)
+    (finding,) = [item for item in wp.diagnose(tape).findings if item.rule == "nonfinite"]
+    assert finding.evidence["thread"] == 1
+    assert finding.evidence["operands"] == [0.0, 0.5]
+    assert finding.evidence["cause"] == "pow(0)"
+    assert finding.location is not None
+    assert finding.location.line == line_of("total = total * wp.pow(x[i], 0.5 * float(k + 1))")
+
+
+def test_two_axes_and_vectors_are_named_by_element() -> None:
+    same = np.zeros((2, 3, 3), dtype=np.float32)
+    same[:, :, 0] = 1.0
+    other = same.copy()
+    other[:, :, 0], other[:, :, 1] = 0.6, 0.8
+    other[1, 2] = [0.0, 1.0, 0.0]
+    a = wp.array(same, dtype=wp.vec3, requires_grad=True)
+    b = wp.array(other, dtype=wp.vec3, requires_grad=True)
+    y = wp.zeros((2, 3), dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(overlap, dim=(2, 3), inputs=[a, b], outputs=[y])
+        wp.launch(total2, dim=(2, 3), inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = wp.diagnose(tape).findings
+    assert finding.evidence["element"] == [1, 2]
+    assert finding.evidence["thread"] == 5
+    assert finding.evidence["cause"] == "sqrt(0)"
+    assert finding.evidence["operands"] == [0.0]
+
+
+def test_the_thread_is_found_where_it_is_not_the_element() -> None:
+    x = wp.array([1.0, 0.0, 3.0, 4.0], dtype=float, requires_grad=True)
+    index = wp.array([3, 2, 0, 1], dtype=int)
+    y = wp.zeros_like(x)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(gather_root, dim=4, inputs=[x, index], outputs=[y])
+        wp.launch(total, dim=4, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = wp.diagnose(tape).findings
+    assert (finding.evidence["thread"], finding.evidence["element"]) == (3, [1])
+
+
+def test_an_input_that_was_not_finite_before_is_named_as_such() -> None:
+    tape, _ = run(double, [1.0, math.nan])
+    (finding,) = wp.diagnose(tape).findings
+    assert finding.message == (
+        "1 of 2 values of x are not finite before the tape begins; launch 0 (double) reads them. "
+        "No gradient that was asked for is touched by it. The loss is nan."
+    )
+    assert (finding.severity, finding.evidence["cause"]) == ("error", "input")
