@@ -79,7 +79,7 @@ demo: setup  ## record the net, print the findings, write build/report.html, hit
 	@echo "The report: build/report.html (open it in a browser; it needs no network)"
 
 lab: setup  ## open JupyterLab on the quickstart notebook
-	@$(BIN)/jupyter lab notebooks/quickstart.ipynb
+	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/quickstart.ipynb
 
 ## ------------------------------------------------------------------ checking it
 test:  ## every test: ruff, mypy, tsc, vitest, browser, pytest
