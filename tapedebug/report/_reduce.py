@@ -51,15 +51,16 @@ class _Cutter:
         self.count = 0
 
     def value(self, value: Any, *, lists: bool) -> Any:
-        if isinstance(value, str):
+        kind = type(value)  # compared, not tested with isinstance: a large trace has millions of values
+        if kind is str:
             # generated code has a limit of its own, and has been through it
             if len(value) <= MOST_TEXT or "\n" in value[:MOST_TEXT]:
                 return value
             self.count += 1
             return value[:MOST_TEXT] + f"… ({len(value) - MOST_TEXT} more characters)"
-        if isinstance(value, list):
+        if kind is list:
             return [self.value(item, lists=lists) for item in value]
-        if isinstance(value, dict):
+        if kind is dict:
             return {self.value(key, lists=False): self._item(key, item, lists) for key, item in value.items()}
         return value
 

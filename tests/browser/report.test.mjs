@@ -15,8 +15,9 @@ import { ROOT, SCREENSHOTS, startBrowser } from "./harness.mjs";
 const EVIL = "</script><img src=x onerror=alert(1)>";
 const FIXTURES = join(ROOT, "js", "tests", "fixtures");
 const WRITE = `
-import json, sys
-from tapedebug.report import report
+import json, os, sys
+from tapedebug.report import _page, report
+_page.MOST_PLAIN = int(os.environ.get("MOST_PLAIN", _page.MOST_PLAIN))
 report([json.load(open(name, encoding="utf-8")) for name in sys.argv[2:]], sys.argv[1])
 `;
 
@@ -36,13 +37,17 @@ after(async () => {
 
 /** Writes a report of traces (JSON data) as Python does, and returns its address. */
 async function write(...traces) {
+  return writeWith({}, ...traces);
+}
+
+async function writeWith(variables, ...traces) {
   const names = [];
   for (const [i, trace] of traces.entries()) {
     names.push(join(folder, `trace-${i}.json`));
     await writeFile(names[i], JSON.stringify(trace));
   }
   const path = join(folder, "report.html");
-  const env = { ...process.env, PYTHONPATH: [ROOT, process.env.PYTHONPATH].filter(Boolean).join(":") };
+  const env = { ...process.env, ...variables, PYTHONPATH: [ROOT, process.env.PYTHONPATH].filter(Boolean).join(":") };
   await promisify(execFile)(process.env.PYTHON ?? "python", ["-c", WRITE, path, ...names], { env });
   return pathToFileURL(path).href;
 }
@@ -64,6 +69,7 @@ async function open(url, { width = 1400, height = 860, colorScheme = "light", ..
   });
   page.on("request", (request) => request.url() !== url && problems.push(`request: ${request.url()}`));
   await page.goto(url);
+  if (options.javaScriptEnabled !== false) await page.waitForSelector(".tapedebug");
   const finish = async () => {
     await context.close();
     assert.deepEqual(problems, []);
@@ -180,6 +186,14 @@ describe("report", () => {
     await box.check();
     await page.waitForTimeout(100);
     assert.ok(changed(folded, await colours(page)) < SMOOTHING);
+    await finish();
+  });
+
+  test("packed data is unpacked by the browser", async () => {
+    const { page, finish } = await open(await writeWith({ MOST_PLAIN: "1000" }, await fixture("net-40-preserve")));
+    await page.waitForSelector(".td-badge");
+    assert.equal(await page.textContent(".td-badge"), "✓ gradient AGREE");
+    assert.match(await page.textContent(".td-coverage"), /^122 of 122 launches checked/);
     await finish();
   });
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import gzip
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tapedebug.report import BundleError, _assets, _reduce, report
+from tapedebug.report import BundleError, _assets, _page, _reduce, report
 from tapedebug.report._page import embed_json
 from tapedebug.trace import TraceError, trace_from_json
 
@@ -262,3 +263,17 @@ def test_it_is_an_ordinary_file_with_an_absolute_path(
     umask = os.umask(0)
     os.umask(umask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_large_data_is_packed_and_comes_back(
+    net: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_page, "MOST_PLAIN", 10_000)
+    _, page = write(net, tmp_path)
+    (kind,) = [values["type"] for tag, values in page.tags if values.get("id") == "tapedebug-trace"]
+    assert kind == "application/gzip+base64"
+    packed = page.texts["script#tapedebug-trace"]
+    assert re.fullmatch(r"[A-Za-z0-9+/]+=*", packed)
+    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    assert data == {"traces": [trace_from_json(net).to_json()], "notes": []}
+    assert len(packed) < 10_000

@@ -7,6 +7,7 @@ import { mountPanel } from "../views/panel.js";
 /** Element ids that `tapedebug/report` writes. */
 const DATA = "tapedebug-trace";
 const HOST = "tapedebug-panel";
+const PACKED = "application/gzip+base64";
 
 interface Payload {
   readonly traces: readonly unknown[];
@@ -14,9 +15,18 @@ interface Payload {
   readonly notes: readonly string[];
 }
 
-function read(text: string): Payload | null {
+/** Text of the data element; large data is packed, and undone by the browser itself. */
+async function unpack(element: HTMLElement): Promise<string> {
+  const text = element.textContent ?? "";
+  if (element.getAttribute("type") !== PACKED) return text;
+  const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+async function read(element: HTMLElement): Promise<Payload | null> {
   try {
-    const { traces, notes } = JSON.parse(text) as Partial<Payload>;
+    const { traces, notes } = JSON.parse(await unpack(element)) as Partial<Payload>;
     return Array.isArray(traces) && traces.length > 0 ? { traces, notes: Array.isArray(notes) ? notes : [] } : null;
   } catch {
     return null;
@@ -61,7 +71,14 @@ function show(host: HTMLElement, payload: Payload): void {
   mountPanel(frame, store, { fill: true });
 }
 
-const host = document.getElementById(HOST);
-const payload = read(document.getElementById(DATA)?.textContent ?? "");
-if (host && payload) show(host, payload);
-else if (host) host.textContent = "The data of this report is damaged. Write the report again.";
+async function start(): Promise<void> {
+  const host = document.getElementById(HOST);
+  const data = document.getElementById(DATA);
+  if (!host || !data) return;
+  const payload = await read(data);
+  data.remove(); // it has been read; megabytes of text need not stay
+  if (payload) show(host, payload);
+  else host.textContent = "The data of this report is damaged. Write the report again.";
+}
+
+void start();

@@ -1,8 +1,10 @@
 /** What is under the pointer. */
 import type { TraceModel } from "../../trace/model.js";
 import type { Version } from "../../trace/types.js";
+import { short } from "../format.js";
 import { launchLines, launchName, versionLines } from "../words.js";
 import { describeScope, type HeadHit, hitHead, inPlot, type ScopeRow } from "./axis.js";
+import type { Fold } from "./columns.js";
 import { type Geometry, laneAt, u, versionIndexAt, x } from "./geometry.js";
 import { lowerBound, type Track } from "./tracks.js";
 
@@ -18,6 +20,8 @@ export interface Hit {
   /** A read or a write is so near that it is what is meant. */
   readonly event: "read" | "write" | null;
   readonly version: Version | null;
+  /** What is folded into this column. */
+  readonly fold: Fold | null;
 }
 
 export function hitTest(
@@ -33,11 +37,22 @@ export function hitTest(
   if (!inPlot(geometry, px)) {
     const latest = track ? (track.versions.at(-1) ?? null) : null;
     return (
-      track && { head: null, lane, track, launch: null, column: null, backward: false, event: null, version: latest }
+      track && {
+        head: null,
+        lane,
+        track,
+        launch: null,
+        column: null,
+        backward: false,
+        event: null,
+        version: latest,
+        fold: null,
+      }
     );
   }
   const at = geometry.columns.at(u(geometry, px));
-  const place = { lane, launch: at?.launch ?? null, column: at?.column ?? null, backward: at?.backward ?? false };
+  const fold = at ? geometry.columns.fold(at.column) : null;
+  const place = { lane, launch: at?.launch ?? null, column: at?.column ?? null, backward: at?.backward ?? false, fold };
   if (lane < 0)
     return { ...place, head: hitHead(geometry, model, rows, px, py), track: null, event: null, version: null };
   if (!track) return { ...place, head: null, track: null, event: null, version: null };
@@ -74,10 +89,18 @@ export function tooltipLines(model: TraceModel, hit: Hit): string[] {
     const { first, length, count } = head.sequence;
     return [`${length} launches repeated ${count} times, from launch ${first}`, "click folds or unfolds"];
   }
+  if (head && hit.fold)
+    return [`launches ${hit.fold.first} to ${hit.fold.last} are folded`, "click the band below to unfold"];
   if (head) {
     const launch = model.launch(hit.launch);
     return launch ? launchLines(model, launch, hit.backward) : [];
   }
+  if (track && hit.fold)
+    return [
+      `${short(track.array.label, 48)}, launches ${hit.fold.first} to ${hit.fold.last}`,
+      "folded; click the band above to unfold",
+      ...foldLines(track, hit.fold),
+    ];
   if (!track || !version) return [];
   const lines = versionLines(model, version);
   if (hit.event && hit.launch !== null) {
@@ -85,4 +108,15 @@ export function tooltipLines(model: TraceModel, hit: Hit): string[] {
     lines.unshift(`${launchName(model, hit.launch)} ${hit.backward ? "reversed: it " : ""}${verb}`);
   }
   return lines;
+}
+
+function foldLines(track: Track, { first, last }: Fold): string[] {
+  const within = (sorted: Int32Array): number => lowerBound(sorted, last + 1) - lowerBound(sorted, first);
+  const counts: [number, string][] = [
+    [within(track.writes), "written"],
+    [within(track.reads), "read"],
+    [within(track.lostReaders), "lost"],
+    [within(track.preservedReaders), "kept"],
+  ];
+  return counts.filter(([count]) => count > 0).map(([count, what]) => `${what} ${count} ×`);
 }
