@@ -1,10 +1,11 @@
-"""Checks of gradients: Jacobians, gradchecks of kernels, functions and tapes, and of whole tapes end to end."""
+"""Checks of gradients: Jacobians, gradchecks of kernels, functions and tapes, whole tapes end to end."""
 
+from tapedebug.autograd.chosen import check_pairs as check_pairs
 from tapedebug.autograd.end_to_end import EndToEnd as EndToEnd
-from tapedebug.autograd.end_to_end import InputCheck as InputCheck
-from tapedebug.autograd.end_to_end import Probe as Probe
 from tapedebug.autograd.end_to_end import end_to_end as end_to_end
+from tapedebug.autograd.directional import Probe as Probe
 from tapedebug.autograd.gradcheck import gradcheck as gradcheck
+from tapedebug.autograd.input_check import InputCheck as InputCheck
 from tapedebug.autograd.jacobian import jacobian as jacobian
 from tapedebug.autograd.jacobian import jacobian_fd as jacobian_fd
 from tapedebug.autograd.metadata import FunctionMetadata as FunctionMetadata
@@ -14,5 +15,4 @@ from tapedebug.autograd.results import Entry as Entry
 from tapedebug.autograd.results import GradcheckFailure as GradcheckFailure
 from tapedebug.autograd.results import GradcheckResult as GradcheckResult
 from tapedebug.autograd.results import PairResult as PairResult
-from tapedebug.autograd.chosen import check_pairs as check_pairs
 from tapedebug.autograd.tape_check import gradcheck_tape as gradcheck_tape

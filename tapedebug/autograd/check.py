@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +29,9 @@ class Plan:
     tolerance: Tolerance
     max_inputs: int = -1
     max_outputs: int = -1
-    dense: int = 0  # random directions in each input and output; where one of them misses, all entries are evaluated
+    dense: int = (
+        0  # random directions in each input and output; where one of them misses, all entries are evaluated
+    )
 
 
 def check_pairs_of(
@@ -106,10 +107,14 @@ def _columns(program: Program, port: Port, plan: Plan) -> Probes:
         return Probes.of(port.size, plan.max_inputs)
     size = np.abs(program.values(port))
     typical = float(np.sqrt(np.mean(size**2))) or 1.0
-    return Probes.of(port.size, plan.max_inputs, random_directions(port.size, plan.dense, np.maximum(size, 0.01 * typical)))
+    return Probes.of(
+        port.size, plan.max_inputs, random_directions(port.size, plan.dense, np.maximum(size, 0.01 * typical))
+    )
 
 
-def _shrink(pair: tuple[Port, Port], rows: dict[Port, Probes], columns: dict[Port, Probes]) -> tuple[str, ...]:
+def _shrink(
+    pair: tuple[Port, Port], rows: dict[Port, Probes], columns: dict[Port, Probes]
+) -> tuple[str, ...]:
     """Sample where a Jacobian would not fit; say so."""
     source, target = pair
     if len(rows[target]) * len(columns[source]) <= LARGEST:
@@ -117,8 +122,8 @@ def _shrink(pair: tuple[Port, Port], rows: dict[Port, Probes], columns: dict[Por
     rows[target] = Probes.of(target.size, SAMPLE, rows[target].dense)
     columns[source] = Probes.of(source.size, SAMPLE, columns[source].dense)
     return (
-        f"{source.name} → {target.name}: the Jacobian of {target.size} × {source.size} entries is too large to "
-        f"evaluate whole; {len(rows[target].units)} × {len(columns[source].units)} of them were",
+        f"{source.name} → {target.name}: the Jacobian of {target.size} × {source.size} entries is too large "
+        f"to evaluate whole; {len(rows[target].units)} × {len(columns[source].units)} of them were",
     )
 
 
@@ -138,7 +143,7 @@ def _random_outputs(program: Program, targets: list[Port]) -> dict[Port, float]:
 def _verdict(
     pair: Comparison, random: float, notes: tuple[str, ...], plan: Plan, checkpoint: Checkpoint | None
 ) -> PairResult | None:
-    """The verdict; None where a random combination of entries misses and none of those that were evaluated does."""
+    """The verdict; None where a random combination misses and no entry that was evaluated does."""
     ad = pair.ad
     codes = judge(ad, pair.reference, pair.tolerance)
     if random:
@@ -149,7 +154,12 @@ def _verdict(
     if (codes == SUSPECT).any():
         rounding = explain_suspects(pair, ad, codes, checkpoint)
     wrong = codes == WRONG
-    if plan.dense and wrong.any() and not wrong[single].any() and pair.source.size * pair.target.size <= LARGEST:
+    if (
+        plan.dense
+        and wrong.any()
+        and not wrong[single].any()
+        and pair.source.size * pair.target.size <= LARGEST
+    ):
         return None
     return describe(pair, ad, codes, rounding=rounding, notes=notes)
 
@@ -173,7 +183,9 @@ def _missed(pair: Comparison, ad: Floats, *, strict: bool) -> Bools:
         size = np.sqrt((pair.full**2).mean(axis=1, keepdims=True)) * right
         if not strict:
             size = np.maximum(size, np.abs(pair.reference.value))
-        missed: Bools = (error > pair.tolerance.atol * left * right + pair.tolerance.rtol * size) & ~pair.reference.kink
+        missed: Bools = (
+            error > pair.tolerance.atol * left * right + pair.tolerance.rtol * size
+        ) & ~pair.reference.kink
     return missed | np.isnan(ad)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.check import Plan, check_pairs_of
-from tapedebug.autograd.end_to_end import InputCheck, end_to_end
+from tapedebug.autograd.end_to_end import end_to_end
+from tapedebug.autograd.input_check import InputCheck
 from tapedebug.autograd.pairs import is_array, obstacle
 from tapedebug.autograd.results import PairResult
 from tapedebug.autograd.subjects import IN_PLACE
@@ -79,12 +80,13 @@ def check_pairs(
     """Check chosen pairs of a tape.
 
     Pairs of one launch are checked at the values that it was launched with, pairs of the whole tape as by
-    `end_to_end`. Of large arrays a sample of entries is checked one by one, and all of them in random combinations.
+    `end_to_end`. Of large arrays a sample of entries is checked one by one, and all of them in random
+    combinations.
 
     Args:
         tape: The tape.
-        mask: Entries `{"launch": index or None, "input": name, "output": name}`. Names are those of the kernel's
-            parameters; with `"launch": None`, the whole tape, they are labels of arrays.
+        mask: Entries `{"launch": index or None, "input": name, "output": name}`. Names are those of the
+            kernel's parameters; with `"launch": None`, the whole tape, they are labels of arrays.
         labels: Names of the tape's arrays; by default those of parameters that they were passed as.
         progress: Called with the share of the work that is done, 0 to 1.
         cancelled: Asked often; once it returns True, the results so far are returned.
@@ -120,7 +122,8 @@ def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
     else:
         if not isinstance(launch, int) or not 0 <= launch < len(tape.records):
             raise GradcheckError(
-                f"check_pairs: there is no launch {launch!r}; the tape has launches 0 to {len(tape.records) - 1}",
+                f"check_pairs: there is no launch {launch!r}; "
+                f"the tape has launches 0 to {len(tape.records) - 1}",
                 mend="give the index of a launch, or None for the whole tape",
             )
         record = tape.records[launch]
@@ -148,7 +151,9 @@ def _check_launches(
     for record in records:
         if record.kernel is None:
             for key in by_launch[record.index]:
-                found[key] = _not_checked(key, f"launch {record.index} ({record.name})", f"a {record.kind}, not a kernel")
+                found[key] = _not_checked(
+                    key, f"launch {record.index} ({record.name})", f"a {record.kind}, not a kernel"
+                )
             state.begin(len(by_launch[record.index]), 1)
             state.finish()
     kernels = [record for record in records if record.kernel is not None]
@@ -174,7 +179,9 @@ def _impossible(record: Any, wanted: Sequence[Key]) -> dict[Key, str]:
     for key in wanted:
         source, target = names.index(key[1]), names.index(key[2])
         reason = obstacle(key[1], record.args[source]) or obstacle(key[2], record.args[target])
-        scalar = next((n for n, p in ((key[1], source), (key[2], target)) if not is_array(record.args[p])), None)
+        scalar = next(
+            (n for n, p in ((key[1], source), (key[2], target)) if not is_array(record.args[p])), None
+        )
         if not record.kernel.enable_backward:
             reason = "the kernel has enable_backward=False"
         elif scalar is not None:
@@ -189,7 +196,9 @@ def _impossible(record: Any, wanted: Sequence[Key]) -> dict[Key, str]:
 
 
 def _not_checked(key: Key, subject: str, reason: str) -> PairResult:
-    return PairResult(key[0], subject, key[1], key[2], verdict="UNDECIDABLE", message=f"not checked: {reason}")
+    return PairResult(
+        key[0], subject, key[1], key[2], verdict="UNDECIDABLE", message=f"not checked: {reason}"
+    )
 
 
 # ------------------------------------------------------------------ the whole tape

@@ -1,9 +1,10 @@
 """Derivatives by differences with an error bar: step sweep, Richardson extrapolation, left and right slopes.
 
-A difference is only as good as its step: too large and it misses curvature, too small and it drowns in rounding. Here
-the step is swept downward, the central differences are extrapolated to step zero (Ridders, Adv. Eng. Software 4 (1982)
-75, doi:10.1016/S0141-1195(82)80057-0), and each entry stops where its own error estimate is smallest. The functions
-are evaluated in float64 (the kernel's twin), so that for a smooth function 1e-10 relative is usual.
+A difference is only as good as its step: too large and it misses curvature, too small and it drowns in
+rounding. Here the step is swept downward, the central differences are extrapolated to step zero (Ridders,
+Adv. Eng. Software 4 (1982) 75, doi:10.1016/S0141-1195(82)80057-0), and each entry stops where its own error
+estimate is smallest. The functions are evaluated in float64 (the kernel's twin), so that for a smooth
+function 1e-10 relative is usual.
 """
 
 from __future__ import annotations
@@ -136,7 +137,11 @@ class _Sweep:
             last_up, last_down = self.sides
             # A smooth function's gap is h f'': it shrinks with the step.
             bent = (gap > np.abs(self.right - self.left) / 3) & (gap > 2 * noise + target)
-            corner = bent & (np.abs(right - self.right) <= STABLE * gap) & (np.abs(left - self.left) <= STABLE * gap)
+            corner = (
+                bent
+                & (np.abs(right - self.right) <= STABLE * gap)
+                & (np.abs(left - self.left) <= STABLE * gap)
+            )
             # Before a jump, f(h) and f(-h) do not come closer to f(0), however small the step.
             height = np.maximum(np.abs(up - self.at_zero), np.abs(self.at_zero - down))
             still = np.maximum(np.abs(up - last_up), np.abs(down - last_down)) <= STABLE * height
@@ -149,8 +154,12 @@ class _Sweep:
     def result(self) -> Slope:
         """The slopes, once the sweep is over."""
         kink = self.stable >= 2
-        # Differences that still scatter at the smallest step, and not by rounding, have not found the slope (a chaotic
-        # map): it may be any multiple of their scatter.
-        lost = ~(self.bar <= np.maximum(self.target, 0.1 * np.abs(self.best))) & (self.bar > 100 * self.floor) & ~kink
+        # Differences that still scatter at the smallest step, and not by rounding, have not found the slope
+        # (a chaotic map): it may be any multiple of their scatter.
+        lost = (
+            ~(self.bar <= np.maximum(self.target, 0.1 * np.abs(self.best)))
+            & (self.bar > 100 * self.floor)
+            & ~kink
+        )
         self.bar = np.where(lost, np.inf, self.bar)
         return Slope(self.best, self.bar, self.left, self.right, kink, 2 * self.steps)

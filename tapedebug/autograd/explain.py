@@ -1,9 +1,9 @@
 """Is a difference a wrong derivative, or what float32 does to a right one?
 
-The adjoint's float64 twin is the same code with more digits. Where it agrees with the differences the derivative is
-right, and the gradient in float32 is off by rounding, which the conditioning of the kernel amplifies (at x = 1, one
-float32 step of x moves sin(1e4 x) by 1e-3). How much rounding can do is measured: the twin's adjoint is evaluated at
-inputs that differ by one float32 rounding.
+The adjoint's float64 twin is the same code with more digits. Where it agrees with the differences the
+derivative is right, and the gradient in float32 is off by rounding, which the conditioning of the kernel
+amplifies (at x = 1, one float32 step of x moves sin(1e4 x) by 1e-3). How much rounding can do is measured:
+the twin's adjoint is evaluated at inputs that differ by one float32 rounding.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ SAMPLES = 4
 ROUNDING = 2.0**-23
 MARGIN = 4.0
 MINOR = 0.01  # of the largest entry: rounding that is smaller is no reason to doubt a gradient
-LOST = 1e-3  # relative error of a float32 forward value from which on rounding inside the kernel is to be expected
+LOST = 1e-3  # relative error of a float32 forward value that tells of rounding inside the kernel
 
 
-def explain_suspects(pair: Comparison, ad: Floats, codes: Codes, checkpoint: Checkpoint | None = None) -> Bools:
+def explain_suspects(
+    pair: Comparison, ad: Floats, codes: Codes, checkpoint: Checkpoint | None = None
+) -> Bools:
     """Turn each SUSPECT of `codes` into AGREE, KINK, UNDECIDABLE or WRONG, in place.
 
     Returns:
@@ -50,7 +52,12 @@ def explain_suspects(pair: Comparison, ad: Floats, codes: Codes, checkpoint: Che
 
 
 def _explain_row(
-    pair: Comparison, ad: Floats, line: int, moved: list[dict[Port, Floats]], lost: bool, checkpoint: Checkpoint | None
+    pair: Comparison,
+    ad: Floats,
+    line: int,
+    moved: list[dict[Port, Floats]],
+    lost: bool,
+    checkpoint: Checkpoint | None,
 ) -> tuple[Codes, Bools]:
     def twin(at: dict[Port, Floats] | None) -> Floats:
         rows = adjoints(

@@ -36,13 +36,14 @@ def gradcheck(
 ) -> GradcheckResult:
     """Check the gradient of a kernel or function.
 
-    An entry agrees where `|AD - FD| <= atol + rtol * |FD|` and AD is not NaN. FD is taken of the float64 twin, by a
-    sweep of steps that is extrapolated to zero and gives an error bar; AD counts as wrong where it misses the
-    tolerance by more than that bar. Everything runs on private copies: no array and no gradient of the caller changes.
+    An entry agrees where `|AD - FD| <= atol + rtol * |FD|` and AD is not NaN. FD is taken of the float64
+    twin, by a sweep of steps that is extrapolated to zero and gives an error bar; AD counts as wrong where
+    it misses the tolerance by more than that bar. Everything runs on private copies: no array and no
+    gradient of the caller changes.
 
     Args:
-        function: A kernel, or a Python function that takes arrays (and other arguments) and returns an array or a
-            list of arrays.
+        function: A kernel, or a Python function that takes arrays (and other arguments) and returns an array
+            or a list of arrays.
         dim: Number of threads of the launch; for kernels only.
         inputs: Arguments of the kernel or function.
         outputs: The kernel's further arguments. Where none are named, the arrays that the kernel writes.
@@ -50,13 +51,13 @@ def gradcheck(
         atol: Absolute tolerance. The summary says where agreement rests on it alone.
         rtol: Relative tolerance.
         raise_exception: Raise where the check does not pass.
-        input_output_mask: Pairs (input, output) to check, each by name or by index among the inputs and among the
-            outputs; all pairs if None.
+        input_output_mask: Pairs (input, output) to check, each by name or by index among the inputs and
+            among the outputs; all pairs if None.
         device: The device to run on.
         max_blocks: Accepted and ignored on the CPU.
         block_dim: Accepted and ignored on the CPU.
-        max_inputs_per_var: Check that many scalars of each input, a fixed sample with the first and the last; all
-            if <= 0.
+        max_inputs_per_var: Check that many scalars of each input, a fixed sample with the first and the
+            last; all if <= 0.
         max_outputs_per_var: The same for outputs.
         plot_relative_error: Show the relative errors of the Jacobians (needs matplotlib).
         plot_absolute_error: Show the absolute errors.
@@ -97,5 +98,7 @@ def collect(subject: Subject, pairs: Sequence[PairResult]) -> GradcheckResult:
         verdict=worst(pair.verdict for pair in pairs),
         pairs=tuple(pairs),
         coverage=Coverage(summary, 1, 1 if pairs else 0, tuple(notes)),
-        scripts={} if subject.script is None else {i: subject.script_for(pair) for i, pair in enumerate(pairs)},
+        scripts={}
+        if subject.script is None
+        else {i: subject.script_for(pair) for i, pair in enumerate(pairs)},
     )

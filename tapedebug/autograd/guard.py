@@ -11,11 +11,12 @@ from tapedebug.runtime._state import state
 from tapedebug.runtime.buffer import _REGISTRY, Buffer, Bytes
 
 
-class untouched:  # noqa: N801 - reads as a statement: `with untouched():`
-    """Puts back what a block writes to memory that existed before it, also after an exception or an interrupt.
+class untouched:
+    """Puts back what a block writes to memory that existed before it, whatever ends the block.
 
-    Within the block no tape records, until the block begins one, and nobody hears of that tape. Writes through the API are noticed when they happen
-    and cost one copy of the buffer; writes through NumPy are noticed for the buffers of `watched` only.
+    Within the block no tape records, until the block begins one, and nobody hears of that tape. Writes
+    through the API are noticed when they happen and cost one copy of the buffer; writes through NumPy are
+    noticed for the buffers of `watched` only.
 
     Args:
         watched: Arrays whose values are copied at the start.
@@ -66,7 +67,7 @@ class untouched:  # noqa: N801 - reads as a statement: `with untouched():`
 
 
 class _Watch:
-    """What `runtime.versions.announce` takes for a ledger, its tracker and its only state: it listens to one buffer."""
+    """Listens to one buffer; `runtime.versions.announce` takes it for a ledger, its tracker and its state."""
 
     __slots__ = ("__weakref__", "buffer", "guard")
 

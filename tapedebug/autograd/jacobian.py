@@ -1,4 +1,4 @@
-"""`jacobian` and `jacobian_fd`: Jacobians by the adjoint and by differences, with the documents' signatures."""
+"""`jacobian` and `jacobian_fd`: Jacobians by the adjoint and by differences."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def jacobian(
     Everything runs on private copies: no array and no gradient of the caller changes.
 
     Args:
-        function: A kernel, or a Python function that takes arrays (and other arguments) and returns an array or a
-            list of arrays. A function is called once and its launches are recorded.
+        function: A kernel, or a Python function that takes arrays (and other arguments) and returns an array
+            or a list of arrays. A function is called once and its launches are recorded.
         dim: Number of threads of the launch; for kernels only.
         inputs: Arguments of the kernel or function. Derivatives are taken with respect to float arrays with
             `requires_grad=True`, of which there must be one.
-        outputs: The kernel's further arguments; optional for functions. A kernel without them has the arrays that
-            it writes as outputs, numbered among themselves.
-        input_output_mask: Pairs (input, output) to compute, each by name or by index among the inputs and among the
-            outputs; all pairs if None.
+        outputs: The kernel's further arguments; optional for functions. A kernel without them has the arrays
+            that it writes as outputs, numbered among themselves.
+        input_output_mask: Pairs (input, output) to compute, each by name or by index among the inputs and
+            among the outputs; all pairs if None.
         device: The device to run on.
         max_blocks: Accepted and ignored on the CPU.
         block_dim: Accepted and ignored on the CPU.
-        max_outputs_per_var: Evaluate that many rows of each Jacobian, a fixed sample of them with the first and the
-            last; all if <= 0.
+        max_outputs_per_var: Evaluate that many rows of each Jacobian, a fixed sample of them with the first
+            and the last; all if <= 0.
         plot_jacobians: Show the Jacobians (needs matplotlib).
         metadata: Labels for the plot, if not those of the kernel or function.
 
     Returns:
-        (input index, output index) → 2-D array of the input's dtype, of shape (scalars in the output, elements in
-        the input); entries that were not evaluated are NaN.
+        (input index, output index) → 2-D array of the input's dtype, of shape (scalars in the output,
+        elements in the input); entries that were not evaluated are NaN.
 
     Raises:
         GradcheckError: No input or no output has a derivative, or the mask names what there is not.
@@ -92,7 +92,8 @@ def jacobian_fd(
 ) -> Jacobians:
     """The Jacobians of a kernel or function by finite differences, column by column.
 
-    The differences are taken of the float64 twin of the kernels, with steps from `eps` downward that are extrapolated
+    The differences are taken of the float64 twin of the kernels, with steps from `eps` downward that are
+    extrapolated
     to zero: they are exact to many more digits than differences in float32.
 
     Args:
@@ -104,8 +105,8 @@ def jacobian_fd(
         device: See `jacobian`.
         max_blocks: See `jacobian`.
         block_dim: See `jacobian`.
-        max_inputs_per_var: Evaluate that many columns of each Jacobian (scalars of the input), a fixed sample of them
-            with the first and the last; all if <= 0.
+        max_inputs_per_var: Evaluate that many columns of each Jacobian (scalars of the input), a fixed
+            sample of them with the first and the last; all if <= 0.
         eps: The largest step of the sweep; it is rounded to a power of two.
         plot_jacobians: See `jacobian`.
         metadata: See `jacobian`.
@@ -145,7 +146,8 @@ def positive(eps: float) -> None:
 def _required(subject: Subject) -> tuple[Program, Pairs]:
     if not subject.pairs.chosen:
         raise GradcheckError(
-            f"{subject.program.subject} has no Jacobian to compute: no pair of a differentiable input and output",
+            f"{subject.program.subject} has no Jacobian to compute: "
+            "no pair of a differentiable input and output",
             notes=subject.pairs.notes,
             mend="set requires_grad=True on at least one input and one output, of dtype float",
         )
@@ -160,7 +162,9 @@ def _returned(
     metadata: FunctionMetadata | None,
     title: str,
 ) -> Jacobians:
-    found = {(source.index, target.index): (source, matrices[source, target]) for source, target in pairs.chosen}
+    found = {
+        (source.index, target.index): (source, matrices[source, target]) for source, target in pairs.chosen
+    }
     if plot:
         labels = subject.metadata if metadata is None or metadata.is_empty else metadata
         plain = {key: matrix for key, (_, matrix) in found.items()}

@@ -59,8 +59,8 @@ def describe(
     if rounding is not None and rounding.any():
         notes = (
             *notes,
-            f"{pair.source.name} → {pair.target.name}: {_count(int(rounding.sum()), 'entry', 'entries')} by float32 "
-            "rounding only: the float64 twin of the adjoint agrees",
+            f"{pair.source.name} → {pair.target.name}: {_count(int(rounding.sum()), 'entry', 'entries')} "
+            "by float32 rounding only: the float64 twin of the adjoint agrees",
         )
     return PairResult(
         launch=program.launch,
@@ -86,7 +86,9 @@ def _count(number: int, one: str, many: str) -> str:
 def _relative(error: Floats, pair: Comparison) -> Floats:
     value = np.abs(pair.reference.value)
     # Below this share of the pair's largest entry, float32 cannot tell an entry from zero.
-    small = (value <= 1e-6 * pair.reference.scale) & (error <= np.maximum(pair.tolerance.atol, pair.reference.bar))
+    small = (value <= 1e-6 * pair.reference.scale) & (
+        error <= np.maximum(pair.tolerance.atol, pair.reference.bar)
+    )
     relative: Floats = np.where(small, 0.0, error / value)
     return relative
 
@@ -160,8 +162,9 @@ def _place(pair: Comparison, ad: Floats, slot: Slot) -> str:
     if entry is not None:
         return entry.describe(pair.target.name, pair.source.name)
     return (
-        f"a combination of entries of {pair.target.name} (negative and large adjoint seeds) by {pair.source.name}: "
-        f"AD {ad[slot]:.6g}, FD {pair.reference.value[slot]:.6g} ± {pair.reference.bar[slot]:.1g}"
+        f"a combination of entries of {pair.target.name} (negative and large adjoint seeds) by "
+        f"{pair.source.name}: AD {ad[slot]:.6g}, "
+        f"FD {pair.reference.value[slot]:.6g} ± {pair.reference.bar[slot]:.1g}"
     )
 
 
@@ -195,7 +198,10 @@ def _undecidable(pair: Comparison, ad: Floats, slot: Slot) -> str:
         return "the function has no finite values around here"
     if bar > float(pair.tolerance.of(np.array(value))):
         return "the error bar is wider than the tolerance: differences can not decide"
-    return "the float64 twin of the adjoint agrees with the differences, float32 rounding is as large as the gradient"
+    return (
+        "the float64 twin of the adjoint agrees with the differences, "
+        "float32 rounding is as large as the gradient"
+    )
 
 
 def _kink(left: float, right: float) -> str:

@@ -51,7 +51,9 @@ class FunctionMetadata:
         )
 
     @classmethod
-    def of_function(cls, function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> FunctionMetadata:
+    def of_function(
+        cls, function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> FunctionMetadata:
         """The metadata of a Python function that maps `inputs` to `outputs`."""
         return cls(
             key=getattr(function, "__name__", type(function).__name__),

@@ -9,7 +9,8 @@ from tapedebug._errors import GradcheckError
 from tapedebug.autograd.program import Pairs, Port
 from tapedebug.lang.types import components, is_float, value_shape
 
-Mask = Iterable[tuple[str | int, str | int]] | None
+Mask = Iterable[Any] | None
+"""Pairs of input and output, each by name or by index; all of them where None."""
 
 
 def is_array(value: Any) -> bool:
@@ -21,7 +22,9 @@ def is_array(value: Any) -> bool:
 
 def port(index: int, name: str, array: Any, *, in_place: bool = False) -> Port:
     """The port of an array."""
-    return Port(index, name, array, (*array.shape, *value_shape(array.dtype)), components(array.dtype), in_place)
+    return Port(
+        index, name, array, (*array.shape, *value_shape(array.dtype)), components(array.dtype), in_place
+    )
 
 
 def obstacle(name: str, value: Any) -> str | None:
@@ -37,7 +40,9 @@ def obstacle(name: str, value: Any) -> str | None:
     return None
 
 
-def differentiable(named: Iterable[tuple[int, str, Any]], notes: list[str], *, quiet: bool = False) -> list[Port]:
+def differentiable(
+    named: Iterable[tuple[int, str, Any]], notes: list[str], *, quiet: bool = False
+) -> list[Port]:
     """The ports of those arrays that have derivatives; the reasons why others have not go to `notes`."""
     ports = []
     for index, name, value in named:
@@ -51,13 +56,18 @@ def differentiable(named: Iterable[tuple[int, str, Any]], notes: list[str], *, q
 
 
 def choose_pairs(
-    subject: str, inputs: Sequence[Port], outputs: Sequence[Port], mask: Mask, names: tuple[Sequence[str], Sequence[str]]
+    subject: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    mask: Mask,
+    names: tuple[Sequence[str], Sequence[str]],
 ) -> Pairs:
     """All pairs, or those of `mask`.
 
     Args:
         subject: For messages: "kernel square".
-        inputs, outputs: What can be differentiated.
+        inputs: What can be differentiated by.
+        outputs: What can be differentiated.
         mask: Pairs of input and output, each by name or by index.
         names: All names of inputs and of outputs, differentiable or not, in order.
 
@@ -70,23 +80,32 @@ def choose_pairs(
         pairs.chosen = [(i, o) for i in inputs for o in outputs]
         return pairs
     for entry in mask:
-        if isinstance(entry, str) or len(entry) != 2:
+        if not isinstance(entry, tuple | list) or len(entry) != 2:
             raise GradcheckError(
                 f"{subject}: an entry of the input-output mask is a pair (input, output); got {entry!r}",
                 mend='write ("x", "y") or (0, 0)',
+            )
+        if not all(isinstance(key, str | int) for key in entry):
+            raise GradcheckError(
+                f"{subject}: inputs and outputs in a mask are names or indices; got {entry!r}"
             )
         source = _find(subject, "input", entry[0], inputs, names[0])
         target = _find(subject, "output", entry[1], outputs, names[1])
         if source is None or target is None:
             missing = entry[0] if source is None else entry[1]
-            pairs.notes.append(f"not checked: {entry!r} was asked for, but {missing!r} is not an array with requires_grad=True")
+            pairs.notes.append(
+                f"not checked: {entry!r} was asked for, "
+                f"but {missing!r} is not an array with requires_grad=True"
+            )
         elif (source, target) not in pairs.chosen:
             pairs.chosen.append((source, target))
     return pairs
 
 
-def _find(subject: str, kind: str, key: str | int, ports: Sequence[Port], names: Sequence[str]) -> Port | None:
-    known = key in names if isinstance(key, str) else isinstance(key, int) and 0 <= key < len(names)
+def _find(
+    subject: str, kind: str, key: str | int, ports: Sequence[Port], names: Sequence[str]
+) -> Port | None:
+    known = key in names if isinstance(key, str) else 0 <= key < len(names)
     if not known:
         listed = ", ".join(f"{i}: {name}" for i, name in enumerate(names)) or "none"
         raise GradcheckError(

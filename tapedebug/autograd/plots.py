@@ -83,17 +83,22 @@ def plot_matrices(
     size = (1.5 + 3.0 * len(columns), 1.0 + 3.0 * len(rows))
     figure, axes = plt.subplots(len(rows), len(columns), squeeze=False, figsize=size, constrained_layout=True)
     picture = None
-    for (line, output), (column, source) in (
-        (r, c) for r in enumerate(rows) for c in enumerate(columns)
-    ):
+    for (line, output), (column, source) in ((r, c) for r in enumerate(rows) for c in enumerate(columns)):
         axis = axes[line][column]
         values = shown.get((source, output))
         if values is None:
             axis.axis("off")
             continue
         vmin, vmax = _limits([values]) if separate else (low, high)
-        picture = axis.imshow(values, cmap=colormap, vmin=vmin, vmax=vmax, aspect="auto", interpolation="nearest")
-        _grid(axis, values.shape, components(metadata.output_dtypes[output]), components(metadata.input_dtypes[source]))
+        picture = axis.imshow(
+            values, cmap=colormap, vmin=vmin, vmax=vmax, aspect="auto", interpolation="nearest"
+        )
+        _grid(
+            axis,
+            values.shape,
+            components(metadata.output_dtypes[output]),
+            components(metadata.input_dtypes[source]),
+        )
         axis.set_title(f"d {metadata.output_labels[output]} / d {metadata.input_labels[source]}", fontsize=9)
         axis.tick_params(labelsize=7)
         if colorbar and separate:
@@ -106,7 +111,9 @@ def plot_matrices(
     return figure
 
 
-def plot_errors(kept: Sequence[Any], metadata: FunctionMetadata, *, relative: bool, absolute: bool) -> list[Any]:
+def plot_errors(
+    kept: Sequence[Any], metadata: FunctionMetadata, *, relative: bool, absolute: bool
+) -> list[Any]:
     """Show where AD and FD differ.
 
     Args:
@@ -135,7 +142,9 @@ def plot_errors(kept: Sequence[Any], metadata: FunctionMetadata, *, relative: bo
                 matrices[pair.source.index, pair.target.index] = whole
         if matrices:
             figures.append(
-                plot_matrices(matrices, metadata, show=True, title=f"{title} of {metadata.key}", colormap="viridis")
+                plot_matrices(
+                    matrices, metadata, show=True, title=f"{title} of {metadata.key}", colormap="viridis"
+                )
             )
     return figures
 
@@ -160,7 +169,10 @@ def _limits(matrices: Sequence[np.ndarray[Any, Any]]) -> tuple[float, float]:
 
 
 def _grid(axis: Any, shape: tuple[int, ...], row_components: int, column_components: int) -> None:
-    for size, step, line in ((shape[0], row_components, axis.axhline), (shape[1], column_components, axis.axvline)):
+    for size, step, line in (
+        (shape[0], row_components, axis.axhline),
+        (shape[1], column_components, axis.axvline),
+    ):
         if size // step <= MOST_LINES:
             for position in range(step, size, step):
                 line(position - 0.5, color="black", linewidth=1.2)

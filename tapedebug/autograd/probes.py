@@ -1,4 +1,4 @@
-"""Which rows and columns of a Jacobian are evaluated: single entries, a sample of them, random combinations."""
+"""Which rows and columns of a Jacobian are evaluated: single entries, a sample, random combinations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ SEED = 20210
 def choose(size: int, limit: int) -> Indices:
     """Which of `size` entries to evaluate: all where `limit` <= 0, else a fixed sample of `limit` of them.
 
-    The first and the last are always in the sample (boundaries are where kernels go wrong), the others are drawn: the
-    first N would all lie in one corner of an array, an even spacing would meet the same vector component every time.
+    The first and the last are always in the sample (boundaries are where kernels go wrong), the others are
+    drawn: the first N would all lie in one corner of an array, an even spacing would meet the same vector
+        component every time.
     """
     if limit <= 0 or limit >= size:
         return np.arange(size)
@@ -53,22 +54,25 @@ class Probes:
     def vector(self, position: int) -> Floats:
         """The direction at `position`, (size,)."""
         if position >= len(self.units):
-            return self.dense[position - len(self.units)]
+            direction: Floats = self.dense[position - len(self.units)]
+            return direction
         unit = np.zeros(self.size)
         unit[self.units[position]] = 1.0
         return unit
 
     def apply(self, values: Floats) -> Floats:
         """Inner products of all directions with `values`, (…, size) → (…, len(self))."""
+        single: Floats = values[..., self.units]
         if not len(self.dense):
-            return values[..., self.units]
-        return np.concatenate([values[..., self.units], values @ self.dense.T], axis=-1)
+            return single
+        return np.concatenate([single, values @ self.dense.T], axis=-1)
 
     def spread(self, bars: Floats) -> Floats:
         """Error bars of `apply(values)`, given those of the values."""
+        single: Floats = bars[..., self.units]
         if not len(self.dense):
-            return bars[..., self.units]
-        return np.concatenate([bars[..., self.units], bars @ np.abs(self.dense).T], axis=-1)
+            return single
+        return np.concatenate([single, bars @ np.abs(self.dense).T], axis=-1)
 
 
 def random_directions(size: int, count: int, scale: Floats | float = 1.0) -> Floats:

@@ -38,15 +38,27 @@ class Port:
 
 
 class Program(Protocol):
-    """Something that can be run forward in float64 and backward in float32 and float64, on private memory.
+    """Something that can be run forward in float64 and backward in float32 and float64, on private memory."""
 
-    `inputs` and `outputs` are those that a derivative can be asked of.
-    """
+    @property
+    def subject(self) -> str:
+        """What it is called in messages."""
+        ...
 
-    subject: str
-    launch: int | None
-    inputs: Sequence[Port]
-    outputs: Sequence[Port]
+    @property
+    def launch(self) -> int | None:
+        """Index of the launch on its tape, None where it is not one launch of a tape."""
+        ...
+
+    @property
+    def inputs(self) -> Sequence[Port]:
+        """What derivatives can be taken by."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[Port]:
+        """What derivatives can be taken of."""
+        ...
 
     def values(self, port: Port) -> Floats:
         """The values of an input, (size,) float64."""
@@ -68,12 +80,12 @@ class Program(Protocol):
         double: bool = False,
         preserved: bool = False,
     ) -> dict[Port, Floats]:
-        """Run backward from the adjoints `seeds` of outputs, as the user's program would (`double`: its float64 twin).
+        """Run backward from adjoints of outputs, as the user's program would.
 
         Args:
-            seeds: (size,) each.
+            seeds: Adjoints of outputs, (size,) each.
             at: Inputs to replace before the forward pass that precedes.
-            double: Use the float64 twin.
+            double: Use the float64 twin of the adjoint.
             preserved: Let adjoints see the values of the forward pass, whatever `on_overwrite` the tape has.
 
         Returns:

@@ -68,8 +68,8 @@ class PairResult:
     """The verdict on d `output` / d `input`, of one launch or of the whole tape.
 
     Attributes:
-        launch: Index of the launch on the tape; None for the whole tape, and for a kernel or function that was
-            checked alone.
+        launch: Index of the launch on the tape; None for the whole tape, and for a kernel or function that
+            was checked alone.
         subject: What was differentiated: "kernel square", "launch 3 (square)", "the whole tape".
         input, output: Names.
         verdict: The worst of the pair's entries.
@@ -103,7 +103,16 @@ class PairResult:
 
         Non-finite numbers are the strings "nan", "inf", "-inf"; errors are None where nothing was compared.
         """
-        names = ("launch", "input", "output", "verdict", "max_abs_error", "max_rel_error", "message", "seconds")
+        names = (
+            "launch",
+            "input",
+            "output",
+            "verdict",
+            "max_abs_error",
+            "max_rel_error",
+            "message",
+            "seconds",
+        )
         data = {name: _plain(getattr(self, name)) for name in names}
         if not self.evaluated:
             data["max_abs_error"] = data["max_rel_error"] = None
@@ -208,16 +217,17 @@ class GradcheckFailure(GradcheckError):
             super().__init__(
                 f"{result.conclusion()}: {result.coverage.summary}",
                 notes=result.coverage.notes,
-                mend="set requires_grad=True on the arrays whose gradients are wanted, and name them in the check",
+                mend="set requires_grad=True on the arrays whose gradients are wanted, and name them",
             )
             return
         mend = {
-            "WRONG": "compare the kernel's adjoint with the entry above; result.reproduce() gives a script of it",
+            "WRONG": "look at the entry above; result.reproduce() gives a script that shows it alone",
             "KINK": "check beside the kink, or leave the pair out with a mask",
             "UNDECIDABLE": "rescale the problem, or widen atol and rtol to what float32 can show",
             "NONDETERMINISTIC": "pin the random state, or make concurrent writes atomic",
         }[pair.verdict]
         super().__init__(
-            f"{result.conclusion()}: {pair.subject}, {pair.output} with respect to {pair.input}: {pair.message}",
+            f"{result.conclusion()}: {pair.subject}, {pair.output} with respect to {pair.input}: "
+            f"{pair.message}",
             mend=mend,
         )

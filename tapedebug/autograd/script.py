@@ -1,4 +1,4 @@
-"""Scripts that show one failure alone: the kernel's source, the arguments' values, one call of `gradcheck`."""
+"""Scripts that show one failure alone: the kernel's source, the arguments' values, one `gradcheck`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,16 @@ def script_of(
         call: Further arguments of `gradcheck`.
         comment: What it shows, for the first line.
     """
-    lines = [f'"""{comment}"""', "", "import base64", "", "import numpy as np", "", "import tapedebug as wp", ""]
+    lines = [
+        f'"""{comment}"""',
+        "",
+        "import base64",
+        "",
+        "import numpy as np",
+        "",
+        "import tapedebug as wp",
+        "",
+    ]
     lines += [*_sources(kernel), "", ""]
     names = []
     memory: dict[int, str] = {}
@@ -92,9 +101,14 @@ def _collect(thing: Any, found: dict[str, list[str]]) -> None:
     import tapedebug
 
     origin = thing.origin
-    found.pop(origin.function, None)  # what is used comes before all that use it: the list is reversed at the end
+    found.pop(
+        origin.function, None
+    )  # what is used comes before all that use it: the list is reversed at the end
     indent = origin.indent
-    found[origin.function] = ["", *(line[indent:] if not line[:indent].strip() else line for line in origin.lines)]
+    found[origin.function] = [
+        "",
+        *(line[indent:] if not line[:indent].strip() else line for line in origin.lines),
+    ]
     for name, value in _names_of(thing).items():
         if value is tapedebug:
             text = f"{name} = wp"

@@ -1,4 +1,4 @@
-"""Programs that run in a `Shadow`: private memory, in float32 as the user's program and in float64 as its twin."""
+"""Programs that run in a `Shadow`: in private memory, in float32 as recorded and in float64 as twins."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class ShadowProgram:
         self.outputs = list(outputs)
         self.consume = consume
         self._make = make
-        # One shadow a purpose: forward runs must not disturb the state that the adjoints of many seeds start from.
+        # One shadow a purpose: forward runs must not disturb the state that the adjoints of many seeds start
+        # from.
         self._shadows: dict[Use, Shadow] = {}
         self._at: dict[Use, Mapping[Port, Floats]] = {}
         self._values: dict[Port, Floats] = {}

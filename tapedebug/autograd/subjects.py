@@ -73,7 +73,8 @@ def subject_of(
         return kernel_subject(function, dim, list(inputs or ()), list(outputs or ()), mask, in_place=in_place)
     if not callable(function):
         raise GradcheckError(
-            f"a kernel or a function that launches kernels is needed; got {function!r} ({type(function).__name__})",
+            f"a kernel or a function that launches kernels is needed; "
+            f"got {function!r} ({type(function).__name__})",
             mend="pass the function that is decorated with @kernel",
         )
     return function_subject(function, list(inputs or ()), outputs, mask)
@@ -98,7 +99,9 @@ def kernel_subject(
     """
     name = f"kernel {kernel.key}" if launch is None else f"launch {launch} ({kernel.key})"
     if dim is None:
-        raise GradcheckError(f"{name} needs dim, its number of threads", mend="pass dim=len(array), or its shape")
+        raise GradcheckError(
+            f"{name} needs dim, its number of threads", mend="pass dim=len(array), or its shape"
+        )
     args = [*inputs, *outputs]
     make = launch_shadow(kernel, dim, args, values)
     make(False)  # checks the arguments, with the messages of a launch
@@ -149,11 +152,14 @@ def _in_place(kernel: Any, targets: Sequence[Port], sources: Sequence[Port]) -> 
     ]
 
 
-def named_ports(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Named], list[Named]]:
+def named_ports(
+    kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> tuple[list[Named], list[Named]]:
     """Arguments as (index, name, value): inputs among the inputs, outputs among the outputs.
 
-    Without outputs, those are the arrays that the kernel writes, and the inputs are all but the ones that it only
-    writes. Arrays that are written though they were passed as inputs are outputs too, after those that were named.
+    Without outputs, those are the arrays that the kernel writes, and the inputs are all but the ones that it
+    only writes. Arrays that are written though they were passed as inputs are outputs too, after those that
+    were named.
     """
     writes, reads = kernel.analysis.writes, kernel.analysis.reads
     names = [p.name for p in kernel.params]
@@ -251,8 +257,8 @@ def _require_faithful(
         moved = np.abs(after - before).max(initial=0.0)
         if np.abs(after - twin).max(initial=0.0) > 0.05 * moved + 1e-4 * np.abs(before).max(initial=0.0):
             raise GradcheckError(
-                f"{name} computes something outside of kernels: at inputs that differ by 0.1 %, {target.name} is not what "
-                "its recorded launches give",
+                f"{name} computes something outside of kernels: at inputs that differ by 0.1 %, "
+                f"{target.name} is not what its recorded launches give",
                 mend="compute in kernels what depends on the inputs (or pin the random state)",
             )
 

@@ -11,7 +11,10 @@ def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Align `rows` under `header`, columns separated by `|`, with a rule under the header."""
     lines = [tuple(header), *map(tuple, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text = [
+        " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
     rule = "-+-".join("-" * width for width in widths)
     return "\n".join([text[0], rule, *text[1:]])
 

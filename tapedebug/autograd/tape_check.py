@@ -40,9 +40,9 @@ def gradcheck_tape(
 ) -> GradcheckResult:
     """Check the gradient of each kernel launch on a tape.
 
-    Launches are checked one by one, with the values that their arrays held when they ran (the tape is replayed in
-    private memory); what the arrays hold now does not matter, and nothing of them changes. What goes wrong between
-    launches (an overwritten array, a severed chain) shows in `end_to_end`, not here.
+    Launches are checked one by one, with the values that their arrays held when they ran (the tape is
+    replayed in private memory); what the arrays hold now does not matter, and nothing of them changes. What
+    goes wrong between launches (an overwritten array, a severed chain) shows in `end_to_end`, not here.
 
     Args:
         tape: The tape.
@@ -50,9 +50,10 @@ def gradcheck_tape(
         atol: See `gradcheck`.
         rtol: See `gradcheck`.
         raise_exception: Raise where the check does not pass.
-        input_output_masks: By kernel key, the pairs (input, output) to check, each by name or index. Arrays that a
-            launch reads count as inputs, arrays that it writes as outputs, however they were passed; indices are
-            those of the kernel's arguments for inputs, and count the arrays that it writes for outputs.
+        input_output_masks: By kernel key, the pairs (input, output) to check, each by name or index. Arrays
+            that a launch reads count as inputs, arrays that it writes as outputs, however they were passed;
+            indices are those of the kernel's arguments for inputs, and count the arrays that it writes for
+            outputs.
         blacklist_kernels: Keys of kernels to leave out.
         whitelist_kernels: Keys of the only kernels to check, if not empty.
         max_inputs_per_var: See `gradcheck`.
@@ -64,7 +65,8 @@ def gradcheck_tape(
         skip_to_launch_index: Leave out that many launches at the beginning of the order.
 
     Returns:
-        A result that is true where all pairs of all launches agree (and there was one); see `GradcheckResult`.
+        A result that is true where all pairs of all launches agree (and there was one); see
+        `GradcheckResult`.
 
     Raises:
         GradcheckFailure: A ValueError that names the failing pair, where `raise_exception` is set.
@@ -73,7 +75,9 @@ def gradcheck_tape(
     positive(eps)
     plan = Plan(eps, Tolerance(atol, rtol).checked(), max_inputs_per_var, max_outputs_per_var)
     _check_keys(tape, input_output_masks, blacklist_kernels, whitelist_kernels)
-    wanted, notes = _wanted(tape, blacklist_kernels, whitelist_kernels, reverse_launches, skip_to_launch_index)
+    wanted, notes = _wanted(
+        tape, blacklist_kernels, whitelist_kernels, reverse_launches, skip_to_launch_index
+    )
     found: dict[int, list[PairResult]] = {}
     scripts: dict[int, tuple[Subject, list[PairResult]]] = {}
     masks = input_output_masks or {}
@@ -97,11 +101,16 @@ def gradcheck_tape(
 
 def _check_keys(tape: Any, masks: Any, black: Any, white: Any) -> None:
     known = list(dict.fromkeys(r.kernel.key for r in tape.records if r.kernel is not None))
-    for name, given in (("input_output_masks", masks), ("blacklist_kernels", black), ("whitelist_kernels", white)):
+    for name, given in (
+        ("input_output_masks", masks),
+        ("blacklist_kernels", black),
+        ("whitelist_kernels", white),
+    ):
         for key in given or ():
             if key not in known:
                 raise GradcheckError(
-                    f"gradcheck_tape: {name} names the kernel {key!r}; the kernels on the tape are {', '.join(known) or 'none'}",
+                    f"gradcheck_tape: {name} names the kernel {key!r}; "
+                    f"the kernels on the tape are {', '.join(known) or 'none'}",
                     mend="use the key of a kernel that was launched",
                 )
 
@@ -113,7 +122,9 @@ def _wanted(
     notes: list[str] = []
     records = list(reversed(tape.records)) if backwards else list(tape.records)
     if skip:
-        notes.append(f"not checked: the first {min(skip, len(records))} launches in this order (skip_to_launch_index)")
+        notes.append(
+            f"not checked: the first {min(skip, len(records))} launches in this order (skip_to_launch_index)"
+        )
     chosen = []
     left_out: dict[str, list[int]] = {}
     for record in records[max(0, skip) :]:
@@ -148,7 +159,7 @@ def _indices(indices: Sequence[int]) -> str:
 def launch_values(
     tape: Any, wanted: Sequence[Any], checkpoint: Checkpoint | None = None
 ) -> Iterator[tuple[Any, dict[Any, Values]]]:
-    """Replay the tape once; yield each record of `wanted` with the values of its arrays just before it ran."""
+    """Replay the tape once; yield each record of `wanted` with its arrays' values just before it ran."""
     if not wanted:
         return
     shadow = tape.replay(stop=0)
@@ -161,7 +172,9 @@ def launch_values(
 
 def launch_subject(record: Any, values: dict[Any, Values], mask: Mask = None) -> Subject:
     """One launch of a tape, at given values; what it reads are its inputs, what it writes its outputs."""
-    return kernel_subject(record.kernel, record.dim, record.args, [], mask, launch=record.index, values=values)
+    return kernel_subject(
+        record.kernel, record.dim, record.args, [], mask, launch=record.index, values=values
+    )
 
 
 def _launch_notes(record: Any, subject: Subject, results: Sequence[PairResult]) -> list[str]:
@@ -195,7 +208,10 @@ def _collect(
         f"{evaluated} of {entries} entries"
     )
     if not pairs:
-        summary = f"nothing was checked: none of {launches} launches has an input and an output with requires_grad=True"
+        summary = (
+            f"nothing was checked: none of {launches} launches has an input and an output "
+            "with requires_grad=True"
+        )
     return GradcheckResult(
         subject=f"tape of {launches} launches",
         verdict=worst(pair.verdict for pair in pairs),

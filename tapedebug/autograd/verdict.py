@@ -96,11 +96,15 @@ def judge(ad: Floats, reference: Reference, tolerance: Tolerance) -> Codes:
         codes[known & (error <= allowed + bar)] = AGREE
         codes[np.isfinite(bar) & (error > allowed + bar)] = SUSPECT
         codes[np.isinf(ad) & known] = WRONG
-        kink = reference.kink & ~((np.abs(ad - reference.left) <= allowed) & (np.abs(ad - reference.right) <= allowed))
+        kink = reference.kink & ~(
+            (np.abs(ad - reference.left) <= allowed) & (np.abs(ad - reference.right) <= allowed)
+        )
         low, high = np.minimum(reference.left, reference.right), np.maximum(reference.left, reference.right)
         between = (ad >= low - allowed) & (ad <= high + allowed)
         codes[kink] = np.where(between, KINK, WRONG)[kink]
-        codes[np.isnan(ad)] = WRONG  # "the check succeeds if the autodiff gradients contain no NaN values and …"
+        codes[np.isnan(ad)] = (
+            WRONG  # "the check succeeds if the autodiff gradients contain no NaN values and …"
+        )
     return codes
 
 

@@ -44,7 +44,8 @@ class WholeTape(ShadowProgram):
         probe = self._shadow(("forward", False, "versions"))
         self.notes += list(probe.uncovered)
         self.unchecked = len(probe.uncovered)
-        # Launches without an adjoint run forward as recorded: that their gradient is lost is for the check to find.
+        # Launches without an adjoint run forward as recorded: that their gradient is lost is for the check
+        # to find.
         functions = [r for r in tape.records if r.kind == "func"]
         self.blind = (
             f"record_func is not replayed (record {functions[0].index}), and may take part in the gradient"
@@ -66,7 +67,9 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
     """
     names = Names(tape, labels)
     if not tape.records:
-        raise GradcheckError("the tape is empty: nothing was recorded", mend="run the launches inside `with tape:`")
+        raise GradcheckError(
+            "the tape is empty: nothing was recorded", mend="run the launches inside `with tape:`"
+        )
     seeds = _seeds(tape, loss, names)
     notes: list[str] = []
     chosen = leaves(tape) if inputs is None else ([inputs] if is_array(inputs) else list(inputs))
@@ -75,7 +78,9 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
         name = names.of(array)
         reason = obstacle(name, array)
         if array.buffer not in tape.tracker.ledgers:
-            raise GradcheckError(f"end_to_end: {name} is not on the tape", mend="name an array that a launch uses")
+            raise GradcheckError(
+                f"end_to_end: {name} is not on the tape", mend="name an array that a launch uses"
+            )
         if reason is not None:
             notes.append(f"not checked: {reason}")
         else:
@@ -92,7 +97,9 @@ def outside_notes(tape: Any, names: Names) -> list[str]:
     arrays = list(dict.fromkeys(names.of(event.array) for event in late))
     if not arrays:
         return []
-    return [f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"]
+    return [
+        f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"
+    ]
 
 
 def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
@@ -117,7 +124,8 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
         values = np.asarray(seed._look() if is_array(seed) else seed, dtype=np.float64).ravel()
         if is_array(loss) and target.size != 1:
             raise GradcheckError(
-                f"end_to_end: the loss must be a scalar; got {name} of shape {array.shape}, {type_name(array.dtype)}",
+                f"end_to_end: the loss must be a scalar; "
+                f"got {name} of shape {array.shape}, {type_name(array.dtype)}",
                 mend="pass loss={array: seed} for another objective",
             )
         if values.size != target.size:
@@ -130,7 +138,7 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
 
 
 def leaves(tape: Any) -> list[Any]:
-    """Arrays with a gradient whose values the tape reads before it writes them, in the order of their first use."""
+    """Arrays with a gradient whose values the tape reads before it writes them, by first use."""
     found: dict[Any, Any] = {}
     written: set[tuple[int, int]] = set()
     ledgers = tape.tracker.ledgers
@@ -151,7 +159,7 @@ def leaves(tape: Any) -> list[Any]:
 
 
 class Names:
-    """Names of the arrays of a tape: the labels that were given, else the parameters that arrays were passed as."""
+    """Names of a tape's arrays: the labels that were given, else those of the parameters they went to."""
 
     def __init__(self, tape: Any, labels: Labels | None = None) -> None:
         self._by_range: dict[Any, str] = {}

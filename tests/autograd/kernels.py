@@ -239,4 +239,3 @@ def with_noise(kernel: Kernel, count: int) -> Kernel:
 
     broken.forward = forward  # type: ignore[method-assign]
     return broken
-

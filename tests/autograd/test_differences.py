@@ -1,4 +1,4 @@
-"""Slopes by differences: their values are within their error bars, and kinks, jumps and chaos are told apart."""
+"""Slopes by differences are within their error bars; kinks, jumps and chaos are told apart."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,9 @@ def default(values: np.ndarray) -> np.ndarray:
     return 0.05 * (1e-3 + 1e-2 * np.abs(values))
 
 
-def at(f: Callable[[np.ndarray], np.ndarray], x: float, enough: Callable = default, eps: float = 1e-4) -> Slope:
+def at(
+    f: Callable[[np.ndarray], np.ndarray], x: float, enough: Callable = default, eps: float = 1e-4
+) -> Slope:
     start = np.atleast_1d(np.float64(np.float32(x)))
 
     def displaced(step: float) -> np.ndarray:

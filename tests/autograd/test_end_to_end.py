@@ -12,7 +12,7 @@ from tapedebug.autograd import EndToEnd, end_to_end
 from tests.autograd import kernels as k
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "notebooks"))
-import net  # noqa: E402
+import net
 
 
 @wp.kernel

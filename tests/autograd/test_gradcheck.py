@@ -1,4 +1,4 @@
-"""`gradcheck`: right kernels pass, wrong ones fail, and what can not be decided is called so, with numbers."""
+"""`gradcheck`: right kernels pass, wrong ones fail, what can not be decided is called so."""
 
 import math
 import subprocess
@@ -92,7 +92,9 @@ def test_adjoints_that_are_wrong_for_some_seeds_only_are_wrong(change: Any) -> N
     assert result.pairs[0].message.startswith(
         "a combination of entries of y (negative and large adjoint seeds) by x: AD "
     )
-    assert result.pairs[0].message.endswith("; the single entries agree, so the adjoint is not linear in its seed")
+    assert result.pairs[0].message.endswith(
+        "; the single entries agree, so the adjoint is not linear in its seed"
+    )
 
 
 def test_in_place_derivatives_are_checked_though_the_array_was_named_as_output_only() -> None:
@@ -115,7 +117,9 @@ def test_a_kink_is_a_kink_with_both_slopes() -> None:
 def test_a_jump_is_a_kink() -> None:
     result = check(k.floor_plus, [3.0, 2.5])
     assert result.verdict == "KINK"
-    assert result.pairs[0].message.endswith("; the function jumps here: no derivative exists (1 of 4 entries)")
+    assert result.pairs[0].message.endswith(
+        "; the function jumps here: no derivative exists (1 of 4 entries)"
+    )
 
 
 def test_at_a_kink_a_gradient_outside_of_both_slopes_is_wrong() -> None:
@@ -136,8 +140,8 @@ def test_what_float32_cancels_is_undecidable_not_wrong() -> None:
     result = check(k.cancelling, [0.3, 0.7])
     assert result.verdict == "UNDECIDABLE"
     assert result.pairs[0].message == (
-        "d y[0] / d x[0]: AD 0, FD 0.6 ± 5e-12; the float64 twin of the adjoint agrees with the differences, float32 "
-        "rounding is as large as the gradient (2 of 4 entries)"
+        "d y[0] / d x[0]: AD 0, FD 0.6 ± 5e-12; the float64 twin of the adjoint agrees with the differences, "
+        "float32 rounding is as large as the gradient (2 of 4 entries)"
     )
 
 
@@ -189,11 +193,11 @@ def test_a_check_without_gradients_is_not_agreement() -> None:
     with pytest.raises(GradcheckFailure) as caught:
         gradcheck(k.square, 1, [x], [y], show_summary=False)
     assert str(caught.value) == (
-        "Gradient check for kernel square failed: UNDECIDABLE: nothing was checked: no pair of an input and an output "
-        "with requires_grad=True\n"
+        "Gradient check for kernel square failed: UNDECIDABLE: nothing was checked: no pair of an input "
+        "and an output with requires_grad=True\n"
         "  = note: not checked: x has requires_grad=False\n"
         "  = note: not checked: y has requires_grad=False\n"
-        "  = mend: set requires_grad=True on the arrays whose gradients are wanted, and name them in the check"
+        "  = mend: set requires_grad=True on the arrays whose gradients are wanted, and name them"
     )
 
 
@@ -248,7 +252,9 @@ def test_the_documents_table() -> None:
     lines = gradcheck(k.documented, 2, [a, b], [out1, out2], show_summary=False).summary().splitlines()
     assert lines[0] == "Input | Output | Max Abs Error | Max Rel Error | Pass"
     assert lines[1] == "------+--------+---------------+---------------+-----"
-    assert [line.split(" | ")[0::4] for line in lines[2:6]] == [["a    ", "PASS"]] * 2 + [["b    ", "PASS"]] * 2
+    assert [line.split(" | ")[0::4] for line in lines[2:6]] == [["a    ", "PASS"]] * 2 + [
+        ["b    ", "PASS"]
+    ] * 2
     assert lines[6:] == [
         "",
         "4 input-output pairs checked, 80 of 80 entries",
@@ -317,7 +323,9 @@ def test_arguments_that_do_not_fit_get_the_messages_of_a_launch() -> None:
         gradcheck(k.square, 1, [x], show_summary=False)
     with pytest.raises(wp.GradcheckError, match=r"kernel square needs dim, its number of threads"):
         gradcheck(k.square, inputs=[x], outputs=[x], show_summary=False)
-    with pytest.raises(wp.GradcheckError, match="a kernel or a function that launches kernels is needed; got 3 "):
+    with pytest.raises(
+        wp.GradcheckError, match="a kernel or a function that launches kernels is needed; got 3 "
+    ):
         gradcheck(3, 1, [x], [x], show_summary=False)
 
 
@@ -340,7 +348,8 @@ def test_the_exception_is_a_value_error_that_names_the_failing_pair() -> None:
     error = caught.value
     assert isinstance(error, GradcheckFailure)
     assert error.message.startswith(
-        "Gradient check for kernel documented failed: WRONG: kernel documented, out2 with respect to b: d out2[0, "
+        "Gradient check for kernel documented failed: WRONG: kernel documented, out2 with respect to b: "
+        "d out2[0, "
     )
     assert error.result.failing is error.result.pairs[0]
     assert error.result.pairs[0].worst.output_index[0] == error.result.pairs[0].worst.input_index[0] == 0

@@ -121,7 +121,9 @@ def test_functions_are_differentiated_through_all_their_launches() -> None:
     np.testing.assert_allclose(found[0, 1], np.diag(2 * values * [3, 4]), rtol=1e-6)
     np.testing.assert_allclose(found[2, 1], np.diag(values**2), rtol=1e-6)
     assert not found[2, 0].any()
-    differences = numpy_of(jacobian_fd(two_launches, inputs=[x, 2.0, w], input_output_mask=[("x", "output_0")]))
+    differences = numpy_of(
+        jacobian_fd(two_launches, inputs=[x, 2.0, w], input_output_mask=[("x", "output_0")])
+    )
     np.testing.assert_allclose(differences[0, 0], found[0, 0], rtol=1e-6)
     assert x.numpy().tolist() == [0.5, -2.0]
     assert w.numpy().tolist() == [3.0, 4.0], "what the function wrote in place is put back"
@@ -160,8 +162,8 @@ def test_a_function_that_computes_outside_of_kernels_is_refused() -> None:
     with pytest.raises(wp.GradcheckError) as caught:
         gradcheck(outside, inputs=[x], show_summary=False)
     assert caught.value.message == (
-        "function outside computes something outside of kernels: at inputs that differ by 0.1 %, output_0 is not what "
-        "its recorded launches give"
+        "function outside computes something outside of kernels: at inputs that differ by 0.1 %, output_0 is "
+        "not what its recorded launches give"
     )
     assert x.numpy().tolist() == [0.5, 2.0]
 
@@ -169,7 +171,9 @@ def test_a_function_that_computes_outside_of_kernels_is_refused() -> None:
 def test_functions_that_return_no_arrays() -> None:
     with pytest.raises(wp.GradcheckError) as caught:
         jacobian(lambda x: None, inputs=[k.vector([1.0])])
-    assert caught.value.message == "function <lambda> must return an array or a list of arrays; it returned None"
+    assert (
+        caught.value.message == "function <lambda> must return an array or a list of arrays; it returned None"
+    )
 
 
 # ------------------------------------------------------------------ plots
@@ -226,7 +230,9 @@ def test_plots_take_metadata_instead_of_a_kernel(plt: Any) -> None:
     jacobians = jacobian(k.documented, 2, [a, b], [out1, out2], [("a", "out1")])
     labels = FunctionMetadata.of_kernel(k.documented, [a, b])
     labels.input_labels[0] = "mass"
-    figure = jacobian_plot(jacobians, labels, show_plot=False, scale_colors_per_submatrix=True, log_scale=True)
+    figure = jacobian_plot(
+        jacobians, labels, show_plot=False, scale_colors_per_submatrix=True, log_scale=True
+    )
     assert figure.axes[0].get_title() == "d out1 / d mass"
 
 

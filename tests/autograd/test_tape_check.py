@@ -67,15 +67,18 @@ def test_a_wrong_launch_is_named_alone() -> None:
     with pytest.raises(GradcheckFailure) as caught:
         gradcheck_tape(tape, show_summary=False)
     assert caught.value.message.startswith(
-        "Gradient check for tape of 2 launches failed: WRONG: launch 1 (cube), y with respect to x: d y[2] / d x[2]: "
-        "AD 18, FD 243 ± "
+        "Gradient check for tape of 2 launches failed: WRONG: launch 1 (cube), y with respect to x: "
+        "d y[2] / d x[2]: AD 18, FD 243 ± "
     )
 
 
 def test_in_place_launches_are_checked_with_their_old_values() -> None:
     x, y = k.vector([0.5, 3.0]), k.vector([2.0, -1.0])
     result = gradcheck_tape(record((k.times, [x, y])), **QUIET)
-    assert [(p.input, p.output, p.verdict) for p in result.pairs] == [("x", "y", "AGREE"), ("y", "y", "AGREE")]
+    assert [(p.input, p.output, p.verdict) for p in result.pairs] == [
+        ("x", "y", "AGREE"),
+        ("y", "y", "AGREE"),
+    ]
     wrong = record((k.with_adjoint_of(k.times, k.square), [x, y]))
     assert gradcheck_tape(wrong, **QUIET).verdict == "WRONG"
 
@@ -149,8 +152,8 @@ def test_a_tape_on_which_nothing_can_be_checked_is_not_agreement() -> None:
     with pytest.raises(GradcheckFailure) as caught:
         gradcheck_tape(tape, show_summary=False)
     assert caught.value.message == (
-        "Gradient check for tape of 1 launches failed: UNDECIDABLE: nothing was checked: none of 1 launches has an "
-        "input and an output with requires_grad=True"
+        "Gradient check for tape of 1 launches failed: UNDECIDABLE: nothing was checked: none of 1 launches "
+        "has an input and an output with requires_grad=True"
     )
     assert gradcheck_tape(wp.Tape(), **QUIET).verdict == "UNDECIDABLE"
 

@@ -1,0 +1,171 @@
+"""Differences of the loss of a whole tape along single entries and random directions of one input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tapedebug.autograd.differences import Floats, Slope, slope
+from tapedebug.autograd.matrix import Checkpoint
+from tapedebug.autograd.probes import random_directions, shape_index
+from tapedebug.autograd.program import Port
+from tapedebug.autograd.verdict import Verdict
+from tapedebug.autograd.whole import WholeTape
+
+ENTRIES = 6  # single entries that are displaced, the largest of the gradient
+FEW = 12  # inputs of up to this size are displaced entry by entry
+EPS = 1e-3  # the largest step, relative to the size of the input
+NOTHING = 1e-11  # of the loss: a smaller difference in float64 is rounding
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One direction in which the gradient was compared with a difference of the loss.
+
+    Attributes:
+        entry: Index of the single entry that was displaced; None for a random direction.
+        ad: The consumed gradient along the direction.
+        exact: The float64 adjoint along it.
+        fd, bar: The difference, and its error bar.
+        size: What a directional derivative of this gradient typically is (to judge cancellation by).
+        allowed: The difference up to which the two agree.
+        verdict: Of the consumed gradient in this direction.
+    """
+
+    entry: tuple[int, ...] | None
+    ad: float
+    exact: float
+    fd: float
+    bar: float
+    size: float
+    allowed: float
+    verdict: Verdict = "AGREE"
+
+    @property
+    def rel_error(self) -> float:
+        """|AD - FD| relative to the size of the derivative; 0 where both are 0."""
+        size = max(abs(self.fd), self.size)
+        return abs(self.ad - self.fd) / size if size else abs(self.ad - self.fd)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradients of one loss with respect to all inputs."""
+
+    consumed: Mapping[Port, Floats]
+    same: Mapping[Port, Floats]  # float64, with the tape's own on_overwrite
+    exact: Mapping[Port, Floats]  # float64, with the values of the forward pass
+    moved: Sequence[Mapping[Port, Floats]]  # `exact` at inputs that differ by one float32 rounding
+    least: Mapping[Port, float]  # the norm of a gradient that is as good as zero
+
+    def floor(self, port: Port) -> Floats:
+        """How far one float32 rounding of the inputs moves each entry."""
+        if not self.moved:
+            return np.zeros(port.size)
+        spread: Floats = np.abs(np.stack([m[port] for m in self.moved]) - self.exact[port]).max(axis=0)
+        return spread
+
+
+def negligible(program: WholeTape, port: Port) -> Floats:
+    """Gradients so small that a change of the input by 100 % moves the loss by less than `NOTHING`."""
+    size = np.abs(program.values(port))
+    typical = float(np.sqrt(np.mean(size**2))) or 1.0
+    least: Floats = NOTHING * abs(program.loss()) / np.maximum(size, 0.01 * typical)
+    return least
+
+
+def _directions(values: Floats, gradient: Floats, count: int) -> list[tuple[int | None, Floats]]:
+    typical = float(np.sqrt(np.mean(values**2))) or 1.0
+    size = values.size
+    order = np.argsort(-np.abs(np.nan_to_num(gradient, nan=np.inf)), kind="stable")
+    chosen = np.sort(order[: size if size <= FEW else ENTRIES])
+    found: list[tuple[int | None, Floats]] = []
+    for flat in chosen:
+        unit = np.zeros(size)
+        unit[flat] = max(abs(float(values[flat])), 0.01 * typical)
+        found.append((int(flat), unit))
+    if size > 1:
+        scale = np.maximum(np.abs(values), 0.01 * typical)
+        found += [(None, direction) for direction in random_directions(size, count, scale)]
+    return found
+
+
+def probe_input(
+    program: WholeTape,
+    port: Port,
+    gradients: Gradients,
+    rtol: float,
+    count: int,
+    checkpoint: Checkpoint | None,
+) -> list[Probe]:
+    """Compare the gradients of one input with differences of the loss.
+
+    Args:
+        program: The tape.
+        port: The input.
+        gradients: Its gradients.
+        rtol: The relative error up to which they agree.
+        count: How many random directions, beside single entries.
+        checkpoint: Called before each evaluation.
+    """
+    values = program.values(port)
+    consumed, exact = gradients.consumed[port], gradients.exact[port]
+    floor = gradients.floor(port)
+    start = np.array([program.loss()])
+    probes: list[Probe] = []
+    for flat, direction in _directions(values, exact, count):
+
+        def displaced(step: float, direction: Floats = direction) -> Floats:
+            if checkpoint is not None:
+                checkpoint()
+            return np.array([program.loss({port: values + step * direction})])
+
+        size = float(np.sqrt(((np.nan_to_num(exact) * direction) ** 2).sum()))
+        # Steps along which the gradient promises more change than there is loss leave the linear range.
+        eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
+        found = slope(displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(rtol, size))
+        probe = Probe(
+            entry=None if flat is None else shape_index(flat, port.shape),
+            ad=float(consumed @ direction),
+            exact=float(exact @ direction),
+            fd=float(found.value[0]),
+            bar=float(found.bar[0]),
+            size=size,
+            allowed=max(rtol * max(abs(float(found.value[0])), size), NOTHING * abs(float(start[0]))),
+        )
+        noise = float(floor @ np.abs(direction))
+        probes.append(_judged(probe, found, noise))
+    return probes
+
+
+def _fine_for(rtol: float, size: float) -> Callable[[Floats], Floats]:
+    """Error bars to aim at: fine beside `size`, as random directions cancel, and beside the slope."""
+
+    def enough(slopes: Floats) -> Floats:
+        found = np.abs(slopes)
+        bars: Floats = 0.02 * rtol * np.maximum(found, np.minimum(size, 100 * found)) + 1e-9 * found
+        return bars
+
+    return enough
+
+
+def _judged(probe: Probe, found: Slope, noise: float) -> Probe:
+    """The verdict on the consumed gradient in one direction."""
+    allowed = probe.allowed
+    error = abs(probe.ad - probe.fd)
+    verdict: Verdict
+    if not np.isfinite(probe.ad):
+        verdict = "WRONG"
+    elif bool(found.kink[0]) and abs(float(found.left[0] - found.right[0])) > allowed:
+        verdict = "KINK"
+    elif not probe.bar <= allowed or not np.isfinite(probe.fd):
+        verdict = "UNDECIDABLE"
+    elif error <= allowed + probe.bar:
+        verdict = "AGREE"
+    elif error <= allowed + probe.bar + noise:
+        verdict = "UNDECIDABLE"
+    else:
+        verdict = "WRONG"
+    return replace(probe, verdict=verdict)

@@ -1,0 +1,167 @@
+"""The verdict on the gradient of a whole tape with respect to one input, from all that was measured of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.differences import Floats
+from tapedebug.autograd.directional import Gradients, Probe, negligible
+from tapedebug.autograd.program import Port
+from tapedebug.autograd.verdict import Verdict, worst
+from tapedebug.autograd.whole import WholeTape
+
+ENTRY = 1e-5  # an entry this small beside the largest is rounding in float32
+SINGLE = 1e-2  # a float32 gradient that is further from its own float64 twin than this is not rounding alone
+
+
+@dataclass(frozen=True, eq=False)
+class InputCheck:
+    """The verdict on the gradient of the loss with respect to one input.
+
+    Attributes:
+        name: Label of the input.
+        array: The input.
+        verdict: AGREE, WRONG, UNDECIDABLE, KINK or NONDETERMINISTIC.
+        rel_error: ‖consumed - reference‖ / ‖reference‖; where differences refute the reference, the largest
+            relative error of a probe.
+        max_abs_error: Largest difference of an entry.
+        message: What is wrong with it, or how well it agrees, with the numbers.
+        consumed: The gradient that `Tape.backward` gives, of the input's shape with components last.
+        reference: The float64 adjoint that sees the values of the forward pass, of the same shape.
+        probes: The comparisons with differences.
+    """
+
+    name: str
+    array: Any
+    verdict: Verdict
+    rel_error: float
+    max_abs_error: float
+    message: str
+    consumed: Floats
+    reference: Floats
+    probes: tuple[Probe, ...]
+
+
+def judge_input(
+    program: WholeTape,
+    port: Port,
+    gradients: Gradients,
+    probes: Sequence[Probe],
+    rtol: float,
+    diverged: bool,
+) -> InputCheck:
+    """Weigh what was measured of one input.
+
+    Args:
+        program: The tape.
+        port: The input.
+        gradients: Its gradients, consumed and exact.
+        probes: Comparisons with differences of the loss.
+        rtol: The relative error up to which a gradient agrees.
+        diverged: The float32 and the float64 run have different losses.
+    """
+    consumed, exact = gradients.consumed[port], gradients.exact[port]
+    numbers = _numbers(port, gradients, probes)
+    rel_error: float | None = None
+    if not np.isfinite(consumed).all():
+        count = int((~np.isfinite(consumed)).sum())
+        verdict: Verdict = "WRONG"
+        message = f"{count} of {consumed.size} entries of the consumed gradient are not finite"
+    else:
+        sure = [p for p in probes if p.verdict != "KINK" and p.bar <= p.allowed]
+        if sure and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure):
+            # The float64 adjoint is confirmed wherever a difference could say anything: it is the reference.
+            allowed = (
+                rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
+            )
+            verdict, reason = _against_exact(port, gradients, allowed, diverged)
+            verdict = (_unsure(probes) or verdict) if verdict == "AGREE" else verdict
+        else:
+            rel_error = max(p.rel_error for p in probes)
+            verdict, reason = _against_differences(probes)
+        message = f"{numbers}: {reason}" if reason else numbers
+    if program.blind and verdict in ("AGREE", "WRONG"):
+        verdict, message = "UNDECIDABLE", f"{message}; but {program.blind}"
+    return result_of(port, gradients, probes, verdict, message, rel_error)
+
+
+def _against_exact(port: Port, gradients: Gradients, allowed: Floats, diverged: bool) -> tuple[Verdict, str]:
+    """Compare with the float64 adjoint, entry by entry; its twin tells overwrites from rounding."""
+    consumed, same, exact = gradients.consumed[port], gradients.same[port], gradients.exact[port]
+    error, floor = np.abs(consumed - exact), gradients.floor(port)
+    missed = error > allowed
+    if not missed.any():
+        return "AGREE", ""
+    if (missed & (np.abs(same - exact) > allowed + floor)).any():
+        return "WRONG", "values that the adjoint needs were overwritten before the reverse pass"
+    if diverged:
+        return "UNDECIDABLE", "the float32 and the float64 run diverge"
+    if (error > SINGLE * np.abs(exact).max(initial=0.0) + 4 * floor).any():
+        return "WRONG", "the float64 twin of the same adjoint is right"
+    return "UNDECIDABLE", "float32 rounding is amplified that much"
+
+
+def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:
+    """The float64 adjoint is no reference here: only differences are."""
+    verdict = worst(p.verdict for p in probes)
+    if verdict == "WRONG":
+        return verdict, "the adjoint disagrees with differences of the loss"
+    if verdict == "KINK":
+        return verdict, "the loss has a kink here"
+    return "UNDECIDABLE", "differences of the loss can not decide, the run amplifies rounding"
+
+
+def _unsure(probes: Sequence[Probe]) -> Verdict | None:
+    """KINK or UNDECIDABLE where most directions are; a single one is outvoted by those that agree."""
+    doubts: tuple[Verdict, Verdict] = ("KINK", "UNDECIDABLE")
+    for verdict in doubts:
+        if 2 * sum(p.verdict == verdict for p in probes) > len(probes):
+            return verdict
+    return None
+
+
+def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:
+    rel_error = _relative(gradients.consumed[port], gradients.exact[port], gradients.least[port])
+    text = f"relative error {rel_error:.1e} of the float64 adjoint"
+    if probes:
+        off = max(probes, key=lambda p: p.rel_error)
+        along = "a random direction" if off.entry is None else f"entry [{', '.join(map(str, off.entry))}]"
+        text += (
+            f", {off.rel_error:.1e} of finite differences ({len(probes)} directions; "
+            f"most along {along}: AD {off.ad:.6g}, FD {off.fd:.6g} ± {off.bar:.1g})"
+        )
+    return text
+
+
+def _relative(value: Floats, reference: Floats, least: float) -> float:
+    difference, size = float(np.linalg.norm(value - reference)), float(np.linalg.norm(reference))
+    if size <= least:
+        return 0.0 if difference <= least else float("inf")
+    return difference / size
+
+
+def result_of(
+    port: Port,
+    gradients: Gradients,
+    probes: Sequence[Probe],
+    verdict: Verdict,
+    message: str,
+    rel_error: float | None = None,
+) -> InputCheck:
+    """The result for one input; `rel_error` where the float64 adjoint is no reference."""
+    consumed, exact = gradients.consumed[port], gradients.exact[port]
+    return InputCheck(
+        name=port.name,
+        array=port.array,
+        verdict=verdict,
+        rel_error=_relative(consumed, exact, gradients.least[port]) if rel_error is None else rel_error,
+        max_abs_error=float(np.abs(consumed - exact).max(initial=0.0)),
+        message=message,
+        consumed=consumed.reshape(port.shape),
+        reference=exact.reshape(port.shape),
+        probes=tuple(probes),
+    )
