@@ -69,6 +69,22 @@ class Recorder:
             if item.tape is tape and item.finite:
                 item.finite = _all_finite(tape)
 
+    def tape_reset(self, tape: Tape) -> None:
+        """Diagnose a tape before its records are gone, if none like it was seen (called by the runtime)."""
+        for item in [item for item in self._open if item.tape is tape]:
+            self._open.remove(item)
+            key = _key(tape)
+            group = self._groups.get(key)
+            if key and (group is None or (group.bad is None and not item.finite)):
+                from tapedebug.diagnose import diagnose
+
+                item.diagnosis = diagnose(tape)
+                self._file(item)
+            elif group is not None:
+                group.count += 1
+            self._count += 1
+            self._open.append(Recorded(self._count, tape))
+
     @property
     def tapes(self) -> list[Recorded]:
         """The tapes that were kept, in the order of recording; those without any launch are left out."""
@@ -97,9 +113,9 @@ class Recorder:
         self._open = waiting
 
     def _file(self, item: Recorded) -> None:
-        if not item.tape.records:
+        key = _key(item.tape)
+        if not key:
             return
-        key = tuple((record.kind, record.name, record.dim) for record in item.tape.records)
         group = self._groups.get(key)
         if group is None:
             self._groups[key] = _Alike(first=item, bad=None if item.finite else item)
@@ -108,6 +124,11 @@ class Recorder:
         group.last = item
         if not item.finite and group.bad is None:
             group.bad = item
+
+
+def _key(tape: Tape) -> tuple[Hashable, ...]:
+    """What tapes of the same launches have in common; empty for a tape without any."""
+    return tuple((record.kind, record.name, record.dim) for record in tape.records)
 
 
 def _all_finite(tape: Tape) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from tapedebug.diagnose._experiment import Change, Flow, Values
 from tapedebug.diagnose._thread import Thread
 
 if TYPE_CHECKING:
+    from tapedebug.runtime._shadow_memory import ShadowSpace
     from tapedebug.runtime.record import Record
     from tapedebug.runtime.replay import Shadow
     from tapedebug.trace._record import Recorded
@@ -92,7 +94,7 @@ class Replay:
         key = (frozenset(careless), frozenset(poisoned))
         if key not in self._gradients:
             shadow = self._ready()
-            shadow.careless = self._needs(key[0])  # type: ignore[attr-defined]
+            shadow.space.careless = self._needs(key[0])  # type: ignore[attr-defined]
             before = {array: shadow.values(self.arrays[array]) for array in poisoned}
             for array, values in before.items():
                 shadow.set(self.arrays[array], np.full_like(values, np.nan))
@@ -230,28 +232,34 @@ class Replay:
         if self._single is None:
             self._single = self._shadow()
             self._single.forward()
-        self._single.careless = frozenset()  # type: ignore[attr-defined]
-        self._single._tables.clear()
+        self._single.space.careless = frozenset()  # type: ignore[attr-defined]
+        self._single._tables.clear()  # what each launch sees is decided when the table is made
         return self._single
 
     def _shadow(self, *, double: bool = False) -> Shadow:
         from tapedebug import TapeError, float64
+        from tapedebug.runtime.replay import Shadow
 
         tracker = self.recorded.tape.tracker
         if double:
-            try:
-                return _shadow_class()(tracker, float64)
-            except TapeError:  # memory that is used as float32 and as something else has no twin
-                pass
-        return _shadow_class()(tracker)
+            # Memory that is used as float32 and as something else has no twin.
+            with contextlib.suppress(TapeError):
+                return Shadow(tracker, float64)
+        shadow = Shadow(tracker)
+        shadow.space.__class__ = _careless_space()
+        return shadow
 
 
 @functools.cache
-def _shadow_class() -> type[Shadow]:
-    from tapedebug.runtime.replay import Shadow
+def _careless_space() -> type[ShadowSpace]:
+    from tapedebug.runtime._shadow_memory import ShadowSpace
 
-    class Careless(Shadow):
-        """A shadow in which some launches see in the reverse pass what memory holds now."""
+    class CarelessSpace(ShadowSpace):
+        """A space in which some launches see in the reverse pass what memory holds now; see `careless`.
+
+        Attributes:
+            careless: (index of a record, identity of one of its needs).
+        """
 
         careless: frozenset[tuple[int, int]] = frozenset()
 
@@ -261,13 +269,13 @@ def _shadow_class() -> type[Shadow]:
         def scratch(self, record: Any, scratch: Any) -> Any:
             if not any(index == record.index for index, _ in self.careless):
                 return super().scratch(record, scratch)
-            before, self._consume = self._consume, "current"
+            before, self.current = self.current, True
             try:
                 return super().scratch(record, scratch)
             finally:
-                self._consume = before
+                self.current = before
 
-    return Careless
+    return CarelessSpace
 
 
 def _change(a: Any, old: Values, new: Values) -> Change:

@@ -209,9 +209,12 @@ class _Builder:
         """Names of each array: variables of the callers, what call sites say, names of kernel parameters."""
         from tapedebug.runtime import array as array_class
 
-        found = find_names(array_class, _key, self.ids, frame)
-        names = [list(found.get(_key(a), ())) for a in self.arrays]
-        remembered = getattr(self.tape, "array_names", {})
+        # What the arrays were called when the tape ended comes before what they are called by whoever asks.
+        now = find_names(array_class, _key, self.ids, frame)
+        names = [list(self.tape.array_names.get(_key(a), ())) for a in self.arrays]
+        for a, own in zip(self.arrays, names, strict=True):
+            for name in now.get(_key(a), ()):
+                _add(own, name)
         parameters: list[list[str]] = [[] for _ in self.arrays]
         texts: dict[tuple[Any, ...], list[str | None]] = {}
         for item, launch in zip(self.tape.records, launches, strict=True):
@@ -226,8 +229,6 @@ class _Builder:
                 if launch.kind == "kernel":
                     _add(parameters[arg.array], arg.name)
         for number, own in enumerate(names):
-            for name in remembered.get(_key(self.arrays[number]), ()):
-                _add(own, name)
             if not own:
                 own += parameters[number]
         self._name_views(names)

@@ -44,7 +44,7 @@ def where_then_root(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 @wp.kernel
 def root_in_branch(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
-    r = float(0.0)
+    r = 0.0
     if x[i] > 0.0:
         r = wp.sqrt(x[i])
     y[i] = r
@@ -59,7 +59,7 @@ def inverse(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 @wp.kernel
 def powers(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
     i = wp.tid()
-    total = float(1.0)
+    total = 1.0
     for k in range(n):
         total = total * wp.pow(x[i], 0.5 * float(k + 1))
     y[i] = total

@@ -1,0 +1,254 @@
+"""`tapedebug run`: what it prints, what it writes and how it ends, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tapedebug.trace import load_trace
+from tests._processes import ROOT
+
+HEAD = """
+import sys
+import tapedebug as wp
+
+@wp.kernel
+def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+@wp.kernel
+def put(z: wp.array(dtype=float), x: wp.array(dtype=float)):
+    i = wp.tid()
+    x[i] = z[i]
+
+@wp.kernel
+def total(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, x[wp.tid()])
+
+def record(clobber, **options):
+    x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    z = wp.array([4.0, 5.0, 6.0], dtype=float)
+    y = wp.zeros_like(x)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    tape = wp.Tape(**options)
+    with tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        if clobber:
+            wp.launch(put, dim=3, inputs=[z], outputs=[x])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return tape, x
+"""
+
+
+def run(
+    tmp_path: Path, body: str, *options: str, args: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + textwrap.dedent(body), encoding="utf-8")
+    return command(tmp_path, "run", *options, "script.py", *args)
+
+
+def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    return subprocess.run(
+        [sys.executable, "-m", "tapedebug", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def line_of(text: str) -> int:
+    return next(number for number, line in enumerate(HEAD.splitlines(), start=1) if text in line)
+
+
+def test_a_clean_script_ends_with_0_and_says_what_was_covered(tmp_path: Path) -> None:
+    done = run(tmp_path, "record(False)\nprint('done', sys.argv, __name__)", args=("--json", "7"))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "done ['script.py', '--json', '7'] __main__"
+    assert lines[2] == "tape 1 · 2 launches · on_overwrite='preserve' · gradient AGREE"
+    assert lines[3].startswith("  coverage: 2 of 2 launches checked end to end; agrees to ")
+    assert lines[4] == "  no findings"
+    assert lines[-1] == "tapedebug: 1 tape diagnosed: 0 errors, 0 warnings, 0 notes"
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_wrong_gradient_ends_with_1_and_names_the_lines(tmp_path: Path) -> None:
+    done = run(tmp_path, "record(True, on_overwrite='ignore')", "--json", "out.json")
+    assert done.returncode == 1
+    assert "  ✕ error · overwrite · x\n" in done.stdout
+    assert f"    kernel at script.py:{line_of('x[i] = z[i]')}, in put\n        x[i] = z[i]\n" in done.stdout
+    assert f"    launched at script.py:{line_of('wp.launch(put')}, in record\n" in done.stdout
+    data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert set(data) == {"schema", "verdict", "coverage", "tapes", "findings"}
+    assert (data["schema"], data["verdict"], len(data["tapes"])) == (1, "WRONG", 1)
+    (finding,) = data["findings"]
+    assert finding["rule"] == "overwrite"
+    assert finding["severity"] == "error"
+    assert finding["launches"] == [0, 1]
+    assert finding["arrays"] == ["x"]
+    assert finding["location"] == {
+        "file": str(tmp_path / "script.py"),
+        "line": line_of("x[i] = z[i]"),
+        "column": 4,
+        "function": "put",
+    }
+    assert finding["call_site"]["line"] == line_of("wp.launch(put")
+    assert finding["evidence"]["relative_error"]["x"] > 0.1
+    assert data["coverage"]["launches"] == data["coverage"]["checked"] == 3
+
+
+def test_the_mode_of_tapes_can_be_set_from_outside(tmp_path: Path) -> None:
+    assert run(tmp_path, "record(True)").returncode == 0
+    assert run(tmp_path, "record(True)", "--on-overwrite", "ignore").returncode == 1
+    done = run(tmp_path, "record(True)", "--on-overwrite", "error")
+    assert done.returncode == 2
+    assert "OverwriteError: launch 1 (put" in done.stderr
+
+
+def test_trace_and_report_are_written(tmp_path: Path) -> None:
+    pytest.importorskip("tapedebug.report")
+    if not (ROOT / "tapedebug" / "static" / "report.js").exists():
+        pytest.skip("the front end is not built")
+    done = run(tmp_path, "record(True); record(False)", "--trace", "a.trace", "--report", "a.html")
+    assert done.returncode == 0, done.stderr
+    assert [len(load_trace(tmp_path / name).launches) for name in ("a.trace", "a-2.trace")] == [3, 2]
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "script.py" in page
+    assert done.stdout.count("wrote ") == 3
+
+
+def test_a_script_that_fails_shows_its_own_traceback_and_ends_with_2(tmp_path: Path) -> None:
+    done = run(tmp_path, "record(True)\ndef inner():\n    return 1 / 0\ninner()")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Traceback (most recent call last):\n  File ")
+    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+    assert "tapedebug/" not in done.stderr.replace(str(tmp_path), "")
+    assert done.stderr.count("File ") == 2
+    assert "The tape kept a copy of x" in " ".join(done.stdout.split())
+    assert done.stdout.endswith(
+        "tapedebug: 1 tape diagnosed: 0 errors, 0 warnings, 1 note; the script failed (ZeroDivisionError)\n"
+    )
+
+
+def test_a_syntax_error_is_shown_as_python_shows_it(tmp_path: Path) -> None:
+    done = run(tmp_path, "def broken(:\n")
+    assert done.returncode == 2
+    assert done.stderr.lstrip().startswith("File ")
+    assert done.stderr.endswith("SyntaxError: invalid syntax\n")
+    assert "_script.py" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        ("sys.exit()", 0, ""),
+        ("sys.exit(0)", 0, ""),
+        ("sys.exit(3)", 2, ""),
+        ("sys.exit('no data')", 2, "no data\n"),
+    ],
+)
+def test_sys_exit_is_respected(tmp_path: Path, body: str, status: int, error: str) -> None:
+    done = run(tmp_path, body)
+    assert (done.returncode, done.stderr) == (status, error)
+
+
+def test_a_script_without_a_tape_is_told_so(tmp_path: Path) -> None:
+    done = run(tmp_path, "print('hello')", "--json", "out.json")
+    assert done.returncode == 0
+    assert "no tape was recorded: nothing to check\n" in done.stdout
+    data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert (data["verdict"], data["tapes"], data["findings"]) == ("NOT CHECKED", [], [])
+    assert data["coverage"] == {
+        "summary": "no tape was recorded",
+        "launches": 0,
+        "checked": 0,
+        "notes": ["no tape was recorded: nothing to check"],
+    }
+
+
+def test_of_a_training_loop_the_first_and_the_last_tape_are_diagnosed(tmp_path: Path) -> None:
+    done = run(tmp_path, "for _ in range(6): record(True)")
+    assert done.returncode == 0
+    assert [line.split(" · ")[0] for line in done.stdout.splitlines() if " launches · " in line] == [
+        "tape 1",
+        "tape 6",
+    ]
+    assert (
+        "4 more tapes were recorded with the same launches as those shown, and not diagnosed "
+        "(the first and the last are)\n"
+    ) in done.stdout
+
+
+def test_a_tape_that_the_script_resets_is_diagnosed_before(tmp_path: Path) -> None:
+    body = """
+    x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    y = wp.zeros_like(x)
+    z = wp.array([4.0, 5.0, 6.0], dtype=float)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    tape = wp.Tape(on_overwrite="ignore")
+    for _ in range(3):
+        with tape:
+            wp.launch(square, dim=3, inputs=[x], outputs=[y])
+            wp.launch(put, dim=3, inputs=[z], outputs=[x])
+            wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+        tape.reset()
+    """
+    done = run(tmp_path, body)
+    assert done.returncode == 1
+    assert "✕ error · overwrite · x" in done.stdout
+    assert "2 more tapes were recorded" in done.stdout
+
+
+def test_what_can_not_be_written_or_run_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    missing = command(tmp_path, "run", "nothing.py")
+    assert (missing.returncode, missing.stderr) == (2, "tapedebug: the script nothing.py does not exist\n")
+    folder = command(tmp_path, "run", ".")
+    assert (folder.returncode, folder.stderr) == (2, "tapedebug: the script . is a folder\n")
+    done = run(tmp_path, "print('ran')", "--json", "no/where/out.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tapedebug: --json: the folder {tmp_path / 'no' / 'where'} does not exist\n"
+    done = run(tmp_path, "print('ran')", "--report", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tapedebug: --report: {tmp_path} is a folder, not a file\n"
+
+
+def test_the_script_may_change_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    done = run(
+        tmp_path, "import os; record(True, on_overwrite='ignore'); os.chdir('other')", "--json", "out.json"
+    )
+    assert done.returncode == 1
+    assert (tmp_path / "out.json").exists()
+    assert "        x[i] = z[i]\n" in done.stdout
+
+
+def test_help_and_version() -> None:
+    shown = command(ROOT, "run", "--help")
+    assert shown.returncode == 0
+    for option in (
+        "--report FILE.html",
+        "--trace FILE",
+        "--json FILE",
+        "--on-overwrite MODE",
+        "SCRIPT",
+        "ARGS",
+    ):
+        assert option in shown.stdout
+    version = command(ROOT, "--version")
+    assert version.stdout.startswith("tapedebug 0.")
+    assert command(ROOT).returncode == 2
