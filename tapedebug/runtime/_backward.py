@@ -19,7 +19,7 @@ from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
 from tapedebug.runtime.plan import has_gradient
 from tapedebug.runtime.record import Record
-from tapedebug.runtime.versions import Need, Scratch, Tracker, announce
+from tapedebug.runtime.versions import Need, Scratch, Tracker, announce, elements_of
 
 Values = np.ndarray[Any, Any]
 
@@ -70,14 +70,14 @@ class LiveSpace:
         try:
             for need, a in zip(record.needs, record.args, strict=True):
                 if self.preserves and need.copy is not None:
-                    place = a.buffer.data[need.start : need.stop]
+                    place = elements_of(a.buffer.data, a)
                     swapped.append((place, place.copy()))
-                    place[:] = need.copy
+                    place[...] = elements_of(need.copy, a, need.start)
             assert record.func is not None
             record.func()
         finally:
             for place, now in reversed(swapped):
-                place[:] = now
+                place[...] = now
 
 
 SHORT = 0.2
@@ -151,8 +151,8 @@ def run(
         prepared: Of the tape.
         seeds: Incoming gradients; they replace what is there.
         leftovers: What the last pass left in the gradients of arrays that the tape writes, with the number
-            of writes to the gradient memory then. It belongs to the values before the tape, not to those after
-            it: it is added back at the end.
+            of writes to the gradient memory then. It belongs to the values before the tape, not to those
+            after it: it is added back at the end.
 
     Returns:
         The leftovers of this pass.

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape import Tape
 
 observers: list[Any] = []
-"""Objects with any of `tape_created(tape)`, `tape_exited(tape)`, `backward_done(tape, call)`."""
+"""Objects with any of `tape_created(tape)`, `tape_exited(tape)`, `backward_done(tape, call)`, and
+`tape_reset(tape)`, called before the records are gone."""
 
 _live: weakref.WeakSet[Tape] = weakref.WeakSet()
 

@@ -10,7 +10,8 @@ from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Bytes
-from tapedebug.runtime.versions import Ledger, LiveIn, Tracker
+from tapedebug.runtime.record import Record
+from tapedebug.runtime.versions import Ledger, LiveIn, Need, Scratch, Tracker
 
 Values = np.ndarray[Any, Any]
 
@@ -46,12 +47,11 @@ class ShadowBuffer:
             # One launch that has not run: memory as it is, also where the launch will overwrite it.
             self.data[:] = self._expanded(self.buffer.data)
         for live in reversed([live for live in ledger.liveins if not live.injected]):
-            self._load(self.data, live)
-        self.injections: dict[int, list[tuple[int, Bytes]]] = {}
+            self._load(live, self._expanded(self._content(live)))
+        self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
         for live in ledger.liveins:
             if live.injected and live.at < len(tracker.records):
-                memory = self._expanded(self._content(live))
-                self.injections.setdefault(live.at, []).append((live.start * self.scale, memory))
+                self.injections.setdefault(live.at, []).append((live, self._expanded(self._content(live))))
         self.written = _written(ledger, tracker)
         self._initial = self.data.copy() if self.written or self.injections else None
 
@@ -62,8 +62,8 @@ class ShadowBuffer:
 
     def inject(self, at: int) -> None:
         """Load what something outside the tape wrote before record `at`."""
-        for start, content in self.injections[at]:
-            self.data[start : start + content.size] = content
+        for live, content in self.injections[at]:
+            self._load(live, content)
 
     def gradient(self) -> Bytes:
         """The adjoint memory; zeros when it is first asked for."""
@@ -93,15 +93,21 @@ class ShadowBuffer:
         )
 
     def _content(self, live: LiveIn) -> Bytes:
-        size = live.stop - live.start
         if live.fill is not None:
-            repeated = np.frombuffer(live.fill, np.uint8)
-            return np.resize(repeated, size)
+            pattern = np.frombuffer(live.fill, np.uint8)
+            phase = live.start % pattern.size
+            return np.resize(np.roll(pattern, -phase), live.stop - live.start)
         return live.copy if live.copy is not None else self.buffer.data[live.start : live.stop]
 
-    def _load(self, into: Bytes, live: LiveIn) -> None:
-        content = self._expanded(self._content(live))
-        into[live.start * self.scale : live.start * self.scale + content.size] = content
+    def _load(self, live: LiveIn, content: Bytes) -> None:
+        """Write the elements of a live-in, and nothing between them."""
+        if live.array.is_contiguous:
+            start = live.start * self.scale
+            self.data[start : start + content.size] = content
+        else:
+            into = self.view(live.array)
+            offset = (live.array.ptr - self.buffer.address - live.start) * self.scale
+            into[...] = np.ndarray(into.shape, into.dtype, content, offset, into.strides)
 
     def _expanded(self, content: Bytes) -> Bytes:
         if self.scale == 1:
@@ -133,3 +139,60 @@ def _written(ledger: Ledger, tracker: Tracker) -> list[array]:
                 if event.at > last.get(s.number, -1)
             }
     return [ledger.states[n].array for n in last if n not in gone]
+
+
+class ShadowSpace:
+    """Where the reverse pass of a shadow finds values and adjoints (a `Space` of `_reverse`).
+
+    Attributes:
+        buffers: The private copies.
+        copies: Needed values that the replay has overwritten.
+        scratches: Pre-launch values of in-place launches.
+        current: Adjoints see what memory holds now, not the values of the forward pass.
+        position: How many records have run.
+    """
+
+    moved = True
+
+    def __init__(self, tracker: Tracker, f64: bool) -> None:
+        self.f64 = f64
+        self.buffers = {b: ShadowBuffer(ledger, f64, tracker) for b, ledger in tracker.ledgers.items()}
+        self.copies: dict[Need, Bytes] = {}
+        self.scratches: dict[Scratch, Bytes] = {}
+        self.current = False
+        self.position = 0
+
+    def value(self, a: array) -> int:
+        """Address of the values."""
+        return self.buffers[a.buffer].address(a)
+
+    def adjoint(self, a: array) -> int:
+        """Address of the adjoint."""
+        return self.buffers[a.buffer].address(a, adjoint=True)
+
+    def value_view(self, a: array) -> Values:
+        """The values as a NumPy view."""
+        return self.buffers[a.buffer].view(a)
+
+    def adjoint_view(self, a: array) -> Values:
+        """The adjoint as a NumPy view."""
+        return self.buffers[a.buffer].view(a, adjoint=True)
+
+    def kept(self, record: Record, need: Need) -> Bytes | None:
+        """The values that the record saw, where this replay has overwritten them since."""
+        if self.current or need.clobber is None or need.clobber >= self.position:
+            return None
+        return self.copies.get(need)
+
+    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+        """A fresh copy of the values that an in-place launch starts from."""
+        if not self.current:
+            return self.scratches[scratch].copy()
+        return self.buffers[record.args[scratch.params[0]].buffer].range(scratch.start, scratch.stop).copy()
+
+    def offset(self, a: array, start: int) -> int:
+        """Bytes from `start` to the first element."""
+        return (a.ptr - a.buffer.address - start) * self.buffers[a.buffer].scale
+
+    def call(self, record: Record) -> None:
+        """Custom functions work on the user's arrays: `Shadow.uncovered` says that they do not run here."""

@@ -140,6 +140,11 @@ class array:
     # -- what it is -------------------------------------------------------------------------------------
 
     @property
+    def item_size(self) -> int:
+        """Bytes of one element."""
+        return _convert.item_bytes(self.dtype)
+
+    @property
     def device(self) -> Device:
         """Where the memory is."""
         return CPU
@@ -187,7 +192,7 @@ class array:
             )
         self.requires_grad = True
         whole = (
-            value.is_contiguous and self.is_contiguous and value.size * item_size(self) == self.buffer.nbytes
+            value.is_contiguous and self.is_contiguous and value.size * self.item_size == self.buffer.nbytes
         )
         if whole and value.buffer.nbytes == self.buffer.nbytes:
             self.buffer.adjoint = value.buffer
@@ -313,7 +318,7 @@ class array:
                 ptr += _index.number(part, axis, self.shape) * step
         if shape:
             return make(self.buffer, ptr, self.dtype, tuple(shape), tuple(strides), like=self)
-        one = make(self.buffer, ptr, self.dtype, (1,), (item_size(self),))._look()[0]
+        one = make(self.buffer, ptr, self.dtype, (1,), (self.item_size,))._look()[0]
         return self.dtype(*one) if types.value_shape(self.dtype) else one
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -350,7 +355,7 @@ class array:
                 f"reshape: the array of shape {self.shape} with strides {self.strides} is not contiguous",
                 mend="call contiguous() first (it copies)",
             )
-        strides = _convert.contiguous_strides(wanted, item_size(self))
+        strides = _convert.contiguous_strides(wanted, self.item_size)
         return make(self.buffer, self.ptr, self.dtype, wanted, strides, like=self)
 
     def flatten(self) -> array:
@@ -377,10 +382,10 @@ class array:
             ArrayError: The element sizes differ.
         """
         other = _convert.element_type(dtype, "view")
-        if _convert.item_bytes(other) != item_size(self):
+        if _convert.item_bytes(other) != self.item_size:
             raise ArrayError(
                 f"view: {types.type_name(other)} has {_convert.item_bytes(other)} bytes, "
-                f"{types.type_name(self.dtype)} has {item_size(self)}",
+                f"{types.type_name(self.dtype)} has {self.item_size}",
                 mend="view as a type of the same size",
             )
         return make(self.buffer, self.ptr, other, self.shape, self.strides, like=self)
@@ -397,11 +402,6 @@ class array:
         """This array on `device`; there is one device."""
         get_device(device)
         return self
-
-
-def item_size(a: array) -> int:
-    """Bytes of one element."""
-    return _convert.item_bytes(a.dtype)
 
 
 def make(

@@ -14,13 +14,12 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime._reverse import Step, Table
-from tapedebug.runtime._shadow_memory import ShadowBuffer
+from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace
 from tapedebug.runtime.array import array
-from tapedebug.runtime.buffer import Bytes
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.plan import KernelPlan, Runner
 from tapedebug.runtime.record import Record, call_site
-from tapedebug.runtime.versions import Need, Scratch, Tracker
+from tapedebug.runtime.versions import Need, Tracker
 
 Values = np.ndarray[Any, Any]
 OnLaunch = Callable[[Record], Any]
@@ -50,13 +49,12 @@ class Shadow:
         self.records: list[Record] = list(tracker.records)
         self.position = 0
         self.uncovered = _uncovered(self.records)
-        self._buffers = {
-            buffer: ShadowBuffer(ledger, self.f64, tracker) for buffer, ledger in tracker.ledgers.items()
-        }
+        # The tables of packed arguments refer to the space, and the space to no table: a shadow that is
+        # dropped goes away at once, with all its memory.
+        self.space = ShadowSpace(tracker, self.f64)
+        self._buffers = self.space.buffers
         self._inputs: dict[array, Values] = {}
         self._saves = self._plan_saves(tracker)
-        self._kept: dict[Need, Bytes] = {}
-        self._scratches: dict[Scratch, Bytes] = {}
         self._forward = self._forward_table()
         self._tables: dict[tuple[str, int], tuple[Table, dict[int, Step]]] = {}
         self._injections = {
@@ -174,7 +172,7 @@ class Shadow:
                 buffer.inject(index)
             for scratch in record.scratch:
                 buffer = self._buffers[record.args[scratch.params[0]].buffer]
-                self._scratches[scratch] = buffer.range(scratch.start, scratch.stop).copy()
+                self.space.scratches[scratch] = buffer.range(scratch.start, scratch.stop).copy()
             run(0, record.threads, address)
             self.position = index + 1
             if on_launch is not None:
@@ -269,20 +267,20 @@ class Shadow:
 
     def _keep(self, need: Need, buffer: ShadowBuffer) -> None:
         now = buffer.range(need.start, need.stop)
-        kept = self._kept.get(need)
+        kept = self.space.copies.get(need)
         if kept is None:
-            self._kept[need] = now.copy()
+            self.space.copies[need] = now.copy()
         else:
             kept[:] = now
 
     def _forward_table(self) -> tuple[Any, list[tuple[Runner, int]]]:
-        table = Table(self.records, self)
+        table = Table(self.records, self.space)
         calls: list[tuple[Runner, int]] = []
         for record in self.records:
             if record.kind == "kernel":
                 calls.append((record.plan.forward_run(self.f64), table.forward(record)))
             else:
-                calls.append((_forward_special(record, self), 0))
+                calls.append((_forward_special(record, self.space), 0))
         return table, calls
 
     def _steps(self, consume: Consume) -> dict[int, Step]:
@@ -295,59 +293,20 @@ class Shadow:
                 self._buffer(record.args[p]).gradient()
         key = (consume, self.position)
         if key not in self._tables:
-            self._consume = consume
-            table = Table(self.records, self)
+            self.space.current = consume == "current"
+            self.space.position = self.position
+            table = Table(self.records, self.space)
             self._tables = {key: (table, {step[0].index: step for step in table.steps(self.records)})}
         return self._tables[key][1]
 
-    # -- the space of `_reverse.Table` ----------------------------------------------------------------
 
-    moved = True
-    _consume: Consume = "versions"
-
-    def value(self, a: array) -> int:
-        """Address of the values."""
-        return self._buffers[a.buffer].address(a)
-
-    def adjoint(self, a: array) -> int:
-        """Address of the adjoint."""
-        return self._buffers[a.buffer].address(a, adjoint=True)
-
-    def value_view(self, a: array) -> Values:
-        """The values as a NumPy view."""
-        return self._buffers[a.buffer].view(a)
-
-    def adjoint_view(self, a: array) -> Values:
-        """The adjoint as a NumPy view."""
-        return self._buffers[a.buffer].view(a, adjoint=True)
-
-    def kept(self, record: Record, need: Need) -> Bytes | None:
-        """The values that the record saw, where this replay has overwritten them since."""
-        if self._consume == "current" or need.clobber is None or need.clobber >= self.position:
-            return None
-        return self._kept.get(need)
-
-    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the values that an in-place launch starts from."""
-        if self._consume == "versions":
-            return self._scratches[scratch].copy()
-        return self._buffers[record.args[scratch.params[0]].buffer].range(scratch.start, scratch.stop).copy()
-
-    def offset(self, a: array, start: int) -> int:
-        """Bytes from `start` to the first element."""
-        return (a.ptr - a.buffer.address - start) * self._buffers[a.buffer].scale
-
-    def call(self, record: Record) -> None:
-        """Custom functions work on the user's arrays: `uncovered` says that they do not run here."""
-
-
-def _forward_special(record: Record, shadow: Shadow) -> Runner:
+def _forward_special(record: Record, space: ShadowSpace) -> Runner:
     """The forward run of a copy, a fill or a custom function."""
     if record.kind == "func":
         return lambda lo, hi, where: None
-    dest = shadow.value_view(record.args[0])
+    dest = space.value_view(record.args[0])
     if record.kind == "copy":
-        src = shadow.value_view(record.args[1])
+        src = space.value_view(record.args[1])
         return lambda lo, hi, where: np.copyto(dest, src)
     value = np.frombuffer(record.value, dtype=types.numpy_dtype(record.args[0].dtype))
     item = value if types.value_shape(record.args[0].dtype) else value[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import ArrayError, TapeError
+from tapedebug._names import find_names
 from tapedebug.lang import types
 from tapedebug.runtime import _backward, _observers
 from tapedebug.runtime._state import state
@@ -21,9 +24,12 @@ from tapedebug.runtime.plan import func_plan, has_gradient
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
 from tapedebug.runtime.timeline import Version, list_versions
-from tapedebug.runtime.versions import Ledger, Outside, Tracker
+from tapedebug.runtime.versions import Ledger, Outside, Tracker, range_key
 
 _ids = itertools.count(1)
+
+NAMED = 32
+"""So many tapes look for the names of their arrays though nobody observes; training loops make thousands."""
 
 
 @dataclass
@@ -86,6 +92,7 @@ class Tape:
         records: What was recorded, in order.
         scopes: The named groups of records.
         backward_calls: What `backward` was called with.
+        array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
         TapeError: `on_overwrite` is not a mode.
@@ -106,6 +113,7 @@ class Tape:
         self.scope: int | None = None
         self.loss: array | None = None
         self.backward_calls: list[BackwardCall] = []
+        self.array_names: dict[Any, list[str]] = {}
         self._leftovers: dict[array, int] = {}
         self._prepared: _backward.Prepared | None = None
         self._created_at = call_site()
@@ -132,7 +140,14 @@ class Tape:
             state.tape = None
         while self.scope is not None:
             self.record_scope_end()
+        if self.records and (_observers.observers or self.id <= NAMED):
+            self._remember_names()
         _observers.notify("tape_exited", self)
+
+    def _remember_names(self) -> None:
+        """What the caller calls the arrays now: a function's variables are gone when somebody asks."""
+        wanted = {range_key(a) for a in self.tracker.states}
+        self.array_names.update(find_names(array, range_key, wanted, sys._getframe(2)))
 
     @property
     def launches(self) -> list[Record]:
@@ -216,6 +231,7 @@ class Tape:
 
     def reset(self) -> None:
         """Forget all records and zero the gradients; the tape can record again."""
+        _observers.notify("tape_reset", self)
         self.zero()
         self.tracker = Tracker(self.on_overwrite)
         self.records = self.tracker.records
@@ -223,6 +239,7 @@ class Tape:
         self.scope = None
         self.loss = None
         self.backward_calls = []
+        self.array_names = {}
         self._leftovers = {}
         self._prepared = None
 
@@ -380,6 +397,32 @@ class Tape:
     def ledgers(self) -> list[Ledger]:
         """The tape's memory, one ledger a buffer."""
         return list(self.tracker.ledgers.values())
+
+    # -- to look at -----------------------------------------------------------------------------------
+
+    def trace(self, **options: Any) -> Any:
+        """The tape as plain data: `tapedebug.trace.record(self, …)`."""
+        return _room("trace").record(self, **options)
+
+    def visualize(self, *args: Any, **options: Any) -> str:
+        """The launches as a diagram in Graphviz's DOT language.
+
+        Args:
+            args: As for `tapedebug.visualize.visualize`.
+            options: As for `tapedebug.visualize.visualize`.
+
+        Returns:
+            The DOT text.
+        """
+        return str(_room("visualize").visualize(self, *args, **options))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return _room("notebook.display").tape_bundle(self, include, exclude)
+
+
+def _room(name: str) -> Any:
+    """A room that shows tapes, loaded when it is asked for: the runtime knows none of them."""
+    return importlib.import_module(f"tapedebug.{name}")
 
 
 def _gradient(a: array) -> array:

@@ -30,11 +30,26 @@ _OVERLAP_EFFORT = 20_000
 """Work that NumPy may spend on an exact overlap of strided views; beyond it they count as overlapping."""
 
 
+def range_key(a: array) -> tuple[Any, ...]:
+    """What makes two arrays one range: the same bytes, for contiguous ones whatever their shape."""
+    if a.is_contiguous:
+        return (id(a.buffer), a.start, a.stop)
+    return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)
+
+
+def elements_of(data: Bytes, a: array, start: int = 0) -> np.ndarray[Any, Any]:
+    """The elements of `a` as bytes, in bytes of its buffer that begin at `start`: a view of shape (…, item)."""
+    return np.ndarray(
+        (*a.shape, a.item_size), np.uint8, data, a.ptr - a.buffer.address - start, (*a.strides, 1)
+    )
+
+
 class Need:
     """Values of one range at one version, which adjoints of recorded launches read.
 
     Attributes:
-        start, stop: The bytes of the buffer.
+        start: First byte of the buffer.
+        stop: The byte after the last.
         reader: (record index, parameter) of the first launch that needs them.
         copy: The values, once something overwrote them (or could do so unseen).
         clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its
@@ -57,6 +72,7 @@ class LiveIn:
     """Values that the tape found in memory and did not compute itself: where a replay starts.
 
     Attributes:
+        array: An array of that range: between the elements of a strided one lies memory of others.
         at: Number of records when the range was first used; for `injected` ones, when something outside the
             tape
             wrote it (a replay loads it at that point).
@@ -64,11 +80,12 @@ class LiveIn:
         copy: The values, once overwritten; None while memory still holds them.
     """
 
-    __slots__ = ("at", "copy", "fill", "injected", "start", "stop")
+    __slots__ = ("array", "at", "copy", "fill", "injected", "start", "stop")
 
-    def __init__(self, start: int, stop: int, at: int, fill: bytes | None, injected: bool) -> None:
-        self.start = start
-        self.stop = stop
+    def __init__(self, a: array, at: int, fill: bytes | None, injected: bool) -> None:
+        self.array = a
+        self.start = a.start
+        self.stop = a.stop
         self.at = at
         self.fill = fill
         self.injected = injected
@@ -153,7 +170,7 @@ class Ledger:
 
     def state(self, a: array) -> RangeState:
         """The state of the range that `a` covers."""
-        key: Any = (a.start, a.stop) if a.is_contiguous else (a.ptr, a.shape, a.strides, a.dtype)
+        key = range_key(a)
         found = self.by_range.get(key)
         if found is None:
             found = self.by_range[key] = RangeState(len(self.states), a)
@@ -262,7 +279,7 @@ class Tracker:
             self._set_scratch(record, own)
 
     def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
-        live = LiveIn(state.start, state.stop, len(self.records), buffer.fill, injected=False)
+        live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
         state.defined = True
         ledger = self.ledgers[buffer]
         ledger.liveins.append(live)
@@ -296,7 +313,7 @@ class Tracker:
                 self._warn(need, ledger.buffer, by)
                 each.need = None
             if live is not None:
-                if live.injected and live.at == len(self.records):
+                if live.injected and outside and live.at == at and each is state:
                     ledger.liveins.remove(live)  # overwritten before anything on the tape read it
                 elif live.copy is None:
                     self._keep_livein(live, ledger.buffer, need)
@@ -325,7 +342,7 @@ class Tracker:
         if state.hot:
             self._close(ledger, state, event)
         self.outside.append(event)
-        live = LiveIn(state.start, state.stop, event.at, None, injected=True)
+        live = LiveIn(state.array, event.at, None, injected=True)
         ledger.liveins.append(live)
         state.livein, state.defined = live, True
         ledger.heat(state)
@@ -337,7 +354,7 @@ class Tracker:
             known = state.livein.copy
         elif state.need is not None:
             known = state.need.copy
-        if known is None or np.array_equal(known, a.buffer.data[state.start : state.stop]):
+        if known is None or np.array_equal(elements_of(known, a, state.start), elements_of(a.buffer.data, a)):
             return
         ledger = self.ledgers[a.buffer]
         self.overwritten_outside(ledger, a, None, "numpy")

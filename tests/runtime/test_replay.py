@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -268,3 +271,17 @@ def test_messages(action, message):
     with pytest.raises(wp.TapeError) as caught:
         action(tape, x)
     assert str(caught.value) == message
+
+
+def test_a_dropped_shadow_goes_away_at_once():
+    tape, loss, _ = ping_pong()
+    gc.collect()
+    gc.disable()
+    try:
+        shadow = tape.replay()
+        shadow.backward({loss: [1.0]})
+        gone = weakref.ref(shadow)
+        del shadow
+        assert gone() is None
+    finally:
+        gc.enable()

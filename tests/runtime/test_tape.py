@@ -542,3 +542,35 @@ def test_gradients_say_why_there_is_none():
         "the tape has no gradient of the array(shape=(2,), dtype=float32): it has no requires_grad",
     )
     assert tape.gradients[x[1:]].numpy().tolist() == [0]
+
+
+def test_what_shows_a_tape_is_asked_lazily():
+    _, tape, *_ = _tape()
+    assert [launch.name for launch in tape.trace().launches] == ["square", "scale", "square", "total"]
+    assert "square" in tape.visualize()
+    data, metadata = tape._repr_mimebundle_()
+    assert "text/plain" in data
+    assert metadata == {}
+
+
+def test_names_are_remembered_when_the_block_ends():
+    from tapedebug.runtime.versions import range_key
+
+    def local_variables():
+        position = vector(1, 2)
+        with wp.Tape() as tape:
+            wp.launch(square, 2, inputs=[position, wp.zeros(2)])
+        return tape
+
+    class Observer:
+        """Somebody is listening, so that names are looked for."""
+
+    from tapedebug.runtime import observers
+
+    observer = Observer()
+    observers.append(observer)
+    try:
+        tape = local_variables()
+    finally:
+        observers.remove(observer)
+    assert tape.array_names[range_key(tape.records[0].args[0])] == ["position"]

@@ -1,0 +1,133 @@
+"""Random programs on overlapping views, against a reverse pass that keeps all memory of all steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tests.runtime.kernels import cube_in_place, move, scale, square
+
+SIZE = 8
+
+
+def _views(rng):
+    """Slices of two buffers: whole, halves, overlapping, strided."""
+    which = int(rng.integers(2))
+    cut = [
+        slice(0, 4),
+        slice(4, 8),
+        slice(2, 6),
+        slice(0, 8, 2),
+        slice(1, 8, 2),
+        slice(3, 7),
+    ][int(rng.integers(6))]
+    return which, cut
+
+
+def _program(rng, length):
+    """(operation, destination, source, number) tuples; a launch's views are the same or share nothing."""
+    steps = []
+    while len(steps) < length:
+        kind = str(rng.choice(["square", "scale", "move", "cube", "copy", "fill", "assign", "outside"]))
+        dest, src = _views(rng), _views(rng)
+        apart = dest[0] != src[0] or not set(range(SIZE)[dest[1]]) & set(range(SIZE)[src[1]])
+        if kind in {"square", "scale", "move"} and not (apart or dest == src):
+            continue
+        steps.append((kind, dest, src, round(float(rng.uniform(-1.2, 1.2)), 2)))
+    return steps
+
+
+def _reference(steps, start, seed):
+    """Values at the end and the gradient of ⟨seed, values⟩, with every version of the memory kept."""
+    memory = [start[0].copy(), start[1].copy()]
+    kept = []
+    for kind, (d, dest), (s, src), number in steps:
+        kept.append([m.copy() for m in memory])
+        value = memory[s][src].copy()
+        memory[d][dest] = {
+            "square": lambda v, n: v * v,
+            "scale": lambda v, n: n * v,
+            "move": lambda v, n: v,
+            "copy": lambda v, n: v,
+            "cube": lambda v, n: memory[d][dest] ** 3,  # noqa: B023 - called at once
+            "fill": lambda v, n: np.full(4, n),
+            "assign": lambda v, n: np.full(4, n),
+            "outside": lambda v, n: np.full(4, n),
+        }[kind](value, number)
+    gradient = [seed[0].copy(), seed[1].copy()]
+    for (kind, (d, dest), (s, src), number), old in zip(reversed(steps), reversed(kept), strict=True):
+        if kind == "outside":
+            continue  # the tape does not know that the old values no longer matter
+        g = gradient[d][dest].copy()
+        gradient[d][dest] = 0
+        if kind == "square":
+            gradient[s][src] += 2 * old[s][src] * g
+        elif kind == "scale":
+            gradient[s][src] += number * g
+        elif kind in {"move", "copy"}:
+            gradient[s][src] += g
+        elif kind == "cube":
+            gradient[d][dest] += 3 * old[d][dest] ** 2 * g
+    return memory, gradient
+
+
+def _run(steps, arrays, tape):
+    for kind, (d, dest), (s, src), number in steps:
+        target, source = arrays[d][dest], arrays[s][src]
+        if kind == "outside":
+            with_tape, wp.runtime._state.state.tape = wp.runtime._state.state.tape, None
+            target.assign([number] * 4)
+            wp.runtime._state.state.tape = with_tape
+        elif kind == "cube":
+            wp.launch(cube_in_place, 4, inputs=[target])
+        elif kind == "copy":
+            wp.copy(target, source)
+        elif kind == "fill":
+            target.fill_(number)
+        elif kind == "assign":
+            target.assign([number] * 4)
+        elif kind == "scale":
+            wp.launch(scale, 4, inputs=[source, target, number])
+        else:
+            wp.launch(square if kind == "square" else move, 4, inputs=[source], outputs=[target])
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_random_programs(number):
+    rng = np.random.default_rng(number)
+    steps = _program(rng, int(rng.integers(1, 14)))
+    start = rng.uniform(-1.1, 1.1, (2, SIZE)).astype(np.float32)
+    seed = rng.normal(size=(2, SIZE)).astype(np.float32)
+    values, gradient = _reference(steps, start.astype(np.float64), seed.astype(np.float64))
+    arrays = [wp.array(row, dtype=float, requires_grad=True) for row in start]
+    with wp.Tape() as tape:
+        _run(steps, arrays, tape)
+    for a, wanted in zip(arrays, values, strict=True):
+        np.testing.assert_allclose(a.numpy(), wanted, rtol=1e-4, atol=1e-6)
+    used = [a for a in arrays if a.buffer in tape.tracker.ledgers]
+    seeds = {a: seed[arrays.index(a)] for a in used}
+    if tape.records:
+        tape.backward(grads=seeds)
+    shadows = [tape.replay(), tape.replay(dtype=wp.float64)]
+    assert shadows[0].matches_live()
+    for shadow in shadows:
+        shadow.backward(seeds)
+    for a in arrays:
+        wanted = gradient[arrays.index(a)]
+        if a in used:
+            if tape.records:
+                np.testing.assert_allclose(a.grad.numpy(), wanted, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(shadows[0].gradient(a), wanted, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(shadows[1].gradient(a), wanted, rtol=1e-6, atol=1e-7)
+    # What the user does afterwards changes nothing.
+    for a in arrays:
+        a.fill_(9)
+    if tape.records:
+        tape.zero()
+        tape.backward(grads=seeds)
+        for a in used:
+            np.testing.assert_allclose(a.grad.numpy(), gradient[arrays.index(a)], rtol=1e-4, atol=1e-5)
+    again = tape.replay(dtype=wp.float64).backward(seeds)
+    for a in used:
+        np.testing.assert_allclose(again.gradient(a), gradient[arrays.index(a)], rtol=1e-6, atol=1e-7)
