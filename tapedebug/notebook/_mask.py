@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tapedebug._errors import GradcheckError
+
 MaskEntry = list[Any]
 
 
@@ -17,8 +19,8 @@ def check_mask(mask: Iterable[Any], trace: dict[str, Any]) -> list[MaskEntry]:
         trace: The trace that the mask is for.
 
     Raises:
-        ValueError: An entry names a launch, argument or array that the tape does not have; the message lists
-            those that it has.
+        GradcheckError: An entry names a launch, argument or array that the tape does not have; the message
+            lists those that it has.
     """
     checked: list[MaskEntry] = []
     for entry in mask:
@@ -30,7 +32,7 @@ def check_mask(mask: Iterable[Any], trace: dict[str, Any]) -> list[MaskEntry]:
 
 def _check_entry(entry: Any, trace: dict[str, Any]) -> MaskEntry:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
-        raise ValueError(
+        raise GradcheckError(
             f"a mask entry is [launch, input, output], with None for the whole tape; not {entry!r}"
         )
     launch, source, target = entry
@@ -39,7 +41,7 @@ def _check_entry(entry: Any, trace: dict[str, Any]) -> MaskEntry:
     else:
         count = len(trace["launches"])
         if isinstance(launch, bool) or not isinstance(launch, int) or not 0 <= launch < count:
-            raise ValueError(
+            raise GradcheckError(
                 f"mask entry {list(entry)!r}: there is no launch {launch!r}; "
                 f"this tape has {count} launches, counted from 0"
             )
@@ -47,7 +49,7 @@ def _check_entry(entry: Any, trace: dict[str, Any]) -> MaskEntry:
         known, where = _arguments(record), f"launch {launch} ({record['name']})"
     for name in (source, target):
         if name not in known:
-            raise ValueError(
+            raise GradcheckError(
                 f"mask entry {list(entry)!r}: {where} has no array {name!r}; "
                 f"it has {', '.join(known) or 'none'}"
             )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DIAGNOSES: weakref.WeakKeyDictionary[Tape, Diagnosis] = weakref.WeakKeyDictionary()
 _NAMES: weakref.WeakKeyDictionary[Tape, str] = weakref.WeakKeyDictionary()
+_CELLS: weakref.WeakKeyDictionary[Tape, tuple[str, str]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,15 @@ def subject_of(obj: Any) -> Subject:
 
 def remember(tape: Tape, diagnosis: Diagnosis) -> None:
     """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
+    if tape in _CELLS:
+        diagnosis.trace.name = _CELLS[tape][1]
     _DIAGNOSES[tape] = diagnosis
+
+
+def made_in(tape: Tape, cell: str, name: str | None) -> None:
+    """Say which cell's ``%%tape`` made a tape, and what the user calls it; its call site is in IPython."""
+    place = display_file(cell)
+    _CELLS[tape] = (place, name or place)
 
 
 def tape_row(tape: Tape) -> dict[str, Any]:
@@ -88,10 +97,11 @@ def tape_row(tape: Tape) -> dict[str, Any]:
 
     diagnosis = _diagnosis_of(tape)
     made = site_span(tape._created_at)
+    place = _CELLS[tape][0] if tape in _CELLS else f"{display_file(made.file)}:{made.line}"
     return {
         "tape": tape.id,
         "name": _NAMES.get(tape, ""),
-        "madeAt": f"{display_file(made.file)}:{made.line}",
+        "madeAt": place,
         "launches": len(tape.records),
         "arrays": len(tape.tracker.states),
         "onOverwrite": tape.on_overwrite,
@@ -158,7 +168,7 @@ def _trace_of(tape: Tape) -> Trace:
         return diagnosis.trace
     from tapedebug.trace._record import record
 
-    return record(tape, values=True)
+    return record(tape, values=True, name=_CELLS[tape][1] if tape in _CELLS else None)
 
 
 def _live(trace: Trace) -> Tape | None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 import anywidget
 import traitlets
 
+from tapedebug._errors import GradcheckError
 from tapedebug.notebook import _shell
 from tapedebug.notebook._checks import CheckRunner, describe
 from tapedebug.notebook._gate import gate
@@ -132,7 +133,7 @@ class TapeDebugger(anywidget.AnyWidget):
     def _validate_mask(self, proposal: Any) -> list[Any]:
         try:
             return check_mask(proposal["value"], self._known)
-        except ValueError as error:
+        except GradcheckError as error:
             raise traitlets.TraitError(str(error)) from None
 
     def _heard(self, _: Any, content: Any, __: Any) -> None:

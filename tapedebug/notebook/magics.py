@@ -16,7 +16,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, out
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from tapedebug.notebook import _shell
-from tapedebug.notebook._subject import remember
+from tapedebug.notebook._subject import made_in, remember
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
@@ -76,6 +76,7 @@ class TapeMagics(Magics):
         if options.name is not None:
             self.shell.user_ns[options.name] = tape
         code = CellCode(self.shell, cell)
+        made_in(tape, code.name, options.name)
         with tape:
             value = code.run()
         if options.loss is not None:
@@ -159,8 +160,8 @@ class CellCode:
         # the magic's own line is line 1 of what the user sees
         source = "\n" + shell.transform_cell(cell)
         self._shell = shell
-        self._name = shell.compile.cache(source, number=_cell_number(shell), raw_code=source)
-        self._module = shell.compile.ast_parse(source, filename=self._name)
+        self.name = shell.compile.cache(source, number=_cell_number(shell), raw_code=source)
+        self._module = shell.compile.ast_parse(source, filename=self.name)
 
     def run(self) -> Any:
         """Run it in the user's namespace; return the value of its last expression, or None."""
@@ -168,11 +169,11 @@ class CellCode:
         body = self._module.body
         last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
         globals_, locals_ = self._shell.user_global_ns, self._shell.user_ns
-        exec(self._shell.compile(self._module, self._name, "exec"), globals_, locals_)
+        exec(self._shell.compile(self._module, self.name, "exec"), globals_, locals_)
         if last is None:
             return None
         expression = ast.Expression(last.value)
-        return eval(self._shell.compile(expression, self._name, "eval"), globals_, locals_)
+        return eval(self._shell.compile(expression, self.name, "eval"), globals_, locals_)
 
 
 def _cell_number(shell: Any) -> int:

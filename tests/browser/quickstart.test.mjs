@@ -153,9 +153,10 @@ test("reopened, it shows the saved tape", async () => {
   await finish();
   ({ page, finish } = await openPage(browser, lab, NAME, { width: 1600, height: 1000 }));
   panel = page.locator(".jp-Notebook .tapedebug");
+  await setTheme(page, "JupyterLab Light");
   await panel.waitFor();
-  await panel.scrollIntoViewIfNeeded();
   await page.waitForTimeout(2500); // the widget manager gives up after two seconds
+  await panel.scrollIntoViewIfNeeded();
   assert.equal(await page.getByText("model not found").count(), 0);
   assert.ok(await panel.locator(".td-run").isDisabled());
   await screenshot(page, "reopened-light");

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tapedebug import GradcheckError
 from tapedebug.notebook._mask import check_mask
 from tapedebug.notebook._subject import default_mask
 from tests.notebook._traces import net_trace
@@ -31,7 +32,8 @@ def test_the_default_is_the_whole_tape():
         ),
         (
             [True, "x", "force"],
-            "mask entry [True, 'x', 'force']: there is no launch True; this tape has 11 launches, counted from 0",
+            "mask entry [True, 'x', 'force']: there is no launch True; "
+            "this tape has 11 launches, counted from 0",
         ),
         (
             [1, "x", "speed"],
@@ -45,7 +47,7 @@ def test_the_default_is_the_whole_tape():
     ],
 )
 def test_what_does_not_fit_is_named(entry, message):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(GradcheckError) as caught:
         check_mask([entry], net_trace())
     assert str(caught.value) == message
 
@@ -53,7 +55,7 @@ def test_what_does_not_fit_is_named(entry, message):
 def test_an_unknown_array_of_the_whole_tape_lists_the_labels():
     trace = net_trace()
     labels = ", ".join(array["label"] for array in trace["arrays"])
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(GradcheckError) as caught:
         check_mask([[None, "thrwo", "loss"]], trace)
     assert str(caught.value) == (
         f"mask entry [None, 'thrwo', 'loss']: the tape has no array 'thrwo'; it has {labels}"

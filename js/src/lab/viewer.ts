@@ -97,6 +97,7 @@ class Viewer implements ITapeViewer {
       throw error;
     }
     const tab = new MainAreaWidget({ content });
+    tab.toolbar.hide();
     const row = session.tapes.find((row) => row.tape === tape);
     tab.title.label = row === undefined ? `Tape ${tape}` : title(row);
     tab.title.caption = `Gradient debugger: tape ${tape} of ${session.name}`;

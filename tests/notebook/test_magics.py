@@ -1,0 +1,136 @@
+"""The magics, through IPython itself."""
+
+import pytest
+
+import tapedebug as wp
+from tapedebug.diagnose import Diagnosis
+
+CELL = """\
+x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+y = wp.zeros(3, dtype=float, requires_grad=True)
+loss = wp.zeros(1, dtype=float, requires_grad=True)
+wp.launch(square, dim=3, inputs=[x], outputs=[y])
+wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+"""
+
+
+def run(shell, source):
+    """Run a cell and return its result; raises what the cell raised."""
+    result = shell.run_cell(source, store_history=True)
+    result.raise_error()
+    return result.result
+
+
+def test_a_cell_is_recorded_and_the_tape_kept(shell, capsys):
+    run(shell, "%%tape --name tape\n" + CELL)
+    tape = shell.user_ns["tape"]
+    assert [record.name for record in tape.records] == ["square", "total"]
+    assert tape.on_overwrite == "preserve"
+    assert tape.backward_calls == []
+    assert "tape · 2 launches · on_overwrite='preserve'" in capsys.readouterr().out
+
+
+def test_lines_are_those_of_the_whole_cell_under_its_number(shell):
+    run(shell, "1 + 1")
+    run(shell, "%%tape --no-panel --name tape\n" + CELL)
+    trace = shell.user_ns["tape"].trace()
+    sites = [launch.call_site for launch in trace.launches]
+    assert [(site.file, site.line) for site in sites] == [("In [2]", 5), ("In [2]", 6)]
+
+
+def test_a_kernel_defined_under_the_magic_knows_its_source(shell):
+    cell = (
+        "%%tape --no-panel --name tape\n"
+        "@wp.kernel\n"
+        "def half(x: wp.array(dtype=float), y: wp.array(dtype=float)):\n"
+        "    i = wp.tid()\n"
+        "    y[i] = 0.5 * x[i]\n"
+        "x = wp.ones(3, dtype=float, requires_grad=True)\n"
+        "y = wp.zeros(3, dtype=float, requires_grad=True)\n"
+        "wp.launch(half, dim=3, inputs=[x], outputs=[y])\n"
+    )
+    run(shell, cell)
+    kernel = shell.user_ns["tape"].trace().kernels[0]
+    assert (kernel.file, kernel.line, kernel.lines[0]) == ("In [1]", 2, "@wp.kernel")
+    assert shell.user_ns["y"].numpy().tolist() == [0.5, 0.5, 0.5]
+
+
+def test_loss_runs_the_reverse_pass_and_diagnoses(shell, capsys):
+    run(shell, "%%tape --loss loss --name tape\n" + CELL)
+    tape = shell.user_ns["tape"]
+    assert len(tape.backward_calls) == 1
+    assert shell.user_ns["x"].grad.numpy().tolist() == [2.0, 4.0, 6.0]
+    assert "gradient AGREE" in capsys.readouterr().out
+
+
+def test_the_value_of_the_last_line_is_shown(shell):
+    assert run(shell, "%%tape --no-panel\nwp.ones(2, dtype=float)\n40 + 2") == 42
+    assert run(shell, "%%tape --no-panel\nwp.ones(2, dtype=float)") is not None
+    assert run(shell, "%%tape --no-panel\nx = 1") is None
+
+
+def test_an_error_reaches_the_user_and_leaves_no_tape_recording(shell):
+    with pytest.raises(ZeroDivisionError):
+        run(shell, "%%tape --no-panel --name tape\n" + CELL + "1 / 0\n")
+    assert len(shell.user_ns["tape"].records) == 2
+    assert wp.launch is not None
+    run(shell, "%%tape --no-panel --name again\n" + CELL)
+    assert len(shell.user_ns["again"].records) == 2
+
+
+def test_overwrite_mode_is_the_tapes(shell):
+    with pytest.raises(wp.OverwriteError):
+        run(
+            shell,
+            "%%tape --on-overwrite error --no-panel\n" + CELL + "wp.copy(x, y)\n",
+        )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--on-overwrite maybe", "argument --on-overwrite: invalid choice: 'maybe' (choose from "),
+        ("--name 2x", "%%tape: '2x' is not the name of a variable"),
+        ("--panel p --no-panel", "%%tape: --panel keeps the panel that --no-panel does not open; choose one"),
+        ("--no-panel --loss los", "%%tape: --loss los: there is no variable 'los'"),
+    ],
+)
+def test_wrong_options_are_named(shell, line, message):
+    from IPython.core.error import UsageError
+
+    with pytest.raises(UsageError) as caught:
+        run(shell, f"%%tape {line}\n" + CELL)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_help_shows_every_option(shell):
+    text = shell.find_magic("tape", "cell").__doc__
+    for option in ("--on-overwrite", "--name", "--loss", "--panel", "--no-panel"):
+        assert option in text
+
+
+def test_a_report_of_the_newest_tape(shell, tmp_path, capsys):
+    run(shell, "%%tape --no-panel --loss loss\n" + CELL)
+    run(shell, "%tape_report out.html")
+    target = tmp_path / "out.html"
+    assert capsys.readouterr().out.startswith(f"Report written to {target} (")
+    text = target.read_text()
+    assert text.lower().startswith("<!doctype html>")
+    assert "total" in text
+
+
+def test_a_report_of_a_variable(shell, tmp_path, wrong):
+    tape, _, loss = wrong
+    diagnosis = wp.diagnose(tape, loss=loss)
+    assert isinstance(diagnosis, Diagnosis)
+    shell.user_ns["found"] = diagnosis
+    run(shell, "%tape_report --tape found")
+    assert (tmp_path / "tapedebug-report.html").exists()
+
+
+def test_a_report_needs_something_to_report(shell):
+    from IPython.core.error import UsageError
+
+    with pytest.raises(UsageError) as caught:
+        run(shell, "%tape_report --tape nothing")
+    assert str(caught.value) == "%tape_report: --tape nothing: there is no variable 'nothing'"

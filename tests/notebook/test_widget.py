@@ -1,0 +1,268 @@
+"""The widget: traits both ways, runs, and what it says when something is wrong."""
+
+import threading
+import time
+
+import pytest
+import traitlets
+
+import tapedebug as wp
+from tapedebug.notebook import _checks, latest_panel
+from tapedebug.notebook._gate import gate
+
+WHOLE = [None, "x", "loss"]
+
+
+@pytest.fixture(autouse=True)
+def built():
+    """The widget's JavaScript is built by `make setup`; without it there is no widget to test."""
+    from tapedebug.notebook import load_widget
+
+    load_widget()
+
+
+@pytest.fixture
+def panel(wrong):
+    # named, so that the panel can name them
+    tape, x, loss = wrong  # noqa: RUF059
+    panel = wp.TapeDebugger(tape)
+    yield panel
+    panel.close()
+
+
+def press(panel, kind):
+    """What the front end sends when a button is pressed."""
+    panel._handle_custom_msg({"type": kind}, [])
+
+
+def wait(panel):
+    until = time.monotonic() + 30
+    while panel.running and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not panel.running
+
+
+def verdicts(panel):
+    return {(c["launch"], c["input"], c["output"]): c["verdict"] for c in panel.checks}
+
+
+def test_it_shows_a_tape_with_the_pairs_of_the_whole_tape_switched_on(panel):
+    assert panel.trace["tape"]["launches"] == 4
+    assert WHOLE in panel.mask
+    assert all(launch is None for launch, _, _ in panel.mask)
+    assert set(verdicts(panel).values()) == {None}
+    assert panel.can_run
+    assert not panel.running
+
+
+def test_a_click_changes_the_traits_and_observers_hear_it(panel):
+    heard = []
+    panel.observe(lambda change: heard.append(change.new), "mask")
+    panel.set_state({"mask": [[1, "x", "y"]], "selection": {"launch": 1}})
+    assert panel.mask == [[1, "x", "y"]]
+    assert panel.selection == {"launch": 1}
+    assert heard == [[[1, "x", "y"]]]
+
+
+def test_python_sets_the_mask_in_either_form(panel):
+    panel.mask = [(1, "x", "y"), (1, "x", "y"), WHOLE]
+    assert panel.mask == [[1, "x", "y"], WHOLE]
+    assert panel.get_state("mask") == {"mask": [[1, "x", "y"], WHOLE]}
+
+
+def test_a_mask_that_does_not_fit_is_refused_and_the_old_one_stays(panel):
+    before = panel.mask
+    with pytest.raises(traitlets.TraitError) as caught:
+        panel.mask = [[1, "x", "speed"]]
+    assert str(caught.value) == (
+        "mask entry [1, 'x', 'speed']: launch 1 (square) has no array 'speed'; it has x, y"
+    )
+    assert panel.mask == before
+
+
+def test_run_fills_in_the_chosen_pairs_and_leaves_the_others(panel, wrong):
+    _, x, _ = wrong
+    values, gradient = x.numpy(), x.grad.numpy()
+    results = panel.run([WHOLE, (1, "x", "y")])
+    assert [result["verdict"] for result in results] == ["WRONG", "AGREE"]
+    assert verdicts(panel)[None, "x", "loss"] == "WRONG"
+    assert verdicts(panel)[1, "x", "y"] == "AGREE"
+    before = {pair: verdict for pair, verdict in verdicts(panel).items() if verdict is not None}
+    assert len(before) == 2
+    panel.run([(3, "y", "loss")])
+    assert verdicts(panel) == {**verdicts(panel), **before, (3, "y", "loss"): "AGREE"}
+    assert panel.status.startswith("1 pair checked in ")
+    assert panel.status.endswith(" s: 1 AGREE.")
+    assert x.numpy().tolist() == values.tolist()
+    assert x.grad.numpy().tolist() == gradient.tolist()
+
+
+def test_the_button_runs_beside_the_notebook(panel):
+    panel.mask = [(1, "x", "y")]
+    press(panel, "run")
+    wait(panel)
+    assert verdicts(panel)[1, "x", "y"] == "AGREE"
+    assert panel.progress == 1.0
+
+
+def test_the_labels_of_the_panel_hold_when_variables_change(shell):
+    shell.run_cell(
+        "a = wp.array([1.0, 2.0], dtype=float, requires_grad=True)\n"
+        "b = wp.zeros(1, dtype=float, requires_grad=True)\n"
+        "with wp.Tape() as tape:\n"
+        "    wp.launch(total, dim=2, inputs=[a], outputs=[b])\n"
+        "tape.backward(b)\n"
+        "panel = wp.TapeDebugger(tape)\n"
+        "a = b = None\n"
+    ).raise_error()
+    panel = shell.user_ns["panel"]
+    [[launch, source, target]] = panel.mask
+    assert launch is None
+    assert {source, target} <= {array["label"] for array in panel.trace["arrays"]}
+    assert [check["verdict"] for check in panel.run()] == ["AGREE"]
+
+
+def test_a_second_press_while_it_runs_is_ignored(panel, monkeypatch):
+    started, go = threading.Event(), threading.Event()
+
+    def slow(*args, **options):
+        started.set()
+        assert go.wait(10)
+        return []
+
+    monkeypatch.setattr("tapedebug.autograd.check_pairs", slow)
+    press(panel, "run")
+    assert started.wait(10)
+    press(panel, "run")
+    with pytest.raises(wp.TapedebugError) as caught:
+        panel.run()
+    assert str(caught.value) == (
+        "A check of this tape is running already.\n  = mend: Wait for it, or call cancel()."
+    )
+    go.set()
+    wait(panel)
+
+
+def test_cancel_keeps_what_is_done_and_says_so(panel, monkeypatch):
+    from tapedebug.autograd import check_pairs
+
+    entered = threading.Event()
+
+    def until_cancelled(tape, mask, *, labels, progress, cancelled):
+        first = check_pairs(tape, mask[:1], labels=labels)
+        progress(0.5)
+        entered.set()
+        while not cancelled():
+            time.sleep(0.005)
+        return first
+
+    monkeypatch.setattr("tapedebug.autograd.check_pairs", until_cancelled)
+    panel.mask = [(1, "x", "y"), WHOLE]
+    press(panel, "run")
+    assert entered.wait(30)
+    press(panel, "cancel")
+    wait(panel)
+    assert panel.status == "Cancelled after 1 of 2 pairs: 1 AGREE."
+    assert verdicts(panel)[1, "x", "y"] == "AGREE"
+    assert verdicts(panel)[None, "x", "loss"] is None
+
+
+def test_what_goes_wrong_is_in_the_status(panel, monkeypatch):
+    panel.mask = []
+    press(panel, "run")
+    wait(panel)
+    assert panel.status == "No pair is switched on.\n  = mend: Switch on a pair of the mask, then run."
+
+    def fail(*args, **options):
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr("tapedebug.autograd.check_pairs", fail)
+    panel.mask = [(1, "x", "y")]
+    press(panel, "run")
+    wait(panel)
+    assert panel.status == "ZeroDivisionError: float division by zero"
+
+
+def test_a_trace_from_elsewhere_cannot_be_checked(wrong, tmp_path):
+    tape, _, _ = wrong
+    tape.trace().save(tmp_path / "net.tapedebug-trace")
+    panel = wp.TapeDebugger(wp.trace.load_trace(tmp_path / "net.tapedebug-trace"))
+    assert not panel.can_run
+    with pytest.raises(wp.TapedebugError) as caught:
+        panel.run()
+    assert str(caught.value) == (
+        "This tape was recorded elsewhere: only its trace is here, and checks run kernels.\n"
+        "  = mend: Record it again in this kernel."
+    )
+    panel.close()
+
+
+def test_a_diagnosis_finds_its_tape(wrong):
+    tape, x, loss = wrong
+    panel = wp.TapeDebugger(wp.diagnose(tape, loss=loss, inputs=x))
+    assert panel.can_run
+    assert panel.trace["verdict"] == "WRONG"
+    assert verdicts(panel)[None, "x", "loss"] == "WRONG"
+    panel.close()
+
+
+def test_other_things_are_refused():
+    with pytest.raises(TypeError) as caught:
+        wp.TapeDebugger(42)
+    assert str(caught.value) == (
+        "a panel shows a Tape, a Trace or a Diagnosis, not 42 (a int); "
+        "record launches with `with Tape() as tape:` and show that tape"
+    )
+
+
+def test_the_report_is_written(panel, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    press(panel, "export")
+    assert panel.status == f"Report written to {tmp_path / 'tapedebug-report.html'}"
+    assert "square" in (tmp_path / "tapedebug-report.html").read_text()
+    monkeypatch.setattr(type(panel), "export", lambda self: (_ for _ in ()).throw(PermissionError(13, "no")))
+    press(panel, "export")
+    assert panel.status == "PermissionError: [Errno 13] no"
+
+
+def test_a_check_waits_for_the_running_cell(panel):
+    panel.mask = [(1, "x", "y")]
+    gate.cell_starts()
+    try:
+        press(panel, "run")
+        assert panel.status == "Waiting for the running cell …"
+        time.sleep(0.05)
+        assert panel.running
+    finally:
+        gate.cell_ends()
+    wait(panel)
+    assert verdicts(panel)[1, "x", "y"] == "AGREE"
+
+
+def test_progress_is_told_no_faster_than_it_can_be_seen(wrong):
+    told = []
+    from tapedebug.notebook._subject import subject_of
+
+    runner = _checks.CheckRunner(subject_of(wrong[0]), lambda **changes: told.append(changes))
+    for step in range(1000):
+        runner._progressed(step / 1000)
+    assert sum("progress" in changes for changes in told) <= 2
+
+
+def test_running_a_cell_again_closes_the_panels_it_had_shown(front_end):
+    from tapedebug.notebook.display import tape_bundle
+
+    tape = wp.Tape()
+    tape_bundle(tape)
+    first = latest_panel()
+    tape_bundle(tape)
+    second = latest_panel()
+    assert first.comm is not None
+    front_end.parent_header = {"header": {"msg_id": "2"}, "metadata": {"cellId": "cell-1"}}
+    tape_bundle(tape)
+    assert (first.comm, second.comm) == (None, None)
+    assert latest_panel().comm is not None
+    front_end.parent_header = {"header": {"msg_id": "3"}, "metadata": {"cellId": "cell-2"}}
+    third = latest_panel()
+    tape_bundle(tape)
+    assert third.comm is not None
