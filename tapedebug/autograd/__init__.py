@@ -1,9 +1,9 @@
 """Checks of gradients: Jacobians, gradchecks of kernels, functions and tapes, whole tapes end to end."""
 
 from tapedebug.autograd.chosen import check_pairs as check_pairs
+from tapedebug.autograd.directional import Probe as Probe
 from tapedebug.autograd.end_to_end import EndToEnd as EndToEnd
 from tapedebug.autograd.end_to_end import end_to_end as end_to_end
-from tapedebug.autograd.directional import Probe as Probe
 from tapedebug.autograd.gradcheck import gradcheck as gradcheck
 from tapedebug.autograd.input_check import InputCheck as InputCheck
 from tapedebug.autograd.jacobian import jacobian as jacobian

@@ -16,7 +16,7 @@ from tapedebug.autograd.program import Pairs, Port, Program
 from tapedebug.autograd.results import PairResult
 from tapedebug.autograd.verdict import AGREE, SUSPECT, WRONG, Reference, Tolerance, judge
 
-LARGEST = 1 << 25  # entries of one Jacobian that is evaluated whole (256 MiB as float64)
+LARGEST = 1 << 23  # entries of one Jacobian that is evaluated whole (64 MiB as float64, several times)
 SAMPLE = 256  # entries of a variable that are evaluated of a larger one
 NOISE = 1e-5  # relative difference between two runs that rounding in another order does not explain
 
@@ -45,7 +45,7 @@ def check_pairs_of(
     began = time.perf_counter()
     rows = {port: _rows(port, plan) for port in pairs.outputs()}
     columns = {port: _columns(program, port, plan) for port in pairs.inputs()}
-    notes = {pair: _shrink(pair, rows, columns) for pair in pairs.chosen}
+    notes = {pair: _shrink(program, pair, plan, rows, columns) for pair in pairs.chosen}
     random = _random_outputs(program, pairs.outputs())
     references: dict[tuple[Port, Port], Reference] = {}
     for source in pairs.inputs():
@@ -58,11 +58,11 @@ def check_pairs_of(
     results: dict[tuple[Port, Port], PairResult] = {}
     for target in pairs.outputs():
         sources = [i for i, o in pairs.chosen if o is target]
-        full = adjoints(program, target, rows[target], sources, checkpoint=checkpoint)
+        pulled = adjoints(program, target, rows[target], sources, columns=columns, checkpoint=checkpoint)
         for source in sources:
             pair = Comparison(
                 program, source, target, rows[target], columns[source],
-                full[source], references[source, target], plan.tolerance,
+                pulled[source].values, pulled[source].sizes, references[source, target], plan.tolerance,
             )  # fmt: skip
             if kept is not None:
                 kept.append(pair)
@@ -77,21 +77,29 @@ def check_pairs_of(
 
 @dataclass(frozen=True)
 class Comparison:
-    """One pair: `full` is (rows, source.size), the adjoint's rows; `reference` is (rows, columns)."""
+    """One pair of an input and an output.
+
+    Attributes:
+        program: What is differentiated.
+        source: The input.
+        target: The output.
+        rows: Directions in the output.
+        columns: Directions in the input.
+        ad: The adjoint's side of the compared matrix, (rows, columns).
+        sizes: (rows,), the root mean square of whole rows of the adjoint's side.
+        reference: The differences' side.
+        tolerance: What was given.
+    """
 
     program: Program
     source: Port
     target: Port
     rows: Probes
     columns: Probes
-    full: Floats
+    ad: Floats
+    sizes: Floats
     reference: Reference
     tolerance: Tolerance
-
-    @property
-    def ad(self) -> Floats:
-        """The adjoint's side of the compared matrix, (rows, columns)."""
-        return self.columns.apply(self.full)
 
 
 def _rows(port: Port, plan: Plan) -> Probes:
@@ -113,17 +121,22 @@ def _columns(program: Program, port: Port, plan: Plan) -> Probes:
 
 
 def _shrink(
-    pair: tuple[Port, Port], rows: dict[Port, Probes], columns: dict[Port, Probes]
+    program: Program,
+    pair: tuple[Port, Port],
+    plan: Plan,
+    rows: dict[Port, Probes],
+    columns: dict[Port, Probes],
 ) -> tuple[str, ...]:
-    """Sample where a Jacobian would not fit; say so."""
+    """Sample where a Jacobian would not fit, with combinations of all entries beside; say so."""
     source, target = pair
     if len(rows[target]) * len(columns[source]) <= LARGEST:
         return ()
-    rows[target] = Probes.of(target.size, SAMPLE, rows[target].dense)
-    columns[source] = Probes.of(source.size, SAMPLE, columns[source].dense)
+    sampled = replace(plan, max_inputs=SAMPLE, max_outputs=SAMPLE, dense=max(2, plan.dense))
+    rows[target], columns[source] = _rows(target, sampled), _columns(program, source, sampled)
     return (
         f"{source.name} → {target.name}: the Jacobian of {target.size} × {source.size} entries is too large "
-        f"to evaluate whole; {len(rows[target].units)} × {len(columns[source].units)} of them were",
+        f"to evaluate whole; {len(rows[target].units)} × {len(columns[source].units)} of them were, "
+        "and random combinations of all",
     )
 
 
@@ -144,24 +157,20 @@ def _verdict(
     pair: Comparison, random: float, notes: tuple[str, ...], plan: Plan, checkpoint: Checkpoint | None
 ) -> PairResult | None:
     """The verdict; None where a random combination misses and no entry that was evaluated does."""
-    ad = pair.ad
-    codes = judge(ad, pair.reference, pair.tolerance)
+    codes = judge(pair.ad, pair.reference, pair.tolerance)
     if random:
-        return describe(pair, ad, codes, random=random, notes=notes)
+        return describe(pair, codes, random=random, notes=notes)
     single = _singles(pair)
-    codes[~single] = np.where(_missed(pair, ad, strict=plan.dense > 0), SUSPECT, AGREE)[~single]
+    # Strict where a miss can be followed up entry by entry.
+    strict = plan.dense > 0 and pair.source.size * pair.target.size <= LARGEST
+    codes[~single] = np.where(_missed(pair, strict=strict), SUSPECT, AGREE)[~single]
     rounding = np.zeros(codes.shape, dtype=bool)
     if (codes == SUSPECT).any():
-        rounding = explain_suspects(pair, ad, codes, checkpoint)
+        rounding = explain_suspects(pair, codes, checkpoint)
     wrong = codes == WRONG
-    if (
-        plan.dense
-        and wrong.any()
-        and not wrong[single].any()
-        and pair.source.size * pair.target.size <= LARGEST
-    ):
+    if strict and wrong.any() and not wrong[single].any():
         return None
-    return describe(pair, ad, codes, rounding=rounding, notes=notes)
+    return describe(pair, codes, rounding=rounding, notes=notes)
 
 
 def _singles(pair: Comparison) -> Bools:
@@ -171,7 +180,7 @@ def _singles(pair: Comparison) -> Bools:
     return single
 
 
-def _missed(pair: Comparison, ad: Floats, *, strict: bool) -> Bools:
+def _missed(pair: Comparison, *, strict: bool) -> Bools:
     """Where AD misses FD by more than the entries in a combination are allowed.
 
     In the worst case their errors add up; `strict` expects them to be as random as the directions are.
@@ -179,14 +188,14 @@ def _missed(pair: Comparison, ad: Floats, *, strict: bool) -> Bools:
     left = _weights(pair.rows, strict)[:, None]
     right = _weights(pair.columns, strict)[None, :]
     with np.errstate(all="ignore"):
-        error = np.abs(ad - pair.reference.value) - pair.reference.bar
-        size = np.sqrt((pair.full**2).mean(axis=1, keepdims=True)) * right
+        error = np.abs(pair.ad - pair.reference.value) - pair.reference.bar
+        size = pair.sizes[:, None] * right
         if not strict:
             size = np.maximum(size, np.abs(pair.reference.value))
         missed: Bools = (
             error > pair.tolerance.atol * left * right + pair.tolerance.rtol * size
         ) & ~pair.reference.kink
-    return missed | np.isnan(ad)
+    return missed | np.isnan(pair.ad)
 
 
 def _weights(probes: Probes, strict: bool) -> Floats:

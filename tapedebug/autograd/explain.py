@@ -27,14 +27,13 @@ MINOR = 0.01  # of the largest entry: rounding that is smaller is no reason to d
 LOST = 1e-3  # relative error of a float32 forward value that tells of rounding inside the kernel
 
 
-def explain_suspects(
-    pair: Comparison, ad: Floats, codes: Codes, checkpoint: Checkpoint | None = None
-) -> Bools:
+def explain_suspects(pair: Comparison, codes: Codes, checkpoint: Checkpoint | None = None) -> Bools:
     """Turn each SUSPECT of `codes` into AGREE, KINK, UNDECIDABLE or WRONG, in place.
 
     Returns:
         Where an entry agrees but for float32 rounding.
     """
+    ad = pair.ad
     forgiven = np.zeros(codes.shape, dtype=bool)
     moved = _moved_inputs(pair)
     lost = _lost_digits(pair)
@@ -61,10 +60,11 @@ def _explain_row(
 ) -> tuple[Codes, Bools]:
     def twin(at: dict[Port, Floats] | None) -> Floats:
         rows = adjoints(
-            pair.program, pair.target, pair.rows, [pair.source],
+            pair.program, pair.target, pair.rows, [pair.source], columns={pair.source: pair.columns},
             positions=[line], double=True, at=at, checkpoint=checkpoint,
         )  # fmt: skip
-        return pair.columns.apply(rows[pair.source][0])
+        values: Floats = rows[pair.source].values[0]
+        return values
 
     with np.errstate(all="ignore"):
         value, bar = pair.reference.value[line], pair.reference.bar[line]

@@ -69,9 +69,9 @@ def jacobian(
     for target in pairs.outputs():
         rows = Probes.of(target.size, max_outputs_per_var)
         sources = [source for source, chosen in pairs.chosen if chosen is target]
-        for source, values in adjoints(program, target, rows, sources).items():
+        for source, found in adjoints(program, target, rows, sources).items():
             whole = np.full((target.size, source.size), np.nan)
-            whole[rows.units] = values
+            whole[rows.units] = found.values
             matrices[source, target] = whole
     return _returned(subject, pairs, matrices, plot_jacobians, metadata, "Jacobian")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -100,17 +101,31 @@ def _reference(columns: list[list[Floats]], rows: int) -> Reference:
     return Reference(value, bar, np.stack(parts[2], axis=1), np.stack(parts[3], axis=1), kink)
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a Jacobian, perhaps of combinations of its columns only.
+
+    Attributes:
+        values: (rows, columns) float64.
+        sizes: (rows,), the root mean square of each whole row.
+    """
+
+    values: Floats
+    sizes: Floats
+
+
 def adjoints(
     program: Program,
     target: Port,
     rows: Probes,
     sources: Sequence[Port],
     *,
+    columns: Mapping[Port, Probes] | None = None,
     positions: Sequence[int] | None = None,
     double: bool = False,
     at: Mapping[Port, Floats] | None = None,
     checkpoint: Checkpoint | None = None,
-) -> dict[Port, Floats]:
+) -> dict[Port, Rows]:
     """Rows of the Jacobians of `target`, by the adjoint.
 
     Args:
@@ -118,20 +133,26 @@ def adjoints(
         target: The output.
         rows: Adjoint seeds.
         sources: The inputs.
+        columns: Directions in each input; its entries where None.
         positions: Which of `rows`; all of them where None.
         double: By the float64 twin of the adjoint.
         at: Inputs to replace before.
         checkpoint: Called after each row.
 
     Returns:
-        For each source, (number of rows, source.size) float64.
+        The rows for each source.
     """
     chosen = range(len(rows)) if positions is None else positions
-    found = {source: np.empty((len(chosen), source.size)) for source in sources}
+    probes = {source: Probes.of(source.size) for source in sources} if columns is None else columns
+    found = {
+        source: Rows(np.empty((len(chosen), len(probes[source]))), np.empty(len(chosen)))
+        for source in sources
+    }
     for line, position in enumerate(chosen):
         pulled = program.pull({target: rows.vector(position)}, at=at, double=double)
         for source in sources:
-            found[source][line] = pulled[source]
+            found[source].values[line] = probes[source].apply(pulled[source])
+            found[source].sizes[line] = np.sqrt(np.mean(pulled[source] ** 2))
         if checkpoint is not None:
             checkpoint()
     return found

@@ -27,7 +27,6 @@ Slot = tuple[int, int]  # row and column of the compared matrix
 
 def describe(
     pair: Comparison,
-    ad: Floats,
     codes: Codes,
     *,
     random: float = 0.0,
@@ -38,13 +37,12 @@ def describe(
 
     Args:
         pair: What was compared.
-        ad: The adjoint's side, (rows, columns).
         codes: The verdict of each entry.
         random: Largest relative difference between two forward runs, 0 where there is none to speak of.
         rounding: Entries that agree but for float32 rounding.
         notes: What to add.
     """
-    program = pair.program
+    program, ad = pair.program, pair.ad
     size = len(pair.rows.units), len(pair.columns.units)
     with np.errstate(all="ignore"):
         error = np.abs(ad - pair.reference.value)

@@ -43,10 +43,9 @@ class WholeTape(ShadowProgram):
         self.notes: list[str] = []
         probe = self._shadow(("forward", False, "versions"))
         self.notes += list(probe.uncovered)
-        self.unchecked = len(probe.uncovered)
-        # Launches without an adjoint run forward as recorded: that their gradient is lost is for the check
-        # to find.
+        # Launches without an adjoint do run forward: that they lose a gradient is for the check to find.
         functions = [r for r in tape.records if r.kind == "func"]
+        self.unchecked = len(functions)
         self.blind = (
             f"record_func is not replayed (record {functions[0].index}), and may take part in the gradient"
             if functions
