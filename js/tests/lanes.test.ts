@@ -108,10 +108,10 @@ describe("folds", () => {
     expect(foldsByDefault(model())).toBe(false);
   });
 
-  it("shows the first repetition and one column for the others", () => {
+  it("shows two repetitions and one column for the others", () => {
     const columns = buildColumns(net, INITIAL_VIEW);
-    expect(columns.count).toBe(1 + 4 + 1 + 1);
-    expect(columns.fold(5)).toMatchObject({ first: 5, last: 80, label: "+19×" });
+    expect(columns.count).toBe(1 + 4 + 4 + 1 + 1);
+    expect(columns.fold(9)).toMatchObject({ first: 9, last: 80, label: "+18×" });
   });
 
   it("unfolds what hides a launch: a sequence or a scope", () => {

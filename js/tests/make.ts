@@ -165,7 +165,7 @@ function kernel(name: string, id: number): Json {
       { param: 0, kind: "read", line: 10 * (id + 1) + 3, column: 22, end_column: 26, needed: true },
       { param: 1, kind: "write", line: 10 * (id + 1) + 3, column: 4, end_column: 12, needed: false },
     ],
-    adjoint: `def adj_${name}(lo, hi, args):\n    for i in range(lo, hi):\n        adj_x = 2.0 * x * adj_force  # net.py:${10 * (id + 1) + 3}`,
+    adjoint: `def adj_${name}(lo, hi, args):\n    for i in range(lo, hi):\n        adj_x = 2.0 * x * adj_force  # ${10 * (id + 1) + 3}: force[i] = x[i] * x[i]`,
   };
 }
 

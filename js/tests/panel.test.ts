@@ -71,7 +71,7 @@ describe("panel", () => {
     expect(text(".td-choice[aria-selected=true]")).toBe("Launch 1 · spring");
     expect(text(".td-line.td-marked .td-number")).toBe("23");
     expect(text(".td-line.td-chosen .td-badges")).toBe("r x ● ×2w force");
-    expect(text(".td-adjoint pre")).toBe("adj_x = 2.0 * x * adj_force  # net.py:23");
+    expect(text(".td-adjoint pre")).toBe("adj_x = 2.0 * x * adj_force");
     find<HTMLButtonElement>(".td-card").click();
     expect(store.get("selection").finding).toBeNull();
   });
@@ -129,6 +129,32 @@ describe("panel", () => {
     expect(store.get("selection").finding).toBeNull();
     press("Escape");
     expect(store.get("selection")).toEqual(NOTHING);
+  });
+
+  it("walks the lines of the source with up and down", () => {
+    mount({ selection: { ...NOTHING, launch: 1 } });
+    const code = find(".td-code");
+    const down = new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true, cancelable: true });
+    code.dispatchEvent(down);
+    expect(text(".td-line[aria-selected=true] .td-number")).toBe("20");
+    for (let i = 0; i < 9; i++) press("ArrowDown", code);
+    expect(text(".td-line[aria-selected=true] .td-number")).toBe("23");
+    press("ArrowUp", code);
+    expect(text(".td-line[aria-selected=true] .td-number")).toBe("22");
+  });
+
+  it("is heard before a host that listens on the document, and only for keys of its own", () => {
+    mount();
+    const host_ = vi.fn();
+    document.addEventListener("keydown", host_, true);
+    press("j");
+    press("x");
+    press("j", document.body);
+    document.removeEventListener("keydown", host_, true);
+    expect(host_.mock.calls.map(([event]) => [event.key, event.target === document.body])).toEqual([
+      ["x", false],
+      ["j", true],
+    ]);
   });
 
   it("does not take keys from the search field", () => {

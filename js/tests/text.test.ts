@@ -97,15 +97,15 @@ describe("line notes", () => {
 
 describe("generated adjoint", () => {
   it("reads the line that a generated line names", () => {
-    expect(lineOf("  adj_x = 1  # net.py:29")).toBe(29);
-    expect(lineOf("  adj_x = 1  # net.py:29: p = x[i]")).toBe(29);
-    expect(lineOf("  adj_x = 1  # line 29")).toBe(29);
-    expect(lineOf("  adj_x = x[29]")).toBeNull();
+    expect(lineOf("        xi_x_1 = x_v[v_2]            # 62: xi = x[i]  # 3: a comment of the user's")).toBe(62);
+    expect(lineOf("    d_x_1 = v_12 - xi_x_1  # 35:")).toBe(35);
+    expect(lineOf("# adjoint of spring_forces (/work/net.py:47)")).toBeNull();
+    expect(lineOf("    adj_x = x[29]")).toBeNull();
   });
 
-  it("shows the lines of one source line without their common indent, else everything", () => {
-    const text = "def f():\n    a = 1  # n.py:3\n      b = 2  # n.py:3\n    c = 3  # n.py:4";
-    expect(adjointOf(text, 3)).toEqual({ lines: ["a = 1  # n.py:3", "  b = 2  # n.py:3"], whole: false });
+  it("shows the lines of one source line without indent and origin, else everything", () => {
+    const text = "def f():\n    a = 1    # 3: x\n      b = 2  # 3: x\n    c = 3    # 4: y";
+    expect(adjointOf(text, 3)).toEqual({ lines: ["a = 1", "  b = 2"], whole: false });
     expect(adjointOf(text, 9)).toEqual({ lines: text.split("\n"), whole: true });
   });
 });

@@ -12,7 +12,7 @@ MOST_TEXT = 4_000
 """Characters kept of one message, label or line."""
 MOST_ADJOINT = 100_000
 """Characters kept of the generated adjoint of one kernel."""
-MOST_ITEMS = 50
+MOST_ITEMS = 500
 """Entries kept of one list of evidence."""
 MOST_HISTOGRAMS = 20_000
 """Versions of arrays whose histograms are kept: ten times that would make a report of tens of megabytes."""
@@ -39,8 +39,8 @@ def reduce_trace(trace: Json, *, redact_source: bool) -> tuple[Json, list[str]]:
     for key in ("findings", "coverage", "checks", "kernels", "arrays", "scopes", "launches"):
         result[key] = cut.value(result[key], lists=key == "findings")
     if cut.count:
-        texts = "text was" if cut.count == 1 else "texts and lists were"
-        notes.append(f"{cut.count} long {texts} cut.")
+        what = "long text or list was" if cut.count == 1 else "long texts and lists were"
+        notes.append(f"{cut.count} {what} cut.")
     return result, notes
 
 

@@ -188,7 +188,7 @@ def test_long_things_are_cut_and_said_to_be(
     assert len(text) < 300_000
     (trace,) = page.payload()["traces"]
     assert trace["arrays"][0]["label"] == "x" * 4000 + "… (996000 more characters)"
-    assert len(trace["findings"][0]["evidence"]["elements"]) == 50
+    assert len(trace["findings"][0]["evidence"]["elements"]) == 500
     assert trace["versions"][0]["value"]["histogram"] is None
     assert page.payload()["notes"] == [
         "The generated adjoint of spring_forces was cut to 100,000 characters.",

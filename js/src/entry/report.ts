@@ -38,15 +38,16 @@ function nameOf(trace: unknown): string {
   return `${short(String(name ?? "tape"), 40)} · tape ${String(tape?.id ?? "?")} · ${String(verdict ?? "")}`;
 }
 
-/** A report opens on what is wrong; where nothing is, on the first launch. */
+/** A report opens on what is wrong; where nothing is, on a launch of the first finding, else on the first kernel. */
 function opening(trace: unknown): Selection {
-  const { findings } = (trace ?? {}) as { findings?: unknown };
-  const list = (Array.isArray(findings) ? findings : []) as { id?: unknown; severity?: unknown }[];
-  for (const severity of ["error", "warning"]) {
-    const id = list.find((finding) => finding?.severity === severity)?.id;
-    if (typeof id === "number") return { ...NOTHING, finding: id };
-  }
-  return { ...NOTHING, launch: 0 };
+  const raw = (trace ?? {}) as { findings?: unknown; launches?: unknown };
+  const findings = (Array.isArray(raw.findings) ? raw.findings : []) as Record<string, unknown>[];
+  const worst = findings.find((f) => f?.severity === "error") ?? findings.find((f) => f?.severity === "warning");
+  if (typeof worst?.id === "number") return { ...NOTHING, finding: worst.id };
+  const named = findings[0]?.launches;
+  const launches = (Array.isArray(raw.launches) ? raw.launches : []) as Record<string, unknown>[];
+  const first = Array.isArray(named) ? named[0] : launches.findIndex((launch) => launch?.kind === "kernel");
+  return { ...NOTHING, launch: typeof first === "number" && first >= 0 ? first : null };
 }
 
 function show(host: HTMLElement, payload: Payload): void {

@@ -135,6 +135,13 @@ export function checkKey(launch: number | null, input: string, output: string): 
   return JSON.stringify([launch, input, output]);
 }
 
+/** Launches that a finding's evidence names in a part ("reader", "clobberer"): an index, or an object with one. */
+export function evidenceLaunch(finding: Finding, part: "reader" | "clobberer"): number | null {
+  const value = finding.evidence[part];
+  const index = typeof value === "object" && value !== null ? (value as Record<string, unknown>).launch : value;
+  return typeof index === "number" && Number.isInteger(index) && index >= 0 ? index : null;
+}
+
 /** The checks of the trace with the newer results on top. */
 export function mergeChecks(trace: readonly Check[], newer: readonly Check[]): ReadonlyMap<CheckKey, Check> {
   const merged = new Map<CheckKey, Check>();

@@ -1,4 +1,5 @@
 /** The few things that can be done from several places: going to a launch, a version, a finding, and back to who wrote a value. */
+import { evidenceLaunch } from "../trace/model.js";
 import type { Arg, Finding, Launch, Version } from "../trace/types.js";
 import type { Panel } from "./state.js";
 
@@ -33,10 +34,8 @@ export function selectFinding(panel: Panel, finding: Finding | null): void {
 
 /** Of the launches that a finding names, the one whose kernel has the finding's line; else the one that did the harm. */
 function launchOfFinding(panel: Panel, finding: Finding): number | null {
-  const { reader, clobberer } = finding.evidence;
-  const candidates = [reader, clobberer, ...finding.launches].filter(
-    (at): at is number => panel.model.launch(Number(at)) !== null,
-  );
+  const pair = [evidenceLaunch(finding, "reader"), evidenceLaunch(finding, "clobberer")];
+  const candidates = [...pair, ...finding.launches].filter((at): at is number => panel.model.launch(at) !== null);
   const at = finding.location;
   const holds = candidates.find((index) => {
     const kernel = panel.model.kernel(panel.model.launch(index));

@@ -26,6 +26,7 @@ export function buildHeader(panel: Panel, toggleHelp: () => void): Header {
 function title(panel: Panel): HTMLElement {
   const { trace } = panel.model;
   const { verdict, coverage } = trace;
+  const tape = `tape ${trace.tape.id}`;
   const text = verdict === "NOT CHECKED" ? "not checked" : `gradient ${verdict}`;
   const badge = h(
     "span",
@@ -35,7 +36,11 @@ function title(panel: Panel): HTMLElement {
   return h(
     "div",
     { class: "td-title" },
-    h("h1", { class: "td-name", title: short(trace.name, 300) }, `${short(trace.name, 60)} · tape ${trace.tape.id}`),
+    h(
+      "h1",
+      { class: "td-name", title: short(trace.name, 300) },
+      trace.name === tape ? tape : `${short(trace.name, 60)} · ${tape}`,
+    ),
     badge,
     h("p", { class: "td-coverage", title: [coverage.summary, ...coverage.notes].join("\n") }, coverageText(panel)),
   );

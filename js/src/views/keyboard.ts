@@ -20,14 +20,18 @@ export function bindKeyboard(panel: Panel, lanes: LanesView, focusSearch: () => 
     ArrowRight: () => stepLaunch(panel, 1),
     Escape: () => clear(panel),
   };
-  panel.lifetime.listen(panel.root, "keydown", (event) => {
+  const onKey = (event: KeyboardEvent): void => {
+    if (!(event.target instanceof Node) || !panel.root.contains(event.target)) return;
     if (event.ctrlKey || event.metaKey || event.altKey || takesText(event.target, event.key)) return;
     const act = keys[event.key];
     if (!act) return;
     event.preventDefault();
-    event.stopPropagation(); // a notebook has commands on these keys
+    event.stopPropagation();
     act();
-  });
+  };
+  // JupyterLab listens on the document while the event goes down, and has commands on j, k and f: be there before it.
+  window.addEventListener("keydown", onKey, true);
+  panel.lifetime.add(() => window.removeEventListener("keydown", onKey, true));
 }
 
 function clear(panel: Panel): void {

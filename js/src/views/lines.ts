@@ -96,17 +96,23 @@ export interface AdjointText {
   readonly whole: boolean;
 }
 
-/** Generated lines end in a comment that names the line they come from ("# net.py:29"). */
+/** Generated lines end in a comment that names the line they come from: "# 29: p = x[i]". */
 export function adjointOf(adjoint: string, line: number | null): AdjointText {
   const all = adjoint.split("\n");
   if (line === null) return { lines: all, whole: true };
-  const own = all.filter((text) => lineOf(text) === line);
+  const own = all.filter((text) => lineOf(text) === line).map(withoutOrigin);
   return own.length > 0 ? { lines: dedent(own), whole: false } : { lines: all, whole: true };
 }
 
+const ORIGIN = /\s+# (\d+):(?: .*)?$/;
+
 export function lineOf(text: string): number | null {
-  const found = /#[^#]*?(?::|\bline |\bL)(\d+)\b[^#\d]*$/.exec(text);
+  const found = ORIGIN.exec(text);
   return found ? Number(found[1]) : null;
+}
+
+function withoutOrigin(text: string): string {
+  return text.replace(ORIGIN, "");
 }
 
 function dedent(lines: readonly string[]): string[] {

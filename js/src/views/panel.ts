@@ -1,5 +1,5 @@
 /** The panel: one renderer for the widget, JupyterLab, saved notebooks and reports. */
-import { TraceModel } from "../trace/model.js";
+import { evidenceLaunch, TraceModel } from "../trace/model.js";
 import { Observable } from "../trace/observable.js";
 import { parseTrace } from "../trace/parse.js";
 import { TraceError } from "../trace/reader.js";
@@ -121,9 +121,8 @@ function follow(panel: Panel, lanes: LanesView): void {
 
 /** A finding may name hundreds of launches: what is brought into view is the first pair of them. */
 function launchesOf(finding: Finding, launch: number | null): number[] {
-  const { reader, clobberer } = finding.evidence;
-  const pair = [reader, clobberer, launch].filter(
-    (at): at is number => typeof at === "number" && Number.isInteger(at) && at >= 0,
+  const pair = [evidenceLaunch(finding, "reader"), evidenceLaunch(finding, "clobberer"), launch].filter(
+    (at): at is number => at !== null,
   );
   return pair.length > 0 ? pair : finding.launches.slice(0, 2);
 }

@@ -27,18 +27,29 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
     .map((text, i) =>
       row(panel, kernel.line + i, text, notes.get(kernel.line + i), marked, finding?.severity ?? "info"),
     );
-  const list = h("div", { class: "td-code", role: "list", "aria-label": `source of ${kernel.name}` }, ...rows);
-  const below = h("div", { class: "td-adjoint" });
+  const list = h(
+    "div",
+    { class: "td-code", role: "listbox", tabindex: 0, "aria-label": `source of ${kernel.name}` },
+    ...rows,
+  );
+  const below = h("div", { class: "td-adjoint", role: "region", "aria-label": "generated adjoint" });
   const update = (scroll: boolean): void => {
     const line = view.get("line");
     for (const [i, element] of rows.entries()) {
       const chosen = line === kernel.line + i;
       element.classList.toggle("td-chosen", chosen);
-      element.setAttribute("aria-expanded", String(chosen));
+      element.setAttribute("aria-selected", String(chosen));
       if (chosen && scroll) scrollWithin(list, element);
     }
     replace(below, ...(line === null ? [] : adjointView(panel, kernel, line)));
   };
+  list.addEventListener("keydown", (event) => {
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (step === 0) return;
+    event.preventDefault();
+    const now = view.get("line") ?? (step > 0 ? kernel.line - 1 : kernel.line + rows.length);
+    view.set({ line: Math.max(kernel.line, Math.min(kernel.line + rows.length - 1, now + step)) });
+  });
   update(false);
   requestAnimationFrame(() => update(true)); // only what is on the page can be scrolled to
   lifetime.add(view.subscribe((changed) => changed.has("line") && update(true)));
@@ -73,13 +84,12 @@ function row(
   const toggle = (): void => panel.view.set({ line: panel.view.get("line") === line ? null : line });
   const element = h(
     "div",
-    { class: classes.join(" "), role: "listitem", tabindex: -1 },
+    { class: classes.join(" "), role: "option" },
     h("span", { class: "td-number" }, line),
     h("code", {}, text === "" ? " " : text),
     h("span", { class: "td-badges" }, ...(note?.badges ?? []).map(badge)),
   );
   element.addEventListener("click", toggle);
-  element.addEventListener("keydown", (event) => event.key === "Enter" && toggle());
   return element;
 }
 

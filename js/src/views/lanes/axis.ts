@@ -10,6 +10,8 @@ import { lowerBound } from "./tracks.js";
 
 export const AXIS_HEIGHT = 40;
 export const ROW_HEIGHT = 20;
+/** Room for the arcs of the first lane. */
+const HEADROOM = 14;
 /** Scopes nested deeper than this have no row of their own; the tooltip still names them. */
 export const MAX_SCOPE_ROWS = 2;
 
@@ -33,7 +35,7 @@ export function scopeRows(model: TraceModel): readonly ScopeRow[] {
 }
 
 export function headHeight(model: TraceModel, rows: readonly ScopeRow[]): number {
-  return AXIS_HEIGHT + ROW_HEIGHT * (rows.length + (model.trace.sequences.length > 0 ? 1 : 0)) + 6;
+  return AXIS_HEIGHT + ROW_HEIGHT * (rows.length + (model.trace.sequences.length > 0 ? 1 : 0)) + HEADROOM;
 }
 
 function edges(geometry: Geometry, first: number, last: number): [number, number] {

@@ -1,4 +1,4 @@
-/** What is folded: the repetitions of a sequence after the first, and the scopes that were collapsed. */
+/** What is folded: the later repetitions of a sequence, and the scopes that were collapsed. */
 import type { TraceModel } from "../../trace/model.js";
 import type { Scope, Sequence } from "../../trace/types.js";
 import { short } from "../format.js";
@@ -27,7 +27,8 @@ export function isFolded(sequence: Sequence, view: Pick<ViewState, "fold" | "unf
 export function buildColumns(model: TraceModel, view: Pick<ViewState, "fold" | "unfolded" | "collapsed">): Columns {
   const folds: Fold[] = [];
   for (const sequence of model.trace.sequences) {
-    if (isFolded(sequence, view)) folds.push(foldOf(sequence));
+    const fold = isFolded(sequence, view) ? foldOf(sequence) : null;
+    if (fold) folds.push(fold);
   }
   for (const id of view.collapsed) {
     const scope = model.trace.scopes[id];
@@ -36,14 +37,15 @@ export function buildColumns(model: TraceModel, view: Pick<ViewState, "fold" | "
   return new Columns(model.launchCount, folds, model.trace.backward.ran);
 }
 
-function foldOf(sequence: Sequence): Fold {
+/** Short sequences show two rounds: what one round leaves behind for the next (ping-pong buffers) is then in view. */
+const SHORT = 12;
+
+function foldOf(sequence: Sequence): Fold | null {
   const { first, length, count } = sequence;
-  return {
-    key: sequenceKey(sequence),
-    first: first + length,
-    last: first + length * count - 1,
-    label: `+${count - 1}×`,
-  };
+  const shown = length <= SHORT ? 2 : 1;
+  if (count <= shown) return null;
+  const key = sequenceKey(sequence);
+  return { key, first: first + length * shown, last: first + length * count - 1, label: `+${count - shown}×` };
 }
 
 /** The change of view that makes a launch visible; null where it is visible already. */
