@@ -356,3 +356,8 @@ class Trace:
             f"<Trace {self.name!r}: {len(self.launches)} launches, {len(self.arrays)} arrays, "
             f"{len(self.findings)} findings, verdict {self.verdict}>"
         )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from tapedebug.notebook import mimebundle
+
+        return mimebundle(self)

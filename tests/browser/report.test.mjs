@@ -69,7 +69,10 @@ async function open(url, { width = 1400, height = 860, colorScheme = "light", ..
   });
   page.on("request", (request) => request.url() !== url && problems.push(`request: ${request.url()}`));
   await page.goto(url);
-  if (options.javaScriptEnabled !== false) await page.waitForSelector(".tapedebug");
+  if (options.javaScriptEnabled !== false) {
+    // a canvas is 300 × 150 until it has been laid out and painted
+    await page.waitForFunction(() => ![300, undefined].includes(document.querySelector(".td-canvas")?.width));
+  }
   const finish = async () => {
     await context.close();
     assert.deepEqual(problems, []);

@@ -28,6 +28,12 @@ def test_a_notebook_gets_all_forms(front_end, wrong):
     assert data[display.WIDGET_MIME]["model_id"] == panel.model_id
 
 
+def test_a_trace_shows_itself(front_end, wrong):
+    data, _ = front_end.display_formatter.format(wrong[0].trace())
+    assert data["text/plain"] == repr(wrong[0].trace())
+    assert data[display.TRACE_MIME]["format"] == "tapedebug-trace"
+
+
 def test_without_widgets_there_is_the_static_form(front_end, wrong, monkeypatch):
     tape, _, _ = wrong
 

@@ -1,0 +1,119 @@
+/** The side bar through a kernel's life: not loaded, loaded, busy, restarted; and another notebook beside it. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { command, kernelIdle, notebook, openPage, python, screenshot, startBrowser, startLab } from "./harness.mjs";
+
+const KERNELS = `import time
+import tapedebug as wp
+
+@wp.kernel
+def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+@wp.kernel
+def total(y: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, y[wp.tid()])`;
+const RECORD = `x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+y = wp.zeros(3, dtype=float, requires_grad=True)
+loss = wp.zeros(1, dtype=float, requires_grad=True)
+with wp.Tape() as parabola:
+    wp.launch(square, dim=3, inputs=[x], outputs=[y])
+    wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+parabola.backward(loss)`;
+let lab;
+let browser;
+let page;
+let finish;
+let bar;
+
+before(async () => {
+  [lab, browser] = await Promise.all([startLab(), startBrowser()]);
+  await lab.write("first.ipynb", notebook(KERNELS, RECORD, "time.sleep(4)"));
+  await lab.write("second.ipynb", notebook("1 + 1"));
+  ({ page, finish } = await openPage(browser, lab, "first.ipynb"));
+  await kernelIdle(page);
+  bar = page.locator("#tapedebug-sidebar");
+});
+after(async () => {
+  await browser?.close();
+  await lab?.stop();
+});
+
+const runCell = (number) =>
+  page.evaluate((index) => {
+    globalThis.jupyterapp.shell.currentWidget.content.activeCellIndex = index;
+    void globalThis.jupyterapp.commands.execute("notebook:run-cell");
+  }, number);
+
+test("it says that tapedebug is not loaded, and loads it", async () => {
+  await command(page, "tapedebug:show-tapes");
+  await bar.getByText("tapedebug is not loaded in this kernel.").waitFor();
+  await screenshot(page, "sidebar-not-loaded");
+  await bar.getByRole("button", { name: "Load tapedebug" }).click();
+  await bar.getByText("No live tape in this kernel.").waitFor();
+});
+
+test("a tape appears when its cell has run, and opens in a tab that can check it", async () => {
+  await runCell(0);
+  await runCell(1);
+  const row = bar.locator("[data-tape]");
+  await row.waitFor();
+  const said = (await row.textContent()).replaceAll("\u00a0", " ");
+  assert.match(said, /^Tape \d+2 launches · 3 arrays · backward ×1In \[2\]:4$/);
+  await row.click();
+  const tab = page.locator(".td-tab .tapedebug");
+  await tab.getByText("parabola").first().waitFor();
+  await tab.locator(".td-run").click();
+  await tab.getByText(/^1 pair checked in .* s: 1 AGREE\.$/).waitFor();
+  await screenshot(page, "sidebar-tab");
+  await page.waitForFunction(() => document.querySelector("#tapedebug-sidebar .td-side-name")?.textContent.startsWith("parabola"));
+  await command(page, "docmanager:open", { path: "first.ipynb" });
+});
+
+test("a second click brings the same tab to the front", async () => {
+  await bar.locator("[data-tape]").click();
+  await page.locator(".td-tab .tapedebug").waitFor();
+  assert.equal(await page.locator(".td-tab").count(), 1);
+  await command(page, "docmanager:open", { path: "first.ipynb" });
+});
+
+test("while a cell runs it says so, and catches up afterwards", async () => {
+  await runCell(2);
+  await page.waitForTimeout(300);
+  await bar.getByRole("button", { name: "↻" }).click();
+  await bar.getByText("A cell is running; the list follows when it is done.").waitFor();
+  await bar.getByText("A cell is running").waitFor({ state: "detached" });
+  assert.equal(await bar.locator("[data-tape]").count(), 1);
+});
+
+test("it follows the notebook in front", async () => {
+  await command(page, "docmanager:open", { path: "second.ipynb" });
+  await bar.getByText("tapedebug is not loaded in this kernel.").waitFor();
+  assert.equal(await bar.locator(".td-side-notebook").textContent(), "second.ipynb");
+  await command(page, "docmanager:open", { path: "first.ipynb" });
+  await bar.locator("[data-tape]").waitFor();
+  assert.equal(await bar.locator(".td-side-notebook").textContent(), "first.ipynb");
+});
+
+test("a tape that nobody holds any more leaves the list", async () => {
+  await python(page, "tape = wp.Tape()");
+  await page.waitForFunction(() => document.querySelectorAll("#tapedebug-sidebar [data-tape]").length === 2);
+  await python(page, "del tape");
+  await page.waitForFunction(() => document.querySelectorAll("#tapedebug-sidebar [data-tape]").length === 1);
+});
+
+test("after a restart the list is empty, and the tab keeps what was last seen", async () => {
+  await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart());
+  await bar.locator("[data-tape]").waitFor({ state: "detached" });
+  await page.evaluate(() => {
+    for (const tab of globalThis.jupyterapp.shell.widgets("main")) {
+      if (tab.content?.hasClass?.("td-tab")) globalThis.jupyterapp.shell.activateById(tab.id);
+    }
+  });
+  const tab = page.locator(".td-tab .tapedebug");
+  await tab.getByText("The kernel of this tape has gone: this is what was last seen.").waitFor();
+  assert.ok(await tab.locator(".td-run").isDisabled());
+  await screenshot(page, "sidebar-restarted");
+  await finish();
+});
