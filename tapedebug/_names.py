@@ -19,6 +19,21 @@ DEPTH = 2
 LONGEST = 512
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType, CodeType)
 _PACKAGE = __name__.partition(".")[0]
+_MACHINERY = (
+    _PACKAGE,
+    "runpy",
+    "contextlib",
+    "threading",
+    "asyncio",
+    "tornado",
+    "IPython",
+    "ipykernel",
+    "comm",
+    "ipywidgets",
+    "anywidget",
+    "traitlets",
+)
+"""Packages between the user's frames and ours; one of their variables is the shell, and in it everything."""
 
 
 def find_names(
@@ -59,7 +74,7 @@ def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
     at: FrameType | None = frame
     while at is not None and len(user) < FRAMES:
         module = str(at.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in (_PACKAGE, "runpy", "contextlib", "IPython", "ipykernel"):
+        if module.partition(".")[0] not in _MACHINERY:
             user.append(at)
         at = at.f_back
     globals_seen: list[dict[str, Any]] = []

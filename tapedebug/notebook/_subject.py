@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._source import display_file
+from tapedebug.notebook import _shell
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
@@ -168,7 +169,8 @@ def _trace_of(tape: Tape) -> Trace:
         return diagnosis.trace
     from tapedebug.trace._record import record
 
-    return record(tape, values=True, name=_CELLS[tape][1] if tape in _CELLS else None)
+    name = _CELLS[tape][1] if tape in _CELLS else None
+    return _shell.in_namespace(lambda: record(tape, values=True, name=name))
 
 
 def _live(trace: Trace) -> Tape | None:

@@ -29,8 +29,9 @@ def test_a_notebook_gets_all_forms(front_end, wrong):
 
 
 def test_a_trace_shows_itself(front_end, wrong):
-    data, _ = front_end.display_formatter.format(wrong[0].trace())
-    assert data["text/plain"] == repr(wrong[0].trace())
+    trace = wrong[0].trace()
+    data, _ = front_end.display_formatter.format(trace)
+    assert data["text/plain"] == repr(trace)
     assert data[display.TRACE_MIME]["format"] == "tapedebug-trace"
 
 
