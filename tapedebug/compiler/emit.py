@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tapedebug._source import Span
@@ -71,18 +73,25 @@ class _Emitter:
         self.indent = 1
         self._prologue()
         inner = self._thread_loops()
-        self.indent += inner
-        if self.has_stack:
-            self._line("top = 0")
-        self._block(body)
-        if not body.ops:
-            self._line("pass")
-        self.indent -= inner
+        with self._suite(inner):
+            if self.has_stack:
+                self._line("top = 0")
+            self._block(body)
         self.span = None
         for name, has in (("stack", self.has_stack), ("kept", self.has_log)):
             if has:
                 self._line(f"stack_free({name})")
         return Text(tuple(self.lines))
+
+    @contextmanager
+    def _suite(self, indent: int = 1) -> Iterator[None]:
+        """Indented lines, with a `pass` where there would be none."""
+        self.indent += indent
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self._line("pass")
+        self.indent -= indent
 
     # Names and types
 
@@ -212,19 +221,15 @@ class _Emitter:
     def _if(self, node: If) -> None:
         self._line(f"if {self._text(node.condition)}:")
         for position, inner in enumerate((node.then, node.orelse)):
-            empty = not inner.ops and not node.results
-            if position and empty:
+            if position and not inner.ops and not node.results:
                 continue
             if position:
                 self._line("else:")
-            self.indent += 1
-            self._block(inner)
-            self.span = node.span
-            for result, value in zip(node.results, inner.yields, strict=True):
-                self._line(f"{self._name(result)} = {self._text(value)}")
-            if empty:
-                self._line("pass")
-            self.indent -= 1
+            with self._suite():
+                self._block(inner)
+                self.span = node.span
+                for result, value in zip(node.results, inner.yields, strict=True):
+                    self._line(f"{self._name(result)} = {self._text(value)}")
 
     def _enter(self, node: For | While) -> None:
         for carried, result, init in zip(node.carried, node.results, node.inits, strict=True):
@@ -257,23 +262,19 @@ class _Emitter:
         count = self._text(node.count)
         bounds = f"{count} - 1, -1, -1" if node.reverse else count
         self._line(f"for {self._name(node.index)} in range({bounds}):")
-        self.indent += 1
-        self._block(node.body)
-        self._advance(node)
-        if not node.body.ops and not node.carried:
-            self._line("pass")
-        self.indent -= 1
+        with self._suite():
+            self._block(node.body)
+            self._advance(node)
 
     def _while(self, node: While) -> None:
         self._enter(node)
         self._line("while True:")
-        self.indent += 1
-        self._block(node.test)
-        self._line(f"if not {self._text(node.test.yields[0])}:")
-        self._line("    break")
-        self._block(node.body)
-        self._advance(node)
-        self.indent -= 1
+        with self._suite():
+            self._block(node.test)
+            self._line(f"if not {self._text(node.test.yields[0])}:")
+            self._line("    break")
+            self._block(node.body)
+            self._advance(node)
 
     # Operations
 

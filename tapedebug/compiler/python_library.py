@@ -1,6 +1,6 @@
 """What generated code calls, in NumPy: the same text runs as plain Python, line by line under a debugger.
 
-Slow, and the reference for `numba_library`: both give the same numbers, but for the last bit of `sin` and such.
+Slow, and the reference for `numba_library`: both give the same numbers, to the last bit of `sin` and such.
 """
 
 from __future__ import annotations

@@ -197,7 +197,59 @@ def running_products(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int)
         y[k + 1] = x[k] * y[k]
 
 
+@wp.func
+def first_of(a: float, b: float) -> float:
+    for k in range(2):
+        return a
+    return b
+
+
+@wp.kernel
+def returned_from_outside(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    """The loop's result is a value from outside that no iteration uses."""
+    i = wp.tid()
+    y[i] = first_of(x[i] * x[i], y[i])
+
+
+@wp.kernel
+def array_after_loop(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    """An array that a loop stores to is the same array after it."""
+    i = wp.tid()
+    for k in range(3):
+        y[i] = y[i] * x[k]
+    y[i] = y[i] * y[i]
+
+
+@wp.kernel
+def carried_tuple(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    """Several values in one variable are carried one by one."""
+    i = wp.tid()
+    pair = x[i], y[i]
+    for k in range(3):
+        pair = pair[1], pair[0] * pair[1]
+    y[i] = pair[0] - pair[1]
+
+
+@wp.func
+def two_from_loop(x: wp.array(dtype=float), n: int) -> tuple[float, float]:
+    for k in range(n):
+        if x[k] > 0.2:
+            return x[k], x[k] * x[k]
+    return 0.0, 1.0
+
+
+@wp.kernel
+def several_results_from_a_loop(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    a, b = two_from_loop(x, n)
+    y[i] = a * b + x[i] * b
+
+
 KERNELS = [
+    returned_from_outside,
+    array_after_loop,
+    carried_tuple,
+    several_results_from_a_loop,
     straight,
     branches,
     early_return,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
 
 from tapedebug.compiler.builder import same_values
 from tapedebug.compiler.ir import Block, For, If, Op, Value, While
-from tapedebug.compiler.lower._context import Context, Item, Items, Undefined
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Quantity
 
@@ -79,9 +79,15 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
     if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
         pairs = zip(one.items, two.items, strict=True)
         return Items(tuple(merged(ctx, node, name, a, b, node_if) for a, b in pairs))
+    for item in (one, two):
+        if isinstance(item, Undefined):
+            return item
     if type(one) is type(two) and one == two:
         return one
-    return Undefined("holds different things on the two branches of an `if` before")
+    line = ctx.span(node).line
+    return Undefined(
+        f"is {kind_of(one)} on one branch of the `if` in line {line} and {kind_of(two)} on the other"
+    )
 
 
 def _merged_quantity(ctx: Context, name: str, one: Quantity, two: Quantity, node_if: If) -> Quantity:
@@ -135,57 +141,102 @@ def zeros_like(ctx: Context, item: Item) -> Item:
     return item
 
 
+def _leaves(item: Item | None) -> list[Quantity] | None:
+    """The numbers and vectors that an item consists of; None where it is something else."""
+    if isinstance(item, Quantity):
+        return [item]
+    if not isinstance(item, Items):
+        return None
+    leaves: list[Quantity] = []
+    for part in item.items:
+        inside = _leaves(part)
+        if inside is None:
+            return None
+        leaves.extend(inside)
+    return leaves
+
+
+def _rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
+    """The item with its numbers and vectors replaced, in order."""
+    if isinstance(item, Items):
+        return Items(tuple(_rebuilt(part, leaves) for part in item.items))
+    return next(leaves)
+
+
+def kind_of(item: Item | None) -> str:
+    """What an item is, in a message: a type, an array, several values."""
+    match item:
+        case Quantity():
+            return t.type_name(item.type)
+        case ArrayView():
+            return f"the array `{item.param.name}`"
+        case Items():
+            return f"({', '.join(kind_of(i) for i in item.items)})"
+        case Static():
+            return f"the Python object `{getattr(item.value, '__name__', item.value)}`"
+    return "undefined"
+
+
 class Carried:
     """The variables that a loop changes: as the loop's carried values, its yields and its results."""
 
     def __init__(self, ctx: Context, names: Iterable[str]) -> None:
         self.ctx = ctx
         self.before = dict(ctx.env)
-        self.names = [n for n in names if isinstance(ctx.env.get(n), Quantity)]
+        self.assigned = list(dict.fromkeys(names))
+        self.carried = {n: found for n in self.assigned if (found := _leaves(ctx.env.get(n))) is not None}
         self.inits: list[Value] = []
         self.inside: list[Value] = []
         self.inner: dict[str, Item] = dict(ctx.env)
-        for name in self.names:
-            q = self._quantity(self.before, name)
-            inside = [Value(p.type, hint=p.value.hint or _plain(name)) for p in q.parts]
-            self.inits.extend(p.value for p in q.parts)
-            self.inside.extend(inside)
-            self.inner[name] = Quantity(q.type, tuple(ctx.builder.expr(v) for v in inside))
+        for name, quantities in self.carried.items():
+            for q in quantities:
+                self.inits.extend(p.value for p in q.parts)
+                self.inside.extend(Value(p.type, hint=p.value.hint or _plain(name)) for p in q.parts)
+        self._replace(self.inner, self.inside)
 
-    @staticmethod
-    def _quantity(env: dict[str, Item], name: str) -> Quantity:
-        item = env[name]
-        assert isinstance(item, Quantity)
-        return item
+    def _replace(self, env: dict[str, Item], values: list[Value]) -> None:
+        """Let the carried variables of `env` hold these values."""
+        left = iter(values)
+        for name, leaves in self.carried.items():
+            new = [self._next(left, q) for q in leaves]
+            env[name] = _rebuilt(self.before[name], iter(new))
+
+    def _next(self, values: Iterator[Value], like: Quantity) -> Quantity:
+        return Quantity(like.type, tuple(self.ctx.builder.expr(next(values)) for _ in like.parts))
 
     def yields(self, node: ast.AST) -> list[Value]:
         """The values of the variables at the end of the body; their types must not have changed."""
         values: list[Value] = []
-        for name in self.names:
-            was = self._quantity(self.before, name)
-            now = self.ctx.env.get(name)
-            if not isinstance(now, Quantity) or now.type is not was.type:
-                kind = t.type_name(now.type) if isinstance(now, Quantity) else "something else"
-                self.ctx.type_error(
-                    node,
-                    f"`{name}` is {t.type_name(was.type)} before this loop and {kind} after an iteration",
-                    f"start it with the right type, for example {name} = {kind}(0)",
-                )
-            values.extend(p.value for p in now.parts)
+        for name in self.assigned:
+            was, now = self.before.get(name), self.ctx.env.get(name)
+            leaves = _leaves(now)
+            if name not in self.carried:
+                if was is not None and not isinstance(was, Undefined) and now is not was and now != was:
+                    self._changed(node, name, was, now)
+            elif leaves is None or kind_of(now) != kind_of(was):
+                self._changed(node, name, was, now)
+            else:
+                values.extend(part.value for leaf in leaves for part in leaf.parts)
         return values
 
-    def leave(self, node: ast.AST, results: list[Value], assigned: Iterable[str]) -> None:
-        """After the loop: carried variables hold its results; others that it assigned are gone."""
+    def _changed(self, node: ast.AST, name: str, was: Item | None, now: Item | None) -> NoReturn:
+        number = isinstance(now, Quantity) and t.is_scalar(now.type)
+        self.ctx.type_error(
+            node,
+            f"`{name}` is {kind_of(was)} before this loop and {kind_of(now)} after an iteration",
+            f"start it with the right type, for example {name} = {kind_of(now)}(0)"
+            if number
+            else "use another name inside the loop",
+        )
+
+    def leave(self, node: ast.AST, results: list[Value]) -> None:
+        """After the loop: carried variables hold its results; others that it assigned first are gone."""
         line = self.ctx.span(node).line
         self.ctx.env = dict(self.before)
-        for name in assigned:
-            if name not in self.names:
+        for name in self.assigned:
+            if isinstance(self.before.get(name, Undefined("")), Undefined):
                 self.ctx.env[name] = Undefined(f"is assigned only inside the loop in line {line}")
-        left = iter(results)
-        for name in self.names:
-            q = self._quantity(self.before, name)
-            parts = tuple(self.ctx.builder.expr(next(left)) for _ in q.parts)
-            self.ctx.env[name] = Quantity(q.type, parts)
+        self._replace(self.ctx.env, results)
 
     def results(self) -> list[Value]:
         """Fresh values for the loop's results."""
@@ -206,7 +257,7 @@ def for_loop(
     ctx.builder.forget_loads()
     results = carried.results()
     ctx.builder.append(For(count, index, carried.inits, carried.inside, block, results, ctx.span(node)))
-    carried.leave(node, results, names)
+    carried.leave(node, results)
 
 
 def while_loop(
@@ -226,7 +277,7 @@ def while_loop(
     ctx.builder.forget_loads()
     results = carried.results()
     ctx.builder.append(While(carried.inits, carried.inside, test_block, body_block, results, ctx.span(node)))
-    carried.leave(node, results, names)
+    carried.leave(node, results)
 
 
 def assigned_names(body: Iterable[ast.stmt]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import assignment, calls, control, expressions
-from tapedebug.compiler.lower._context import Context, Items, Static
+from tapedebug.compiler.lower._context import Context, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -187,12 +187,6 @@ def _for(ctx: Context, node: ast.For) -> None:
 
 def _carried_flags(ctx: Context, node: ast.stmt, found: set[str]) -> list[str]:
     """What a loop with these jumps carries besides the user's variables."""
-    if "%return" in found and isinstance(ctx.env.get(control.RESULT), Items):
-        ctx.syntax_error(
-            node,
-            "a function that returns several values cannot return them from inside a loop",
-            "assign them to variables and return after the loop",
-        )
     names = {"%break": ["%break"], "%return": ["%return", control.RESULT]}
     return [name for flag in sorted(found & names.keys()) for name in names[flag]]
 

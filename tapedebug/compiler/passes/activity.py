@@ -97,8 +97,8 @@ class _Useful:
                 self._block(node.then)
                 self._block(node.orelse)
             case For() | While():
-                self._flow(node.results, node.body.yields)
-                self._flow(node.results, node.inits)
+                # A carried value is one thing: useful after the loop, it is so inside, used there or not.
+                self._flow(node.results, node.carried)
                 self._flow(node.carried, node.body.yields)
                 self._block(node.body)
                 self._flow(node.carried, node.inits)

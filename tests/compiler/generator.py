@@ -1,0 +1,470 @@
+"""Random well-typed kernels: what tests of the compiler are fed with.
+
+A program is a file of functions and one kernel. Each thread owns its row of the arrays that it reads and
+writes (`w`, `y`, `p`, `z`); `x`, `q` and `idx` are only read; `acc` and `vacc` are only added to. So a program has no
+races, and its derivative is that of the plain loop over threads. Values stay small: sines damp products.
+
+`python -m tests.compiler.generator SEED` prints a program.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+HEADER = """import tapedebug as wp
+
+SCALE = 0.75
+SHIFT = wp.vec3(0.5, 0.25, -1.0)
+COUNT = 2
+
+"""
+PARAMETERS = """
+    x: wp.array(dtype=float),
+    q: wp.array(dtype=wp.vec3),
+    idx: wp.array(dtype=int),
+    w: wp.array2d(dtype=float),
+    y: wp.array(dtype=float),
+    p: wp.array(dtype=wp.vec3),
+    z: wp.array(dtype=int),
+    acc: wp.array(dtype=float),
+    vacc: wp.array(dtype=wp.vec3),
+    counter: wp.array(dtype=int),
+    out: wp.array(dtype=float),
+    n: int,
+    c: float,
+"""
+COLUMNS = 4
+"""Length of a row of `w`, of `acc` and of `vacc`."""
+
+
+@dataclass
+class Scope:
+    """The variables that can be read here, by type: f(loat), i(nt), v(ec3), b(ool)."""
+
+    names: dict[str, list[str]] = field(default_factory=lambda: {k: [] for k in "fivb"})
+    loop: bool = False
+    fixed: tuple[str, ...] = ()
+    """Loop counters: read, never assigned, so that loops end."""
+
+    def inner(self, *, loop: bool | None = None) -> Scope:
+        names = {k: list(v) for k, v in self.names.items()}
+        return Scope(names, self.loop if loop is None else loop, self.fixed)
+
+
+class Generator:
+    """Writes one program."""
+
+    def __init__(self, seed: int, size: int = 7) -> None:
+        self.r = random.Random(seed)
+        self.size = size
+        self.lines: list[str] = []
+        self.indent = 0
+        self.count = 0
+        self.functions: list[tuple[str, str, str]] = []
+        """Name, argument types, result type; a capital F is the array `x`."""
+        self.in_kernel = False
+        self.result = ""
+        self.counted = False
+
+    def program(self) -> str:
+        for _ in range(self.r.randrange(3)):
+            self.function()
+        self.emit("@wp.kernel")
+        self.emit(f"def program({PARAMETERS}):")
+        self.in_kernel = True
+        with self.indented():
+            self.emit("i = wp.tid()")
+            scope = Scope(fixed=("i", "n", "c"))
+            scope.names["i"] += ["i", "n"]
+            scope.names["f"].append("c")
+            self.body(scope, self.size)
+            self.emit(f"y[i] = y[i] * 0.5 + {self.float(scope, 2)}")
+        return HEADER + "\n".join(self.lines) + "\n"
+
+    # Writing
+
+    def emit(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        self.indent += 1
+        yield
+        self.indent -= 1
+
+    def fresh(self, kind: str) -> str:
+        self.count += 1
+        return f"{kind}{self.count}"
+
+    def pick(self, *choices: str) -> str:
+        return self.r.choice(choices)
+
+    # Functions
+
+    def function(self) -> None:
+        kind = self.r.random()
+        if kind < 0.2:
+            self.procedure()
+        elif kind < 0.35:
+            self.pair()
+        else:
+            self.plain_function()
+
+    def procedure(self) -> None:
+        """A function that changes a row of `w` and returns nothing."""
+        name = f"g{len(self.functions)}"
+        self.emit("@wp.func")
+        self.emit(f"def {name}(row: wp.array(dtype=float), a0: float):")
+        self.array_in_scope, self.result = False, ""
+        scope = Scope()
+        scope.names["f"] += ["a0", "row[1]"]
+        scope.fixed += ("row[1]",)
+        with self.indented():
+            self.body(scope, 2)
+            sign = self.pick("=", "+=", "*=", "-=")
+            self.emit(f"row[{self.pick('0', '1', '2')}] {sign} wp.sin({self.float(scope, 2)})")
+            if self.r.random() < 0.5:
+                self.emit(f"if {self.bool(scope, 1)}:")
+                self.emit("    return")
+                self.emit(f"row[1] = wp.cos({self.float(scope, 1)})")
+        self.emit("")
+        self.functions.append((name, "Wf", "procedure"))
+
+    def pair(self) -> None:
+        """A function of two results."""
+        name = f"g{len(self.functions)}"
+        declared = " -> tuple[float, wp.vec3]" if self.r.random() < 0.6 else ""
+        self.emit("@wp.func")
+        self.emit(f"def {name}(a0: float, a1: wp.vec3){declared}:")
+        self.array_in_scope, self.result = False, "fv" if declared else ""
+        scope = Scope()
+        scope.names["f"].append("a0")
+        scope.names["v"].append("a1")
+        with self.indented():
+            self.body(scope, 3)
+            self.emit(f"return {self.float(scope, 2)}, {self.vec(scope, 2)}")
+        self.emit("")
+        self.functions.append((name, "fv", "fv"))
+
+    def plain_function(self) -> None:
+        arguments = "".join(self.r.choice("ffvi") for _ in range(self.r.randint(1, 3)))
+        array = self.r.random() < 0.4
+        result = self.r.choice("fffv")
+        declared = {"f": "float", "v": "wp.vec3", "i": "int"}
+        names = [f"a{k}" for k in range(len(arguments))]
+        typed = [f"{n}: {declared[k]}" for n, k in zip(names, arguments, strict=True)]
+        if array:
+            typed += ["x: wp.array(dtype=float)", "n: int"]
+        name = f"g{len(self.functions)}"
+        returns = self.r.random() < 0.6
+        self.emit("@wp.func")
+        self.emit(f"def {name}({', '.join(typed)}){f' -> {declared[result]}' if returns else ''}:")
+        scope = Scope(fixed=("n",) if array else ())
+        for n, k in zip(names, arguments, strict=True):
+            scope.names[k].append(n)
+        if array:
+            scope.names["i"].append("n")
+        self.array_in_scope = array
+        self.result = result if returns else ""
+        with self.indented():
+            self.body(scope, self.r.randint(1, 3))
+            self.emit(f"return {self.value(result, scope, 2)}")
+        self.emit("")
+        self.functions.append((name, arguments + ("F" if array else ""), result))
+
+    def call(self, result: str, scope: Scope, depth: int) -> str | None:
+        fitting = [f for f in self.functions if f[2] == result and (self.has_x or "F" not in f[1])]
+        if not fitting:
+            return None
+        name, arguments, _ = self.r.choice(fitting)
+        values = [self.value(k, scope, depth - 1) for k in arguments if k != "F"]
+        return f"{name}({', '.join(values + (['x', 'n'] if 'F' in arguments else []))})"
+
+    @property
+    def has_x(self) -> bool:
+        return self.in_kernel or self.array_in_scope
+
+    # Expressions
+
+    def value(self, kind: str, scope: Scope, depth: int) -> str:
+        made = {"f": self.float, "i": self.int, "v": self.vec, "b": self.bool}[kind]
+        return made(scope, depth)
+
+    def float(self, scope: Scope, depth: int) -> str:
+        if depth <= 0 or self.r.random() < 0.15:
+            return self.float_leaf(scope)
+        a, b = (lambda: self.float(scope, depth - 1)), (lambda: self.float(scope, depth - 1))
+        v = lambda: self.vec(scope, depth - 1)  # noqa: E731
+        makers = [
+            lambda: f"({a()} + {b()})",
+            lambda: f"({a()} - {b()})",
+            lambda: f"({a()} * {b()})",
+            lambda: f"({a()} * {b()})",
+            lambda: f"-{a()}",
+            lambda: f"wp.{self.pick('sin', 'cos', 'tanh', 'atan', 'abs')}({a()})",
+            lambda: f"wp.sqrt(1.5 + wp.abs({a()}))",
+            lambda: f"({a()} / (1.5 + wp.abs({b()})))",
+            lambda: f"wp.{self.pick('min', 'max')}({a()}, {b()})",
+            lambda: f"wp.clamp({a()}, -1.25, 1.5)",
+            lambda: f"wp.where({self.bool(scope, depth - 1)}, {a()}, {b()})",
+            lambda: f"({a()} if {self.bool(scope, depth - 1)} else {b()})",
+            lambda: f"float({self.int(scope, depth - 1)})",
+            lambda: f"(0.75 + wp.abs({a()})) ** {self.float(scope, 0)}",
+            lambda: f"wp.lerp({a()}, {b()}, {self.float(scope, 0)})",
+            lambda: f"wp.dot({v()}, {v()})",
+            lambda: f"wp.length({v()})",
+            lambda: f"wp.length_sq({v()})",
+            lambda: self.call("f", scope, depth) or self.float_leaf(scope),
+            lambda: self.call("f", scope, depth) or self.float_leaf(scope),
+        ]
+        return self.r.choice(makers)()
+
+    def float_leaf(self, scope: Scope) -> str:
+        axis = self.pick("x", "y", "z")
+        choices: list[Callable[[], str]] = [
+            lambda: self.pick("0.5", "1.25", "-0.75", "2.0", "0.125", "SCALE")
+        ]
+        if scope.names["f"]:
+            choices += [lambda: self.r.choice(scope.names["f"])] * 4
+        if scope.names["v"]:
+            v = self.r.choice(scope.names["v"])
+            choices += [lambda: f"{v}.{axis}", lambda: f"{v}[1]", lambda: f"{v}[{self.place(scope, 0)} % 3]"]
+        if self.has_x:
+            choices += [lambda: f"x[{self.place(scope)} % n]"] * 2
+        if self.in_kernel:
+            choices += [lambda: f"w[i, {self.column(scope)}]"] * 2
+            choices += [lambda: "y[i]", lambda: "x[idx[i]]", lambda: f"p[i].{axis}", lambda: "p[i][1]"]
+            choices += [lambda: f"q[{self.place(scope)} % n].{axis}"]
+        return self.r.choice(choices)()
+
+    def place(self, scope: Scope, depth: int = 1) -> str:
+        return f"({self.int(scope, depth)})"
+
+    def column(self, scope: Scope) -> str:
+        return str(self.r.randrange(COLUMNS)) if self.r.random() < 0.5 else f"{self.place(scope)} % {COLUMNS}"
+
+    def int(self, scope: Scope, depth: int) -> str:
+        choices: list[Callable[[], str]] = [lambda: str(self.r.randrange(4)), lambda: "COUNT"]
+        if scope.names["i"]:
+            choices += [lambda: self.r.choice(scope.names["i"])] * 3
+        if self.in_kernel:
+            choices += [lambda: "idx[i]", lambda: "z[i]"]
+        if depth > 0:
+            a = lambda: self.int(scope, depth - 1)  # noqa: E731
+            choices += [lambda: f"({a()} + {a()})", lambda: f"({a()} * {a()}) % 5"]
+            if self.r.random() < 0.3:
+                choices += [lambda: f"int(3.0 + 2.0 * wp.sin({self.float_leaf(scope)}))"]
+        return self.r.choice(choices)()
+
+    def vec(self, scope: Scope, depth: int) -> str:
+        leaves: list[Callable[[], str]] = []
+        if scope.names["v"]:
+            leaves += [lambda: self.r.choice(scope.names["v"])] * 3
+        if self.in_kernel:
+            leaves += [lambda: "SHIFT", lambda: "p[i]", lambda: "p[i]", lambda: f"q[{self.place(scope)} % n]"]
+        if leaves and (depth <= 0 or self.r.random() < 0.3):
+            return self.r.choice(leaves)()
+        f = lambda: self.float(scope, depth - 1)  # noqa: E731
+        v = lambda: self.vec(scope, depth - 1)  # noqa: E731
+        plain = f"wp.vec3({f()}, {f()}, {f()})"
+        if depth <= 0:
+            return plain
+        makers = [
+            lambda: plain,
+            lambda: f"({v()} + {v()})",
+            lambda: f"({v()} - {v()})",
+            lambda: f"({v()} * {f()})",
+            lambda: f"({f()} * {v()})",
+            lambda: f"({v()} / (1.5 + wp.abs({f()})))",
+            lambda: f"-{v()}",
+            lambda: f"wp.cross({v()}, {v()})",
+            lambda: f"wp.cw_mul({v()}, {v()})",
+            lambda: f"wp.normalize({v()} + wp.vec3(2.0, 0.5, 0.25))",
+            lambda: f"wp.where({self.bool(scope, depth - 1)}, {v()}, {v()})",
+            lambda: f"({v()} if {self.bool(scope, depth - 1)} else {v()})",
+            lambda: f"wp.{self.pick('min', 'max')}({v()}, {v()})",
+            lambda: self.call("v", scope, depth) or plain,
+        ]
+        return self.r.choice(makers)()
+
+    def bool(self, scope: Scope, depth: int) -> str:
+        sign = self.pick("<", ">", "<=", ">=")
+        makers = [
+            lambda: f"{self.float(scope, depth - 1)} {sign} {self.float(scope, depth - 1)}",
+            lambda: f"{self.int(scope, 1)} {self.pick('<', '==', '!=', '>')} {self.int(scope, 1)}",
+            lambda: f"{self.int(scope, 1)} % 2 == 0",
+            lambda: f"-0.5 {sign} {self.float(scope, 0)} {sign} {self.float(scope, 0)}",
+        ]
+        if scope.names["b"]:
+            makers.append(lambda: self.r.choice(scope.names["b"]))
+        if depth > 0:
+            a = lambda: self.bool(scope, depth - 1)  # noqa: E731
+            makers.append(lambda: f"({a()} {self.pick('and', 'or')} {a()})")
+            makers.append(lambda: f"(not ({a()}))")
+        return f"({self.r.choice(makers)()})"
+
+    # Statements
+
+    def body(self, scope: Scope, size: int) -> None:
+        """Statements of about this many lines; at least one line."""
+        before = len(self.lines)
+        left = size
+        while left > 0:
+            start = len(self.lines)
+            if self.statement(scope, left):
+                return
+            left -= max(1, len(self.lines) - start)
+        if len(self.lines) == before:
+            self.emit("pass")
+
+    def statement(self, scope: Scope, left: int) -> bool:
+        """One statement; true where nothing may follow it."""
+        makers = [self.assign] * 4
+        if self.in_kernel:
+            makers += [self.store] * 4 + [self.atomic] * 2 + [self.invoke]
+            if not self.counted:
+                makers += [self.slot]
+        if left > 1:
+            makers += [self.branch] * 3 + [self.for_loop] * 2 + [self.while_loop]
+        if self.indent > 1:
+            makers += [self.jump]
+        return bool(self.r.choice(makers)(scope, left))
+
+    def jump(self, scope: Scope, left: int) -> bool:
+        choices = ["break", "continue"] * 2 if scope.loop else []
+        if self.in_kernel:
+            choices.append("return")
+        elif self.result:
+            choices.append(f"return {', '.join(self.value(k, scope, 1) for k in self.result)}")
+        if not choices:
+            return False
+        self.emit(self.r.choice(choices))
+        return True
+
+    def assign(self, scope: Scope, left: int) -> None:
+        kind = self.r.choice("fffvvib")
+        known = [v for v in scope.names[kind] if v not in scope.fixed]
+        style = self.r.random()
+        if kind == "f" and len(known) > 1 and style < 0.15:
+            a, b = self.r.sample(known, 2)
+            self.emit(f"{a}, {b} = {b}, {self.float(scope, 1)}")
+        elif kind == "v" and known and style < 0.4:
+            where = self.pick(".x", ".y", ".z", "[0]", "[2]", f"[({self.int(scope, 0)}) % 3]")
+            sign = self.pick("=", "=", "+=", "*=")
+            self.emit(f"{self.r.choice(known)}{where} {sign} {self.float(scope, 2)}")
+        elif kind in "fv" and known and style < 0.6:
+            sign = self.pick("+=", "-=", "*=", "/=")
+            operand = self.value("f" if sign in ("*=", "/=") else kind, scope, 2)
+            operand = f"1.5 + wp.abs({operand})" if sign == "/=" else operand
+            self.emit(f"{self.r.choice(known)} {sign} {operand}")
+        else:
+            value = self.value(kind, scope, 2 if kind != "i" else 1)
+            value = f"{value} % 7" if kind == "i" else value
+            name = self.r.choice(known) if known and style < 0.85 else self.fresh(kind)
+            if kind == "f":
+                # Damped, so that no chain of products overflows.
+                value = f"wp.sin({value})" if self.r.random() < 0.5 else value
+            self.emit(f"{name} = {value}")
+            if name not in scope.names[kind]:
+                scope.names[kind].append(name)
+
+    def store(self, scope: Scope, left: int) -> None:
+        f = lambda: self.float(scope, 2)  # noqa: E731
+        target = self.pick("w", "w", "y", "p", "pc", "z")
+        if target == "z":
+            self.emit(f"z[i] {self.pick('=', '=', '+=', '*=')} {self.int(scope, 1)} % 5")
+            return
+        sign = self.pick("=", "=", "+=", "-=", "*=", "/=")
+        if target == "p":
+            operand = self.vec(scope, 2) if sign in ("=", "+=", "-=") else f"(1.5 + wp.abs({f()}))"
+            self.emit(f"p[i] {sign} {operand}")
+            return
+        component = self.pick(".x", ".z", "[1]", "[0]")
+        place = {"w": f"w[i, {self.column(scope)}]", "y": "y[i]", "pc": f"p[i]{component}"}[target]
+        operand = f"wp.sin({f()})" if sign in ("=", "*=") else f()
+        self.emit(f"{place} {sign} {f'1.5 + wp.abs({operand})' if sign == '/=' else operand}")
+
+    def atomic(self, scope: Scope, left: int) -> None:
+        name = self.pick("atomic_add", "atomic_sub")
+        place = self.column(scope)
+        match self.pick("f", "f", "v", "+="):
+            case "f":
+                self.emit(f"wp.{name}(acc, {place}, {self.float(scope, 2)})")
+            case "v":
+                self.emit(f"wp.{name}(vacc, {place}, {self.vec(scope, 2)})")
+            case _:
+                self.emit(f"acc[{place}] {self.pick('+=', '-=')} {self.float(scope, 2)}")
+
+    def invoke(self, scope: Scope, left: int) -> None:
+        """A call as a statement, or of a function with two results."""
+        fitting = [f for f in self.functions if f[2] in ("procedure", "fv")]
+        if not fitting:
+            return self.assign(scope, left)
+        name, _, result = self.r.choice(fitting)
+        if result == "procedure":
+            self.emit(f"{name}(w[i], {self.float(scope, 2)})")
+            return None
+        first, second = self.fresh("f"), self.fresh("v")
+        self.emit(f"{first}, {second} = {name}({self.float(scope, 1)}, {self.vec(scope, 1)})")
+        scope.names["f"].append(first)
+        scope.names["v"].append(second)
+        return None
+
+    def slot(self, scope: Scope, left: int) -> None:
+        """A place handed out by a counter, once in a program: what is written there is written once."""
+        self.counted = True
+        name = self.fresh("slot")
+        self.emit(f"{name} = wp.atomic_add(counter, 0, 1)")
+        self.emit(f"if {name} < out.shape[0]:")
+        with self.indented():
+            self.emit(f"out[{name}] = {self.float(scope, 2)}")
+
+    def branch(self, scope: Scope, left: int) -> None:
+        self.emit(f"if {self.bool(scope, 1)}:")
+        with self.indented():
+            self.body(scope.inner(), self.r.randint(1, max(1, left // 2)))
+        if self.r.random() < 0.25:
+            self.emit(f"elif {self.bool(scope, 1)}:")
+            with self.indented():
+                self.body(scope.inner(), 1)
+        if self.r.random() < 0.5:
+            self.emit("else:")
+            with self.indented():
+                self.body(scope.inner(), self.r.randint(1, max(1, left // 2)))
+
+    def for_loop(self, scope: Scope, left: int) -> None:
+        step = f"{self.int(scope, 0)} % 4"
+        stop = "n" if "n" in scope.names["i"] else "COUNT"
+        bounds = self.pick("3", "2", "1, 3", "0, 4, 2", "3, 0, -1", stop, f"{step} % 3", f"{step}, -1, -2")
+        name = self.fresh("k")
+        self.emit(f"for {name} in range({bounds}):")
+        inner = scope.inner(loop=True)
+        inner.names["i"].append(name)
+        inner.fixed += (name,)
+        with self.indented():
+            self.body(inner, self.r.randint(1, max(1, left // 2)))
+
+    def while_loop(self, scope: Scope, left: int) -> None:
+        name = self.fresh("m")
+        self.emit(f"{name} = int(0)")
+        guard = f" and {self.bool(scope, 1)}" if self.r.random() < 0.5 else ""
+        self.emit(f"while {name} < {self.pick('2', '3', self.int(scope, 0) + ' % 4')}{guard}:")
+        inner = scope.inner(loop=True)
+        inner.names["i"].append(name)
+        inner.fixed += (name,)
+        with self.indented():
+            self.emit(f"{name} += 1")
+            self.body(inner, self.r.randint(1, max(1, left // 2)))
+
+
+def program(seed: int, size: int = 7) -> str:
+    """The source of a random program."""
+    return Generator(seed, size).program()
+
+
+if __name__ == "__main__":
+    print(program(*map(int, sys.argv[1:])))

@@ -1,0 +1,168 @@
+"""Random programs: values against plain Python, adjoints against differences of plain Python.
+
+`python -m tests.compiler.test_generated FIRST LAST [SIZE] [compile]` tries many.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.compiler.generator import COLUMNS, program
+from tests.compiler.harness import run, twin
+from tests.compiler.reference import reference
+
+THREADS = 4
+READ_ONLY, WRITE_ONLY = ("x", "q"), ("acc", "vacc", "out")
+
+
+class IllConditioned(Exception):
+    """Differences at two steps disagree, or values are huge: nothing can be said about the derivative."""
+
+
+def load(source: str) -> Any:
+    """The kernel of a program, from a file of its own."""
+    path = Path(tempfile.mkdtemp(prefix="tapedebug-generated-")) / "generated_program.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.program
+
+
+def arguments(rng: np.random.Generator) -> list[Any]:
+    """In the order of `generator.PARAMETERS`; float arrays in float64."""
+
+    def floats(*shape: int) -> np.ndarray:
+        return rng.uniform(-1.5, 1.5, shape).astype(np.float32).astype(float)
+
+    n = THREADS
+    idx = rng.integers(0, n, n).astype(np.int32)
+    z = rng.integers(0, n, n).astype(np.int32)
+    arrays = [floats(n), floats(n, 3), idx, floats(n, COLUMNS), floats(n), floats(n, 3), z]
+    return [*arrays, floats(COLUMNS), floats(COLUMNS, 3), np.zeros(1, np.int32), floats(n + 1), n, 0.625]
+
+
+class Trial:
+    """One program, its arguments, a random seed of its outputs and a random direction of its inputs."""
+
+    def __init__(self, seed: int, size: int = 7, source: str | None = None) -> None:
+        self.source = source or program(seed, size)
+        self.kernel = load(self.source)
+        self.reference = reference(self.source)
+        self.rng = np.random.default_rng(seed)
+        self.args = arguments(self.rng)
+        names = {p.index: p.name for p in self.kernel.params}
+        floats = [i for i, a in enumerate(self.args) if isinstance(a, np.ndarray) and a.dtype == float]
+        # Gradients of what is only read, or only written, may be missing: those of the others stay.
+        self.active = [i for i in floats if names[i] not in READ_ONLY + WRITE_ONLY or self.rng.random() < 0.7]
+        self.seeds = {i: self.rng.normal(size=self.args[i].shape) for i in self.active}
+        self.direction = {i: self.rng.normal(size=self.args[i].shape) for i in self.active}
+
+    def moved(self, step: float) -> list[Any]:
+        args = twin(self.args)
+        for i in self.active:
+            args[i] += step * self.direction[i]
+        return args
+
+    def objective(self, step: float) -> float:
+        args = self.moved(step)
+        with np.errstate(all="ignore"):
+            self.reference(THREADS, args)
+        return float(sum((args[i] * self.seeds[i]).sum() for i in self.active))
+
+    def difference(self) -> float:
+        """The derivative along the direction, by Richardson extrapolation where two steps agree."""
+        large, small = ((self.objective(h) - self.objective(-h)) / (2 * h) for h in (1e-5, 5e-6))
+        if not np.isfinite([large, small]).all() or abs(large) > 1e5:
+            raise IllConditioned
+        if abs(large - small) > 1e-6 * max(1.0, abs(small)):
+            raise IllConditioned
+        return small
+
+    def adjoints(self, args: list[Any], **how: Any) -> dict[int, np.ndarray]:
+        """The gradient; checks that nothing but adjoints and what is replayed was written."""
+        found = {i: s.copy() for i, s in self.seeds.items()}
+        info = self.kernel.adjoint_info(frozenset(self.active))
+        before = twin(args)
+        given = [found.get(p.index) for p in self.kernel.params if p.is_array]
+        run(self.kernel, THREADS, args, f64=True, adjoints=given, **how)
+        for param in self.kernel.params:
+            if param.is_array and param.index not in info.replay:
+                np.testing.assert_array_equal(args[param.index], before[param.index])
+        return found
+
+    def without_needless(self) -> list[Any]:
+        """The arguments, with garbage in every array whose values the adjoint says that it does not need."""
+        needs = self.kernel.adjoint_info(frozenset(self.active)).needs
+        args = twin(self.args)
+        for param in self.kernel.params:
+            if param.is_array and param.index not in needs:
+                args[param.index][...] = -99 if args[param.index].dtype == np.int32 else np.nan
+        return args
+
+    def check(self, **how: Any) -> None:
+        expected, found = self.moved(0.0), self.moved(0.0)
+        with np.errstate(all="ignore"):
+            self.reference(THREADS, expected)
+        run(self.kernel, THREADS, found, f64=True, **how)
+        for param in self.kernel.params:
+            if param.is_array:
+                one, two = found[param.index], expected[param.index]
+                np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9, err_msg=param.name)
+        difference = self.difference()
+        gradient = self.adjoints(self.without_needless(), **how)
+        exact = float(sum((gradient[i] * self.direction[i]).sum() for i in self.active))
+        assert abs(exact - difference) <= 1e-5 * max(1.0, abs(difference)), (exact, difference)
+        if how.get("interpreted"):
+            return
+        plain = self.adjoints(twin(self.args), interpreted=True)
+        for i in self.active:
+            np.testing.assert_allclose(gradient[i], plain[i], rtol=1e-9, atol=1e-9)
+
+
+@functools.cache
+def trial(seed: int) -> Trial:
+    return Trial(seed)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_interpreted_program(seed: int) -> None:
+    try:
+        trial(seed).check(interpreted=True)
+    except IllConditioned:
+        pytest.skip("ill-conditioned")
+
+
+@pytest.mark.parametrize("seed", range(100, 108))
+def test_compiled_program(seed: int) -> None:
+    try:
+        trial(seed).check()
+    except IllConditioned:
+        pytest.skip("ill-conditioned")
+
+
+def main(first: int, last: int, size: int = 7, mode: str = "interpreted") -> None:
+    skipped = failed = 0
+    for seed in range(first, last):
+        try:
+            Trial(seed, size).check(interpreted=mode == "interpreted")
+        except IllConditioned:
+            skipped += 1
+        except Exception as error:  # any failure is worth its program
+            failed += 1
+            text = str(error).strip() or repr(error)
+            print(f"=== seed {seed}: {type(error).__name__}: {text[:600]}", flush=True)
+    print(f"{last - first} programs, {skipped} ill-conditioned, {failed} failed")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:4]), *sys.argv[4:5])
