@@ -120,7 +120,11 @@ export async function openPage(browser, lab, path, { width = 1400, height = 900,
   });
   page.on("request", (request) => {
     const url = request.url();
-    if (/^(https?|wss?):/.test(url) && !url.startsWith(lab.origin) && !url.startsWith(lab.origin.replace("http", "ws"))) {
+    if (
+      /^(https?|wss?):/.test(url) &&
+      !url.startsWith(lab.origin) &&
+      !url.startsWith(lab.origin.replace("http", "ws"))
+    ) {
       problems.push(`request to another site: ${url}`);
     }
   });
@@ -139,7 +143,10 @@ export async function openPage(browser, lab, path, { width = 1400, height = 900,
 }
 
 export async function setTheme(page, theme) {
-  await page.evaluate((name) => globalThis.jupyterapp.commands.execute("apputils:change-theme", { theme: name }), theme);
+  await page.evaluate(
+    (name) => globalThis.jupyterapp.commands.execute("apputils:change-theme", { theme: name }),
+    theme,
+  );
   const dark = theme.includes("Dark");
   await page.waitForFunction(
     (want) =>
@@ -180,7 +187,9 @@ export async function runAll(page, timeout = 180_000) {
 /** Runs code in the notebook's kernel, in no cell, and returns what it prints. */
 export async function python(page, code) {
   return page.evaluate(async (source) => {
-    const panel = [...globalThis.jupyterapp.shell.widgets("main")].find((widget) => widget.sessionContext !== undefined);
+    const panel = [...globalThis.jupyterapp.shell.widgets("main")].find(
+      (widget) => widget.sessionContext !== undefined,
+    );
     const future = panel.sessionContext.session.kernel.requestExecute({ code: source, store_history: false });
     let text = "";
     future.onIOPub = (message) => {

@@ -50,7 +50,9 @@ test("the notebook runs and shows the panel, with the overwritten array marked",
 
 test("choosing a finding chooses its launch, and Python sees it", async () => {
   await panel.locator(".td-card").first().click();
-  await page.waitForFunction(() => document.querySelector(".tapedebug .td-card")?.getAttribute("aria-pressed") === "true");
+  await page.waitForFunction(
+    () => document.querySelector(".tapedebug .td-card")?.getAttribute("aria-pressed") === "true",
+  );
   const selection = await json("panel.selection");
   const finding = await json("panel.trace['findings'][0]");
   assert.equal(selection.finding, finding.id);
@@ -64,7 +66,13 @@ test("a pair that is switched off is not run, and the others get verdicts", asyn
   await panel.getByRole("button", { name: "all", exact: true }).click();
   await cellOf("v", "force").getByRole("checkbox").uncheck();
   const on = (await boxes()).filter(([, checked]) => checked).map(([entry]) => entry);
-  assert.deepEqual(sorted(on), sorted([[null, "throw", "loss"], [2, "x", "force"]]));
+  assert.deepEqual(
+    sorted(on),
+    sorted([
+      [null, "throw", "loss"],
+      [2, "x", "force"],
+    ]),
+  );
   assert.deepEqual(sorted(await json("panel.mask")), sorted(on));
   assert.match(await cellOf("x", "force").textContent(), /–/);
 
@@ -84,12 +92,16 @@ test("a pair that is switched off is not run, and the others get verdicts", asyn
 
 test("Python sets the mask, and the panel follows", async () => {
   await json("panel.set_trait('mask', [(2, 'v', 'force')])");
-  await page.waitForFunction(
-    () => document.querySelectorAll(".tapedebug input[data-pair]:checked").length === 1,
+  await page.waitForFunction(() => document.querySelectorAll(".tapedebug input[data-pair]:checked").length === 1);
+  assert.deepEqual(
+    (await boxes()).filter(([, checked]) => checked).map(([entry]) => entry),
+    [[2, "v", "force"]],
   );
-  assert.deepEqual((await boxes()).filter(([, checked]) => checked).map(([entry]) => entry), [[2, "v", "force"]]);
   const refused = await python(page, "panel.mask = [(2, 'v', 'speed')]");
-  assert.match(refused, /mask entry \[2, 'v', 'speed'\]: launch 2 \(spring_forces\) has no array 'speed'; it has x, v, force/);
+  assert.match(
+    refused,
+    /mask entry \[2, 'v', 'speed'\]: launch 2 \(spring_forces\) has no array 'speed'; it has x, v, force/,
+  );
   assert.deepEqual(await json("panel.mask"), [[2, "v", "force"]]);
 });
 
@@ -109,7 +121,9 @@ test("the side bar lists the live tapes with their findings and opens one in a t
   const errors = (await json("panel.trace['findings']")).filter(({ severity }) => severity === "error").length;
   assert.equal(await row.locator(".td-side-badge.td-error").textContent(), `✕ ${errors}`);
   const alive = await json("sorted(tape.id for tape in wp.live_tapes())");
-  const listed = await bar.locator("[data-tape]").evaluateAll((rows) => rows.map((shown) => Number(shown.dataset.tape)));
+  const listed = await bar
+    .locator("[data-tape]")
+    .evaluateAll((rows) => rows.map((shown) => Number(shown.dataset.tape)));
   assert.deepEqual(listed, alive.reverse());
   await screenshot(page, "sidebar-light");
 
@@ -130,7 +144,9 @@ test("a saved notebook keeps the results of the checks", async () => {
   await screenshot(page, "quickstart-dark");
   await command(page, "docmanager:save");
   const saved = JSON.parse(await readFile(join(lab.root, NAME), "utf8"));
-  const outputs = saved.cells.flatMap((cell) => cell.outputs ?? []).filter((output) => TRACE_MIME in (output.data ?? {}));
+  const outputs = saved.cells
+    .flatMap((cell) => cell.outputs ?? [])
+    .filter((output) => TRACE_MIME in (output.data ?? {}));
   assert.equal(outputs.length, 1);
   const { checks } = outputs[0].data[TRACE_MIME];
   assert.equal(checks.find(({ launch, input }) => launch === 2 && input === "x")?.verdict, "AGREE");
@@ -146,7 +162,10 @@ test("after a restart of the kernel the panel shows what was saved, without Run"
   assert.equal(await panel.count(), 1);
   assert.match(await panel.locator(".td-card").first().textContent(), /overwrite/);
   assert.equal(await page.getByText("model not found").count(), 0);
-  await page.locator("#tapedebug-sidebar").getByText(/tapes with it|not loaded in this kernel/).waitFor();
+  await page
+    .locator("#tapedebug-sidebar")
+    .getByText(/tapes with it|not loaded in this kernel/)
+    .waitFor();
 });
 
 test("reopened, it shows the saved tape", async () => {

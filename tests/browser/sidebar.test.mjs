@@ -63,11 +63,15 @@ test("a tape appears when its cell has run, and opens in a tab that can check it
   assert.match(said, /^Tape \d+2 launches · 3 arrays · backward ×1In \[2\]:4$/);
   await row.click();
   const tab = page.locator(".td-tab .tapedebug");
-  await tab.getByText("parabola").first().waitFor();
+  await tab.getByRole("heading", { name: /^parabola · tape \d+$/ }).waitFor();
+  assert.match(
+    await page.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel").allTextContents().then(String),
+    /parabola · tape \d+/,
+  );
   await tab.locator(".td-run").click();
   await tab.getByText(/^1 pair checked in .* s: 1 AGREE\.$/).waitFor();
   await screenshot(page, "sidebar-tab");
-  await page.waitForFunction(() => document.querySelector("#tapedebug-sidebar .td-side-name")?.textContent.startsWith("parabola"));
+  await bar.locator(".td-side-name", { hasText: /^parabola · tape \d+$/ }).waitFor();
   await command(page, "docmanager:open", { path: "first.ipynb" });
 });
 

@@ -26,7 +26,7 @@ export function counts(findings: Counts | null): Badge[] {
 }
 
 /** The variable that holds the tape, and its number; `tape` and `tape 4` as names say nothing. */
-export function title(row: TapeRow): string {
+export function title(row: Pick<TapeRow, "tape" | "name">): string {
   return /^(tape( \d+)?)?$/.test(row.name) ? `Tape ${row.tape}` : `${row.name} · tape ${row.tape}`;
 }
 

@@ -40,6 +40,12 @@ class TapePanel extends Widget {
     return this.session.state === "ready" && this.session.kernelId === this.kernelId;
   }
 
+  /** What the trace calls the tape. */
+  get name(): string {
+    const trace = this.store.get("trace");
+    return typeof trace === "object" && trace !== null && "name" in trace ? String(trace.name) : "";
+  }
+
   async load(): Promise<void> {
     const answer = await this.session.ask({ type: "trace", tape: this.tape });
     if (answer.type === "busy") throw new Error("A cell is running. Open the tape again when it is done.");
@@ -47,6 +53,7 @@ class TapePanel extends Widget {
       throw new Error(`The kernel answered "${answer.type}" when asked for tape ${this.tape}.`);
     this.store.set({ trace: answer.trace, mask: answer.mask, checks: answer.checks });
     this.unmount ??= mountPanel(this.node, this.store, { fill: true });
+    this.session.refresh(); // the kernel has learnt the tape's name, and perhaps its findings
   }
 
   override dispose(): void {
@@ -98,8 +105,7 @@ class Viewer implements ITapeViewer {
     }
     const tab = new MainAreaWidget({ content });
     tab.toolbar.hide();
-    const row = session.tapes.find((row) => row.tape === tape);
-    tab.title.label = row === undefined ? `Tape ${tape}` : title(row);
+    tab.title.label = title({ tape, name: content.name });
     tab.title.caption = `Gradient debugger: tape ${tape} of ${session.name}`;
     tab.title.icon = tapeIcon;
     tab.disposed.connect(() => this.tabs.delete(tab));
