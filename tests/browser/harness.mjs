@@ -54,7 +54,7 @@ export async function startLab() {
   // the extension as it stands in this tree, whether or not the package is installed
   await symlink(join(ROOT, "tapedebug", "labextension"), join(await folder("share", "labextensions"), "tapedebug"));
   const port = await freePort();
-  const token = "t" + Math.random().toString(36).slice(2);
+  const token = `t${Math.random().toString(36).slice(2)}`;
   const env = {
     ...process.env,
     HOME: home,
