@@ -97,7 +97,8 @@ class Plan:
         self.adjoint_slots: Slots = ()
         self.needed_slots: Slots = ()
         self.touched = tuple(sorted(reads | writes | atomic))
-        self.found = self.touched
+        # Reads first: what one parameter covers, another may read through the same memory.
+        self.found = tuple(sorted(self.touched, key=lambda p: p in covers))
         self.written = tuple(sorted(writes))
         self.needed = tuple(sorted(needed))
 

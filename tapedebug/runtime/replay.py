@@ -307,6 +307,8 @@ def _forward_special(record: Record, space: ShadowSpace) -> Runner:
     dest = space.value_view(record.args[0])
     if record.kind == "copy":
         src = space.value_view(record.args[1])
+        if record.args[0].buffer is record.args[1].buffer:
+            return lambda lo, hi, where: np.copyto(dest, src.copy())
         return lambda lo, hi, where: np.copyto(dest, src)
     value = np.frombuffer(record.value, dtype=types.numpy_dtype(record.args[0].dtype))
     item = value if types.value_shape(record.args[0].dtype) else value[0]

@@ -42,7 +42,9 @@ def copy(
     plan = COPY[has_gradient(target), has_gradient(source)]
     record = _begin(plan, (target, source), "copy", written=target)
     start = perf_counter()
-    target._look()[...] = source._look()
+    values = source._look()
+    # NumPy copies some overlapping ranges in the wrong order (one dimension, different strides).
+    target._look()[...] = values.copy() if source.buffer is target.buffer else values
     _finish(record, start)
 
 

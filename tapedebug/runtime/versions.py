@@ -38,7 +38,7 @@ def range_key(a: array) -> tuple[Any, ...]:
 
 
 def elements_of(data: Bytes, a: array, start: int = 0) -> np.ndarray[Any, Any]:
-    """The elements of `a` as bytes, in bytes of its buffer that begin at `start`: a view of shape (…, item)."""
+    """The elements of `a` as bytes, in bytes of its buffer that begin at `start`: shape (…, item)."""
     return np.ndarray(
         (*a.shape, a.item_size), np.uint8, data, a.ptr - a.buffer.address - start, (*a.strides, 1)
     )

@@ -34,7 +34,7 @@ def _program(rng, length):
         apart = dest[0] != src[0] or not set(range(SIZE)[dest[1]]) & set(range(SIZE)[src[1]])
         if kind in {"square", "scale", "move"} and not (apart or dest == src):
             continue
-        steps.append((kind, dest, src, round(float(rng.uniform(-1.2, 1.2)), 2)))
+        steps.append((kind, dest, src, round(float(rng.uniform(-80, 80))) / 64))
     return steps
 
 
@@ -131,3 +131,24 @@ def test_random_programs(number):
     again = tape.replay(dtype=wp.float64).backward(seeds)
     for a in used:
         np.testing.assert_allclose(again.gradient(a), gradient[arrays.index(a)], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_random_programs_with_ignore_are_what_a_shadow_consumes_from_current_memory(number):
+    rng = np.random.default_rng(number)
+    steps = [step for step in _program(rng, 12) if step[0] != "outside"]
+    start = rng.uniform(-1.1, 1.1, (2, SIZE)).astype(np.float32)
+    arrays = [wp.array(row, dtype=float, requires_grad=True) for row in start]
+    with wp.Tape(on_overwrite="ignore") as tape:
+        _run(steps, arrays, tape)
+    values = [a.numpy().copy() for a in arrays]
+    used = [a for a in arrays if a.buffer in tape.tracker.ledgers]
+    seeds = {a: rng.normal(size=SIZE).astype(np.float32) for a in used}
+    tape.backward(grads=seeds)
+    shadow = tape.replay().backward(seeds, consume="current")
+    assert shadow.matches_live()
+    for a in used:
+        np.testing.assert_array_equal(a.grad.numpy(), shadow.gradient(a))
+    for a, before in zip(arrays, values, strict=True):
+        np.testing.assert_array_equal(a.numpy(), before)
+    assert tape.preserved_bytes == 0
