@@ -9,6 +9,7 @@ import numpy as np
 
 from tapedebug.autograd.differences import Bools, Floats
 from tapedebug.autograd.explain import explain_suspects
+from tapedebug.autograd.hunt import hunt
 from tapedebug.autograd.matrix import Checkpoint, adjoints, differences, fine_for
 from tapedebug.autograd.messages import describe
 from tapedebug.autograd.probes import Probes, random_directions, seeds_of_all_kinds
@@ -18,6 +19,8 @@ from tapedebug.autograd.verdict import AGREE, SUSPECT, WRONG, Reference, Toleran
 
 LARGEST = 1 << 23  # entries of one Jacobian that is evaluated whole (64 MiB as float64, several times)
 SAMPLE = 256  # entries of a variable that are evaluated of a larger one
+FEWEST = 16  # of one so large that each evaluation takes its time
+ROUNDING = 1e-4  # relative difference of a combination of entries from which on it is looked into
 NOISE = 1e-5  # relative difference between two runs that rounding in another order does not explain
 
 
@@ -66,11 +69,8 @@ def check_pairs_of(
             )  # fmt: skip
             if kept is not None:
                 kept.append(pair)
-            result = _verdict(pair, random.get(target, 0.0), notes[source, target], plan, checkpoint)
-            if result is None:
-                whole = replace(plan, max_inputs=-1, max_outputs=-1, dense=0)
-                [result] = check_pairs_of(program, Pairs([(source, target)]), whole, checkpoint)
-            results[source, target] = result
+            noise, note = random.get(target, 0.0), notes[source, target]
+            results[source, target] = _verdict(pair, noise, note, plan, checkpoint)
     each = (time.perf_counter() - began) / max(1, len(results))
     return [replace(results[pair], seconds=each) for pair in pairs.chosen]
 
@@ -131,7 +131,8 @@ def _shrink(
     source, target = pair
     if len(rows[target]) * len(columns[source]) <= LARGEST:
         return ()
-    sampled = replace(plan, max_inputs=SAMPLE, max_outputs=SAMPLE, dense=max(2, plan.dense))
+    limit = max(FEWEST, min(SAMPLE, LARGEST // max(source.size, target.size)))
+    sampled = replace(plan, max_inputs=limit, max_outputs=limit, dense=max(2, plan.dense))
     rows[target], columns[source] = _rows(target, sampled), _columns(program, source, sampled)
     return (
         f"{source.name} → {target.name}: the Jacobian of {target.size} × {source.size} entries is too large "
@@ -155,22 +156,46 @@ def _random_outputs(program: Program, targets: list[Port]) -> dict[Port, float]:
 
 def _verdict(
     pair: Comparison, random: float, notes: tuple[str, ...], plan: Plan, checkpoint: Checkpoint | None
-) -> PairResult | None:
-    """The verdict; None where a random combination misses and no entry that was evaluated does."""
+) -> PairResult:
     codes = judge(pair.ad, pair.reference, pair.tolerance)
     if random:
         return describe(pair, codes, random=random, notes=notes)
     single = _singles(pair)
-    # Strict where a miss can be followed up entry by entry.
-    strict = plan.dense > 0 and pair.source.size * pair.target.size <= LARGEST
-    codes[~single] = np.where(_missed(pair, strict=strict), SUSPECT, AGREE)[~single]
+    codes[~single] = np.where(_missed(pair), SUSPECT, AGREE)[~single]
     rounding = np.zeros(codes.shape, dtype=bool)
     if (codes == SUSPECT).any():
         rounding = explain_suspects(pair, codes, checkpoint)
-    wrong = codes == WRONG
-    if strict and wrong.any() and not wrong[single].any():
-        return None
-    return describe(pair, codes, rounding=rounding, notes=notes)
+    result = describe(pair, codes, rounding=rounding, notes=notes)
+    if len(pair.columns.dense) and not (codes[single] == WRONG).any() and _differ(pair).any():
+        return _follow_up(pair, plan, result, checkpoint)
+    return result
+
+
+def _follow_up(
+    pair: Comparison, plan: Plan, sampled: PairResult, checkpoint: Checkpoint | None
+) -> PairResult:
+    """Combinations differ, single entries do not: evaluate all or, of too many, the one that differs most."""
+    program, source, target = pair.program, pair.source, pair.target
+    if source.size * target.size <= LARGEST:
+        whole = replace(plan, max_inputs=-1, max_outputs=-1, dense=0)
+        return check_pairs_of(program, Pairs([(source, target)]), whole, checkpoint)[0]
+    first_row, first_column = len(pair.rows.units), len(pair.columns.units)
+    excess = np.where(_differ(pair), np.abs(pair.ad - pair.reference.value), -1.0)[first_row:, first_column:]
+    row, column = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    output, input = hunt(pair, first_row + int(row), first_column + int(column), plan.eps, checkpoint)
+    rows, columns = Probes.single(target.size, output), Probes.single(source.size, input)
+    found = differences(
+        program, source, [target], columns, {target: rows}, eps=plan.eps, enough=fine_for(plan.tolerance)
+    )[target]
+    ad = adjoints(program, target, rows, [source], columns={source: columns})[source]
+    entry = replace(pair, rows=rows, columns=columns, ad=ad.values, sizes=ad.sizes, reference=found)
+    codes = judge(entry.ad, found, plan.tolerance)
+    if (codes == SUSPECT).any():
+        explain_suspects(entry, codes, checkpoint)
+    if (codes != WRONG).all():
+        return sampled
+    result = describe(entry, codes, notes=sampled.notes)
+    return replace(result, evaluated=sampled.evaluated + 1)
 
 
 def _singles(pair: Comparison) -> Bools:
@@ -180,24 +205,28 @@ def _singles(pair: Comparison) -> Bools:
     return single
 
 
-def _missed(pair: Comparison, *, strict: bool) -> Bools:
-    """Where AD misses FD by more than the entries in a combination are allowed.
-
-    In the worst case their errors add up; `strict` expects them to be as random as the directions are.
-    """
-    left = _weights(pair.rows, strict)[:, None]
-    right = _weights(pair.columns, strict)[None, :]
+def _missed(pair: Comparison) -> Bools:
+    """Where AD misses FD by more than entries that are all within tolerance can add up to."""
+    left = _weights(pair.rows, 1)[:, None]
+    right = _weights(pair.columns, 1)[None, :]
     with np.errstate(all="ignore"):
         error = np.abs(pair.ad - pair.reference.value) - pair.reference.bar
-        size = pair.sizes[:, None] * right
-        if not strict:
-            size = np.maximum(size, np.abs(pair.reference.value))
-        missed: Bools = (
-            error > pair.tolerance.atol * left * right + pair.tolerance.rtol * size
-        ) & ~pair.reference.kink
-    return missed | np.isnan(pair.ad)
+        size = np.maximum(pair.sizes[:, None] * right, np.abs(pair.reference.value))
+        missed: Bools = error > pair.tolerance.atol * left * right + pair.tolerance.rtol * size
+    return (missed & ~pair.reference.kink) | np.isnan(pair.ad)
 
 
-def _weights(probes: Probes, strict: bool) -> Floats:
-    norm = np.linalg.norm(probes.dense, axis=1) if strict else np.abs(probes.dense).sum(axis=1)
-    return np.concatenate([np.ones(len(probes.units)), norm])
+def _differ(pair: Comparison) -> Bools:
+    """Combinations of inputs in which AD differs from FD by more than float32 rounding."""
+    right = _weights(pair.columns, 2)[None, :]
+    with np.errstate(all="ignore"):
+        error = np.abs(pair.ad - pair.reference.value) - pair.reference.bar
+        differ: Bools = (error > ROUNDING * pair.sizes[:, None] * right) & ~pair.reference.kink
+    differ[: len(pair.rows.units)] = False
+    differ[:, : len(pair.columns.units)] = False
+    return differ
+
+
+def _weights(probes: Probes, order: int) -> Floats:
+    norms = np.linalg.norm(probes.dense, ord=order, axis=1) if len(probes.dense) else np.zeros(0)
+    return np.concatenate([np.ones(len(probes.units)), norms])

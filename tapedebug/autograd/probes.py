@@ -48,6 +48,11 @@ class Probes:
         """Unit vectors by `choose`, and `dense` directions."""
         return cls(size, choose(size, limit), np.zeros((0, size)) if dense is None else dense)
 
+    @classmethod
+    def single(cls, size: int, position: int) -> Probes:
+        """One unit vector."""
+        return cls(size, np.array([position]), np.zeros((0, size)))
+
     def __len__(self) -> int:
         return len(self.units) + len(self.dense)
 

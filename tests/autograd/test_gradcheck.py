@@ -275,6 +275,25 @@ def test_limits_sample_entries_and_say_so() -> None:
     assert result.coverage.summary == "1 input-output pairs checked, 20 of 10000 entries"
 
 
+def test_one_wrong_entry_in_a_jacobian_too_large_to_evaluate_is_found() -> None:
+    n = 5000
+
+    def break_one(seeds: np.ndarray) -> None:
+        seeds[1711] = 0
+
+    values = np.linspace(0.5, 1.5, n)
+    right = check(k.square, values)
+    assert right.coverage.notes == (
+        "x → y: the Jacobian of 5000 × 5000 entries is too large to evaluate whole; 256 × 256 of them were, "
+        "and random combinations of all",
+    )
+    assert right
+    result = check(k.with_seeds(k.square, break_one, n), values)
+    assert result.verdict == "WRONG"
+    assert result.pairs[0].worst.output_index == result.pairs[0].worst.input_index == (1711,)
+    assert result.pairs[0].message.startswith("d y[1711] / d x[1711]: AD 0, FD 1.68454 ± ")
+
+
 # ------------------------------------------------------------------ errors
 
 

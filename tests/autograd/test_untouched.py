@@ -127,8 +127,9 @@ class Interrupter:
         monkeypatch.setattr(owner, name, method)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize(
+    "name, error", [(name, KeyboardInterrupt) for name in CHECKS] + [("gradcheck of a function", MemoryError)]
+)
 def test_an_interrupt_anywhere_leaves_everything_as_it_was(
     name: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +139,7 @@ def test_an_interrupt_anywhere_leaves_everything_as_it_was(
     CHECKS[name](world)
     calls = interrupter.calls
     assert calls > 5
-    points = sorted({int(p) for p in np.geomspace(1, calls, 10)})
+    points = sorted({int(p) for p in np.geomspace(1, calls, 6)})
     for point in points:
         interrupter.left = point
         with pytest.raises(error):
