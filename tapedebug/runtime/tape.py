@@ -28,9 +28,6 @@ from tapedebug.runtime.versions import Ledger, Outside, Tracker, range_key
 
 _ids = itertools.count(1)
 
-NAMED = 32
-"""So many tapes look for the names of their arrays though nobody observes; training loops make thousands."""
-
 
 @dataclass
 class Scope:
@@ -140,7 +137,7 @@ class Tape:
             state.tape = None
         while self.scope is not None:
             self.record_scope_end()
-        if self.records and (_observers.observers or self.id <= NAMED):
+        if self.records:
             self._remember_names()
         _observers.notify("tape_exited", self)
 
