@@ -114,6 +114,15 @@ describe("folds", () => {
     expect(columns.fold(9)).toMatchObject({ first: 9, last: 80, label: "+18×" });
   });
 
+  it("shows as many rounds as it takes to see what one leaves to the next", () => {
+    const shown = (length: number): number => {
+      const data = makeNet({ steps: 40 });
+      data.sequences = [{ first: 1, length, count: Math.floor(80 / length) }];
+      return buildColumns(model(data), INITIAL_VIEW).folds[0]?.first ?? 0;
+    };
+    expect([1, 3, 6, 8].map(shown)).toEqual([1 + 6, 1 + 6, 1 + 6, 1 + 8]);
+  });
+
   it("unfolds what hides a launch: a sequence or a scope", () => {
     const columns = buildColumns(net, INITIAL_VIEW);
     const [sequence] = net.trace.sequences;

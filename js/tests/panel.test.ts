@@ -143,6 +143,14 @@ describe("panel", () => {
     expect(text(".td-line[aria-selected=true] .td-number")).toBe("22");
   });
 
+  it("forgets the line of another kernel when a launch is chosen from outside", () => {
+    const store = mount();
+    find<HTMLButtonElement>(".td-card").click();
+    store.select({ launch: 2 });
+    expect(text(".td-choice[aria-selected=true]")).toBe("Launch 2 · integrate");
+    expect(host.querySelector(".td-adjoint pre, .td-line[aria-selected=true]")).toBeNull();
+  });
+
   it("is heard before a host that listens on the document, and only for keys of its own", () => {
     mount();
     const host_ = vi.fn();

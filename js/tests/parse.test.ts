@@ -3,6 +3,8 @@ import { parseTrace } from "../src/trace/parse.js";
 import { MAX_TEXT, TraceError } from "../src/trace/reader.js";
 import wrong from "./fixtures/net.trace.json";
 import kept from "./fixtures/net-40-preserve.trace.json";
+import recordedWrong from "./fixtures/recorded-ignore.trace.json";
+import recordedKept from "./fixtures/recorded-preserve.trace.json";
 import { type Json, makeNet } from "./make.js";
 
 function list(data: Json, key: string): Json[] {
@@ -13,6 +15,8 @@ describe("parseTrace", () => {
   it.each([
     ["net", wrong],
     ["net-40-preserve", kept],
+    ["recorded-ignore", recordedWrong],
+    ["recorded-preserve", recordedKept],
   ])("reads %s, as Python writes it, without complaint", (_, data) => {
     const { trace, problems } = parseTrace(data);
     expect(problems).toEqual([]);

@@ -90,8 +90,8 @@ describe("line notes", () => {
       expect([...all.values()].some((note) => note.wrong)).toBe(mode === "ignore");
       return [...all.values()].flatMap((note) => note.badges.map((b): [string, string] => [b.text, b.weight]));
     };
-    expect(rename("ignore").at(-1)).toEqual(["w x ✕ overwrites", "lost"]);
-    expect(rename("preserve").at(-1)).toEqual(["w x kept", "kept"]);
+    expect(rename("ignore").at(-1)).toEqual(["w ✕ overwrites", "lost"]);
+    expect(rename("preserve").at(-1)).toEqual(["w kept", "kept"]);
   });
 });
 

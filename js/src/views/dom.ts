@@ -64,3 +64,12 @@ export function svg(tag: string, attributes: Attributes = {}, ...children: reado
   element.append(...children);
   return element;
 }
+
+/** Scrolls a box so that an element of it can be seen, and nothing around the box: a notebook must not jump. */
+export function scrollWithin(box: HTMLElement, element: HTMLElement): void {
+  const outer = box.getBoundingClientRect();
+  const inner = element.getBoundingClientRect();
+  if (inner.top < outer.top || inner.bottom > outer.bottom) {
+    box.scrollTop += inner.top - outer.top - Math.max(0, (outer.height - inner.height) / 3);
+  }
+}

@@ -2,7 +2,7 @@
 
 import type { Finding } from "../trace/types.js";
 import { selectFinding } from "./actions.js";
-import { button, checkbox, h, replace } from "./dom.js";
+import { button, checkbox, h, replace, scrollWithin } from "./dom.js";
 import { place, plural, short } from "./format.js";
 import type { LanesView } from "./lanes/view.js";
 import { legend } from "./legend.js";
@@ -31,7 +31,10 @@ function findingList(panel: Panel): HTMLElement {
     for (const [i, element] of cards.entries()) {
       const chosen = shown[i]?.id === finding;
       element.setAttribute("aria-pressed", String(chosen));
-      if (chosen) element.scrollIntoView({ block: "nearest" });
+      const box = element.closest<HTMLElement>(
+        panel.root.classList.contains("td-narrow") ? ".td-findings" : ".td-left",
+      );
+      if (chosen && box) scrollWithin(box, element);
     }
   };
   mark();

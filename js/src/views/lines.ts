@@ -59,14 +59,14 @@ function writeBadge(model: TraceModel, launch: Launch, arg: Arg | undefined, nam
   const atomic = verb === "w+" ? " (atomic)" : "";
   if (fate === "lost") {
     return {
-      text: `${verb} ${name} ✕ overwrites`,
+      text: `${verb} ✕ overwrites`,
       weight: "lost",
       title: `writes ${name}${atomic} over values that an adjoint still needs`,
     };
   }
   if (fate === "preserved") {
     return {
-      text: `${verb} ${name} kept`,
+      text: `${verb} kept`,
       weight: "kept",
       title: `writes ${name}${atomic} over values that an adjoint needs; the tape kept a copy`,
     };

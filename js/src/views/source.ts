@@ -1,7 +1,7 @@
 /** The source of the selected launch's kernel, annotated; a click on a line shows the adjoint that was generated for it. */
 
 import type { Kernel, Launch, Severity } from "../trace/types.js";
-import { h, link, replace } from "./dom.js";
+import { h, link, replace, scrollWithin } from "./dom.js";
 import { fileName } from "./format.js";
 import { adjointOf, type Badge, type LineNote, lineNotes } from "./lines.js";
 import type { Panel } from "./state.js";
@@ -34,7 +34,8 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
   );
   const below = h("div", { class: "td-adjoint", role: "region", "aria-label": "generated adjoint" });
   const update = (scroll: boolean): void => {
-    const line = view.get("line");
+    const wanted = view.get("line");
+    const line = wanted !== null && wanted >= kernel.line && wanted < kernel.line + rows.length ? wanted : null;
     for (const [i, element] of rows.entries()) {
       const chosen = line === kernel.line + i;
       element.classList.toggle("td-chosen", chosen);
@@ -95,14 +96,6 @@ function row(
 
 function badge({ text, weight, title }: Badge): HTMLElement {
   return h("span", { class: `td-access td-access-${weight}`, title }, text);
-}
-
-/** Scrolls the listing and nothing around it: a notebook must not jump. */
-function scrollWithin(list: HTMLElement, element: HTMLElement): void {
-  const top = element.offsetTop - list.offsetTop;
-  if (top < list.scrollTop || top + element.offsetHeight > list.scrollTop + list.clientHeight) {
-    list.scrollTop = top - list.clientHeight / 3;
-  }
 }
 
 function adjointView(panel: Panel, kernel: Kernel, line: number): Node[] {

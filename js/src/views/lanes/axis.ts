@@ -77,7 +77,31 @@ export function paintBands(pen: CanvasRenderingContext2D, scene: Scene, rows: re
     pen.fillStyle = palette.border;
     pen.fill(lines);
   }
+  paintFoldColumns(pen, scene);
   paintSelectedColumns(pen, scene);
+}
+
+/** A folded column is set apart by dotted edges: what is in it is more than one launch. */
+function paintFoldColumns(pen: CanvasRenderingContext2D, { geometry, palette }: Scene): void {
+  const { columns, viewport } = geometry;
+  if (viewport.scale < 6) return;
+  pen.strokeStyle = palette["fg-2"];
+  pen.lineWidth = 1;
+  pen.setLineDash([1, 4]);
+  pen.beginPath();
+  for (const fold of columns.folds) {
+    const column = columns.of(fold.first);
+    for (const left of columns.mirrored ? [column, columns.total - column - 1] : [column]) {
+      for (const edge of [left, left + 1]) {
+        const px = Math.round(x(geometry, edge)) + 0.5;
+        if (px < geometry.gutter || px > geometry.width) continue;
+        pen.moveTo(px, AXIS_HEIGHT);
+        pen.lineTo(px, geometry.height);
+      }
+    }
+  }
+  pen.stroke();
+  pen.setLineDash([]);
 }
 
 function paintSelectedColumns(pen: CanvasRenderingContext2D, scene: Scene): void {
@@ -116,13 +140,13 @@ export function paintHead(
   rows.forEach((row, depth) => {
     const middle = AXIS_HEIGHT + ROW_HEIGHT * (depth + 0.5);
     eachScope(geometry, row, (scope, from, to) => {
-      if (to - from < 22) return;
+      if (to - from < 16) return;
       pen.fillStyle = palette["fg-2"];
       pen.font = `11px ${palette.font}`;
       pen.textAlign = "left";
       const left = Math.max(from, geometry.gutter - 4);
       const sign = view.collapsed.has(scope.id) ? "▸" : "▾";
-      pen.fillText(fitText(pen, `${sign} ${scope.name}`, to - left - 8), left + 5, middle);
+      pen.fillText(to - from < 40 ? sign : fitText(pen, `${sign} ${scope.name}`, to - left - 8), left + 5, middle);
     });
   });
   paintSequences(pen, scene, model, rows.length, view);
@@ -176,15 +200,16 @@ function paintNumbers(pen: CanvasRenderingContext2D, scene: Scene, backward: boo
     pen.fillText(text, x(geometry, centre), 29);
   };
   const selected = scene.launch === null ? -1 : columns.of(scene.launch);
+  const folded = columns.folds.map((fold) => columns.of(fold.first)).filter((at) => at >= low && at <= high);
+  const taken = selected < 0 ? [] : [selected];
+  for (const column of viewport.scale >= 10 ? folded : []) {
+    const label = columns.fold(column)?.label ?? "";
+    if (column !== selected) draw(column, viewport.scale > 40 ? label : "…", palette["fg-2"], "");
+    taken.push(column);
+  }
   for (let column = Math.ceil(low / stride) * stride; column <= high; column += stride) {
-    if (Math.abs(column - selected) < stride) continue;
-    const fold = columns.fold(column);
-    draw(
-      column,
-      fold ? (viewport.scale > 40 ? fold.label : "…") : String(columns.firstLaunch(column)),
-      palette["fg-2"],
-      "",
-    );
+    if (taken.some((at) => Math.abs(column - at) < stride)) continue;
+    draw(column, columns.fold(column) ? "…" : String(columns.firstLaunch(column)), palette["fg-2"], "");
   }
   if (selected >= low && selected <= high && scene.launch !== null)
     draw(selected, String(scene.launch), palette.fg, "700 ");

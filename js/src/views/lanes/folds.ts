@@ -37,12 +37,12 @@ export function buildColumns(model: TraceModel, view: Pick<ViewState, "fold" | "
   return new Columns(model.launchCount, folds, model.trace.backward.ran);
 }
 
-/** Short sequences show two rounds: what one round leaves behind for the next (ping-pong buffers) is then in view. */
-const SHORT = 12;
+/** Of short sequences several rounds are shown: what a round leaves behind for the next (ping-pong buffers) is in view. */
+const SHOWN = 6;
 
 function foldOf(sequence: Sequence): Fold | null {
   const { first, length, count } = sequence;
-  const shown = length <= SHORT ? 2 : 1;
+  const shown = Math.ceil(SHOWN / length);
   if (count <= shown) return null;
   const key = sequenceKey(sequence);
   return { key, first: first + length * shown, last: first + length * count - 1, label: `+${count - shown}×` };
