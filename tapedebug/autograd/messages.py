@@ -83,10 +83,9 @@ def _count(number: int, one: str, many: str) -> str:
 
 def _relative(error: Floats, pair: Comparison) -> Floats:
     value = np.abs(pair.reference.value)
-    # Below this share of the pair's largest entry, float32 cannot tell an entry from zero.
-    small = (value <= 1e-6 * pair.reference.scale) & (
-        error <= np.maximum(pair.tolerance.atol, pair.reference.bar)
-    )
+    # Below this share of the largest entry of its row, float32 cannot tell an entry from zero.
+    largest = np.where(np.isfinite(value), value, 0.0).max(axis=1, keepdims=True, initial=0.0)
+    small = (value <= 1e-6 * largest) & (error <= np.maximum(pair.tolerance.atol, pair.reference.bar))
     relative: Floats = np.where(small, 0.0, error / value)
     return relative
 
