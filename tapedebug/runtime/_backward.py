@@ -167,16 +167,15 @@ def run(
     with _all_or_nothing(records, list(memories)):
         for memory in memories:
             memory.fill = None
-        earlier = _take_leftovers(leftovers)
+        earlier = _take_leftovers(leftovers, seeds)
         for a, values in seeds.items():
             space.adjoint_view(a)[...] = values
         retained = _run_steps(prepared.steps, space, prepared.retained_at)
         for a, values in retained.items():
             space.adjoint_view(a)[...] = values
         for a, values in earlier.items():
-            if a not in seeds:
-                view = space.adjoint_view(a)
-                view += values
+            view = space.adjoint_view(a)
+            view += values
     return {a: a.buffer.gradient().writes for a in prepared.written}
 
 
@@ -254,11 +253,11 @@ def _warn_of_missing_adjoints(records: list[Record]) -> None:
         )
 
 
-def _take_leftovers(leftovers: Mapping[array, int]) -> dict[array, Values]:
-    """Move what the last pass left out of the way, where nobody has changed it since."""
+def _take_leftovers(leftovers: Mapping[array, int], seeds: Mapping[array, Values]) -> dict[array, Values]:
+    """Move what the last pass left out of the way, where nobody has changed it since or a seed replaces it."""
     taken = {}
     for a, writes in leftovers.items():
-        gradient = a.grad
+        gradient = None if a in seeds else a.grad
         if gradient is not None and gradient.buffer.writes == writes:
             view = gradient._look()
             if view.any():

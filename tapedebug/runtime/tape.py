@@ -26,6 +26,8 @@ from tapedebug.runtime.replay import Shadow
 from tapedebug.runtime.timeline import Version, list_versions
 from tapedebug.runtime.versions import Ledger, Outside, Tracker, range_key
 
+Seeds = dict[array, np.ndarray[Any, Any]]
+
 _ids = itertools.count(1)
 
 
@@ -46,15 +48,24 @@ class BackwardCall:
 
     Attributes:
         loss: The loss, or None.
-        seeds: The incoming gradients, as they were.
         records: How many records the tape had.
         seconds: How long the reverse pass took.
     """
 
     loss: array | None
-    seeds: dict[array, np.ndarray[Any, Any]]
+    _seeds: Seeds = field(repr=False)
     records: int
     seconds: float = 0.0
+
+    @property
+    def seeds(self) -> Seeds:
+        """Copies of the incoming gradients, as they were; a tape keeps those of its last call only."""
+        return {a: values.copy() for a, values in self._seeds.items()}
+
+    def give_up(self) -> Seeds:
+        """Forget the seeds; returns them, for their memory to be used again."""
+        seeds, self._seeds = self._seeds, {}
+        return seeds
 
 
 class Gradients(dict[array, array]):
@@ -112,6 +123,7 @@ class Tape:
         self.backward_calls: list[BackwardCall] = []
         self.array_names: dict[Any, list[str]] = {}
         self._leftovers: dict[array, int] = {}
+        self._spare: Seeds = {}
         self._prepared: _backward.Prepared | None = None
         self._created_at = call_site()
         _observers.enrol(self)
@@ -238,6 +250,7 @@ class Tape:
         self.backward_calls = []
         self.array_names = {}
         self._leftovers = {}
+        self._spare = {}
         self._prepared = None
 
     # -- gradients --------------------------------------------------------------------------------------
@@ -269,8 +282,7 @@ class Tape:
 
         Raises:
             TapeError: Nothing was recorded; the loss is not a scalar, has no gradient or is not on the tape;
-                a seed
-                does not fit.
+                a seed does not fit.
         """
         seeds = self._seeds(loss, grads)
         call = BackwardCall(loss, seeds, len(self.records))
@@ -280,21 +292,26 @@ class Tape:
             if self._prepared is None or not self._prepared.holds(self.tracker):
                 self._prepared = _backward.Prepared(self.tracker)
             self._leftovers = _backward.run(self._prepared, seeds, self._leftovers)
+        except BaseException:
+            self._spare = seeds
+            raise
         finally:
             state.tape = recording
         call.seconds = perf_counter() - start
         self.tracker.settled = recording is not self
         self.loss = loss if loss is not None else self.loss
+        # Two sets of memory take turns: fresh memory for large seeds costs more than the pass.
+        self._spare = self.backward_calls[-1].give_up() if self.backward_calls else {}
         self.backward_calls.append(call)
         _observers.notify("backward_done", self, call)
 
-    def _seeds(self, loss: Any, grads: Mapping[Any, Any] | None) -> dict[array, np.ndarray[Any, Any]]:
+    def _seeds(self, loss: Any, grads: Mapping[Any, Any] | None) -> Seeds:
         if (loss is not None or grads) and not self.records:
             raise TapeError(
                 "backward: nothing was recorded on this tape",
                 mend="run the launches inside `with tape:` first",
             )
-        seeds: dict[array, np.ndarray[Any, Any]] = {}
+        seeds: Seeds = {}
         if loss is not None:
             self._check_loss(loss)
             seeds[loss] = np.ones(loss.shape, types.numpy_dtype(loss.dtype))
@@ -317,7 +334,11 @@ class Tape:
                 f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
                 mend=f"pass values of shape {wanted}, such as ones_like(array)",
             )
-        return values.astype(types.numpy_dtype(a.dtype))
+        kept = self._spare.get(a)
+        if kept is None or kept.shape != wanted:
+            kept = np.empty(wanted, types.numpy_dtype(a.dtype))
+        kept[...] = values
+        return kept
 
     def _check_loss(self, loss: Any) -> None:
         if not isinstance(loss, array):

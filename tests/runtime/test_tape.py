@@ -564,3 +564,18 @@ def test_names_are_remembered_when_the_block_ends():
 
     tape = local_variables()
     assert tape.array_names[range_key(tape.records[0].args[0])] == ["position"]
+
+
+def test_looking_for_names_keeps_nothing_alive():
+    gc.collect()
+    gc.disable()
+    try:
+        x, y = vector(1, 2), wp.zeros(2)
+        with wp.Tape() as tape:
+            wp.launch(square, 2, inputs=[x, y])
+        tape.trace()
+        gone = weakref.ref(tape)
+        del tape
+        assert gone() is None
+    finally:
+        gc.enable()
