@@ -254,7 +254,7 @@ def _warn_of_missing_adjoints(records: list[Record]) -> None:
 
 
 def _take_leftovers(leftovers: Mapping[array, int], seeds: Mapping[array, Values]) -> dict[array, Values]:
-    """Move what the last pass left out of the way, where nobody has changed it since or a seed replaces it."""
+    """Move what the last pass left out of the way, unless somebody changed it or a seed replaces it."""
     taken = {}
     for a, writes in leftovers.items():
         gradient = None if a in seeds else a.grad

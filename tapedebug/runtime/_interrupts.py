@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
+
+# The functions of `signal` turn everything into enums and back: 10 µs in each reverse pass.
+from _signal import getsignal, signal  # type: ignore[import-not-found, unused-ignore]
 from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import SIGINT
 from types import FrameType
-
-# The functions of `signal` turn everything into enums and back: 10 µs in each reverse pass.
-from _signal import getsignal, signal  # type: ignore[import-not-found, unused-ignore]
 
 
 @contextmanager

@@ -1,0 +1,76 @@
+"""The seeds of `Tape.backward`: remembered for checks, in memory that repeated passes use again."""
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+
+
+@wp.kernel
+def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@pytest.fixture
+def recorded():
+    x = wp.array(np.array([1.0, 2.0, 3.0]), dtype=float, requires_grad=True)
+    y = wp.zeros_like(x)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+    return tape, x, y
+
+
+def test_rows_of_a_jacobian_with_one_seed_array(recorded) -> None:
+    tape, x, y = recorded
+    seed = wp.zeros(3, dtype=float)
+    rows = []
+    for k in range(3):
+        seed.assign(np.eye(3, dtype=np.float32)[k])
+        tape.backward(grads={y: seed})
+        rows.append(x.grad.numpy().tolist())
+        tape.zero()
+    assert rows == [[2, 0, 0], [0, 4, 0], [0, 0, 6]]
+
+
+def test_only_the_last_call_keeps_its_seeds(recorded) -> None:
+    tape, _, y = recorded
+    for k in range(4):
+        tape.backward(grads={y: np.full(3, float(k))})
+    assert [{a is y: v.tolist() for a, v in call.seeds.items()} for call in tape.backward_calls] == [
+        {},
+        {},
+        {},
+        {True: [3, 3, 3]},
+    ]
+
+
+def test_seeds_that_were_read_do_not_change_afterwards(recorded) -> None:
+    tape, _, y = recorded
+    tape.backward(grads={y: np.full(3, 7.0)})
+    seeds = tape.backward_calls[-1].seeds
+    for k in range(3):
+        tape.backward(grads={y: np.full(3, float(k))})
+    assert seeds[y].tolist() == [7, 7, 7]
+
+
+def test_a_gradient_may_be_its_own_seed(recorded) -> None:
+    tape, x, y = recorded
+    y.grad.assign(np.array([1, 10, 100], dtype=np.float32))
+    tape.backward(grads={y: y.grad})
+    assert x.grad.numpy().tolist() == [2, 40, 600]
+
+
+def test_a_pass_that_fails_leaves_the_last_seeds(recorded) -> None:
+    tape, _, y = recorded
+    tape.backward(grads={y: np.full(3, 7.0)})
+    tape.backward(grads={y: np.full(3, 8.0)})
+
+    def fail() -> None:
+        raise ValueError("mine")
+
+    with tape:
+        tape.record_func(fail, [y])
+    with pytest.raises(ValueError, match="mine"):
+        tape.backward(grads={y: np.full(3, 9.0)})
+    assert tape.backward_calls[-1].seeds[y].tolist() == [8, 8, 8]
