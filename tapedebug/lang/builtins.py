@@ -102,6 +102,7 @@ CONSTANTS = {
     "inf": math.inf,
     "nan": math.nan,
 }
+CONSTANTS |= {name.upper(): number for name, number in CONSTANTS.items()}
 """Numbers that kernels and scripts may use by name (float32 in kernels)."""
 
 

@@ -1,8 +1,8 @@
 """Random well-typed kernels: what tests of the compiler are fed with.
 
 A program is a file of functions and one kernel. Each thread owns its row of the arrays that it reads and
-writes (`w`, `y`, `p`, `z`); `x`, `q` and `idx` are only read; `acc` and `vacc` are only added to. So a program has no
-races, and its derivative is that of the plain loop over threads. Values stay small: sines damp products.
+writes (`w`, `y`, `p`, `z`); `x`, `q` and `idx` are only read; `acc` and `vacc` are only added to. So nothing
+races, and the derivative is that of the plain loop over threads. Values stay small: sines damp products.
 
 `python -m tests.compiler.generator SEED` prints a program.
 """

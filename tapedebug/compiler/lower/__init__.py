@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tapedebug._source import Origin
 from tapedebug.compiler import ir
 from tapedebug.compiler.builder import Builder
-from tapedebug.compiler.lower import expressions, statements
+from tapedebug.compiler.lower import control, expressions, statements
 from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, name_resolver
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -31,6 +31,7 @@ def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python
     builder = Builder()
     ctx = Context(builder, name, origin, name_resolver(python))  # type: ignore[arg-type]
     ctx.at(origin.tree)
+    ctx.locals = frozenset(control.assigned_names(origin.tree.body))
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
     for param in params:
         ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)

@@ -6,6 +6,7 @@ import ast
 import builtins
 import difflib
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -81,6 +82,8 @@ class Context:
     axes: int = 0
     uses_atomic_result: bool = False
     in_kernel: bool = True
+    locals: frozenset[str] = frozenset()
+    """The names that the current function assigns anywhere: as in Python, they never mean a global."""
     in_loop: int = 0
     """How many loops of the current function are open."""
 
@@ -119,6 +122,8 @@ class Context:
             if isinstance(item, Undefined):
                 self.name_error(node, f"`{node.id}` {item.reason}", f"assign `{node.id}` before")
             return item
+        if node.id in self.locals:
+            self.name_error(node, f"`{node.id}` is read before it is assigned", f"assign `{node.id}` before")
         try:
             return Static(self.names(node.id))
         except KeyError:
@@ -134,7 +139,7 @@ class Context:
         if isinstance(item, Quantity):
             return item
         if isinstance(item, Static):
-            found = self.number(item.value)
+            found = self.number(node, item.value)
             if found is not None:
                 return found
             shown = getattr(item.value, "__name__", None) or type(item.value).__name__
@@ -152,18 +157,27 @@ class Context:
             )
         self.type_error(node, f"{what} is needed here; got several values", "take them apart: a, b = …")
 
-    def number(self, value: Any) -> Quantity | None:
+    def number(self, node: ast.AST, value: Any) -> Quantity | None:
         """A constant of the kernel language from a Python or NumPy value, or None."""
         if isinstance(value, t.Vector):
-            kind: Any = type(value)
-            numbers = list(np.asarray(value))
+            parts = [self.constant(node, n, value.scalar) for n in np.asarray(value)]
+            return Quantity(type(value), tuple(p.scalar for p in parts))
+        kind = scalar_type(value)
+        return self.constant(node, value, kind) if kind is not None else None
+
+    def constant(self, node: ast.AST, value: Any, kind: type[t.Scalar]) -> Quantity:
+        """A number as a constant of a scalar type, in whose range it must be."""
+        if kind in t.INTEGERS:
+            value = int(value) if math.isfinite(value) else value
+            limits = np.iinfo(kind.numpy)
+            fits = limits.min <= value <= limits.max
         else:
-            kind = scalar_type(value)
-            numbers = [value]
-        if kind is None:
-            return None
-        scalar = t.scalar_of(kind)
-        return Quantity(kind, tuple(self.builder.expr(self.builder.constant(n, scalar)) for n in numbers))
+            fits = kind not in t.FLOATS or not math.isfinite(value) or abs(value) <= np.finfo(kind.numpy).max
+        if not fits:
+            wide = {t.int32: "int64", t.float32: "float64"}.get(kind)
+            mend = f"write it as {wide}({value})" if wide else "use a smaller number"
+            self.type_error(node, f"the number {value} does not fit {t.type_name(kind)}", mend)
+        return Quantity(kind, (self.builder.expr(self.builder.constant(value, kind)),))
 
     def guarded(self, node: ast.AST, what: str, build: Callable[..., Any], *args: Any) -> Any:
         """Build an operation; a misfit of its operands becomes the user's error at `node`."""

@@ -46,7 +46,7 @@ def assign_to(ctx: Context, target: ast.expr, item: Any) -> None:
 def _named(ctx: Context, target: ast.Name, item: Any) -> Any:
     """The item as a variable's value: numbers get the variable's name in generated code."""
     if isinstance(item, Static):
-        number = ctx.number(item.value)
+        number = ctx.number(target, item.value)
         return item if number is None else number
     if isinstance(item, Quantity):
         letters = "xyzw" if len(item.parts) > 1 else ""

@@ -77,13 +77,15 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
 
 
 def _values(ctx: Context, node: ast.Call) -> list[Quantity]:
-    values = []
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            ctx.syntax_error(argument, "a kernel cannot use starred arguments", "pass the values one by one")
-        values.append(expressions.value(ctx, argument))
+    values = [_argument(ctx, argument) for argument in node.args]
     ctx.at(node)
     return values
+
+
+def _argument(ctx: Context, node: ast.expr) -> Quantity:
+    if isinstance(node, ast.Starred):
+        ctx.syntax_error(node, "a kernel cannot use starred arguments", "pass the values one by one")
+    return expressions.value(ctx, node)
 
 
 def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
@@ -142,6 +144,9 @@ def convert(ctx: Context, q: Quantity, kind: Any) -> Quantity:
 
 
 def _scalar(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
+    number = expressions.literal(ctx, node.args[0]) if len(node.args) == 1 else None
+    if number is not None and kind is not t.bool:
+        return ctx.constant(node.args[0], number, kind)
     values = _values(ctx, node)
     if len(values) != 1 or t.is_vector(values[0].type):
         got = ", ".join(t.type_name(v.type) for v in values) or "nothing"
@@ -150,7 +155,7 @@ def _scalar(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
 
 
 def _vector(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
-    values = _values(ctx, node)
+    values = _components(ctx, node, kind.scalar)
     builder = ctx.builder
     if not values:
         return Quantity(
@@ -175,6 +180,16 @@ def _vector(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
         )
     parts_given = values if len(values) == kind.length else values * kind.length
     return Quantity(kind, tuple(v.scalar for v in parts_given))
+
+
+def _components(ctx: Context, node: ast.Call, kind: type[t.Scalar]) -> list[Quantity]:
+    """The arguments of a vector; numbers that are written down take the type of its components."""
+    given = []
+    for argument in node.args:
+        number = expressions.literal(ctx, argument)
+        given.append(ctx.constant(argument, number, kind) if number is not None else _argument(ctx, argument))
+    ctx.at(node)
+    return given
 
 
 # Threads and atomics ---------------------------------------------------------------------------------------
@@ -260,7 +275,7 @@ def _bind(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
     env: dict[str, Item] = {}
     for name, parameter in signature.parameters.items():
         item = bound.arguments.get(name, Static(parameter.default))
-        if isinstance(item, Static) and ctx.number(item.value) is not None:
+        if isinstance(item, Static) and ctx.number(node, item.value) is not None:
             item = ctx.quantity(node, item)
         declared = function.types.get(name)
         if declared is not None:
@@ -295,11 +310,12 @@ def _check_argument(
 def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
     from tapedebug.compiler.lower import statements
 
-    outer = (ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop)
+    outer = (ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop, ctx.locals)
     call_span = ctx.span(node)
     ctx.env, ctx.origin, ctx.names = env, function.origin, name_resolver(function.python)
     ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
     ctx.in_loop = 0
+    ctx.locals = frozenset(control.assigned_names(function.origin.tree.body))
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     if function.result_type is not None:
         _zero_result(ctx, function)
@@ -307,7 +323,7 @@ def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item])
         statements.block(ctx, function.origin.tree.body)
         result = ctx.env.get(control.RESULT)
     finally:
-        ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop = outer
+        ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop, ctx.locals = outer
     ctx.at(node)
     return result if result is not None else Items(())
 

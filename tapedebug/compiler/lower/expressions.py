@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-import types as python_types
+import difflib
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.lower import arrays, calls, control
@@ -69,6 +71,29 @@ def value(ctx: Context, node: ast.expr, what: str = "a value") -> Quantity:
     return ctx.quantity(node, lower(ctx, node), what)
 
 
+def literal(ctx: Context, node: ast.expr) -> int | float | None:
+    """The Python number that an expression writes down or captures, before it has a type; else None."""
+    match node:
+        case ast.Constant(value=number):
+            pass
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            number = literal(ctx, operand)
+            return -number if number is not None else None
+        case ast.Name() | ast.Attribute():
+            root: ast.expr = node
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if not isinstance(root, ast.Name) or root.id in ctx.env:
+                return None
+            item = lower(ctx, node)
+            number = item.value if isinstance(item, Static) else None
+        case _:
+            return None
+    if isinstance(number, int | float) and not isinstance(number, bool | np.generic):
+        return number
+    return None
+
+
 def condition(ctx: Context, node: ast.expr) -> Quantity:
     """The value of an expression used as a condition; a number holds where it is not 0."""
     q = value(ctx, node, "a condition")
@@ -93,7 +118,7 @@ def wrap(ctx: Context, scalar: Any) -> Quantity:
 
 
 def _constant(ctx: Context, node: ast.Constant) -> Item:
-    q = ctx.number(node.value)
+    q = ctx.number(node, node.value)
     if q is None:
         ctx.syntax_error(
             node,
@@ -132,13 +157,14 @@ def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:
         return Static(getattr(base, node.attr))
     except AttributeError as error:
         name = getattr(base, "__name__", type(base).__name__)
-        said = str(error)
-        detail = said if isinstance(base, python_types.ModuleType) and "planned" in said else ""
-        ctx.name_error(
-            node,
-            f"`{name}` has no attribute `{node.attr}`",
-            detail or f"look for the name in the documentation of `{name}`",
-        )
+        if name == "tapedebug":  # which knows what is planned, and what was meant
+            ctx.name_error(node, str(error), "the documentation of the kernel language lists what it has")
+        ctx.name_error(node, f"`{name}` has no attribute `{node.attr}`", _near(node.attr, dir(base)))
+
+
+def _near(name: str, known: list[str]) -> str | None:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean `{near[0]}`?" if near else None
 
 
 def component(ctx: Context, node: ast.AST, q: Quantity, index: int | Quantity) -> Quantity:
@@ -218,7 +244,7 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
 
 
 def _compare(ctx: Context, node: ast.Compare) -> Item:
-    left = value(ctx, node.left)
+    left, left_node = value(ctx, node.left), node.left
     result: Quantity | None = None
     for operator, right_node in zip(node.ops, node.comparators, strict=True):
         if type(operator) not in COMPARE:
@@ -226,11 +252,26 @@ def _compare(ctx: Context, node: ast.Compare) -> Item:
         right = value(ctx, right_node)
         ctx.at(node)
         name, sign = COMPARE[type(operator)]
-        one = apply(ctx, node, name, sign, left, right)
+        one = apply(ctx, node, name, sign, *_comparable(ctx, (left_node, left), (right_node, right)))
         result = one if result is None else apply(ctx, node, "and", "`and`", result, one)
-        left = right
+        left, left_node = right, right_node
     assert result is not None  # a comparison has at least one operator
     return result
+
+
+def _comparable(
+    ctx: Context, left: tuple[ast.expr, Quantity], right: tuple[ast.expr, Quantity]
+) -> tuple[Quantity, Quantity]:
+    """Two operands of a comparison: a number that is written down takes the type of the other, as `x > 0`."""
+    (one_node, one), (two_node, two) = left, right
+    if one.type is not two.type and {one.type, two.type} <= {*t.INTEGERS, *t.FLOATS}:
+        number = literal(ctx, two_node)
+        if number is not None and (one.type in t.FLOATS or isinstance(number, int)):
+            return one, ctx.constant(two_node, number, one.type)
+        number = literal(ctx, one_node)
+        if number is not None and (two.type in t.FLOATS or isinstance(number, int)):
+            return ctx.constant(one_node, number, two.type), two
+    return one, two
 
 
 def _boolean(ctx: Context, node: ast.BoolOp) -> Item:

@@ -149,13 +149,14 @@ def where(condition: Quantity, yes: Quantity, no: Quantity) -> Quantity:
         raise RuleError(
             f"takes two values of one type; got {name_list([yes.type, no.type])}", "convert one of them"
         )
-    if condition.type is not t.bool:
+    if t.is_vector(condition.type):
         raise RuleError(
             f"takes a condition (bool) first; got {t.type_name(condition.type)}",
             "write a comparison, such as `x > 0.0`",
         )
+    holds = condition.scalar if condition.type is t.bool else condition.scalar.apply("ne", 0)
     parts = zip(yes.parts, no.parts, strict=True)
-    return Quantity(yes.type, tuple(condition.scalar.select(a, b) for a, b in parts))
+    return Quantity(yes.type, tuple(holds.select(a, b) for a, b in parts))
 
 
 def _first(a: Expr, b: Expr, sign: str) -> Expr:
