@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
@@ -44,6 +45,16 @@ class CheckRunner:
     def running(self) -> bool:
         """Whether a run is under way."""
         return self._running.locked()
+
+    def adopt(self, subject: Subject) -> bool:
+        """Take a newer trace of the same tape, keep the results; False if the tape is another, or longer."""
+        then, now = self.subject.source.tape, subject.source.tape
+        if subject.tape is not self.subject.tape or then.launches != now.launches:
+            return False
+        done = [check for check in self.checks if check["verdict"] is not None]
+        self.subject = subject
+        self.checks = merge(subject.trace["checks"], done)
+        return True
 
     def cancel(self) -> None:
         """Ask the run to stop after the pair that it is at; the results so far stay."""
@@ -96,6 +107,12 @@ class CheckRunner:
                 "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
                 mend="Record it again in this kernel.",
             )
+        then, now = self.subject.source.tape.launches, len(self.subject.tape.records)
+        if then != now:
+            raise TapedebugError(
+                f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
+                mend="Show it again, then run.",
+            )
         if not mask:
             raise TapedebugError("No pair is switched on.", mend="Switch on a pair of the mask, then run.")
         from tapedebug.autograd import check_pairs
@@ -129,6 +146,17 @@ class CheckRunner:
             done = sum(counts.values())
             return f"Cancelled after {done} of {_pairs(asked)}" + (f": {verdicts}." if verdicts else ".")
         return f"{_pairs(asked)} checked in {seconds:.2g} s: {verdicts}."
+
+
+def write_report(trace: dict[str, Any], checks: Sequence[dict[str, Any]], path: str | Path) -> Path:
+    """Write a trace with the results of checks as one offline HTML file; return its absolute path.
+
+    Raises:
+        OSError: It can not be written.
+    """
+    from tapedebug.report import report
+
+    return report({**trace, "checks": list(checks)}, path)
 
 
 def merge(before: Sequence[dict[str, Any]], fresh: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

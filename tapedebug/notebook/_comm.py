@@ -8,13 +8,15 @@ while a cell runs, in another thread; a tape that is being recorded is then left
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapeError
-from tapedebug.notebook._checks import CheckRunner, describe
+from tapedebug.notebook import _shell
+from tapedebug.notebook._checks import CheckRunner, describe, write_report
 from tapedebug.notebook._gate import gate
 from tapedebug.notebook._mask import check_mask
-from tapedebug.notebook._subject import Subject, default_mask, subject_of, tape_row
+from tapedebug.notebook._subject import Subject, default_mask, remember, subject_of, tape_row
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
@@ -54,6 +56,8 @@ class Connection:
             if kind in {"run", "cancel"}:
                 getattr(self, f"_{kind}")(question)
                 self._say("done", request=request)
+            elif kind == "diagnose":
+                self._diagnose(question, request)
             elif kind in {"list", "trace", "export"}:
                 with gate.between_cells() as quiet:
                     answer = getattr(self, f"_{kind}")(question) if quiet else ("busy", {})
@@ -80,7 +84,7 @@ class Connection:
         tape = find_tape(question.get("tape"))
         subject = subject_of(tape)
         runner = self._runners.get(tape.id)
-        if runner is None or runner.subject.tape is not tape:
+        if runner is None or not runner.adopt(subject):
             runner = self._runners[tape.id] = self._new_runner(subject)
         return "trace", {
             "tape": tape.id,
@@ -98,25 +102,42 @@ class Connection:
         return CheckRunner(subject, report)
 
     def _run(self, question: dict[str, Any]) -> None:
-        tape = find_tape(question.get("tape"))
-        mask = check_mask(question.get("mask", []), subject_of(tape).trace)
-        self._runners[tape.id].start(mask)
+        runner = self._runner(question)
+        runner.start(check_mask(question.get("mask", []), runner.subject.trace))
 
     def _cancel(self, question: dict[str, Any]) -> None:
-        runner = self._runners.get(question.get("tape", -1))
-        if runner is not None:
-            runner.cancel()
+        self._runner(question).cancel()
 
     def _export(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        from pathlib import Path
+        runner = self._runner(question)
+        number = runner.subject.source.tape.id
+        target = write_report(runner.subject.trace, runner.checks, f"tapedebug-report-{number}.html")
+        self._say("state", tape=number, state={"status": f"Report written to {target}"})
+        return "done", {}
 
-        from tapedebug.report import report
+    def _diagnose(self, question: dict[str, Any], request: int | None) -> None:
+        """Diagnose a tape beside the notebook, and answer with the list of tapes when it is done."""
+        from tapedebug.diagnose import diagnose
 
         tape = find_tape(question.get("tape"))
-        target = Path(f"tapedebug-report-{tape.id}.html").absolute()
-        report(tape, target)
-        self._say("state", tape=tape.id, state={"status": f"Report written to {target}"})
-        return "done", {}
+
+        def work() -> None:
+            try:
+                with gate.for_check(lambda: None):
+                    remember(tape, _shell.in_namespace(lambda: diagnose(tape)))
+                    rows = tape_rows()
+                self._say("tapes", request=request, tapes=rows)
+            except Exception as error:
+                self._say("error", request=request, message=describe(error))
+
+        threading.Thread(target=work, name="tapedebug diagnosis", daemon=True).start()
+
+    def _runner(self, question: dict[str, Any]) -> CheckRunner:
+        """Return the runner of a tape whose trace the front end has."""
+        tape = find_tape(question.get("tape"))
+        if tape.id not in self._runners:
+            self._trace(question)
+        return self._runners[tape.id]
 
 
 def find_tape(number: Any) -> Tape:

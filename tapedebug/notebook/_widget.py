@@ -15,7 +15,7 @@ import traitlets
 
 from tapedebug._errors import GradcheckError
 from tapedebug.notebook import _shell
-from tapedebug.notebook._checks import CheckRunner, describe
+from tapedebug.notebook._checks import CheckRunner, describe, write_report
 from tapedebug.notebook._gate import gate
 from tapedebug.notebook._mask import check_mask
 from tapedebug.notebook._subject import default_mask, subject_of
@@ -118,12 +118,7 @@ class TapeDebugger(anywidget.AnyWidget):
         Raises:
             OSError: It can not be written.
         """
-        from tapedebug.report import report
-        from tapedebug.trace import trace_from_json
-
-        target = Path(path).absolute()
-        report(trace_from_json(self._shown()), target)
-        return target
+        return write_report(self.trace, self.checks, path)
 
     def _shown(self) -> dict[str, Any]:
         """The trace with the results of the runs since."""

@@ -242,3 +242,11 @@ async function ready(url, server, log) {
   }
   throw new Error(`JupyterLab did not start within ${WAIT / 1000} s:\n${log()}`);
 }
+
+/** Brings an element to the middle of the view and waits until the notebook has stopped moving. */
+export async function show(locator) {
+  for (let i = 0; i < 3; i += 1) {
+    await locator.evaluate((element) => element.scrollIntoView({ block: "center", behavior: "instant" }));
+    await locator.page().waitForTimeout(150);
+  }
+}

@@ -3,7 +3,18 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { command, openPage, python, ROOT, runAll, screenshot, setTheme, startBrowser, startLab } from "./harness.mjs";
+import {
+  command,
+  openPage,
+  python,
+  ROOT,
+  runAll,
+  screenshot,
+  setTheme,
+  show,
+  startBrowser,
+  startLab,
+} from "./harness.mjs";
 
 const TRACE_MIME = "application/vnd.tapedebug.trace+json";
 const NAME = "quickstart.ipynb";
@@ -39,7 +50,7 @@ test("the notebook runs and shows the panel, with the overwritten array marked",
   assert.equal(failed, 0);
   await panel.waitFor();
   assert.equal(await panel.count(), 1);
-  await panel.scrollIntoViewIfNeeded();
+  await show(panel);
   const worst = panel.locator(".td-card").first();
   assert.match(await worst.getAttribute("class"), /td-error/);
   assert.match(await worst.textContent(), /overwrite · .*x_next.*integrate.*In \[4\]:22 in simulate/s);
@@ -140,7 +151,7 @@ test("the side bar lists the live tapes with their findings and opens one in a t
 
 test("a saved notebook keeps the results of the checks", async () => {
   await command(page, "docmanager:open", { path: NAME });
-  await panel.scrollIntoViewIfNeeded();
+  await show(panel);
   await screenshot(page, "quickstart-dark");
   await command(page, "docmanager:save");
   const saved = JSON.parse(await readFile(join(lab.root, NAME), "utf8"));
@@ -175,7 +186,7 @@ test("reopened, it shows the saved tape", async () => {
   await setTheme(page, "JupyterLab Light");
   await panel.waitFor();
   await page.waitForTimeout(2500); // the widget manager gives up after two seconds
-  await panel.scrollIntoViewIfNeeded();
+  await show(panel);
   assert.equal(await page.getByText("model not found").count(), 0);
   assert.ok(await panel.locator(".td-run").isDisabled());
   await screenshot(page, "reopened-light");

@@ -75,6 +75,13 @@ test("a tape appears when its cell has run, and opens in a tab that can check it
   await command(page, "docmanager:open", { path: "first.ipynb" });
 });
 
+test("on request it diagnoses a tape, and its tab shows the findings", async () => {
+  await bar.getByRole("button", { name: "Diagnose" }).click();
+  await bar.locator(".td-side-badge", { hasText: "✓ no findings" }).waitFor();
+  assert.equal(await bar.getByRole("button", { name: "Diagnose" }).count(), 0);
+  await page.locator(".td-tab .tapedebug .td-badge", { hasText: "gradient AGREE" }).waitFor({ state: "attached" });
+});
+
 test("a second click brings the same tab to the front", async () => {
   await bar.locator("[data-tape]").click();
   await page.locator(".td-tab .tapedebug").waitFor();

@@ -169,3 +169,40 @@ def test_the_target_is_registered_with_the_kernel(front_end):
 
     front_end.run_line_magic("reload_ext", "tapedebug")
     assert comm.get_comm_manager().targets["tapedebug"] is _comm.opened
+
+
+def test_on_request_it_diagnoses_a_tape(channel, wrong):
+    tape, x, _ = wrong
+    number = len(channel.sent) + 1000
+    channel.hear({"content": {"data": {"type": "diagnose", "tape": tape.id, "request": number}}})
+    answers = []
+    until = time.monotonic() + 30
+    while not answers and time.monotonic() < until:
+        time.sleep(0.01)
+        answers = [message for message in list(channel.sent) if message.get("request") == number]
+    assert x is not None
+    [row] = [row for row in answers[0]["tapes"] if row["tape"] == tape.id]
+    assert (row["verdict"], row["findings"]["error"]) == ("WRONG", 1)
+    assert channel.ask(type="trace", tape=tape.id)["trace"]["verdict"] == "WRONG"
+
+
+def test_a_tape_that_has_grown_is_not_checked_as_the_one_that_was_drawn(channel, wrong):
+    tape, _, _ = wrong
+    panel = wp.TapeDebugger(tape)
+    channel.ask(type="trace", tape=tape.id)
+    with tape:
+        wp.clone(wp.ones(1, dtype=float))
+    with pytest.raises(wp.TapedebugError) as caught:
+        panel.run([(1, "x", "y")])
+    assert str(caught.value) == (
+        "The tape has changed since this was drawn: it had 4 launches and has 5 now.\n"
+        "  = mend: Show it again, then run."
+    )
+    assert channel.ask(type="trace", tape=tape.id)["trace"]["tape"]["launches"] == 5
+    channel.ask(type="run", tape=tape.id, mask=[[1, "x", "y"]])
+    until = time.monotonic() + 30
+    while {"running": False} not in [m.get("state") for m in channel.sent] and time.monotonic() < until:
+        time.sleep(0.01)
+    [done] = [m["state"] for m in channel.sent if "checks" in m.get("state", {})]
+    assert [c["verdict"] for c in done["checks"] if c["launch"] == 1] == ["AGREE"]
+    panel.close()

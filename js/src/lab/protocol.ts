@@ -41,7 +41,8 @@ export type Question =
   | { readonly type: "trace"; readonly tape: number }
   | { readonly type: "run"; readonly tape: number; readonly mask: readonly MaskEntry[] }
   | { readonly type: "cancel"; readonly tape: number }
-  | { readonly type: "export"; readonly tape: number };
+  | { readonly type: "export"; readonly tape: number }
+  | { readonly type: "diagnose"; readonly tape: number };
 
 export type Answer =
   | { readonly type: "hello"; readonly version: string }

@@ -22,6 +22,8 @@ export class TapeSession implements IDisposable {
   tapes: readonly TapeRow[] = [];
   /** The kernel has not answered yet, because a cell is running. */
   busy = false;
+  /** Tapes that the kernel is diagnosing. */
+  readonly diagnosing = new Set<number>();
   /** The last error, in the kernel's words. */
   error = "";
 
@@ -89,6 +91,22 @@ export class TapeSession implements IDisposable {
       },
       (error: Error) => this.fail(error),
     );
+  }
+
+  /** Lets the kernel say what is wrong with a tape; the list then has its findings. */
+  async diagnose(tape: number): Promise<void> {
+    this.diagnosing.add(tape);
+    this.error = "";
+    this.emit();
+    try {
+      const answer = await this.ask({ type: "diagnose", tape });
+      if (answer.type === "tapes") this.tapes = answer.tapes;
+    } catch (error) {
+      this.error = error instanceof Error ? error.message : String(error);
+    } finally {
+      this.diagnosing.delete(tape);
+      this.emit();
+    }
   }
 
   /** Sends a question; rejects with the kernel's message, or when the kernel goes away before it answers. */

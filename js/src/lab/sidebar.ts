@@ -111,7 +111,8 @@ export class SideBar extends Widget {
 
   private list(session: TapeSession): HTMLElement {
     const list = element("ul", "td-side-list");
-    for (const row of session.tapes) list.append(element("li", "", this.row(session, row)));
+    for (const row of session.tapes)
+      list.append(element("li", "td-side-row", this.row(session, row), diagnosis(session, row)));
     return list;
   }
 
@@ -136,6 +137,20 @@ export class SideBar extends Widget {
     );
     return open;
   }
+}
+
+/** Findings cost a replay of the tape, so they are asked for. */
+function diagnosis(session: TapeSession, row: TapeRow): Node {
+  if (row.findings !== null || row.recording || row.launches === 0) return document.createDocumentFragment();
+  const busy = session.diagnosing.has(row.tape);
+  const ask = button(
+    "td-side-diagnose",
+    busy ? "Diagnosing …" : "Diagnose",
+    "Check the gradient of this tape end to end, and say what is wrong with it",
+    () => void session.diagnose(row.tape),
+  );
+  ask.disabled = busy;
+  return ask;
 }
 
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {

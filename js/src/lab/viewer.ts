@@ -14,6 +14,8 @@ import { ITapes, ITapeViewer } from "./tokens.js";
 class TapePanel extends Widget {
   readonly store: PanelStore;
   private unmount: (() => void) | null = null;
+  /** Verdict and findings of the tape in the kernel's list, to see when they change. */
+  private known = "";
   private readonly kernelId: string | null;
 
   constructor(
@@ -32,7 +34,7 @@ class TapePanel extends Widget {
       },
     );
     session.news.connect(this.hear, this);
-    session.changed.connect(this.checkAlive, this);
+    session.changed.connect(this.sessionChanged, this);
   }
 
   /** Whether the tape is still there to be asked. */
@@ -51,7 +53,8 @@ class TapePanel extends Widget {
     if (answer.type === "busy") throw new Error("A cell is running. Open the tape again when it is done.");
     if (answer.type !== "trace")
       throw new Error(`The kernel answered "${answer.type}" when asked for tape ${this.tape}.`);
-    this.store.set({ trace: answer.trace, mask: answer.mask, checks: answer.checks });
+    const first = this.unmount === null;
+    this.store.set({ trace: answer.trace, checks: answer.checks, ...(first ? { mask: answer.mask } : {}) });
     this.unmount ??= mountPanel(this.node, this.store, { fill: true });
     this.session.refresh(); // the kernel has learnt the tape's name, and perhaps its findings
   }
@@ -59,7 +62,7 @@ class TapePanel extends Widget {
   override dispose(): void {
     if (this.isDisposed) return;
     this.session.news.disconnect(this.hear, this);
-    this.session.changed.disconnect(this.checkAlive, this);
+    this.session.changed.disconnect(this.sessionChanged, this);
     if (this.store.get("running") && this.alive) this.store.cancel();
     this.unmount?.();
     super.dispose();
@@ -73,7 +76,14 @@ class TapePanel extends Widget {
     if (answer.type === "state" && answer.tape === this.tape) this.store.set(answer.state);
   }
 
-  private checkAlive(): void {
+  /** Somebody may have diagnosed the tape meanwhile, or its kernel may have gone. */
+  private sessionChanged(): void {
+    const row = this.session.tapes.find(({ tape }) => tape === this.tape);
+    const news = this.alive && row !== undefined ? JSON.stringify([row.verdict, row.findings]) : this.known;
+    if (this.known !== "" && news !== this.known && !this.store.get("running")) {
+      this.load().catch((error: Error) => this.store.set({ status: error.message }));
+    }
+    this.known = news;
     if (this.alive || !this.store.get("canRun")) return;
     this.store.set({
       canRun: false,
