@@ -2,12 +2,12 @@
 
 from tapedebug.runtime._observers import live_tapes as live_tapes
 from tapedebug.runtime._observers import observers as observers
+from tapedebug.runtime._ranks import array1d as array1d
+from tapedebug.runtime._ranks import array2d as array2d
+from tapedebug.runtime._ranks import array3d as array3d
+from tapedebug.runtime._ranks import array4d as array4d
 from tapedebug.runtime._state import active_tape as active_tape
 from tapedebug.runtime.array import array as array
-from tapedebug.runtime.array import array1d as array1d
-from tapedebug.runtime.array import array2d as array2d
-from tapedebug.runtime.array import array3d as array3d
-from tapedebug.runtime.array import array4d as array4d
 from tapedebug.runtime.buffer import Buffer as Buffer
 from tapedebug.runtime.config import Config as Config
 from tapedebug.runtime.config import config as config

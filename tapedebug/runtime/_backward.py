@@ -17,9 +17,10 @@ from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
+from tapedebug.runtime.ledger import Need, Scratch, elements_of
 from tapedebug.runtime.plan import has_gradient
 from tapedebug.runtime.record import Record
-from tapedebug.runtime.versions import Need, Scratch, Tracker, announce, elements_of
+from tapedebug.runtime.versions import Tracker, announce
 
 Values = np.ndarray[Any, Any]
 

@@ -13,7 +13,7 @@ from tapedebug.runtime.record import Record, site_span
 
 if TYPE_CHECKING:
     from tapedebug.runtime.buffer import Buffer
-    from tapedebug.runtime.versions import Need, Outside
+    from tapedebug.runtime.ledger import Need, Outside
 
 
 def need_span(record: Record, param: int) -> Span:

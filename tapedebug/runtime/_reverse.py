@@ -14,9 +14,9 @@ import numpy as np
 
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Bytes
+from tapedebug.runtime.ledger import Need, Scratch
 from tapedebug.runtime.plan import NOTHING, Plan, Runner
 from tapedebug.runtime.record import Record
-from tapedebug.runtime.versions import Need, Scratch
 
 Values = np.ndarray[Any, Any]
 Step = tuple[Record, Runner, int, int]

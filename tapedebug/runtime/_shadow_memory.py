@@ -10,8 +10,9 @@ from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Bytes
+from tapedebug.runtime.ledger import Ledger, LiveIn, Need, Scratch
 from tapedebug.runtime.record import Record
-from tapedebug.runtime.versions import Ledger, LiveIn, Need, Scratch, Tracker
+from tapedebug.runtime.versions import Tracker
 
 Values = np.ndarray[Any, Any]
 

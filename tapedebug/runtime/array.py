@@ -6,7 +6,6 @@ versions and gradients belong to memory, not to Python objects.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
-from tapedebug.runtime import _convert, _index
+from tapedebug.runtime import _convert
 from tapedebug.runtime.buffer import Buffer, Window
 from tapedebug.runtime.device import CPU, Device, get_device
 
@@ -304,35 +303,14 @@ class array:
 
     def __getitem__(self, key: Any) -> Any:
         """A view (ints and slices); with one int for each dimension, the value of that element."""
-        parts = _index.expand(key, self.shape)
-        ptr, shape, strides = self.ptr, [], []
-        for axis, part in enumerate(parts):
-            n, step = self.shape[axis], self.strides[axis]
-            if isinstance(part, slice):
-                first, stop, stride = part.indices(n)
-                count = len(range(first, stop, stride))
-                ptr += first * step if count else 0
-                shape.append(count)
-                strides.append(step * stride)
-            else:
-                ptr += _index.number(part, axis, self.shape) * step
-        if shape:
-            return make(self.buffer, ptr, self.dtype, tuple(shape), tuple(strides), like=self)
-        one = make(self.buffer, ptr, self.dtype, (1,), (self.item_size,))._look()[0]
-        return self.dtype(*one) if types.value_shape(self.dtype) else one
+        from tapedebug.runtime import _views
+
+        return _views.item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        parts = _index.expand(key, self.shape)
-        if not any(isinstance(part, slice) for part in parts):
-            last = _index.number(parts[-1], self.ndim - 1, self.shape)
-            parts[-1] = slice(last, last + 1)
-        target = self[tuple(parts)]
-        if isinstance(value, array | np.ndarray) or (
-            isinstance(value, list | tuple) and not _index.is_element(value, self.dtype)
-        ):
-            target.assign(value)
-        else:
-            target.fill_(value)
+        from tapedebug.runtime import _views
+
+        _views.set_item(self, key, value)
 
     def reshape(self, shape: Any) -> array:
         """A view of another shape with as many elements; one size may be -1.
@@ -340,23 +318,9 @@ class array:
         Raises:
             ArrayError: The sizes differ, or the array is not contiguous.
         """
-        dims = [operator.index(n) for n in (shape if hasattr(shape, "__len__") else (shape,))]
-        if dims.count(-1) == 1:
-            rest = int(np.prod([n for n in dims if n != -1], dtype=np.int64))
-            dims[dims.index(-1)] = self.size // rest if rest else 0
-        wanted = _convert.shape_tuple(tuple(dims), "reshape")
-        if int(np.prod(wanted, dtype=np.int64)) != self.size:
-            raise ArrayError(
-                f"reshape: an array of shape {self.shape} ({self.size} elements) has no shape {tuple(dims)}",
-                mend="keep the number of elements",
-            )
-        if not self.is_contiguous:
-            raise ArrayError(
-                f"reshape: the array of shape {self.shape} with strides {self.strides} is not contiguous",
-                mend="call contiguous() first (it copies)",
-            )
-        strides = _convert.contiguous_strides(wanted, self.item_size)
-        return make(self.buffer, self.ptr, self.dtype, wanted, strides, like=self)
+        from tapedebug.runtime import _views
+
+        return _views.reshaped(self, shape)
 
     def flatten(self) -> array:
         """A one-dimensional view of a contiguous array."""
@@ -364,16 +328,9 @@ class array:
 
     def transpose(self, axes: Any = None) -> array:
         """A view with the dimensions in another order (reversed by default)."""
-        order = tuple(range(self.ndim))[::-1] if axes is None else tuple(operator.index(a) for a in axes)
-        if sorted(order) != list(range(self.ndim)):
-            raise ArrayError(
-                f"transpose: axes {order} are not an order of the dimensions of shape {self.shape}",
-                mend="name every dimension once",
-            )
-        shape = tuple(self.shape[a] for a in order)
-        return make(
-            self.buffer, self.ptr, self.dtype, shape, tuple(self.strides[a] for a in order), like=self
-        )
+        from tapedebug.runtime import _views
+
+        return _views.transposed(self, axes)
 
     def view(self, dtype: Any) -> array:
         """The same memory as elements of another type of the same size (float32 as int32).
@@ -381,14 +338,9 @@ class array:
         Raises:
             ArrayError: The element sizes differ.
         """
-        other = _convert.element_type(dtype, "view")
-        if _convert.item_bytes(other) != self.item_size:
-            raise ArrayError(
-                f"view: {types.type_name(other)} has {_convert.item_bytes(other)} bytes, "
-                f"{types.type_name(self.dtype)} has {self.item_size}",
-                mend="view as a type of the same size",
-            )
-        return make(self.buffer, self.ptr, other, self.shape, self.strides, like=self)
+        from tapedebug.runtime import _views
+
+        return _views.viewed(self, dtype)
 
     def contiguous(self) -> array:
         """This array where it is contiguous, else a contiguous copy (recorded on an active tape)."""
@@ -441,31 +393,3 @@ def new(shape: Shape, dtype: Any, *, zeroed: bool = False) -> array:
 
 def _kind(dtype: Any, ndim: int, contiguous: bool, grad: bool) -> int:
     return KINDS.setdefault((dtype, ndim, contiguous, grad), len(KINDS))
-
-
-class array1d(array):
-    """An array, or an annotation, of one dimension."""
-
-    __slots__ = ()
-    _ndim_wanted = 1
-
-
-class array2d(array):
-    """An array, or an annotation, of two dimensions."""
-
-    __slots__ = ()
-    _ndim_wanted = 2
-
-
-class array3d(array):
-    """An array, or an annotation, of three dimensions."""
-
-    __slots__ = ()
-    _ndim_wanted = 3
-
-
-class array4d(array):
-    """An array, or an annotation, of four dimensions."""
-
-    __slots__ = ()
-    _ndim_wanted = 4

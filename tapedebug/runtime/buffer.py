@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.versions import Ledger
+    from tapedebug.runtime.ledger import Ledger
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._source import Span
 
 if TYPE_CHECKING:
+    from tapedebug.runtime.ledger import Need, Scratch
     from tapedebug.runtime.plan import Plan
-    from tapedebug.runtime.versions import Need, Scratch
 
 Site = tuple[CodeType, int]
 """A call site, captured cheaply: the code object and the index of the calling instruction."""

@@ -17,9 +17,10 @@ from tapedebug.runtime._reverse import Step, Table
 from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace
 from tapedebug.runtime.array import array
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
+from tapedebug.runtime.ledger import Need
 from tapedebug.runtime.plan import KernelPlan, Runner
 from tapedebug.runtime.record import Record, call_site
-from tapedebug.runtime.versions import Need, Tracker
+from tapedebug.runtime.versions import Tracker
 
 Values = np.ndarray[Any, Any]
 OnLaunch = Callable[[Record], Any]

@@ -10,23 +10,20 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from tapedebug._errors import ArrayError, TapeError
 from tapedebug._names import find_names
-from tapedebug.lang import types
 from tapedebug.runtime import _backward, _observers
+from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import MODES, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
+from tapedebug.runtime.ledger import Ledger, Outside, range_key
 from tapedebug.runtime.plan import func_plan, has_gradient
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
 from tapedebug.runtime.timeline import Version, list_versions
-from tapedebug.runtime.versions import Ledger, Outside, Tracker, range_key
-
-Seeds = dict[array, np.ndarray[Any, Any]]
+from tapedebug.runtime.versions import Tracker
 
 _ids = itertools.count(1)
 
@@ -284,7 +281,7 @@ class Tape:
             TapeError: Nothing was recorded; the loss is not a scalar, has no gradient or is not on the tape;
                 a seed does not fit.
         """
-        seeds = self._seeds(loss, grads)
+        seeds = checked_seeds(self.tracker, loss, grads, self._spare)
         call = BackwardCall(loss, seeds, len(self.records))
         recording, state.tape = state.tape, None
         start = perf_counter()
@@ -304,71 +301,6 @@ class Tape:
         self._spare = self.backward_calls[-1].give_up() if self.backward_calls else {}
         self.backward_calls.append(call)
         _observers.notify("backward_done", self, call)
-
-    def _seeds(self, loss: Any, grads: Mapping[Any, Any] | None) -> Seeds:
-        if (loss is not None or grads) and not self.records:
-            raise TapeError(
-                "backward: nothing was recorded on this tape",
-                mend="run the launches inside `with tape:` first",
-            )
-        seeds: Seeds = {}
-        if loss is not None:
-            self._check_loss(loss)
-            seeds[loss] = np.ones(loss.shape, types.numpy_dtype(loss.dtype))
-        for a, gradient in (grads or {}).items():
-            if not isinstance(a, array) or not has_gradient(a):
-                told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
-                raise TapeError(
-                    f"backward: the keys of grads are arrays with requires_grad; got {told}",
-                    mend="create the array with requires_grad=True and a float dtype",
-                )
-            self._check_on_tape(a, "a key of grads")
-            seeds[a] = self._seed_values(a, gradient)
-        return seeds
-
-    def _seed_values(self, a: array, gradient: Any) -> np.ndarray[Any, Any]:
-        wanted = a.shape + types.value_shape(a.dtype)
-        values = gradient._look() if isinstance(gradient, array) else np.asarray(gradient)
-        if values.shape != wanted or values.dtype.kind not in "fiu":
-            raise TapeError(
-                f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
-                mend=f"pass values of shape {wanted}, such as ones_like(array)",
-            )
-        kept = self._spare.get(a)
-        if kept is None or kept.shape != wanted:
-            kept = np.empty(wanted, types.numpy_dtype(a.dtype))
-        kept[...] = values
-        return kept
-
-    def _check_loss(self, loss: Any) -> None:
-        if not isinstance(loss, array):
-            raise TapeError(
-                f"backward: the loss must be an array of one element; got {loss!r} ({type(loss).__name__})",
-                mend="let a kernel write the loss into zeros(1, requires_grad=True)",
-            )
-        if loss.size != 1 or types.components(loss.dtype) != 1:
-            raise TapeError(
-                f"backward: the loss must be a scalar; got an array{loss._facts()}",
-                mend="sum it into an array of one element, or pass grads={array: seed}",
-            )
-        if not types.is_float(loss.dtype):
-            raise TapeError(
-                f"backward: the loss must be a float; got an array{loss._facts()}", mend="use dtype=float"
-            )
-        if not loss.requires_grad:
-            raise TapeError(
-                f"backward: the loss array{loss._facts()} has no gradient: requires_grad is not set",
-                mend="create it with requires_grad=True",
-            )
-        self._check_on_tape(loss, "the loss")
-
-    def _check_on_tape(self, a: array, what: str) -> None:
-        if not self.tracker.uses(a):
-            raise TapeError(
-                f"backward: {what}, an array{a._facts()}, is not on this tape: none of its "
-                f"{len(self.records)} records uses it",
-                mend="launch what computes it inside `with tape:`",
-            )
 
     # -- versions and replay ----------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tapedebug.runtime.array import array
-from tapedebug.runtime.versions import Need, RangeState, Tracker
+from tapedebug.runtime.ledger import Need, RangeState
+from tapedebug.runtime.versions import Tracker
 
 
 @dataclass(eq=False)

@@ -1,0 +1,96 @@
+"""What `Tape.backward` starts from: the loss and the incoming gradients, checked with one message each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import TapeError
+from tapedebug.lang import types
+from tapedebug.runtime.array import array
+from tapedebug.runtime.plan import has_gradient
+from tapedebug.runtime.versions import Tracker
+
+Seeds = dict[array, np.ndarray[Any, Any]]
+
+
+def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: Seeds) -> Seeds:
+    """The incoming gradients of a reverse pass, as NumPy arrays of the arrays' own dtypes.
+
+    Args:
+        tracker: Of the tape.
+        loss: As given to `Tape.backward`.
+        grads: As given to `Tape.backward`.
+        spare: Memory of earlier seeds that may be used again.
+
+    Raises:
+        TapeError: They do not fit the tape.
+    """
+    if (loss is not None or grads) and not tracker.records:
+        raise TapeError(
+            "backward: nothing was recorded on this tape",
+            mend="run the launches inside `with tape:` first",
+        )
+    seeds: Seeds = {}
+    if loss is not None:
+        _check_loss(tracker, loss)
+        seeds[loss] = np.ones(loss.shape, types.numpy_dtype(loss.dtype))
+    for a, gradient in (grads or {}).items():
+        if not isinstance(a, array) or not has_gradient(a):
+            told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
+            raise TapeError(
+                f"backward: the keys of grads are arrays with requires_grad; got {told}",
+                mend="create the array with requires_grad=True and a float dtype",
+            )
+        _check_on_tape(tracker, a, "a key of grads")
+        seeds[a] = _seed_values(a, gradient, spare)
+    return seeds
+
+
+def _seed_values(a: array, gradient: Any, spare: Seeds) -> np.ndarray[Any, Any]:
+    wanted = a.shape + types.value_shape(a.dtype)
+    values = gradient._look() if isinstance(gradient, array) else np.asarray(gradient)
+    if values.shape != wanted or values.dtype.kind not in "fiu":
+        raise TapeError(
+            f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
+            mend=f"pass values of shape {wanted}, such as ones_like(array)",
+        )
+    kept = spare.get(a)
+    if kept is None or kept.shape != wanted:
+        kept = np.empty(wanted, types.numpy_dtype(a.dtype))
+    kept[...] = values
+    return kept
+
+
+def _check_loss(tracker: Tracker, loss: Any) -> None:
+    if not isinstance(loss, array):
+        raise TapeError(
+            f"backward: the loss must be an array of one element; got {loss!r} ({type(loss).__name__})",
+            mend="let a kernel write the loss into zeros(1, requires_grad=True)",
+        )
+    if loss.size != 1 or types.components(loss.dtype) != 1:
+        raise TapeError(
+            f"backward: the loss must be a scalar; got an array{loss._facts()}",
+            mend="sum it into an array of one element, or pass grads={array: seed}",
+        )
+    if not types.is_float(loss.dtype):
+        raise TapeError(
+            f"backward: the loss must be a float; got an array{loss._facts()}", mend="use dtype=float"
+        )
+    if not loss.requires_grad:
+        raise TapeError(
+            f"backward: the loss array{loss._facts()} has no gradient: requires_grad is not set",
+            mend="create it with requires_grad=True",
+        )
+    _check_on_tape(tracker, loss, "the loss")
+
+
+def _check_on_tape(tracker: Tracker, a: array, what: str) -> None:
+    if not tracker.uses(a):
+        raise TapeError(
+            f"backward: {what}, an array{a._facts()}, is not on this tape: none of its "
+            f"{len(tracker.records)} records uses it",
+            mend="launch what computes it inside `with tape:`",
+        )

@@ -1,0 +1,129 @@
+"""Views of arrays: indexing, and other shapes, orders and types of the same memory."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.runtime import _convert
+from tapedebug.runtime.array import Shape, array, make
+
+
+def item(a: array, key: Any) -> Any:
+    """`a[key]`: a view, or with one int for each dimension the value of that element."""
+    ptr, shape, strides = a.ptr, [], []
+    for axis, part in enumerate(_expand(key, a.shape)):
+        n, step = a.shape[axis], a.strides[axis]
+        if isinstance(part, slice):
+            first, stop, stride = part.indices(n)
+            count = len(range(first, stop, stride))
+            ptr += first * step if count else 0
+            shape.append(count)
+            strides.append(step * stride)
+        else:
+            ptr += _number(part, axis, a.shape) * step
+    if shape:
+        return make(a.buffer, ptr, a.dtype, tuple(shape), tuple(strides), like=a)
+    one = make(a.buffer, ptr, a.dtype, (1,), (a.item_size,))._look()[0]
+    return a.dtype(*one) if types.value_shape(a.dtype) else one
+
+
+def set_item(a: array, key: Any, value: Any) -> None:
+    """`a[key] = value`: a fill, or with data a copy."""
+    parts = _expand(key, a.shape)
+    if not any(isinstance(part, slice) for part in parts):
+        last = _number(parts[-1], a.ndim - 1, a.shape)
+        parts[-1] = slice(last, last + 1)
+    target = item(a, tuple(parts))
+    sequence = isinstance(value, list | tuple) and not _is_element(value, a.dtype)
+    if sequence or isinstance(value, array | np.ndarray):
+        target.assign(value)
+    else:
+        target.fill_(value)
+
+
+def reshaped(a: array, shape: Any) -> array:
+    """`a.reshape(shape)`."""
+    dims = [operator.index(n) for n in (shape if hasattr(shape, "__len__") else (shape,))]
+    if dims.count(-1) == 1:
+        rest = int(np.prod([n for n in dims if n != -1], dtype=np.int64))
+        dims[dims.index(-1)] = a.size // rest if rest else 0
+    wanted = _convert.shape_tuple(tuple(dims), "reshape")
+    if int(np.prod(wanted, dtype=np.int64)) != a.size:
+        raise ArrayError(
+            f"reshape: an array of shape {a.shape} ({a.size} elements) has no shape {tuple(dims)}",
+            mend="keep the number of elements",
+        )
+    if not a.is_contiguous:
+        raise ArrayError(
+            f"reshape: the array of shape {a.shape} with strides {a.strides} is not contiguous",
+            mend="call contiguous() first (it copies)",
+        )
+    strides = _convert.contiguous_strides(wanted, a.item_size)
+    return make(a.buffer, a.ptr, a.dtype, wanted, strides, like=a)
+
+
+def transposed(a: array, axes: Any) -> array:
+    """`a.transpose(axes)`."""
+    order = tuple(range(a.ndim))[::-1] if axes is None else tuple(operator.index(axis) for axis in axes)
+    if sorted(order) != list(range(a.ndim)):
+        raise ArrayError(
+            f"transpose: axes {order} are not an order of the dimensions of shape {a.shape}",
+            mend="name every dimension once",
+        )
+    shape = tuple(a.shape[axis] for axis in order)
+    return make(a.buffer, a.ptr, a.dtype, shape, tuple(a.strides[axis] for axis in order), like=a)
+
+
+def viewed(a: array, dtype: Any) -> array:
+    """`a.view(dtype)`."""
+    other = _convert.element_type(dtype, "view")
+    if _convert.item_bytes(other) != a.item_size:
+        raise ArrayError(
+            f"view: {types.type_name(other)} has {_convert.item_bytes(other)} bytes, "
+            f"{types.type_name(a.dtype)} has {a.item_size}",
+            mend="view as a type of the same size",
+        )
+    return make(a.buffer, a.ptr, other, a.shape, a.strides, like=a)
+
+
+def _expand(key: Any, shape: Shape) -> list[Any]:
+    """A key as one int or slice for each dimension.
+
+    Raises:
+        IndexError: It has more indices than the shape has dimensions.
+    """
+    ndim = len(shape)
+    parts = list(key) if isinstance(key, tuple) else [key]
+    at = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
+    if at is not None:
+        parts[at : at + 1] = [slice(None)] * (ndim - len(parts) + 1)
+    if len(parts) > ndim:
+        raise IndexError(f"{len(parts)} indices for an array of {ndim} dimensions (shape {shape})")
+    return parts + [slice(None)] * (ndim - len(parts))
+
+
+def _number(part: Any, axis: int, shape: Shape) -> int:
+    """An index of dimension `axis`, counted from its start.
+
+    Raises:
+        IndexError: It is out of range.
+        TypeError: It is not an int.
+    """
+    n = shape[axis]
+    try:
+        i = operator.index(part)
+    except TypeError:
+        raise TypeError(f"an array is indexed by ints and slices; got {part!r}") from None
+    if not -n <= i < n:
+        raise IndexError(f"index {i} is out of range for dimension {axis} of an array of shape {shape}")
+    return i + n if i < 0 else i
+
+
+def _is_element(value: Any, dtype: Any) -> bool:
+    """Whether a sequence is one vector of `dtype`."""
+    return bool(types.value_shape(dtype)) and np.shape(value) == types.value_shape(dtype)

@@ -1,0 +1,186 @@
+"""The memory of a tape, buffer by buffer: the ranges that it uses, and what is open or kept of each.
+
+Buffers refer to ledgers weakly, ledgers to buffers strongly, states to other states by number only: a tape
+that is dropped goes away at once, with every copy that it kept.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.runtime.buffer import Buffer, Bytes
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.array import array
+    from tapedebug.runtime.record import Site
+    from tapedebug.runtime.versions import Tracker
+
+_OVERLAP_EFFORT = 20_000
+"""Work that NumPy may spend on an exact overlap of strided views; beyond it they count as overlapping."""
+
+
+def range_key(a: array) -> tuple[Any, ...]:
+    """What makes two arrays one range: the same bytes, for contiguous ones whatever their shape."""
+    if a.is_contiguous:
+        return (id(a.buffer), a.start, a.stop)
+    return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)
+
+
+def elements_of(data: Bytes, a: array, start: int = 0) -> np.ndarray[Any, Any]:
+    """The elements of `a` as bytes, in bytes of its buffer that begin at `start`: shape (…, item)."""
+    return np.ndarray(
+        (*a.shape, a.item_size), np.uint8, data, a.ptr - a.buffer.address - start, (*a.strides, 1)
+    )
+
+
+class Need:
+    """Values of one range at one version, which adjoints of recorded launches read.
+
+    Attributes:
+        start: First byte of the buffer.
+        stop: The byte after the last.
+        reader: (record index, parameter) of the first launch that needs them.
+        copy: The values, once something overwrote them (or could do so unseen).
+        clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its
+            index.
+        outside: Overwritten by something that is not on the tape.
+    """
+
+    __slots__ = ("clobber", "copy", "outside", "reader", "start", "stop")
+
+    def __init__(self, start: int, stop: int, reader: tuple[int, int]) -> None:
+        self.start = start
+        self.stop = stop
+        self.reader = reader
+        self.copy: Bytes | None = None
+        self.clobber: int | None = None
+        self.outside = False
+
+
+class LiveIn:
+    """Values that the tape found in memory and did not compute itself: where a replay starts.
+
+    Attributes:
+        array: An array of that range: between the elements of a strided one lies memory of others.
+        at: Number of records when the range was first used; for `injected` ones, when something outside the
+            tape
+            wrote it (a replay loads it at that point).
+        fill: The byte pattern, where the content is a known constant and needs no copy.
+        copy: The values, once overwritten; None while memory still holds them.
+    """
+
+    __slots__ = ("array", "at", "copy", "fill", "injected", "start", "stop")
+
+    def __init__(self, a: array, at: int, fill: bytes | None, injected: bool) -> None:
+        self.array = a
+        self.start = a.start
+        self.stop = a.stop
+        self.at = at
+        self.fill = fill
+        self.injected = injected
+        self.copy: Bytes | None = None
+
+
+class Scratch:
+    """Pre-launch values of a range that one launch both needs and writes, through one or more parameters."""
+
+    __slots__ = ("copy", "params", "start", "stop")
+
+    def __init__(self, params: tuple[int, ...], start: int, stop: int, copy: Bytes | None) -> None:
+        self.params = params
+        self.start = start
+        self.stop = stop
+        self.copy = copy
+
+
+class Outside:
+    """A write that is not on the tape: between which records, to what, from where."""
+
+    __slots__ = ("array", "at", "how", "site")
+
+    def __init__(self, at: int, array: array, site: Site | None, how: str) -> None:
+        self.at = at
+        self.array = array
+        self.site = site
+        self.how = how
+
+
+class RangeState:
+    """One range of a buffer as the tape sees it now.
+
+    Attributes:
+        exact: The elements as a NumPy view where the range has holes, else None.
+        overlaps: Numbers of the ledger's other states that share bytes with this one.
+        hot: A write of this range may have something to close.
+        defined: Its content comes from the tape, or from a registered live-in.
+    """
+
+    __slots__ = ("array", "defined", "exact", "hot", "livein", "need", "number", "overlaps", "start", "stop")
+
+    def __init__(self, number: int, a: array) -> None:
+        self.number = number
+        self.array = a
+        self.start = a.start
+        self.stop = a.stop
+        self.exact = None if a.is_contiguous else a._look()
+        self.overlaps: list[int] = []
+        self.need: Need | None = None
+        self.livein: LiveIn | None = None
+        self.hot = False
+        self.defined = False
+
+    def meets(self, other: RangeState) -> bool:
+        """Whether the two share a byte."""
+        if self.stop <= other.start or other.stop <= self.start:
+            return False
+        if self.exact is None and other.exact is None:
+            return True
+        mine, theirs = self.array._look(), other.array._look()
+        try:
+            return bool(np.shares_memory(mine, theirs, max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
+        except np.exceptions.TooHardError:
+            return True
+
+
+class Ledger:
+    """The ranges of one buffer that one tape uses."""
+
+    __slots__ = ("__weakref__", "buffer", "by_range", "liveins", "needs", "states", "tracker")
+
+    def __init__(self, buffer: Buffer, tracker: Tracker) -> None:
+        self.buffer = buffer
+        self.tracker = weakref.ref(tracker)
+        self.states: list[RangeState] = []
+        self.by_range: dict[Any, RangeState] = {}
+        self.needs: list[Need] = []
+        self.liveins: list[LiveIn] = []
+        if not tracker.dry:
+            buffer.watch = (*(ref for ref in buffer.watch if ref() is not None), weakref.ref(self))
+
+    def state(self, a: array) -> RangeState:
+        """The state of the range that `a` covers."""
+        key = range_key(a)
+        found = self.by_range.get(key)
+        if found is None:
+            found = self.by_range[key] = RangeState(len(self.states), a)
+            for other in self.states:
+                if found.meets(other):
+                    found.overlaps.append(other.number)
+                    other.overlaps.append(found.number)
+                    found.hot = found.hot or other.need is not None or other.livein is not None
+                    inside = other.exact is None and other.start <= found.start and found.stop <= other.stop
+                    found.defined = found.defined or (inside and other.defined)
+            self.states.append(found)
+        return found
+
+    def around(self, state: RangeState) -> list[RangeState]:
+        """The state and all that overlap it."""
+        return [state, *(self.states[i] for i in state.overlaps)]
+
+    def heat(self, state: RangeState) -> None:
+        """Something was opened: writes of this range and of overlapping ones must look."""
+        for each in self.around(state):
+            each.hot = True
