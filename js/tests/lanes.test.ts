@@ -3,7 +3,14 @@ import { TraceModel } from "../src/trace/model.js";
 import { parseTrace } from "../src/trace/parse.js";
 import { labelStride } from "../src/views/lanes/axis.js";
 import { Columns } from "../src/views/lanes/columns.js";
-import { buildColumns, foldsByDefault, sequenceKey, unfolding } from "../src/views/lanes/folds.js";
+import {
+  buildColumns,
+  foldsByDefault,
+  sequenceKey,
+  toggledScope,
+  toggledSequence,
+  unfolding,
+} from "../src/views/lanes/folds.js";
 import {
   clampViewport,
   eachVisible,
@@ -121,6 +128,20 @@ describe("folds", () => {
       return buildColumns(model(data), INITIAL_VIEW).folds[0]?.first ?? 0;
     };
     expect([1, 3, 6, 8].map(shown)).toEqual([1 + 6, 1 + 6, 1 + 6, 1 + 8]);
+  });
+
+  it("toggles a scope or a sequence, also where folding is off as a whole", () => {
+    const [scope] = net.trace.scopes;
+    const [sequence] = net.trace.sequences;
+    if (!scope || !sequence) throw new Error("the net has scopes and a sequence");
+    const once = toggledScope(scope, INITIAL_VIEW);
+    expect(once).toEqual({ collapsed: new Set([0]) });
+    expect(toggledScope(scope, { ...INITIAL_VIEW, ...once })).toEqual({ collapsed: new Set() });
+    expect(toggledSequence(net, sequence, INITIAL_VIEW)).toEqual({ unfolded: new Set([sequenceKey(sequence)]) });
+    expect(toggledSequence(net, sequence, { ...INITIAL_VIEW, fold: false })).toEqual({
+      unfolded: new Set(),
+      fold: true,
+    });
   });
 
   it("unfolds what hides a launch: a sequence or a scope", () => {
@@ -292,9 +313,16 @@ describe("strip of norms", () => {
     for (const version of versions) version.value = { ...(version.value as Json), norm: 100 };
     const other = (data.versions as Json[]).find((v) => v.written_by === 4);
     if (other) other.value = { ...(other.value as Json), inf: 1 };
-    const { values, high } = stripSeries(model(data));
+    const net = model(data);
+    const { values, high } = stripSeries(net, null);
     expect(values.logs[values.launches.indexOf(2)]).toBeCloseTo(2, 12);
     expect(values.logs[values.launches.indexOf(4)]).toBeNaN();
     expect(high).toBeCloseTo(2, 12);
+    const force = stripSeries(net, net.arrayId("force"));
+    expect([force.name, [...force.values.launches], [...force.adjoints.launches]]).toEqual([
+      "force",
+      [1, 3, 5],
+      [2, 4, 6],
+    ]);
   });
 });

@@ -44,7 +44,7 @@ export function fate(model: TraceModel, version: Version): string {
     case "harmless":
       return `${by} overwrote these values; no adjoint needs them: harmless`;
     case "live":
-      return "the last version: still in memory";
+      return version.writtenBy === null ? "nothing on the tape overwrites it" : "the last version: still in memory";
     case "kept":
       return neededBy.length > 0 ? `needed by ${needers}; never overwritten` : "never overwritten";
   }

@@ -56,3 +56,19 @@ export function unfolding(columns: Columns, launch: number, view: ViewState): Pa
   if (scope === null) return { unfolded: new Set([...view.unfolded, fold.key]) };
   return { collapsed: new Set([...view.collapsed].filter((id) => id !== scope)) };
 }
+
+type Change = Pick<ViewState, "collapsed"> | Pick<ViewState, "unfolded"> | Pick<ViewState, "unfolded" | "fold">;
+
+export function toggledScope(scope: Scope, view: ViewState): Change {
+  const collapsed = new Set(view.collapsed);
+  if (!collapsed.delete(scope.id)) collapsed.add(scope.id);
+  return { collapsed };
+}
+
+/** Where folding is off as a whole, one sequence is folded and the others stay as they are. */
+export function toggledSequence(model: TraceModel, sequence: Sequence, view: ViewState): Change {
+  const unfolded = new Set(view.fold ? view.unfolded : model.trace.sequences.map(sequenceKey));
+  const key = sequenceKey(sequence);
+  if (!unfolded.delete(key)) unfolded.add(key);
+  return view.fold ? { unfolded } : { unfolded, fold: true };
+}

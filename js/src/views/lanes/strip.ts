@@ -1,6 +1,6 @@
 /** The norms of what each launch wrote and of what its reverse produced, under the lanes and along the same axis. */
 import type { TraceModel } from "../../trace/model.js";
-import { number } from "../format.js";
+import { number, short } from "../format.js";
 import { eachVisible, type Visit, x } from "./geometry.js";
 import type { Scene } from "./paint.js";
 
@@ -16,19 +16,22 @@ interface Series {
 }
 
 export interface StripSeries {
+  /** The array whose norms these are; null: of everything that a launch wrote. */
+  readonly array: number | null;
+  readonly name: string;
   readonly values: Series;
   readonly adjoints: Series;
   readonly low: number;
   readonly high: number;
 }
 
-export function stripSeries(model: TraceModel): StripSeries {
+export function stripSeries(model: TraceModel, array: number | null): StripSeries {
   const squares = new Map<number, number>();
   const adjoints = new Map<number, number>();
   const add = (map: Map<number, number>, at: number, norm: number, bad: number): void => {
     map.set(at, (map.get(at) ?? 0) + (bad > 0 ? Number.NaN : norm * norm));
   };
-  for (const version of model.trace.versions) {
+  for (const version of array === null ? model.trace.versions : model.versions(array)) {
     const { value, adjoint, writtenBy, reads } = version;
     if (value && writtenBy !== null) add(squares, writtenBy, value.norm, value.nan + value.inf);
     // The adjoint of a version is complete once its first reader has been reversed.
@@ -45,7 +48,15 @@ export function stripSeries(model: TraceModel): StripSeries {
   const finite = [...one.logs, ...two.logs].filter((value) => Number.isFinite(value));
   const low = finite.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
   const high = finite.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  return { values: one, adjoints: two, low: finite.length > 0 ? low : 0, high: finite.length > 0 ? high : 0 };
+  const name = model.array(array)?.label ?? "";
+  return {
+    array,
+    name,
+    values: one,
+    adjoints: two,
+    low: finite.length > 0 ? low : 0,
+    high: finite.length > 0 ? high : 0,
+  };
 }
 
 function toSeries(squares: ReadonlyMap<number, number>): Series {
@@ -107,8 +118,10 @@ function paintLine(
   backward: boolean,
   colour: string,
 ): void {
-  const span = Math.max(high - low, 0.5);
-  const height = (log: number): number => BOTTOM - ((Math.max(log, low) - low) / span) * (BOTTOM - TOP);
+  const span = high > low ? Math.max(high - low, 0.5) : 1;
+  // where all are alike, they are drawn in the middle
+  const base = high > low ? low : low - span / 2;
+  const height = (log: number): number => BOTTOM - ((Math.max(log, base) - base) / span) * (BOTTOM - TOP);
   const line = new Path2D();
   const points = new Path2D();
   const bad: number[] = [];
@@ -146,10 +159,15 @@ function paintStripLabels(pen: CanvasRenderingContext2D, { geometry, palette }: 
   pen.textBaseline = "middle";
   pen.textAlign = "left";
   pen.fillStyle = palette["fg-2"];
-  pen.fillText("‖value‖", 8, 10);
   const { mirrored } = geometry.columns;
-  if (mirrored) pen.fillText("and ‖adjoint‖, log", 8 + pen.measureText("‖value‖ ").width, 10);
+  const of = series.array === null ? "" : ` of ${short(series.name, 32)}`;
+  pen.fillText(`${mirrored ? "‖value‖ and ‖adjoint‖" : "‖value‖"}${of}, log`, 8, 10);
   pen.textAlign = "right";
-  pen.fillText(number(10 ** series.high, 2), geometry.gutter - 14, TOP + 4);
-  pen.fillText(number(10 ** series.low, 2), geometry.gutter - 14, BOTTOM - 2);
+  const right = geometry.gutter - 14;
+  if (series.high > series.low) {
+    pen.fillText(number(10 ** series.high, 2), right, TOP + 4);
+    pen.fillText(number(10 ** series.low, 2), right, BOTTOM - 2);
+  } else if (series.values.logs.length + series.adjoints.logs.length > 0) {
+    pen.fillText(number(10 ** series.high, 2), right, (TOP + BOTTOM) / 2);
+  } else pen.fillText("not recorded", right, (TOP + BOTTOM) / 2);
 }

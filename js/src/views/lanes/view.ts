@@ -1,10 +1,10 @@
 /** The lanes: a canvas that is painted at most once a frame, and what the pointer and the wheel do to it. */
 import { selectLaunch, selectVersion } from "../actions.js";
-import { button, h, replace } from "../dom.js";
+import { button, h } from "../dom.js";
 import { plural } from "../format.js";
 import type { Panel } from "../state.js";
 import { headHeight, paintBands, paintHead, type ScopeRow, scopeRows } from "./axis.js";
-import { buildColumns, sequenceKey, unfolding } from "./folds.js";
+import { buildColumns, toggledScope, toggledSequence, unfolding } from "./folds.js";
 import {
   clampViewport,
   fitScale,
@@ -18,8 +18,10 @@ import {
 import { type Hit, hitTest, tooltipLines } from "./hit.js";
 import { clipToPlot, paintLabels, paintTracks, type Scene } from "./paint.js";
 import { hatch, type Palette, readPalette } from "./palette.js";
+import { bindPointer } from "./pointer.js";
 import { type ColourScale, colourScale } from "./scale.js";
-import { paintStrip, STRIP_HEIGHT, stripSeries } from "./strip.js";
+import { paintStrip, STRIP_HEIGHT, type StripSeries, stripSeries } from "./strip.js";
+import { Tooltip } from "./tooltip.js";
 import { buildTracks, type Track, visibleTracks } from "./tracks.js";
 
 const MAX_RATIO = 3;
@@ -31,11 +33,11 @@ export class LanesView {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { class: "td-canvas", tabindex: 0, role: "application" });
   private readonly strip = h("canvas", { class: "td-strip", role: "img" });
-  private readonly tip = h("div", { class: "td-tip", role: "tooltip", hidden: true });
+  private readonly tip = new Tooltip();
   private readonly viewport: Viewport = { left: 0, scale: 1, top: 0 };
   private readonly allTracks: readonly Track[];
   private readonly rows: readonly ScopeRow[];
-  private readonly series;
+  private series: StripSeries;
   private tracks: readonly Track[] = [];
   private columns;
   private scale: ColourScale | null = null;
@@ -44,7 +46,6 @@ export class LanesView {
   private size = { width: 0, height: 0, ratio: 1 };
   private fitted = true;
   private frame = 0;
-  private hover: Hit | null = null;
   /** What was asked for before there was a size to do it in. */
   private onFirstLayout: (() => void) | null = null;
   /** Number of frames painted; tests and the benchmark read it. */
@@ -54,7 +55,7 @@ export class LanesView {
     const { model, view, lifetime } = panel;
     this.allTracks = buildTracks(model);
     this.rows = scopeRows(model);
-    this.series = stripSeries(model);
+    this.series = stripSeries(model, null);
     this.columns = buildColumns(model, view.value);
     this.element = h(
       "section",
@@ -62,7 +63,7 @@ export class LanesView {
       this.canvas,
       this.zoomButtons(),
       this.strip,
-      this.tip,
+      this.tip.element,
     );
     this.refilter();
     this.scale = colourScale(model, view.get("colour"));
@@ -73,7 +74,7 @@ export class LanesView {
     lifetime.add(() => resize.disconnect());
     lifetime.add(() => cancelAnimationFrame(this.frame));
     lifetime.add(view.subscribe((changed) => this.onView(changed)));
-    lifetime.add(panel.store.subscribe((changed) => changed.has("selection") && this.invalidate()));
+    lifetime.add(panel.store.subscribe((changed) => changed.has("selection") && this.onSelection()));
   }
 
   /** Arrays that the filters hide. */
@@ -169,9 +170,22 @@ export class LanesView {
     if (changed.has("gradientOnly") || changed.has("readOnly")) this.refilter();
     if (changed.has("fold") || changed.has("unfolded") || changed.has("collapsed")) this.refold();
     if (changed.has("colour")) this.scale = colourScale(model, view.get("colour"));
+    this.chooseSeries();
     this.describe();
     this.clamp();
     this.invalidate();
+  }
+
+  private onSelection(): void {
+    this.chooseSeries();
+    this.invalidate();
+  }
+
+  /** The strip shows the norms of the array that is looked at, or of all that each launch wrote. */
+  private chooseSeries(): void {
+    const { model, store, view } = this.panel;
+    const array = view.get("tab") === "array" ? model.arrayId(store.get("selection").array) : null;
+    if (array !== this.series.array) this.series = stripSeries(model, array);
   }
 
   private refilter(): void {
@@ -296,53 +310,20 @@ export class LanesView {
   }
 
   private bindPointer(): void {
-    const { lifetime } = this.panel;
-    let start: { px: number; py: number } | null = null;
-    let last = { px: 0, py: 0 };
-    let dragged = false;
-    lifetime.listen(this.canvas, "pointerdown", (event) => {
-      if (event.button !== 0) return;
-      start = last = { px: event.offsetX, py: event.offsetY };
-      dragged = false;
-      this.canvas.setPointerCapture(event.pointerId);
+    bindPointer(this.canvas, this.panel.lifetime, {
+      hover: (px, py) => this.onHover(px, py),
+      leave: () => this.tip.hide(),
+      click: (px, py) => this.onClick(px, py),
+      doubleClick: (px, py) => {
+        if (py > this.geometry().head) this.zoom(2, u(this.geometry(), px));
+      },
+      pan: (dx, dy) => {
+        const { left, top } = this.viewport;
+        this.pan(dx, dy);
+        return left !== this.viewport.left || top !== this.viewport.top;
+      },
+      zoom: (factor, px) => this.zoom(factor, u(this.geometry(), px)),
     });
-    lifetime.listen(this.canvas, "pointermove", (event) => {
-      const now = { px: event.offsetX, py: event.offsetY };
-      if (!start) {
-        this.onHover(now.px, now.py);
-        return;
-      }
-      dragged ||= Math.hypot(now.px - start.px, now.py - start.py) > 3;
-      if (!dragged) return;
-      this.onHover(-1, -1);
-      this.pan(last.px - now.px, last.py - now.py);
-      last = now;
-    });
-    lifetime.listen(this.canvas, "pointerup", (event) => {
-      if (start && !dragged) this.onClick(event.offsetX, event.offsetY);
-      start = null;
-    });
-    lifetime.listen(this.canvas, "pointercancel", () => {
-      start = null;
-    });
-    lifetime.listen(this.canvas, "pointerleave", () => this.onHover(-1, -1));
-    lifetime.listen(this.canvas, "dblclick", (event) => this.zoom(2, u(this.geometry(), event.offsetX)));
-    lifetime.listen(this.canvas, "wheel", (event) => this.onWheel(event), { passive: false });
-  }
-
-  /** With ctrl (or a pinch) it zooms, sideways it pans; up and down scrolls lanes that do not fit, else the page. */
-  private onWheel(event: WheelEvent): void {
-    const unit = event.deltaMode === 1 ? 16 : 1;
-    if (event.ctrlKey || event.metaKey || event.altKey) {
-      event.preventDefault();
-      this.zoom(Math.exp(-event.deltaY * unit * 0.004), u(this.geometry(), event.offsetX));
-      return;
-    }
-    const dx = (event.shiftKey && event.deltaX === 0 ? event.deltaY : event.deltaX) * unit;
-    const dy = event.shiftKey ? 0 : event.deltaY * unit;
-    const before = { ...this.viewport };
-    this.pan(dx, dy);
-    if (before.left !== this.viewport.left || before.top !== this.viewport.top) event.preventDefault();
   }
 
   private hit(px: number, py: number): Hit | null {
@@ -350,48 +331,24 @@ export class LanesView {
   }
 
   private onHover(px: number, py: number): void {
-    this.hover = px < 0 ? null : this.hit(px, py);
-    const lines = this.hover ? tooltipLines(this.panel.model, this.hover) : [];
-    this.tip.hidden = lines.length === 0;
+    const hit = this.hit(px, py);
+    const lines = hit ? tooltipLines(this.panel.model, hit) : [];
     this.canvas.style.cursor = lines.length > 0 ? "pointer" : "default";
-    if (lines.length === 0) return;
-    replace(this.tip, ...lines.map((line, i) => h("div", { class: i === 0 ? "td-tip-title" : null }, line)));
-    const left = Math.max(4, Math.min(this.size.width - this.tip.offsetWidth - 4, px + 12));
-    const below = py + 16 + this.tip.offsetHeight < this.size.height;
-    this.tip.style.left = `${left}px`;
-    this.tip.style.top = `${below ? py + 16 : Math.max(2, py - this.tip.offsetHeight - 10)}px`;
+    if (lines.length > 0) this.tip.show(lines, px, py, this.size.width, this.size.height);
+    else this.tip.hide();
   }
 
   private onClick(px: number, py: number): void {
+    const { model, view, store } = this.panel;
     const hit = this.hit(px, py);
     this.canvas.focus({ preventScroll: true });
     if (!hit) return;
-    if (hit.head?.kind === "scope") this.toggleScope(hit.head.scope.id);
-    else if (hit.head?.kind === "sequence") this.toggleSequence(sequenceKey(hit.head.sequence));
+    if (hit.head?.kind === "scope") view.set(toggledScope(hit.head.scope, view.value));
+    else if (hit.head?.kind === "sequence") view.set(toggledSequence(model, hit.head.sequence, view.value));
     else if (hit.version && !hit.event) selectVersion(this.panel, hit.version);
     else if (hit.launch !== null) {
       selectLaunch(this.panel, hit.launch, hit.backward);
-      if (hit.version) this.panel.store.select({ array: hit.version.array, version: hit.version.version });
+      if (hit.version) store.select({ array: hit.version.array, version: hit.version.version });
     }
-  }
-
-  private toggleScope(id: number): void {
-    const collapsed = new Set(this.panel.view.get("collapsed"));
-    if (!collapsed.delete(id)) collapsed.add(id);
-    this.panel.view.set({ collapsed });
-  }
-
-  private toggleSequence(key: string): void {
-    const { view } = this.panel;
-    const unfolded = new Set(view.get("unfolded"));
-    if (!view.get("fold")) {
-      // Folding is off as a whole: fold this one, leave the others as they are.
-      for (const sequence of this.panel.model.trace.sequences) unfolded.add(sequenceKey(sequence));
-      unfolded.delete(key);
-      view.set({ fold: true, unfolded });
-      return;
-    }
-    if (!unfolded.delete(key)) unfolded.add(key);
-    view.set({ unfolded });
   }
 }
