@@ -1,0 +1,133 @@
+"""A real ipykernel: cells with the magic, the comm, and cells and checks that wait for each other."""
+
+import os
+import queue
+import time
+from pathlib import Path
+
+import pytest
+
+KERNELS = """\
+import time
+import tapedebug as wp
+%load_ext tapedebug
+
+@wp.kernel
+def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+"""
+RECORD = """\
+%%tape --name tape
+x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+y = wp.zeros(2, dtype=float, requires_grad=True)
+wp.launch(square, dim=2, inputs=[x], outputs=[y])
+"""
+
+
+class Client:
+    """A front end that keeps what it hears."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def run(self, code):
+        """Run a cell; return the reply and the outputs."""
+        heard = []
+        reply = self.kernel.execute_interactive(code, output_hook=heard.append, timeout=60)
+        return reply["content"], heard
+
+    def send(self, kind, content):
+        self.kernel.shell_channel.send(self.kernel.session.msg(kind, content))
+
+    def hear(self, comm):
+        """Return the next message of a comm."""
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            try:
+                message = self.kernel.get_iopub_msg(timeout=1)
+            except queue.Empty:
+                continue
+            if message["msg_type"] in ("comm_msg", "comm_close") and message["content"]["comm_id"] == comm:
+                return message["content"]["data"] if message["msg_type"] == "comm_msg" else "closed"
+        raise AssertionError("the kernel did not answer within 30 s")
+
+
+def printed(heard):
+    return "".join(m["content"]["text"] for m in heard if m["msg_type"] == "stream")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    from jupyter_client.manager import start_new_kernel
+
+    home = tmp_path_factory.mktemp("home")
+    env = {**os.environ, "IPYTHONDIR": str(home), "PYTHONPATH": str(Path(__file__).parents[2])}
+    manager, kernel = start_new_kernel(kernel_name="python3", env=env, cwd=str(home))
+    client = Client(kernel)
+    reply, _ = client.run(KERNELS)
+    assert reply["status"] == "ok"
+    yield client
+    kernel.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_recorded_cell_shows_all_forms_of_its_tape(client):
+    reply, heard = client.run(RECORD)
+    assert reply["status"] == "ok"
+    [shown] = [m["content"] for m in heard if m["msg_type"] == "display_data"]
+    assert set(shown["data"]) == {
+        "text/plain",
+        "text/html",
+        "application/vnd.tapedebug.trace+json",
+        "application/vnd.jupyter.widget-view+json",
+    }
+    trace = shown["data"]["application/vnd.tapedebug.trace+json"]
+    assert trace["name"] == "tape"
+    site = trace["launches"][0]["call_site"]
+    number = reply["execution_count"]
+    assert (site["file"], site["line"]) == (f"In [{number}]", 4)
+    assert trace["kernels"][0]["file"] == f"In [{number - 1}]"
+
+
+def test_a_cell_that_fails_is_a_failed_cell(client):
+    reply, heard = client.run("%%tape --no-panel\nx = wp.ones(2, dtype=float)\nmissing + 1")
+    assert (reply["status"], reply["ename"]) == ("error", "NameError")
+    [error] = [m["content"] for m in heard if m["msg_type"] == "error"]
+    text = "\n".join(error["traceback"])
+    assert "missing" in text
+    assert "magics.py" not in text  # our own frames are hidden
+
+
+def test_the_side_bar_connects_and_hears_of_the_tapes(client):
+    client.run(RECORD)
+    client.send("comm_open", {"comm_id": "c1", "target_name": "tapedebug", "data": {}})
+    assert client.hear("c1")["type"] == "hello"
+    client.send("comm_msg", {"comm_id": "c1", "data": {"type": "list", "request": 1}})
+    answer = client.hear("c1")
+    assert (answer["type"], answer["request"]) == ("tapes", 1)
+    assert [row["name"] for row in answer["tapes"]][:1] == ["tape"]
+    client.send("comm_close", {"comm_id": "c1", "data": {}})
+
+
+def test_a_cell_waits_for_a_check_that_was_started_from_the_panel(client):
+    """The cell would otherwise write into the arrays that the check reads."""
+    reply, heard = client.run(
+        "from tapedebug.notebook import latest_panel\n"
+        "import tapedebug.autograd as autograd\n"
+        "def slow(tape, mask, **options):\n"
+        "    time.sleep(1)\n"
+        "    return []\n"
+        "autograd.check_pairs = slow\n"
+        "panel = latest_panel()\n"
+        "panel.mask = [(0, 'x', 'y')]\n"
+        "panel._handle_custom_msg({'type': 'run'}, [])\n"
+        "print(panel.status)"
+    )
+    assert reply["status"] == "ok"
+    assert printed(heard) == "Waiting for the running cell …\n"
+    time.sleep(0.2)
+    started = time.monotonic()
+    reply, heard = client.run("print(panel.running)")
+    assert printed(heard) == "False\n"
+    assert time.monotonic() - started > 0.4
