@@ -28,6 +28,8 @@ def percent(relative: float) -> str:
         return "beyond measure (zero or not finite)"
     if relative >= 10:
         return f"{relative:.3g} times its size"
+    if relative >= 0.1:
+        return f"{100 * relative:.0f} %"
     if relative >= 0.001:
         return f"{100 * relative:.2g} %"
     return f"a relative {relative:.1g}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 
 def choose_labels(candidates: Sequence[Sequence[str]], *, longest: bool = False) -> list[str]:
@@ -17,19 +17,25 @@ def choose_labels(candidates: Sequence[Sequence[str]], *, longest: bool = False)
         for number, names in enumerate(candidates)
     ]
     # An array that can not have its first choice takes another of its names before it gets a number.
-    taken: dict[str, int] = {}
+    first_choices = set(wanted)
+    taken: set[str] = set()
+    numbers: dict[str, int] = {}
     labels: list[str] = []
-    for number, label in enumerate(wanted):
+    for position, label in enumerate(wanted):
         if label in taken:
-            free = [name for name in candidates[number] if name not in taken and name not in wanted]
-            label = free[0] if free else _numbered(label, taken)
-        taken[label] = number
+            others = (
+                name for name in candidates[position] if name not in taken and name not in first_choices
+            )
+            label = next(others, "") or _numbered(label, taken, numbers)
+        taken.add(label)
         labels.append(label)
     return labels
 
 
-def _numbered(label: str, taken: Mapping[str, int]) -> str:
-    number = 2
-    while f"{label}#{number}" in taken:
-        number += 1
-    return f"{label}#{number}"
+def _numbered(label: str, taken: set[str], numbers: dict[str, int]) -> str:
+    """`x#2`, `x#3`, …; `numbers` remembers how far that has come."""
+    while True:
+        numbers[label] = numbers.get(label, 1) + 1
+        numbered = f"{label}#{numbers[label]}"
+        if numbered not in taken:
+            return numbered

@@ -109,6 +109,8 @@ class _Builder:
         self.kernels: dict[int, KernelInfo] = {}
         self.requires_grad: list[bool] = []
         self.in_buffer: dict[int, list[int]] = {}
+        self.places: dict[Any, Span] = {}
+        self.marked: set[tuple[int, int]] = set()
 
     def build(self, frame: FrameType, longest_names: bool) -> Trace:
         tape = self.tape
@@ -219,7 +221,7 @@ class _Builder:
         texts: dict[tuple[Any, ...], list[str | None]] = {}
         for item, launch in zip(self.tape.records, launches, strict=True):
             if item.site not in texts:
-                texts[item.site] = argument_texts(item.kind, item.call_site)
+                texts[item.site] = argument_texts(item.kind, self._place(item))
             at_site = texts[item.site]
             for number, arg in enumerate(launch.args):
                 if arg.array is None:
@@ -276,46 +278,57 @@ class _Builder:
             scope=item.scope,
             seconds=item.elapsed,
             backward_seconds=item.backward_elapsed,
-            call_site=location_of(item.call_site),
+            call_site=location_of(self._place(item)),
         )
 
-    def _kernel(self, item: Record) -> int:
-        from tapedebug.lang import types
+    def _place(self, item: Record) -> Span:
+        """The call site; a time loop has thousands of launches and three places."""
+        place = self.places.get(item.site)
+        if place is None:
+            place = self.places[item.site] = item.call_site
+        return place
 
+    def _kernel(self, item: Record) -> int:
         kernel = item.kernel
         info = self.kernels.get(id(kernel))
         if info is None:
-            origin = kernel.origin
-            info = self.kernels[id(kernel)] = KernelInfo(
-                id=len(self.kernels),
-                name=kernel.key,
-                file=display_file(origin.file),
-                line=origin.first_line,
-                lines=list(origin.lines),
-                params=[
-                    ParamInfo(
-                        name=param.name,
-                        type=_type_text(param.type),
-                        array=isinstance(param.type, types.ArrayType),
-                    )
-                    for param in kernel.params
-                ],
-                accesses=[
-                    Access(
-                        param=access.param,
-                        kind=access.kind,
-                        line=access.span.line,
-                        column=access.span.column,
-                        end_column=access.span.end_column,
-                    )
-                    for access in kernel.analysis.accesses
-                ],
-                adjoint=_adjoint_text(item),
-                enable_backward=kernel.enable_backward,
-            )
-        if item.info is not None:
+            info = self.kernels[id(kernel)] = self._kernel_info(item)
+        if item.info is not None and (info.id, id(item.info)) not in self.marked:
+            self.marked.add((info.id, id(item.info)))
             _mark_needed(info, item.info.need_spans)
         return info.id
+
+    def _kernel_info(self, item: Record) -> KernelInfo:
+        from tapedebug.lang import types
+
+        kernel, origin = item.kernel, item.kernel.origin
+        return KernelInfo(
+            id=len(self.kernels),
+            name=kernel.key,
+            file=display_file(origin.file),
+            line=origin.first_line,
+            lines=list(origin.lines),
+            params=[
+                ParamInfo(
+                    name=param.name,
+                    type=_type_text(param.type),
+                    array=isinstance(param.type, types.ArrayType),
+                )
+                for param in kernel.params
+            ],
+            accesses=[
+                Access(
+                    param=access.param,
+                    kind=access.kind,
+                    line=access.span.line,
+                    column=access.span.column,
+                    end_column=access.span.end_column,
+                )
+                for access in kernel.analysis.accesses
+            ],
+            adjoint=_adjoint_text(item),
+            enable_backward=kernel.enable_backward,
+        )
 
     def _scopes(self, launches: list[Launch]) -> list[Scope]:
         """The scopes that hold launches; those that hold none are left out, and the others numbered anew."""

@@ -53,8 +53,13 @@ def find_sequences(
     index = 0
     while index < total:
         best: Repeat | None = None
+        repeated: list[int] = []
         for period in _periods(positions[ids[index]], index, max_period):
+            if any(period % shorter == 0 for shorter in repeated):
+                continue  # it reaches exactly as far
             count = (end_of(index, period) - index) // period + 1
+            if count > 1:
+                repeated.append(period)
             if count > 1 and (best is None or count * period > best.length * best.count):
                 best = Repeat(first=index, length=period, count=count)
         if best is None:

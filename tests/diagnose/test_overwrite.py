@@ -114,7 +114,7 @@ def test_a_needed_value_that_is_lost_is_an_error_with_both_sides_and_numbers() -
         f"launch 1 (put) overwrites values of a (at test_overwrite.py:{write}) that the adjoint of launch "
         "0 (square) "
         f"needs (read at test_overwrite.py:{read}): 3 of 3 elements changed value, by up to 6. "
-        "That puts the gradient of a off by 2e+02 %."
+        "That puts the gradient of a off by 200 %."
     )
     assert finding.fix == 'give put an array of its own for x, or record with on_overwrite="preserve"'
     evidence = finding.evidence
@@ -143,7 +143,7 @@ def test_a_needed_value_that_was_preserved_is_a_note_that_says_what_it_saved() -
         "0 (square) "
         f"needs (read at test_overwrite.py:{read}): 3 of 3 elements changed value, by up to 6. "
         "The tape kept a copy of a for the adjoint, so the gradient is right; "
-        "without it the gradient of a would be off by 2e+02 %."
+        "without it the gradient of a would be off by 200 %."
     )
     assert finding.fix == "nothing has to change; to save the copies, give put an array of its own for x"
     assert finding.evidence["preserved"] is True
