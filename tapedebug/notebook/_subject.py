@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
     from tapedebug.runtime import Tape, array
     from tapedebug.trace import Trace
+    from tapedebug.trace._record import Recorded
+
+MOST_SUMMARISED = 1 << 27
+"""Bytes of array versions up to which the panel of a tape that nobody diagnosed shows their values."""
 
 _DIAGNOSES: weakref.WeakKeyDictionary[Tape, Diagnosis] = weakref.WeakKeyDictionary()
 _NAMES: weakref.WeakKeyDictionary[Tape, str] = weakref.WeakKeyDictionary()
@@ -167,10 +171,21 @@ def _trace_of(tape: Tape) -> Trace:
     diagnosis = _diagnosis_of(tape)
     if diagnosis is not None:
         return diagnosis.trace
-    from tapedebug.trace._record import record
+    from tapedebug.trace._record import record_with_arrays
 
     name = _CELLS[tape][1] if tape in _CELLS else None
-    return _shell.in_namespace(lambda: record(tape, values=True, name=name))
+    recorded = _shell.in_namespace(lambda: record_with_arrays(tape, name=name))
+    _summarise_small(recorded)
+    return recorded.trace
+
+
+def _summarise_small(recorded: Recorded) -> None:
+    """Add summaries of all values, which takes a replay, where that takes no noticeable time."""
+    from tapedebug.trace._values import add_summaries
+
+    size = {info.id: info.stop - info.start for info in recorded.trace.arrays}
+    if sum(size[version.array] for version in recorded.trace.versions) <= MOST_SUMMARISED:
+        add_summaries(recorded)
 
 
 def _live(trace: Trace) -> Tape | None:

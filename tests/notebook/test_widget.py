@@ -266,3 +266,12 @@ def test_running_a_cell_again_closes_the_panels_it_had_shown(front_end):
     third = latest_panel()
     tape_bundle(tape)
     assert third.comm is not None
+
+
+def test_values_are_summarised_only_where_that_is_quick(wrong, monkeypatch):
+    from tapedebug.notebook import _subject
+
+    tape, _, _ = wrong
+    assert any(version["value"] for version in _subject.subject_of(tape).trace["versions"])
+    monkeypatch.setattr(_subject, "MOST_SUMMARISED", 16)
+    assert not any(version["value"] for version in _subject.subject_of(tape).trace["versions"])
