@@ -31,6 +31,16 @@ export interface PanelOptions {
 export function mountPanel(host: HTMLElement, store: PanelStore, options: PanelOptions = {}): () => void {
   const root = h("div", { class: `tapedebug${options.fill ? " td-fill" : ""}`, tabindex: -1 });
   host.append(root);
+  // Before the lanes are made: they fit what they show into the width that they find.
+  const stack = (): void => {
+    const width = root.clientWidth;
+    if (width === 0) return;
+    root.classList.toggle("td-narrow", width < NARROW);
+    root.classList.toggle("td-tight", width < TIGHT);
+  };
+  stack();
+  const resize = new ResizeObserver(stack);
+  resize.observe(root);
   let content = new Lifetime();
   const show = (): void => {
     content.end();
@@ -44,13 +54,6 @@ export function mountPanel(host: HTMLElement, store: PanelStore, options: PanelO
   };
   show();
   const unsubscribe = store.subscribe((changed) => changed.has("trace") && show());
-  const resize = new ResizeObserver(() => {
-    const width = root.clientWidth;
-    if (width === 0) return;
-    root.classList.toggle("td-narrow", width < NARROW);
-    root.classList.toggle("td-tight", width < TIGHT);
-  });
-  resize.observe(root);
   return () => {
     unsubscribe();
     resize.disconnect();

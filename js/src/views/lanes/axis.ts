@@ -11,7 +11,7 @@ import { lowerBound } from "./tracks.js";
 export const AXIS_HEIGHT = 40;
 export const ROW_HEIGHT = 20;
 /** Room for the arcs of the first lane. */
-const HEADROOM = 14;
+export const HEADROOM = 14;
 /** Scopes nested deeper than this have no row of their own; the tooltip still names them. */
 export const MAX_SCOPE_ROWS = 2;
 

@@ -3,7 +3,7 @@ import { selectLaunch, selectVersion } from "../actions.js";
 import { button, h } from "../dom.js";
 import { plural } from "../format.js";
 import type { Panel } from "../state.js";
-import { headHeight, paintBands, paintHead, type ScopeRow, scopeRows } from "./axis.js";
+import { HEADROOM, headHeight, paintBands, paintHead, type ScopeRow, scopeRows } from "./axis.js";
 import { buildColumns, toggledScope, toggledSequence, unfolding } from "./folds.js";
 import {
   clampViewport,
@@ -133,7 +133,7 @@ export class LanesView {
     const width = plotWidth(this.geometry());
     const { viewport } = this;
     const seen = first >= viewport.left && last + 1 <= viewport.left + width / viewport.scale;
-    if (launches.length > 0 && (!seen || viewport.scale < 8)) {
+    if (launches.length > 0 && (!seen || viewport.scale < 5)) {
       viewport.scale = Math.max(viewport.scale, Math.min(28, (width * 0.6) / (last - first + 1)));
       viewport.left = (first + last + 1) / 2 - width / viewport.scale / 2;
       this.fitted = false;
@@ -276,7 +276,7 @@ export class LanesView {
     paintBands(pen, scene, this.rows);
     paintHead(pen, scene, this.panel.model, this.rows, this.panel.view.value);
     pen.beginPath();
-    pen.rect(0, scene.geometry.head - 2, width, height);
+    pen.rect(0, scene.geometry.head - HEADROOM, width, height);
     pen.clip();
     paintTracks(pen, scene);
     pen.restore();
