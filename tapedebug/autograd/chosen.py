@@ -16,7 +16,7 @@ from tapedebug.autograd.results import PairResult
 from tapedebug.autograd.subjects import IN_PLACE
 from tapedebug.autograd.tape_check import launch_subject, launch_values
 from tapedebug.autograd.verdict import Tolerance
-from tapedebug.autograd.whole import Labels, Names
+from tapedebug.autograd.whole import Labels, Names, not_an_input
 
 Key = tuple[int | None, str, str]
 
@@ -220,7 +220,9 @@ def _check_whole(
         target = names.array(output)
         state.begin(len(wanted), ABOUT * len(wanted))
         for key in wanted:
-            reason = obstacle(output, target) or obstacle(key[1], names.array(key[1]))
+            source = names.array(key[1])
+            reason = obstacle(output, target) or obstacle(key[1], source)
+            reason = reason or not_an_input(tape, key[1], source)
             if reason is not None:
                 found[key] = _not_checked(key, "the whole tape", reason)
         possible = [key for key in wanted if key not in found]

@@ -70,6 +70,8 @@ def slope(
         max_steps: How many steps are tried at most, each `RATIO` times smaller than the last.
     """
     sweep = _Sweep(at_zero)
+    if not math.isfinite(magnitude):
+        return sweep.result()
     h = first_step(eps, magnitude)
     with np.errstate(all="ignore"):
         for _ in range(max_steps):

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.directional import Gradients, negligible, probe_input
-from tapedebug.autograd.explain import ROUNDING
 from tapedebug.autograd.input_check import InputCheck, judge_input, result_of
 from tapedebug.autograd.matrix import Checkpoint
 from tapedebug.autograd.results import Coverage
@@ -109,13 +108,21 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck]) -> Coverage:
     summary = f"{checked} of {program.launches} launches checked end to end"
     agreeing = [check for check in checks if check.verdict == "AGREE"]
     if checks and len(agreeing) == len(checks):
-        summary += f"; agrees to {max(check.rel_error for check in checks):.0e}"
+        summary += f"; agrees {_to(max(check.rel_error for check in checks))}"
     elif checks:
         bad = max(checks, key=lambda check: VERDICTS.index(check.verdict))
         summary += f"; {bad.verdict} with respect to {bad.name}: {bad.message}"
     else:
         summary += ": no input has requires_grad=True"
-    return Coverage(summary, program.launches, checked, tuple(program.notes))
+    zero = [check.name for check in agreeing if not check.reference.any()]
+    notes = [f"exactly zero: the gradient with respect to {name}" for name in zero]
+    return Coverage(summary, program.launches, checked, (*program.notes, *notes))
+
+
+def _to(error: float) -> str:
+    """`to 3e-7`, or `to the last digit`."""
+    digits, _, exponent = f"{error:.0e}".partition("e")
+    return f"to {digits}e{int(exponent)}" if error else "to the last digit"
 
 
 def _check_inputs(
@@ -148,7 +155,7 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
     moved = []
     for _ in range(MOVED):
         at = {
-            port: values * (1 + ROUNDING * rng.choice([-1.0, 1.0], size=values.shape))
+            port: values * (1 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
             for port in program.inputs
             for values in [program.values(port)]
         }

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tapedebug.autograd.check import Comparison
 
 SAMPLES = 4
-ROUNDING = 2.0**-23
 MARGIN = 4.0
 MINOR = 0.01  # of the largest entry: rounding that is smaller is no reason to doubt a gradient
 LOST = 1e-3  # relative error of a float32 forward value that tells of rounding inside the kernel
@@ -91,7 +90,7 @@ def _moved_inputs(pair: Comparison) -> list[dict[Port, Floats]]:
     rng = np.random.default_rng(0)
     return [
         {
-            port: values * (1.0 + ROUNDING * rng.choice([-1.0, 1.0], size=values.shape))
+            port: values * (1.0 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
             for port in pair.program.inputs
             for values in [pair.program.values(port)]
         }

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tapedebug.autograd.differences import Floats
+from tapedebug.lang.types import numpy_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,11 @@ class Port:
     shape: tuple[int, ...]
     components: int = 1
     in_place: bool = False
+
+    @property
+    def rounding(self) -> float:
+        """The relative spacing of its floating-point numbers."""
+        return float(np.finfo(numpy_dtype(self.array.dtype)).eps)
 
     @property
     def size(self) -> int:

@@ -69,7 +69,9 @@ def script_of(
 def _literal(values: np.ndarray[Any, Any], array: Any) -> str:
     flat = np.ascontiguousarray(values, dtype=numpy_dtype(array.dtype))
     if flat.size <= INLINE and np.isfinite(flat.astype(np.float64)).all():
-        return repr(flat.tolist())
+        # str() gives the shortest number that is this float32.
+        short = [float(str(v)) if flat.dtype.kind == "f" else v.item() for v in flat.ravel()]
+        return repr(np.array(short, dtype=object).reshape(flat.shape).tolist())
     data = base64.b64encode(flat.tobytes()).decode()
     return f'np.frombuffer(base64.b64decode("{data}"), dtype=np.{flat.dtype.name}).reshape({flat.shape!r})'
 
@@ -99,11 +101,11 @@ def _sources(kernel: Any) -> list[str]:
 
 def _collect(thing: Any, found: dict[str, list[str]]) -> None:
     import tapedebug
+    from tapedebug.compiler.kernel import Function, Kernel
 
     origin = thing.origin
-    found.pop(
-        origin.function, None
-    )  # what is used comes before all that use it: the list is reversed at the end
+    # What is used comes before all that use it: the list is reversed at the end.
+    found.pop(origin.function, None)
     indent = origin.indent
     found[origin.function] = [
         "",
@@ -112,7 +114,7 @@ def _collect(thing: Any, found: dict[str, list[str]]) -> None:
     for name, value in _names_of(thing).items():
         if value is tapedebug:
             text = f"{name} = wp"
-        elif hasattr(value, "origin"):
+        elif isinstance(value, Function | Kernel):
             _collect(value, found)
             continue
         elif value is getattr(tapedebug, name, None):
@@ -128,9 +130,7 @@ def _collect(thing: Any, found: dict[str, list[str]]) -> None:
 
 def _names_of(thing: Any) -> dict[str, Any]:
     """The global and enclosing names in the source of a kernel or function, with their values."""
-    function = getattr(thing, "function", None) or getattr(thing, "func", None)
-    if function is None:
-        return {}
+    function = thing.python
     used = {node.id for node in ast.walk(thing.origin.tree) if isinstance(node, ast.Name)}
     found = {name: value for name, value in function.__globals__.items() if name in used}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):

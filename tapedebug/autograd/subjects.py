@@ -113,6 +113,9 @@ def kernel_subject(
         sources = []
     if in_place:
         sources += _in_place(kernel, targets, sources)
+    if not np.prod(dim, dtype=np.int64):
+        notes.append(f"not checked: {name} has dim={dim!r}: no thread runs")
+        sources = []
     names = [n for _, n, _ in named_in], [n for _, n, _ in named_out]
     pairs = choose_pairs(name, sources, targets, mask, names)
     pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))

@@ -75,11 +75,11 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
     ports = []
     for index, array in enumerate(chosen):
         name = names.of(array)
-        reason = obstacle(name, array)
         if array.buffer not in tape.tracker.ledgers:
             raise GradcheckError(
                 f"end_to_end: {name} is not on the tape", mend="name an array that a launch uses"
             )
+        reason = obstacle(name, array) or not_an_input(tape, name, array)
         if reason is not None:
             notes.append(f"not checked: {reason}")
         else:
@@ -134,6 +134,22 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
             )
         seeds[target] = values
     return seeds
+
+
+def not_an_input(tape: Any, name: str, array: Any) -> str | None:
+    """Why an array is no input of the tape: it is overwritten before it is read; None where it is one."""
+    ledger = tape.tracker.ledgers.get(array.buffer)
+    if ledger is None:
+        return None
+    mine = {state.number for state in ledger.around(ledger.state(array))}
+    for record in tape.records:
+        for p in record.reads:
+            if record.args[p].buffer is array.buffer and ledger.state(record.args[p]).number in mine:
+                return None
+        for p in record.writes:
+            if record.args[p].buffer is array.buffer and ledger.state(record.args[p]).number in mine:
+                return f"{name} is written by launch {record.index} before anything reads it: it is no input"
+    return None
 
 
 def leaves(tape: Any) -> list[Any]:

@@ -117,6 +117,12 @@ def root(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 
 @wp.kernel
+def reciprocal(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 1.0 / x[i]
+
+
+@wp.kernel
 def logistic(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     a = x[i]

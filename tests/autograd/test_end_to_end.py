@@ -38,7 +38,7 @@ def test_preserve_agrees_where_ignore_is_wrong() -> None:
     result = end_to_end(tape, loss, [a])
     assert (result.verdict, bool(result)) == ("AGREE", True)
     assert result.inputs[0].consumed.tolist() == [2.0, 4.0, 6.0]
-    assert result.coverage.summary == "3 of 3 launches checked end to end; agrees to 0e+00"
+    assert result.coverage.summary == "3 of 3 launches checked end to end; agrees to the last digit"
 
     tape, loss, a, _ = overwritten("ignore")
     result = end_to_end(tape, loss, [a])
@@ -108,6 +108,8 @@ def test_a_gradient_that_is_truly_zero_agrees() -> None:
         wp.launch(k.total, 2, [y, loss])
     result = end_to_end(tape, loss)
     assert (result.verdict, result.rel_error) == ("AGREE", 0.0)
+    assert result.coverage.summary == "2 of 2 launches checked end to end; agrees to the last digit"
+    assert result.coverage.notes == ("exactly zero: the gradient with respect to x",)
 
 
 def test_a_wrong_adjoint_is_wrong_though_nothing_was_overwritten() -> None:
@@ -210,6 +212,19 @@ def test_without_inputs_nothing_was_checked() -> None:
     )
     named = end_to_end(tape, loss, [x])
     assert named.coverage.notes == ("not checked: x has requires_grad=False",)
+
+
+def test_arrays_that_the_tape_computes_are_no_inputs() -> None:
+    x, y, loss = k.vector([1.0]), k.vector([0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.square, 1, [x], [y])
+        wp.launch(k.total, 1, [y, loss])
+    result = end_to_end(tape, loss, [y, x], labels={y: "y"})
+    assert [check.array for check in result.inputs] == [x]
+    assert result.coverage.notes == (
+        "not checked: y is written by launch 0 before anything reads it: it is no input",
+    )
 
 
 def test_record_func_can_not_be_covered_and_is_said() -> None:

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -205,11 +206,31 @@ def test_empty_arrays_and_kernels_without_adjoint_are_not_agreement() -> None:
     result = check(k.square, [])
     assert (result.verdict, result.coverage.notes) == (
         "UNDECIDABLE",
-        ("not checked: x is empty", "not checked: y is empty"),
+        (
+            "not checked: x is empty",
+            "not checked: y is empty",
+            "not checked: kernel square has dim=0: no thread runs",
+        ),
     )
     result = check(k.no_adjoint, [1.0])
     assert result.verdict == "UNDECIDABLE"
     assert result.coverage.notes == ("not checked: kernel no_adjoint has no adjoint: enable_backward=False",)
+
+
+def test_a_launch_of_no_threads_is_not_agreement() -> None:
+    x = k.vector([1.0])
+    result = gradcheck(k.square, 0, [x], [wp.zeros_like(x)], show_summary=False, raise_exception=False)
+    assert result.verdict == "UNDECIDABLE"
+    assert result.coverage.notes == ("not checked: kernel square has dim=0: no thread runs",)
+
+
+@pytest.mark.parametrize("values", [[0.0, 1.0], [np.inf, 1.0], [np.nan, 1.0], [-1.0, 1.0], [1e38, 1e-38]])
+@pytest.mark.parametrize("kernel", [k.root, k.reciprocal, k.cube])
+def test_values_that_are_not_finite_raise_no_warnings(kernel: Any, values: list) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = check(kernel, values)
+    assert result.verdict in ("AGREE", "WRONG", "UNDECIDABLE")
 
 
 def test_integers_have_no_derivatives() -> None:
@@ -386,6 +407,53 @@ def test_reproduce_writes_a_script_that_shows_the_failure(tmp_path: Any) -> None
     )
     assert "FAIL (WRONG)" in done.stdout
     assert result.pairs[0].message in done.stdout
+
+
+RATE = 0.5
+DOWN = wp.vec3(0.0, -1.0, 0.0)
+
+
+@wp.func
+def inner(a: float):
+    return a * RATE
+
+
+@wp.func
+def outer(a: float, b: wp.vec3):
+    return inner(a) * b + DOWN
+
+
+def test_reproduce_takes_functions_and_constants_along(tmp_path: Any) -> None:
+    scale = 3.0
+
+    @wp.kernel
+    def local(
+        x: wp.array(dtype=float), v: wp.array(dtype=wp.vec3), n: int, w: wp.vec3, y: wp.array(dtype=wp.vec3)
+    ):
+        i = wp.tid()
+        if i < n:
+            y[i] = outer(x[i], v[i] + w) * scale + inner(x[i]) * w
+
+    x = k.vector([0.1, 0.7])
+    v = wp.array(np.ones((2, 3)), dtype=wp.vec3, requires_grad=True)
+    y = wp.zeros(2, dtype=wp.vec3, requires_grad=True)
+    result = gradcheck(local, 2, [x, v, 2, wp.vec3(1.0, 2.0, 3.0)], [y], show_summary=False)
+    path = tmp_path / "agreement.py"
+    script = result.reproduce(result.pairs[1])
+    assert "x = wp.array([0.1, 0.7], dtype=wp.float32, shape=(2,), requires_grad=True)" in script
+    assert script.index("def inner") < script.index("def outer") < script.index("def local")
+    path.write_text(script, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=True, env=_environment()
+    )
+    expected = result_of(local, x, v, y).summary().splitlines()
+    assert done.stdout.splitlines() == [*expected[:-1], "Gradient check for kernel local passed"]
+
+
+def result_of(kernel: Any, x: Any, v: Any, y: Any) -> GradcheckResult:
+    return gradcheck(
+        kernel, 2, [x, v, 2, wp.vec3(1.0, 2.0, 3.0)], [y], input_output_mask=[("v", "y")], show_summary=False
+    )
 
 
 def test_reproduce_needs_a_pair() -> None:
