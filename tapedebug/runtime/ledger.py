@@ -7,6 +7,8 @@ that is dropped goes away at once, with every copy that it kept.
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_left, insort
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,7 +128,7 @@ class RangeState:
         self.start = a.start
         self.stop = a.stop
         self.exact = None if a.is_contiguous else a._look()
-        self.overlaps: list[int] = []
+        self.overlaps: tuple[int, ...] = ()
         self.need: Need | None = None
         self.livein: LiveIn | None = None
         self.hot = False
@@ -134,7 +136,7 @@ class RangeState:
 
     def meets(self, other: RangeState) -> bool:
         """Whether the two share a byte."""
-        if self.stop <= other.start or other.stop <= self.start:
+        if self.stop <= other.start or other.stop <= self.start or self.start == self.stop:
             return False
         if self.exact is None and other.exact is None:
             return True
@@ -145,16 +147,42 @@ class RangeState:
             return True
 
 
+class _Spans:
+    """Finds the ranges that share bytes with one: thousands of slices of one array are common.
+
+    Ranges are kept sorted by start, apart for each power of two of their length: one whole array among its
+    slices would else make every search a walk through all of them.
+    """
+
+    __slots__ = ("_sorted",)
+
+    def __init__(self) -> None:
+        self._sorted: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, start: int, stop: int, number: int) -> None:
+        """Enter a range."""
+        insort(self._sorted.setdefault((stop - start).bit_length(), []), (start, number))
+
+    def near(self, start: int, stop: int) -> Iterator[int]:
+        """The numbers of all ranges that may share bytes with `start … stop`."""
+        for bits, entries in self._sorted.items():
+            low = bisect_left(entries, (start - (1 << bits), 0))
+            high = bisect_left(entries, (stop, 0))
+            for entry in entries[low:high]:
+                yield entry[1]
+
+
 class Ledger:
     """The ranges of one buffer that one tape uses."""
 
-    __slots__ = ("__weakref__", "buffer", "by_range", "liveins", "needs", "states", "tracker")
+    __slots__ = ("__weakref__", "_spans", "buffer", "by_range", "liveins", "needs", "states", "tracker")
 
     def __init__(self, buffer: Buffer, tracker: Tracker) -> None:
         self.buffer = buffer
         self.tracker = weakref.ref(tracker)
         self.states: list[RangeState] = []
         self.by_range: dict[Any, RangeState] = {}
+        self._spans = _Spans()
         self.needs: list[Need] = []
         self.liveins: list[LiveIn] = []
         if not tracker.dry:
@@ -166,14 +194,16 @@ class Ledger:
         found = self.by_range.get(key)
         if found is None:
             found = self.by_range[key] = RangeState(len(self.states), a)
-            for other in self.states:
+            for number in self._spans.near(found.start, found.stop):
+                other = self.states[number]
                 if found.meets(other):
-                    found.overlaps.append(other.number)
-                    other.overlaps.append(found.number)
+                    found.overlaps += (other.number,)
+                    other.overlaps += (found.number,)
                     found.hot = found.hot or other.need is not None or other.livein is not None
                     inside = other.exact is None and other.start <= found.start and found.stop <= other.stop
                     found.defined = found.defined or (inside and other.defined)
             self.states.append(found)
+            self._spans.add(found.start, found.stop, found.number)
         return found
 
     def around(self, state: RangeState) -> list[RangeState]:

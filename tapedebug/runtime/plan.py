@@ -213,6 +213,9 @@ FILL = {
     for grad in (False, True)
 }
 
+READ = Plan("func", "read", ("array",), reads=frozenset({0}))
+"""The plan of `mark_read`: a replay starts from what was read; what an adjoint needs, `record_func` says."""
+
 
 def func_plan(arrays: tuple[array, ...]) -> Plan:
     """The plan of a custom reverse function: it may read everything it was given."""

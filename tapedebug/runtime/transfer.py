@@ -15,7 +15,7 @@ from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.buffer import ZERO
 from tapedebug.runtime.device import get_device
-from tapedebug.runtime.plan import COPY, FILL, Plan, func_plan, has_gradient
+from tapedebug.runtime.plan import COPY, FILL, READ, Plan, has_gradient
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce
 
@@ -125,8 +125,7 @@ def mark(a: array, *, writes: bool) -> None:
     if writes:
         announce(a, call_site(3), "mark_write")
     elif tape is not None:
-        plan = func_plan((a,))
-        probe = Record(len(tape.records), plan, (a,), (0,), 0, b"", call_site(3), tape.scope)
+        probe = Record(len(tape.records), READ, (a,), (0,), 0, b"", call_site(3), tape.scope)
         tape.tracker.before(probe)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
@@ -362,3 +363,23 @@ def test_versions_of_force_are_harmless_and_of_positions_lost():
             wp.launch(square, 2, inputs=[x], outputs=[force])
             wp.launch(scale, 2, inputs=[force, y, 2.0])
     assert [v.status for v in tape.versions() if v.array is force] == ["harmless", "harmless", "live"]
+
+
+def test_many_slices_of_one_array_cost_no_more_each():
+    """A trajectory in one array: the time of a launch must not grow with the number of slices."""
+
+    def record(steps):
+        states = wp.ones((steps + 1, 2), requires_grad=True)
+        with wp.Tape() as tape:
+            states[0].fill_(1)
+            states.mark_read()  # the whole array is a range, too, that overlaps all others
+            start = time.process_time()
+            for t in range(steps):
+                wp.launch(square, 2, inputs=[states[t]], outputs=[states[t + 1]])
+            return (time.process_time() - start) / steps, tape
+
+    few = min(record(200)[0] for _ in range(3))
+    many, tape = record(4000)
+    assert many < 8 * few
+    tape.backward(grads={tape.records[-1].args[1]: [1.0, 1.0]})
+    assert tape.preserved_bytes == 0
