@@ -22,15 +22,6 @@ describe("TraceModel", () => {
     expect(net.versionAt(x, 6)?.version).toBe(2);
   });
 
-  it("walks back from a read to its writer", () => {
-    const net = model();
-    const reader = net.launch(3);
-    expect(reader?.name).toBe("spring");
-    expect(reader && net.writerOf(reader.args[0] as never)).toBe(2);
-    const first = net.launch(1);
-    expect(first && net.writerOf(first.args[0] as never)).toBeNull();
-  });
-
   it("sorts findings worst first and keeps the order of equal ones", () => {
     const data = makeNet();
     const base = (data.findings as Json[])[0] as Json;

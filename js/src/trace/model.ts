@@ -84,11 +84,6 @@ export class TraceModel {
     return found;
   }
 
-  /** The launch that wrote what this argument read; null for values that were there before the tape. */
-  writerOf(arg: Arg): number | null {
-    return this.version(arg.array, arg.readVersion)?.writtenBy ?? null;
-  }
-
   findingsOf(launch: number): readonly Finding[] {
     return this.byLaunch.get(launch) ?? [];
   }

@@ -66,7 +66,7 @@ export function legend(panel: Panel): HTMLElement {
   if (!model.trace.backward.ran) absent.add("adjoint");
   if (model.trace.arrays.every((a) => a.requiresGrad)) absent.add("nograd");
   const rows = SIGNS.filter(({ name }) => !absent.has(name)).map(({ text, draw }) =>
-    h("li", {}, svgBox(draw()) as unknown as Node, h("span", {}, text)),
+    h("li", {}, svgBox(draw()), h("span", {}, text)),
   );
   const ramp = h("div", { class: "td-ramp" });
   const update = (): void => {

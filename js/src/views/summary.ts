@@ -50,7 +50,7 @@ function histogram(data: Histogram | null): HTMLElement | null {
   return h(
     "figure",
     { class: "td-histogram" },
-    picture as unknown as Node,
+    picture,
     h("figcaption", {}, h("span", {}, number(data.low)), h("span", {}, number(data.high))),
   );
 }

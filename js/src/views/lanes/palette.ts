@@ -13,7 +13,6 @@ const NAMES = [
   "adj-bar",
   "red",
   "red-tint",
-  "red-bg",
   "keep",
   "green",
   "amber",

@@ -48,8 +48,6 @@ export class LanesView {
   private frame = 0;
   /** What was asked for before there was a size to do it in. */
   private onFirstLayout: (() => void) | null = null;
-  /** Number of frames painted; tests and the benchmark read it. */
-  frames = 0;
 
   constructor(private readonly panel: Panel) {
     const { model, view, lifetime } = panel;
@@ -80,10 +78,6 @@ export class LanesView {
   /** Arrays that the filters hide. */
   get hidden(): number {
     return this.allTracks.length - this.tracks.length;
-  }
-
-  get laneCount(): number {
-    return this.tracks.length;
   }
 
   /** Forgets the colours; call when the theme has changed. */
@@ -282,7 +276,6 @@ export class LanesView {
     pen.restore();
     paintLabels(pen, scene);
     paintStrip(this.strip, scene, this.series, ratio);
-    this.frames++;
   }
 
   private describe(): void {
