@@ -1,5 +1,5 @@
 /** A checked trace with what the views look up: by array, by launch, by label. Built once for each trace, in O(trace). */
-import type { Arg, ArrayInfo, Check, Finding, Kernel, Launch, Scope, Trace, Version } from "./types.js";
+import type { ArrayInfo, Check, Finding, Kernel, Launch, Scope, Trace, Version } from "./types.js";
 
 const SEVERITY_ORDER = { error: 0, warning: 1, info: 2 } as const;
 
