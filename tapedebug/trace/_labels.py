@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def choose_labels(candidates: Sequence[Sequence[str]], *, longest: bool = False) -> list[str]:
+def choose_labels(
+    candidates: Sequence[Sequence[str]], sure: Sequence[bool], *, longest: bool = False
+) -> list[str]:
     """Return a label for each array, all different.
 
     Args:
         candidates: For each array the names that it has, best first; possibly none.
+        sure: Whether a variable holds the array, for each array.
         longest: Take the longest name of each instead of the first.
     """
     wanted = [
@@ -20,15 +23,18 @@ def choose_labels(candidates: Sequence[Sequence[str]], *, longest: bool = False)
     first_choices = set(wanted)
     taken: set[str] = set()
     numbers: dict[str, int] = {}
-    labels: list[str] = []
-    for position, label in enumerate(wanted):
+    labels = list(wanted)
+    # Who has fewer names chooses first: after `v = v_next` both arrays may be called v, but only one v_next.
+    order = sorted(range(len(wanted)), key=lambda place: (len(candidates[place]), not sure[place]))
+    for position in order:
+        label = wanted[position]
         if label in taken:
             others = (
                 name for name in candidates[position] if name not in taken and name not in first_choices
             )
             label = next(others, "") or _numbered(label, taken, numbers)
         taken.add(label)
-        labels.append(label)
+        labels[position] = label
     return labels
 
 

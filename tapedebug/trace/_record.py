@@ -124,7 +124,8 @@ class _Builder:
             book.add(launch.index, launch.args)
         versions = book.finish()
         _set_statuses(versions, launches, tape)
-        labels = choose_labels(self._candidates(frame, launches), longest=longest_names)
+        candidates, sure = self._candidates(frame, launches)
+        labels = choose_labels(candidates, sure, longest=longest_names)
         arrays = [self._info(number, label) for number, label in enumerate(labels)]
         trace = Trace(
             name="",
@@ -207,8 +208,8 @@ class _Builder:
                 best = other
         return best
 
-    def _candidates(self, frame: FrameType, launches: list[Launch]) -> list[list[str]]:
-        """Names of each array: variables of the callers, what call sites say, names of kernel parameters."""
+    def _candidates(self, frame: FrameType, launches: list[Launch]) -> tuple[list[list[str]], list[bool]]:
+        """Names of each array (variables, call sites, kernel parameters), and whether a variable holds it."""
         from tapedebug.runtime import array as array_class
 
         # What the arrays were called when the tape ended comes before what they are called by whoever asks.
@@ -217,6 +218,7 @@ class _Builder:
         for a, own in zip(self.arrays, names, strict=True):
             for name in now.get(_key(a), ()):
                 _add(own, name)
+        sure = [bool(own) for own in names]
         parameters: list[list[str]] = [[] for _ in self.arrays]
         texts: dict[tuple[Any, ...], list[str | None]] = {}
         for item, launch in zip(self.tape.records, launches, strict=True):
@@ -231,21 +233,21 @@ class _Builder:
                 if launch.kind == "kernel":
                     _add(parameters[arg.array], arg.name)
         for number, own in enumerate(names):
-            if not own:
+            if not own and self._parent(number) is None:
                 own += parameters[number]
         self._name_views(names)
-        return names
+        return names, sure
 
     def _name_views(self, names: list[list[str]]) -> None:
-        """A view without a name of its own: `x[128:256]`."""
+        """A view without a name of its own, or whose name another array has: `x[128:256]`."""
         for number, own in enumerate(names):
             parent = self._parent(number)
-            if own or parent is None or not names[parent]:
+            if parent is None or not names[parent]:
                 continue
             mine, whole = self.arrays[number], self.arrays[parent]
             size = (whole.stop - whole.start) // max(1, whole.size)
             low, high = (mine.start - whole.start) // size, (mine.stop - whole.start) // size
-            own.append(f"{names[parent][0]}[{low}:{high}]")
+            _add(own, f"{names[parent][0]}[{low}:{high}]")
 
     # ---------------------------------------------------------------- launches
 
@@ -413,9 +415,16 @@ def _adjoint_text(item: Record) -> str | None:
 
 
 def _mark_needed(info: KernelInfo, need_spans: dict[int, tuple[Span, ...]]) -> None:
-    places = {(param, span.line, span.column) for param, spans in need_spans.items() for span in spans}
+    # `x[i] * x[i]` loads once, and one of them is in the spans: what reads alike is needed alike.
+    places = {
+        (param, span.line, span.text[span.column : span.end_column])
+        for param, spans in need_spans.items()
+        for span in spans
+    }
     for access in info.accesses:
-        if (access.param, access.line, access.column) in places:
+        row = access.line - info.line
+        text = info.lines[row][access.column : access.end_column] if 0 <= row < len(info.lines) else ""
+        if access.kind == "read" and (access.param, access.line, text) in places:
             access.needed = True
 
 

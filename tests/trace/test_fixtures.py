@@ -12,8 +12,10 @@ from tests.trace.make_fixtures import CASES, FOLDER, record
 
 
 def stable(data: dict[str, Any]) -> dict[str, Any]:
-    """A trace without what differs from run to run: times, and digits that other processors round differently."""
-    kept = {key: data[key] for key in ("name", "kernels", "arrays", "scopes", "sequences", "backward", "verdict")}
+    """A trace without what differs from run to run and between processors: times and digits."""
+    kept = {
+        key: data[key] for key in ("name", "kernels", "arrays", "scopes", "sequences", "backward", "verdict")
+    }
     kept["launches"] = [
         {key: value for key, value in launch.items() if "seconds" not in key} for launch in data["launches"]
     ]
@@ -22,7 +24,10 @@ def stable(data: dict[str, Any]) -> dict[str, Any]:
         for version in data["versions"]
     ]
     kept["findings"] = [
-        {key: finding[key] for key in ("rule", "severity", "launches", "arrays", "location", "call_site", "fix")}
+        {
+            key: finding[key]
+            for key in ("rule", "severity", "launches", "arrays", "location", "call_site", "fix")
+        }
         for finding in data["findings"]
     ]
     return kept
@@ -32,7 +37,9 @@ def stable(data: dict[str, Any]) -> dict[str, Any]:
 def test_fixtures_are_current(name: str) -> None:
     saved = json.loads((FOLDER / f"{name}.trace.json").read_text(encoding="utf-8"))
     assert trace_from_json(saved).to_json() == saved
-    assert stable(saved) == stable(json.loads(json.dumps(record(name)))), "run python -m tests.trace.make_fixtures"
+    assert stable(saved) == stable(json.loads(json.dumps(record(name)))), (
+        "run python -m tests.trace.make_fixtures"
+    )
 
 
 def test_the_handwritten_fixtures_are_traces() -> None:

@@ -1,0 +1,101 @@
+"""`Tape.visualize`, with the arguments of the documents, on real tapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tapedebug as wp
+
+
+@wp.kernel
+def add(a: wp.array(dtype=float), b: wp.array(dtype=float), c: wp.array(dtype=float)):
+    tid = wp.tid()
+    c[tid] = a[tid] + b[tid]
+
+
+def documents_tape() -> tuple[Any, dict[str, Any]]:
+    """The documents' example, "Visualizing Computation Graphs"."""
+    tape = wp.Tape()
+    a = wp.array([2.0], dtype=wp.float32)
+    b = wp.array([3.0], dtype=wp.float32, requires_grad=True)
+    c = wp.array([4.0], dtype=wp.float32)
+    d = c
+    e = wp.array([5.0], dtype=wp.float32, requires_grad=True)
+    result = wp.zeros(1, dtype=wp.float32, requires_grad=True)
+    with tape:
+        wp.launch(add, dim=1, inputs=[b, e], outputs=[a])
+        with wp.ScopedTimer("Adder", print=False):
+            tape.record_scope_begin("Custom Scope")
+            wp.launch(add, dim=1, inputs=[a, b], outputs=[c])
+            tape.record_scope_end()
+        wp.launch(add, dim=1, inputs=[d, a], outputs=[result])
+    return tape, {"a": a, "b": b, "c": c, "e": e, "result": result}
+
+
+def test_the_documents_example_runs_as_it_stands(tmp_path: Path) -> None:
+    tape, arrays = documents_tape()
+    path = tmp_path / "tape.dot"
+    dot = tape.visualize(
+        filename=str(path), array_labels={array: f"<{name}>" for name, array in arrays.items()}
+    )
+    assert path.read_text(encoding="utf-8") == dot
+    for name in arrays:
+        assert f"<B>&lt;{name}&gt;</B>" in dot
+    assert dot.count('fillcolor="#c8e6c9"') == 3
+    assert dot.count('fillcolor="#e0e0e0"') == 2
+    assert dot.index("<Adder>") < dot.index("<Custom Scope>")
+
+
+def test_names_come_from_the_variables_of_the_program() -> None:
+    tape, _ = documents_tape()
+    dot = tape.visualize()
+    for name in ("a", "b", "c", "e", "result"):
+        assert f"<B>{name}</B>" in dot
+
+
+def test_of_several_names_the_longest_is_taken_unless_told_otherwise() -> None:
+    short = wp.array([1.0], dtype=float, requires_grad=True)
+    a_much_longer_name = short
+    out = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(add, dim=1, inputs=[short, a_much_longer_name], outputs=[out])
+    assert "<B>a_much_longer_name</B>" in tape.visualize()
+    assert "<B>short</B>" in tape.visualize(choose_longest_node_name=False)
+
+
+def test_tracked_arrays_stay_and_have_their_names() -> None:
+    tape, arrays = documents_tape()
+    assert "<B>e</B>" not in tape.visualize(hide_readonly_arrays=True)
+    dot = tape.visualize(
+        hide_readonly_arrays=True,
+        track_inputs=[arrays["e"]],
+        track_input_names=["first"],
+        track_outputs=[arrays["result"]],
+        track_output_names=["last"],
+        graph_direction="TB",
+        ignore_graph_scopes=True,
+    )
+    assert "<B>first</B>" in dot
+    assert "<B>last</B>" in dot
+    assert "<B>b</B>" not in dot
+    assert "rankdir=TB" in dot
+    assert "Adder" not in dot
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    tape, arrays = documents_tape()
+    with pytest.raises(ValueError, match=r"^visualize: graph_direction is one of LR, RL, TB, BT; got 'up'$"):
+        tape.visualize(graph_direction="up")
+    with pytest.raises(ValueError, match=r"^visualize: track_input_names has 2 names for 1 tracked arrays$"):
+        tape.visualize(track_inputs=[arrays["e"]], track_input_names=["one", "two"])
+    with pytest.raises(FileNotFoundError):
+        tape.visualize(tmp_path / "no" / "folder.dot")
+
+
+def test_a_trace_is_drawn_like_its_tape() -> None:
+    tape, _ = documents_tape()
+    trace = tape.trace(name="tape")
+    assert wp.visualize.visualize(trace, array_labels={"a": "renamed"}).count("<B>renamed</B>") == 1
