@@ -9,7 +9,7 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
-from tapedebug.runtime.buffer import ALIGNMENT, Bytes
+from tapedebug.runtime.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.ledger import Ledger, LiveIn, Need, Scratch
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
@@ -29,9 +29,11 @@ class ShadowBuffer:
         written: Arrays whose final content comes from the tape.
     """
 
-    def __init__(self, ledger: Ledger, f64: bool, tracker: Tracker) -> None:
+    def __init__(
+        self, ledger: Ledger, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
+    ) -> None:
         self.buffer = ledger.buffer
-        scalars = {types.numpy_dtype(a.dtype) for a in tracker.states if a.buffer is ledger.buffer}
+        scalars = {types.numpy_dtype(a.dtype) for a in used}
         single = np.dtype(np.float32)
         if f64 and single in scalars and len(scalars) > 1:
             names = ", ".join(sorted(str(s) for s in scalars))
@@ -53,7 +55,7 @@ class ShadowBuffer:
         for live in ledger.liveins:
             if live.injected and live.at < len(tracker.records):
                 self.injections.setdefault(live.at, []).append((live, self._expanded(self._content(live))))
-        self.written = _written(ledger, tracker)
+        self.written = _written(ledger, tracker, last)
         self._initial = self.data.copy() if self.written or self.injections else None
 
     def restart(self) -> None:
@@ -124,13 +126,18 @@ def _aligned(nbytes: int) -> Bytes:
     return block[lead : lead + nbytes]
 
 
-def _written(ledger: Ledger, tracker: Tracker) -> list[array]:
-    """The arrays of this buffer that the tape writes and nothing outside it wrote afterwards."""
-    last: dict[int, int] = {}
+def _last_writers(tracker: Tracker) -> dict[Buffer, dict[int, int]]:
+    """For each buffer the states that the tape writes, with the last record that does."""
+    last: dict[Buffer, dict[int, int]] = {}
     for record in tracker.records:
         for p in record.plan.written:
-            if record.args[p].buffer is ledger.buffer:
-                last[ledger.state(record.args[p]).number] = record.index
+            a = record.args[p]
+            last.setdefault(a.buffer, {})[tracker.ledgers[a.buffer].state(a).number] = record.index
+    return last
+
+
+def _written(ledger: Ledger, tracker: Tracker, last: dict[int, int]) -> list[array]:
+    """The arrays of this buffer that the tape writes and nothing outside it wrote afterwards."""
     gone = set()
     for event in tracker.outside:
         if event.array.buffer is ledger.buffer:
@@ -157,7 +164,14 @@ class ShadowSpace:
 
     def __init__(self, tracker: Tracker, f64: bool) -> None:
         self.f64 = f64
-        self.buffers = {b: ShadowBuffer(ledger, f64, tracker) for b, ledger in tracker.ledgers.items()}
+        used: dict[Buffer, list[array]] = {}
+        for a in tracker.states:
+            used.setdefault(a.buffer, []).append(a)
+        last = _last_writers(tracker)
+        self.buffers = {
+            b: ShadowBuffer(ledger, f64, tracker, used.get(b, []), last.get(b, {}))
+            for b, ledger in tracker.ledgers.items()
+        }
         self.copies: dict[Need, Bytes] = {}
         self.scratches: dict[Scratch, Bytes] = {}
         self.current = False

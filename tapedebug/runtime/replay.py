@@ -58,11 +58,10 @@ class Shadow:
         self._saves = self._plan_saves(tracker)
         self._forward = self._forward_table()
         self._tables: dict[tuple[str, int], tuple[Table, dict[int, Step]]] = {}
-        self._injections = {
-            at: buffers
-            for at in range(len(self.records))
-            if (buffers := [b for b in self._buffers.values() if at in b.injections])
-        }
+        self._injections: dict[int, list[ShadowBuffer]] = {}
+        for buffer in self._buffers.values():
+            for at in buffer.injections:
+                self._injections.setdefault(at, []).append(buffer)
 
     @classmethod
     def for_launch(
