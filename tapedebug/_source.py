@@ -64,7 +64,7 @@ class Origin:
         indent = len(lines[0]) - len(lines[0].lstrip())
         tree = ast.parse(dedented).body[0]
         if not isinstance(tree, ast.FunctionDef):
-            raise OSError(f"the source of {function!r} is not a function definition")
+            raise OSError("it is not a function definition")
         return cls(
             file=function.__code__.co_filename,
             first_line=first,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError
-from tapedebug._source import Origin
+from tapedebug._source import Origin, Span
 from tapedebug.lang import types as t
 
 
@@ -67,29 +68,41 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
     nodes = {a.arg: a for a in (*origin.tree.args.posonlyargs, *origin.tree.args.args)}
     for name, annotation in getattr(python, "__annotations__", {}).items():
         node = nodes.get(name, origin.tree)
-        span = origin.span(getattr(node, "annotation", None) or node)
+        place = origin.tree.returns if name == "return" else getattr(node, "annotation", None)
+        span = origin.span(place or node)
         if isinstance(annotation, str):
-            try:
-                annotation = eval(annotation, python.__globals__, dict(closure))
-            except Exception as error:
-                raise KernelTypeError(
-                    f"{what} `{origin.function}`: the annotation `{annotation}` of `{name}` cannot be read "
-                    f"({type(error).__name__}: {error})",
-                    span=span,
-                    mend="use types that are known where the function is defined",
-                ) from None
+            annotation = _evaluated(python, closure, f"{what} `{origin.function}`", name, annotation, span)
         if name == "return" and annotation is None:
             continue
         try:
             declared[name] = _type_of(annotation)
-        except TypeError as error:
+        except TypeError:
+            shown = ast.unparse(place) if place is not None else repr(annotation)
             raise KernelTypeError(
-                f"{what} `{origin.function}`: the annotation of `{name}` is not a type of the kernel language"
-                f": {error}",
+                f"{what} `{origin.function}`: "
+                f"the annotation `{shown}` of `{name}` is not a type of the kernel language",
                 span=span,
-                mend="use float, int, bool, vec3, array(dtype=float), …",
+                mend="write array(dtype=float), array2d(dtype=vec3), …: arrays need their element type"
+                if getattr(annotation, "__name__", "") == "array"
+                else "use float, int, bool, vec3, array(dtype=float), …",
             ) from None
     return declared
+
+
+def _evaluated(
+    python: Callable[..., Any], closure: Any, function: str, name: str, text: str, span: Span
+) -> Any:
+    """What an annotation that is a string means where the function is defined."""
+    try:
+        return eval(text, python.__globals__, dict(closure))
+    except Exception as error:
+        unknown = isinstance(error, NameError)
+        raise KernelTypeError(
+            f"{function}: "
+            f"the annotation `{text}` of `{name}` cannot be read ({type(error).__name__}: {error})",
+            span=span,
+            mend="use types that are known where the function is defined" if unknown else "correct it",
+        ) from None
 
 
 def _type_of(annotation: Any) -> Any:
@@ -99,6 +112,4 @@ def _type_of(annotation: Any) -> Any:
         return tuple(_type_of(a) for a in annotation)
     if getattr(annotation, "__origin__", None) is tuple:
         return tuple(_type_of(a) for a in annotation.__args__)
-    if getattr(annotation, "__name__", "") == "array":
-        raise TypeError("an array parameter needs its element type")
     return t.canonical(annotation)

@@ -41,7 +41,8 @@ class Kernel:
 
     def __init__(self, python: Callable[..., Any], *, enable_backward: bool = True) -> None:
         self.python = python
-        self.key = re.sub(r"[^0-9A-Za-z_]+", "", python.__qualname__.replace(".", "__"))
+        qualified = python.__qualname__.replace("<locals>.", "").replace(".", "__")
+        self.key = re.sub(r"[^0-9A-Za-z_]+", "", qualified)
         self.__name__ = python.__name__
         self.__doc__ = python.__doc__
         self.enable_backward = enable_backward
@@ -57,8 +58,8 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse: kernels are launched."""
         raise KernelTypeError(
-            f"kernel `{self.key}` was called like a function",
-            mend=f"launch it: launch({self.key}, dim=…, inputs=[…])",
+            f"kernel `{self.__name__}` was called like a function",
+            mend=f"launch it: launch({self.__name__}, dim=…, inputs=[…])",
         )
 
     @cached_property
@@ -75,7 +76,7 @@ class Kernel:
         starred = next((a for a in others if a is not None), None)
         if starred is not None:
             raise KernelSyntaxError(
-                f"kernel `{self.key}`: a kernel has plain parameters only; `{starred.arg}` is not",
+                f"kernel `{self.__name__}`: a kernel has plain parameters only; `{starred.arg}` is not",
                 span=origin.span(starred),
                 mend="give each argument a parameter of its own",
             )
@@ -84,7 +85,7 @@ class Kernel:
         for index, argument in enumerate((*arguments.posonlyargs, *arguments.args)):
             if argument.arg not in declared:
                 raise KernelTypeError(
-                    f"kernel `{self.key}`: the parameter `{argument.arg}` has no type",
+                    f"kernel `{self.__name__}`: the parameter `{argument.arg}` has no type",
                     span=origin.span(argument),
                     mend="annotate it, for example "
                     f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
@@ -99,7 +100,7 @@ class Kernel:
 
     @cached_property
     def _lowered(self) -> Lowered:
-        return pipeline.lowered(self.key, self.origin, self.params, self.python)
+        return pipeline.lowered(self.__name__, self.origin, self.params, self.python)
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -179,7 +180,7 @@ class Kernel:
             kind: `"forward"`, or `"adjoint"` (with a gradient for every float array).
         """
         if kind not in ("forward", "adjoint"):
-            raise ValueError(f"kernel `{self.key}`: kind is 'forward' or 'adjoint'; got {kind!r}")
+            raise ValueError(f"kernel `{self.__name__}`: kind is 'forward' or 'adjoint'; got {kind!r}")
         variant = _Variant("forward")
         if kind == "adjoint":
             active = pipeline.differentiable(self.params)

@@ -247,6 +247,12 @@ def is_float(t: Any) -> builtins.bool:
     return scalar_of(t) in FLOATS
 
 
+def conversion(t: Any) -> str:
+    """How a program converts a number to the scalar type `t`, with `tapedebug` imported as `wp`."""
+    plain = {float32: "float", int32: "int", bool: "bool"}
+    return f"{plain.get(t) or 'wp.' + type_name(t)}(…)"
+
+
 def type_name(t: Any) -> str:
     """The name of a type as users write it: `float32`, `vec3`, `array(dtype=vec3, ndim=2)`."""
     if isinstance(t, ArrayType):

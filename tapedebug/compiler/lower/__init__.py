@@ -31,7 +31,7 @@ def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python
     builder = Builder()
     ctx = Context(builder, name, origin, name_resolver(python))  # type: ignore[arg-type]
     ctx.at(origin.tree)
-    ctx.locals = frozenset(control.assigned_names(origin.tree.body))
+    ctx.locals = control.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
     for param in params:
         ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)

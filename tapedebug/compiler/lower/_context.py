@@ -82,6 +82,8 @@ class Context:
     axes: int = 0
     uses_atomic_result: bool = False
     in_kernel: bool = True
+    returned: tuple[str, str] | None = None
+    """What the current function returns (as a message names it), and how that is known."""
     locals: frozenset[str] = frozenset()
     """The names that the current function assigns anywhere: as in Python, they never mean a global."""
     in_loop: int = 0
@@ -97,15 +99,21 @@ class Context:
 
     def type_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
         """Types do not fit."""
-        raise KernelTypeError(self._about(message), span=self.span(node), mend=mend, notes=self._notes())
+        raise KernelTypeError(
+            self._about(message), span=self.span(node), mend=mend, notes=self._notes()
+        ) from None
 
     def syntax_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
         """The kernel language does not have this."""
-        raise KernelSyntaxError(self._about(message), span=self.span(node), mend=mend, notes=self._notes())
+        raise KernelSyntaxError(
+            self._about(message), span=self.span(node), mend=mend, notes=self._notes()
+        ) from None
 
     def name_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
         """A name means nothing here."""
-        raise KernelNameError(self._about(message), span=self.span(node), mend=mend, notes=self._notes())
+        raise KernelNameError(
+            self._about(message), span=self.span(node), mend=mend, notes=self._notes()
+        ) from None
 
     def _about(self, message: str) -> str:
         return f"kernel `{self.kernel}`: {message}"
@@ -155,6 +163,10 @@ class Context:
                 f"{what} is needed here; got the array `{item.param.name}` ({t.type_name(item.param.type)})",
                 f"index it: {shape}",
             )
+        if isinstance(item, Items) and not item.items:
+            self.type_error(
+                node, f"{what} is needed here; this function returns none", "let it return its result"
+            )
         self.type_error(node, f"{what} is needed here; got several values", "take them apart: a, b = …")
 
     def number(self, node: ast.AST, value: Any) -> Quantity | None:
@@ -172,9 +184,13 @@ class Context:
             limits = np.iinfo(kind.numpy)
             fits = limits.min <= value <= limits.max
         else:
-            fits = kind not in t.FLOATS or not math.isfinite(value) or abs(value) <= np.finfo(kind.numpy).max
+            fits = (
+                kind not in t.FLOATS
+                or not math.isfinite(value)
+                or abs(value) <= float(np.finfo(kind.numpy).max)
+            )
         if not fits:
-            wide = {t.int32: "int64", t.float32: "float64"}.get(kind)
+            wide = {t.int32: "wp.int64", t.float32: "wp.float64"}.get(kind)
             mend = f"write it as {wide}({value})" if wide else "use a smaller number"
             self.type_error(node, f"the number {value} does not fit {t.type_name(kind)}", mend)
         return Quantity(kind, (self.builder.expr(self.builder.constant(value, kind)),))

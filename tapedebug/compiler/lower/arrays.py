@@ -140,7 +140,11 @@ def component_index(ctx: Context, node: ast.AST, kind: Any, name: str) -> int:
     """The component called `name` (x, y, z, w) of a vector type."""
     if t.is_vector(kind) and name in tuple("xyzw"[: kind.length]):
         return "xyzw".index(name)
-    has = f"it has {', '.join('xyzw'[: kind.length])}" if t.is_vector(kind) else "it is a number"
+    has = (
+        f"its components are {', '.join('xyzw'[: kind.length])}"
+        if t.is_vector(kind)
+        else "only vectors have components"
+    )
     ctx.type_error(node, f"{t.type_name(kind)} has no component `{name}`", has)
 
 
@@ -179,9 +183,9 @@ def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
     return Quantity(place.type, tuple(parts))
 
 
-def write(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
-    """Write an element or component; the types must be the same."""
-    _require(ctx, node, place, q, "holds")
+def write(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> None:
+    """Write an element or component; the type must be that of the array, else the error is at `source`."""
+    _require(ctx, source, place, q)
     ctx.at(node)
     ctx.accesses.append(AccessRecord(place.view.param.index, "write", ctx.span(node)))
     offset = ctx.builder.offset(place.view.param.index, place.view.indices)
@@ -189,9 +193,9 @@ def write(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
         ctx.builder.store(place.view.param.index, c, offset, part.value)
 
 
-def add(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> Quantity:
+def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> Quantity:
     """Add to an element or component, as an atomic; the value before."""
-    _require(ctx, node, place, q, "adds")
+    _require(ctx, source, place, q)
     if place.type is t.bool:
         ctx.type_error(node, "cannot add to an array of bool", "use an array of int32")
     ctx.at(node)
@@ -205,13 +209,26 @@ def add(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> Quantity:
     return Quantity(place.type, tuple(builder.expr(b) for b in before))
 
 
-def _require(ctx: Context, node: ast.AST, place: Place, q: Quantity, verb: str) -> None:
+def _require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
     if q.type is place.type:
         return
-    name, expected = place.view.param.name, t.type_name(place.type)
-    number = t.is_scalar(q.type) and t.is_scalar(place.type)
+    name = (
+        f"`{place.view.param.name}`"
+        if place.component is None
+        else f"a component of `{place.view.param.name}`"
+    )
+    holds = "holds" if place.component is None else "is"
     ctx.type_error(
         node,
-        f"`{name}` {verb} {expected}; got {t.type_name(q.type)}",
-        f"convert the value: {expected}(…)" if number else f"write a {expected}",
+        f"{name} {holds} {t.type_name(place.type)}; got {t.type_name(q.type)}",
+        mend_value(place.type, q.type),
     )
+
+
+def mend_value(expected: Any, got: Any) -> str:
+    """What to do with a value of type `got` where `expected` is needed."""
+    if t.is_vector(expected):
+        return f"make a vector of it: wp.{t.type_name(expected)}(…)"
+    if t.is_vector(got):
+        return "use one component, or a number made of it, such as wp.length(v)"
+    return f"convert the value with {t.conversion(expected)}"

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from tapedebug.compiler.lower import arrays, calls, expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined
+from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -22,31 +22,31 @@ def assign(ctx: Context, node: ast.Assign) -> None:
         item: Any = calls.thread_index(ctx, node.value, len(target.elts))
     else:
         item = expressions.lower(ctx, node.value)
-    assign_to(ctx, target, item)
+    assign_to(ctx, target, item, node.value)
 
 
-def assign_to(ctx: Context, target: ast.expr, item: Any) -> None:
-    """Let a variable, an array element or a component hold the item."""
+def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> None:
+    """Let a variable, an array element or a component hold the item; misfits are shown at its `source`."""
     match target:
         case ast.Name():
-            ctx.env[target.id] = _named(ctx, target, item)
+            ctx.env[target.id] = _named(ctx, target, item, source)
         case ast.Tuple() | ast.List():
-            _unpack(ctx, target, item)
+            _unpack(ctx, target, item, source)
         case ast.Subscript() | ast.Attribute():
             place = arrays.place_of(ctx, target)
-            q = ctx.quantity(target, item)
+            q = ctx.quantity(source, item)
             if place is not None:
-                arrays.write(ctx, target, place, q)
+                arrays.write(ctx, target, place, q, source)
             else:
-                _assign_component(ctx, target, q)
+                _assign_component(ctx, target, q, source)
         case _:
             ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
 
 
-def _named(ctx: Context, target: ast.Name, item: Any) -> Any:
+def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
     """The item as a variable's value: numbers get the variable's name in generated code."""
     if isinstance(item, Static):
-        number = ctx.number(target, item.value)
+        number = ctx.number(source, item.value)
         return item if number is None else number
     if isinstance(item, Quantity):
         letters = "xyzw" if len(item.parts) > 1 else ""
@@ -54,25 +54,29 @@ def _named(ctx: Context, target: ast.Name, item: Any) -> Any:
             if not part.value.hint and part.value.op is not None and part.value.op.kind != "const":
                 part.value.hint = target.id + (f"_{letters[place]}" if place < len(letters) else "")
     if isinstance(item, Undefined):
-        ctx.name_error(target, f"the value {item.reason}", "assign it before")
+        ctx.name_error(source, f"the value {item.reason}", "assign it before")
+    if isinstance(item, Items) and not item.items:
+        ctx.quantity(source, item)  # which refuses it
     return item
 
 
-def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any) -> None:
+def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.expr) -> None:
     if isinstance(item, Quantity) and t.is_vector(item.type):
         item = Items(tuple(Quantity(p.type, (p,)) for p in item.parts))
     count = len(item.items) if isinstance(item, Items) else 1
     if not isinstance(item, Items) or count != len(target.elts):
         ctx.type_error(
             target,
-            f"{len(target.elts)} names are assigned {count} value{'s' if count > 1 else ''}",
-            "match them",
+            f"{counted(len(target.elts), 'name')} cannot take {counted(count, 'value')}",
+            "write one name for each value",
         )
     for element, part in zip(target.elts, item.items, strict=True):
-        assign_to(ctx, element, part)
+        assign_to(ctx, element, part, source)
 
 
-def _assign_component(ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity) -> None:
+def _assign_component(
+    ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity, source: ast.expr
+) -> None:
     """`v.x = …` or `v[i] = …` of a variable that holds a vector: the variable gets a new vector."""
     if not isinstance(target.value, ast.Name):
         ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
@@ -80,7 +84,13 @@ def _assign_component(ctx: Context, target: ast.Subscript | ast.Attribute, q: Qu
     item = ctx.lookup(name)
     if isinstance(item, ArrayView):
         ctx.type_error(
-            target, f"the array `{item.param.name}` has no such place", f"index it: {name.id}[i] = …"
+            target, "a kernel cannot change an array's attributes", f"write to an element: {name.id}[i] = …"
+        )
+    if isinstance(item, Static):
+        ctx.syntax_error(
+            target,
+            f"`{name.id}` comes from outside the function and cannot be changed",
+            f"copy it first: v = {name.id}",
         )
     vector = ctx.quantity(name, item)
     if isinstance(target, ast.Attribute):
@@ -90,9 +100,9 @@ def _assign_component(ctx: Context, target: ast.Subscript | ast.Attribute, q: Qu
     scalar = t.scalar_of(vector.type)
     if q.type is not scalar:
         ctx.type_error(
-            target,
+            source,
             f"a component of {t.type_name(vector.type)} is {t.type_name(scalar)}; got {t.type_name(q.type)}",
-            f"convert the value: {t.type_name(scalar)}(…)",
+            arrays.mend_value(scalar, q.type),
         )
     parts = list(vector.parts)
     for k, old in enumerate(vector.parts):
@@ -110,16 +120,16 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
     if place is None:
         load = _as_load(node.target)
         result = expressions.binary(ctx, node, node.op, expressions.value(ctx, load), right)
-        assign_to(ctx, node.target, result)
+        assign_to(ctx, node.target, result, node.value)
         return
     # `a[i] += v` adds as an atomic does: what stood there passes no derivative on but its own.
     if isinstance(node.op, ast.Add | ast.Sub) and right.type is place.type:
         if isinstance(node.op, ast.Sub):
             right = expressions.apply(ctx, node, "neg", "`-`", right)
-        arrays.add(ctx, node.target, place, right)
+        arrays.add(ctx, node.target, place, right, node.value)
         return
     old = arrays.read(ctx, node.target, place)
-    arrays.write(ctx, node.target, place, expressions.binary(ctx, node, node.op, old, right))
+    arrays.write(ctx, node.target, place, expressions.binary(ctx, node, node.op, old, right), node.value)
 
 
 def _as_load(target: ast.expr) -> ast.expr:

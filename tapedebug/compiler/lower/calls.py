@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
-import math
 import types as python_types
 from typing import Any, NoReturn
 
@@ -49,15 +48,30 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return _operation(ctx, node, PYTHON[target])
     if target is len:
         return _len(ctx, node)
-    if isinstance(target, type):
+    if isinstance(target, type) and target is not range:
         return _conversion(ctx, node, target)
     _not_callable(ctx, node, target)
 
 
 def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     name = getattr(target, "__name__", repr(target))
-    if getattr(math, name, None) is target and name in BUILTINS:
-        ctx.name_error(node.func, f"math.{name} is not a function of the kernel language", f"use wp.{name}")
+    if target is print:
+        ctx.name_error(
+            node.func,
+            "print() is not in this version of the kernel language",
+            "write values into an array, and print them after the launch",
+        )
+    if name in BUILTINS:
+        shown = ast.unparse(node.func)
+        ctx.name_error(node.func, f"`{shown}` is not a function of the kernel language", f"use wp.{name}")
+    from tapedebug.compiler.kernel import Kernel
+
+    if isinstance(target, Kernel):
+        ctx.name_error(
+            node.func,
+            f"`{name}` is a kernel, which a kernel cannot call",
+            "make it a @func to call it, or launch it on its own",
+        )
     if target is range:
         ctx.syntax_error(node, "range stands in a `for` only", "write `for i in range(n):`")
     if isinstance(target, python_types.FunctionType):
@@ -97,9 +111,14 @@ def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
         ctx.type_error(
             node,
             f"{name}() takes {counted(arity, 'argument')}; got {len(values)}",
-            f"{name}: {(entry or RULES[name]).doc}",
+            f"{name}({', '.join(_operand_names(name)[:arity])}): {(entry or RULES[name]).doc}",
         )
     return expressions.apply(ctx, node, name, f"{name}()", *values)
+
+
+def _operand_names(name: str) -> tuple[str, ...]:
+    entry = COMPOSITES.get(name)
+    return entry.build.__code__.co_varnames if entry is not None else ("x", "y", "z")
 
 
 def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
@@ -176,7 +195,7 @@ def _vector(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
         ctx.type_error(
             node,
             f"the components of {name} are {t.type_name(kind.scalar)}; got {t.type_name(wrong.type)}",
-            f"convert them with {t.type_name(kind.scalar)}(…), or write literals as 2.0",
+            f"convert them with {t.conversion(kind.scalar)}",
         )
     parts_given = values if len(values) == kind.length else values * kind.length
     return Quantity(kind, tuple(v.scalar for v in parts_given))
@@ -211,7 +230,7 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
         ctx.type_error(node, "tid() takes no arguments", "write `i = tid()` or `i, j = tid()`")
     if axes > t.MAX_DIMENSIONS:
         ctx.type_error(
-            node, f"a launch has one to four axes; {axes} are asked for", "use `i, j, k, l = tid()`"
+            node, f"a launch has one to four axes; {axes} are asked for", "take at most four indices"
         )
     if ctx.axes not in (0, axes):
         ctx.type_error(
@@ -246,7 +265,7 @@ def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
         q = expressions.apply(ctx, node, "neg", f"{name}()", q)
     ctx.at(node)
     ctx.uses_atomic_result = ctx.uses_atomic_result or used
-    return arrays.add(ctx, node, place, q)
+    return arrays.add(ctx, node, place, q, node.args[-1])
 
 
 # User functions --------------------------------------------------------------------------------------------
@@ -310,22 +329,31 @@ def _check_argument(
 def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
     from tapedebug.compiler.lower import statements
 
-    outer = (ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop, ctx.locals)
+    outer = {name: getattr(ctx, name) for name in FRAME}
     call_span = ctx.span(node)
     ctx.env, ctx.origin, ctx.names = env, function.origin, name_resolver(function.python)
     ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
-    ctx.in_loop = 0
-    ctx.locals = frozenset(control.assigned_names(function.origin.tree.body))
+    ctx.in_loop, ctx.returned = 0, None
+    ctx.locals = control.local_names(function.origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     if function.result_type is not None:
         _zero_result(ctx, function)
     try:
-        statements.block(ctx, function.origin.tree.body)
+        body = function.origin.tree.body
+        statements.block(ctx, body)
         result = ctx.env.get(control.RESULT)
+        if ctx.returned is not None and not control.always_returns(body):
+            message = f"`{function.name}` returns a value on some paths only"
+            ctx.type_error(body[-1], message, "end it with a `return` of a value")
     finally:
-        ctx.env, ctx.origin, ctx.names, ctx.calls, ctx.in_kernel, ctx.active, ctx.in_loop, ctx.locals = outer
+        for name, value in outer.items():
+            setattr(ctx, name, value)
     ctx.at(node)
     return result if result is not None else Items(())
+
+
+FRAME = ("env", "origin", "names", "calls", "in_kernel", "active", "in_loop", "locals", "returned")
+"""What of the context belongs to one function, and is set aside while another is inlined."""
 
 
 def _zero_result(ctx: Context, function: Function) -> None:
@@ -335,4 +363,6 @@ def _zero_result(ctx: Context, function: Function) -> None:
     for kind in kinds:
         zero = ctx.builder.expr(ctx.builder.constant(0, t.scalar_of(kind)))
         zeros.append(Quantity(kind, (zero,) * t.components(kind)))
-    ctx.env[control.RESULT] = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
+    result = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
+    ctx.env[control.RESULT] = result
+    ctx.returned = (control.kind_of(result), f"`{function.name}` is declared to return")

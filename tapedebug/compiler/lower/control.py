@@ -280,6 +280,12 @@ def while_loop(
     carried.leave(node, results)
 
 
+def local_names(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """The names that statements assign as a whole: local variables, in Python's sense."""
+    nodes = (node for statement in body for node in ast.walk(statement))
+    return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+
 def assigned_names(body: Iterable[ast.stmt]) -> list[str]:
     """The variables that statements assign, in order of appearance."""
     names: dict[str, Any] = {}
@@ -313,6 +319,17 @@ def jumps(body: Iterable[ast.stmt]) -> set[str]:
             case ast.For() | ast.While():
                 found |= jumps(statement.body) & {"%return"}
     return found
+
+
+def always_returns(body: list[ast.stmt]) -> bool:
+    """Whether control never falls off the end of a function's statements."""
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return bool(last.orelse) and always_returns(last.body) and always_returns(last.orelse)
+    if isinstance(last, ast.While):
+        forever = isinstance(last.test, ast.Constant) and bool(last.test.value)
+        return forever and "%break" not in jumps(last.body)
+    return isinstance(last, ast.Return)
 
 
 def always_jumps(body: list[ast.stmt]) -> bool:

@@ -24,6 +24,13 @@ BINARY = {
     ast.Mod: ("mod", "`%`"),
     ast.Pow: ("pow", "`**`"),
 }
+OTHER = {
+    ast.BitAnd: ("&", "use `and` for truth values, `%` for low bits"),
+    ast.BitOr: ("|", "use `or` for truth values"),
+    ast.BitXor: ("^", "use `!=` for truth values, `**` for powers"),
+    ast.LShift: ("<<", "multiply by a power of 2"),
+    ast.RShift: (">>", "divide by a power of 2 with `//`"),
+}
 COMPARE = {
     ast.Lt: ("lt", "`<`"),
     ast.LtE: ("le", "`<=`"),
@@ -44,7 +51,7 @@ def lower(ctx: Context, node: ast.expr) -> Item:
     ctx.syntax_error(
         node,
         f"a kernel cannot use {UNSUPPORTED.get(word, f'this expression ({word})')}",
-        "kernels compute with numbers, vectors and array elements",
+        MENDS.get(word, "kernels compute with numbers, vectors and array elements"),
     )
 
 
@@ -63,6 +70,16 @@ UNSUPPORTED = {
     "Await": "await",
     "Yield": "yield",
     "YieldFrom": "yield",
+}
+
+
+MENDS = {
+    "List": "use a vector, such as wp.vec3(a, b, c), or an array parameter",
+    "Dict": "pass arrays, or several parameters",
+    "ListComp": "write a `for` loop",
+    "GeneratorExp": "write a `for` loop",
+    "Lambda": "define a function outside, decorated with @wp.func",
+    "NamedExpr": "assign in a statement of its own",
 }
 
 
@@ -139,7 +156,7 @@ def _tuple(ctx: Context, node: ast.Tuple) -> Item:
 def _attribute(ctx: Context, node: ast.Attribute) -> Item:
     base = lower(ctx, node.value)
     ctx.at(node)
-    if isinstance(base, Static):
+    if isinstance(base, Static) and not isinstance(base.value, t.Vector | int | float | np.generic):
         return _static_attribute(ctx, node, base.value)
     if isinstance(base, ArrayView):
         if node.attr == "shape" and not base.indices:
@@ -191,9 +208,11 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Item:
 
 def _static_index(ctx: Context, node: ast.Subscript, length: int) -> int:
     number = constant_of(value(ctx, node.slice).scalar.value)
-    if number is None or not 0 <= number < length:
+    if number is None:
+        ctx.type_error(node, "several values are indexed with a constant only", "use an array or a vector")
+    if not 0 <= number < length:
         ctx.type_error(
-            node, "several values are indexed with a constant only", f"use an index from 0 to {length - 1}"
+            node, f"there are {length} values and none has the index {number}", f"use 0 to {length - 1}"
         )
     return int(number)
 
@@ -201,10 +220,8 @@ def _static_index(ctx: Context, node: ast.Subscript, length: int) -> int:
 def binary(ctx: Context, node: ast.AST, operator: ast.operator, left: Quantity, right: Quantity) -> Quantity:
     """The result of an arithmetic operator."""
     if type(operator) not in BINARY:
-        name = type(operator).__name__
-        ctx.syntax_error(
-            node, f"the operator {name} is not in the kernel language yet", "use + - * / // % **"
-        )
+        sign, mend = OTHER.get(type(operator), ("@", "use wp.dot(a, b)"))
+        ctx.syntax_error(node, f"the operator `{sign}` is not in this version of the kernel language", mend)
     name, sign = BINARY[type(operator)]
     ctx.at(node)
     return apply(ctx, node, name, sign, left, right)
@@ -240,7 +257,9 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
         return apply(ctx, node, "neg", "`-`", q)
     if isinstance(node.op, ast.UAdd):
         return q
-    ctx.syntax_error(node, "the operator `~` is not in the kernel language yet", "use `not` for truth values")
+    ctx.syntax_error(
+        node, "the operator `~` is not in this version of the kernel language", "use `not` for truth values"
+    )
 
 
 def _compare(ctx: Context, node: ast.Compare) -> Item:
@@ -248,7 +267,8 @@ def _compare(ctx: Context, node: ast.Compare) -> Item:
     result: Quantity | None = None
     for operator, right_node in zip(node.ops, node.comparators, strict=True):
         if type(operator) not in COMPARE:
-            ctx.syntax_error(node, f"a kernel cannot use {type(operator).__name__}", "use < <= > >= == !=")
+            sign = {ast.In: "in", ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not"}[type(operator)]
+            ctx.syntax_error(node, f"a kernel cannot use `{sign}`", "compare with < <= > >= == !=")
         right = value(ctx, right_node)
         ctx.at(node)
         name, sign = COMPARE[type(operator)]

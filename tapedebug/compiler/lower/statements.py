@@ -18,15 +18,29 @@ UNSUPPORTED = {
     "Raise": "`raise`",
     "Import": "`import`",
     "ImportFrom": "`import`",
-    "FunctionDef": "functions defined inside",
-    "ClassDef": "classes",
+    "FunctionDef": "a function defined inside",
+    "AsyncFunctionDef": "`async`",
+    "ClassDef": "a class defined inside",
     "Global": "`global`",
     "Nonlocal": "`nonlocal`",
     "Delete": "`del`",
-    "Assert": "`assert` (planned)",
+    "Assert": "`assert` in this version",
     "Match": "`match`",
     "AsyncFor": "`async`",
     "AsyncWith": "`async`",
+}
+
+
+MENDS = {
+    "FunctionDef": "define it outside, decorated with @wp.func",
+    "ClassDef": "define it outside",
+    "Import": "import it outside",
+    "ImportFrom": "import it outside",
+    "Global": "pass an array to write to",
+    "Nonlocal": "pass an array to write to",
+    "Assert": "write what happened into an array, and test it after the launch",
+    "Raise": "write what happened into an array, and test it after the launch",
+    "Match": "use if, elif and else",
 }
 
 
@@ -79,7 +93,7 @@ def _statement(ctx: Context, node: ast.stmt) -> None:
             assignment.assign(ctx, node)
         case ast.AnnAssign():
             if node.value is not None:
-                assignment.assign_to(ctx, node.target, expressions.lower(ctx, node.value))
+                assignment.assign_to(ctx, node.target, expressions.lower(ctx, node.value), node.value)
         case ast.AugAssign():
             assignment.augmented(ctx, node)
         case ast.If():
@@ -103,7 +117,9 @@ def _statement(ctx: Context, node: ast.stmt) -> None:
             ctx.syntax_error(
                 node,
                 f"a kernel cannot use {UNSUPPORTED.get(word, f'this statement ({word})')}",
-                "kernels have assignments, if, for … in range(…), while, break, continue and return",
+                MENDS.get(
+                    word, "kernels have assignments, if, for … in range(…), while, break, continue and return"
+                ),
             )
 
 
@@ -114,6 +130,8 @@ def _set_flag(ctx: Context, name: str) -> None:
 def _expression(ctx: Context, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant):  # a docstring, or `...`
         return
+    if type(node.value).__name__ in expressions.UNSUPPORTED:
+        expressions.lower(ctx, node.value)  # which refuses it
     if not isinstance(node.value, ast.Call):
         ctx.syntax_error(node, "this expression has no effect", "assign its value, or remove it")
     calls.lower(ctx, node.value, used=False)
@@ -276,14 +294,28 @@ def _return(ctx: Context, node: ast.Return) -> None:
         if node.value is not None:
             ctx.syntax_error(node, "a kernel returns nothing", "write the result into an array")
     elif node.value is not None:
-        if control.RESULT not in ctx.env and ctx.in_loop:
-            ctx.syntax_error(
-                node,
-                "a function that returns a value from inside a loop needs a declared result",
-                "annotate it, for example `-> float`, or return after the loop",
-            )
-        item = expressions.lower(ctx, node.value)
-        if isinstance(item, Static):
-            item = ctx.quantity(node.value, item)
-        ctx.env[control.RESULT] = item
+        _function_result(ctx, node, node.value)
+    elif ctx.returned is not None:
+        ctx.type_error(
+            node, f"this returns nothing, where {ctx.returned[1]} {ctx.returned[0]}", "return a value"
+        )
     _set_flag(ctx, "%return")
+
+
+def _function_result(ctx: Context, node: ast.Return, value: ast.expr) -> None:
+    if control.RESULT not in ctx.env and ctx.in_loop:
+        ctx.syntax_error(
+            node,
+            "a function that returns a value from inside a loop needs a declared result",
+            "annotate it, for example `-> float`, or return after the loop",
+        )
+    item = expressions.lower(ctx, value)
+    if isinstance(item, Static):
+        item = ctx.quantity(value, item)
+    kind = control.kind_of(item)
+    if ctx.returned is None:
+        ctx.returned = (kind, f"line {ctx.span(node).line} returns")
+    elif ctx.returned[0] != kind:
+        expected, where = ctx.returned
+        ctx.type_error(value, f"this returns {kind}, where {where} {expected}", "return one type everywhere")
+    ctx.env[control.RESULT] = item

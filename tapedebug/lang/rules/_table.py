@@ -202,20 +202,28 @@ def composite(name: str, doc: str) -> Callable[[Callable[..., Quantity]], Callab
 
 def name_list(operands: Sequence[Any]) -> str:
     """Types as messages list them."""
-    return " and ".join(t.type_name(o) for o in operands)
+    *first, last = [t.type_name(o) for o in operands]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
-def _conversion(operands: Sequence[Any]) -> str:
-    if any(o in t.FLOATS for o in operands) and any(o in t.INTEGERS for o in operands):
-        return "types are never mixed silently: convert the integer with float(…), or write a literal as 2.0"
-    widest = max((o for o in operands if o in t.SCALARS), key=t.SCALARS.index, default=t.float32)
-    return f"convert one of them, for example with {t.type_name(widest)}(…)"
+def conversion(operands: Sequence[Any]) -> str:
+    """What makes values of one type of these."""
+    scalars = [o for o in operands if o in t.SCALARS]
+    if len(scalars) < len(operands):
+        vector = next(o for o in operands if o not in t.SCALARS)
+        return (
+            f"make them vectors of one type; wp.{t.type_name(vector)}(s) has the number s in every component"
+        )
+    widest = t.conversion(max(scalars, key=t.SCALARS.index))
+    if any(o in t.INTEGERS for o in scalars) and any(o in t.FLOATS for o in scalars):
+        return f"types are never mixed silently: convert the integer with {widest}, or write a literal as 2.0"
+    return f"convert one of them with {widest}"
 
 
 def same_type(operands: Sequence[Any]) -> Any:
     """Operands of one type; that is the result's type."""
     if len(set(operands)) != 1:
-        raise RuleError(f"takes values of one type; got {name_list(operands)}", _conversion(operands))
+        raise RuleError(f"takes values of one type; got {name_list(operands)}", conversion(operands))
     return operands[0]
 
 

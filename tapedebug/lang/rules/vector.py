@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from tapedebug.lang import types as t
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, name_list
+from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, conversion, name_list
 
 
 def scalar(value: Expr) -> Quantity:
@@ -34,8 +34,7 @@ def _same(name: str, x: Quantity, y: Quantity) -> Quantity:
     if t.is_vector(x.type) or t.is_vector(y.type):
         if x.type is not y.type:
             raise RuleError(
-                f"takes values of one type; got {name_list([x.type, y.type])}",
-                "make both the same vector type, such as vec3(…)",
+                f"takes values of one type; got {name_list([x.type, y.type])}", conversion([x.type, y.type])
             )
         return _componentwise(name, x, y)
     return scalar(x.scalar.apply(name, y.scalar))
@@ -60,7 +59,7 @@ def _scaled(name: str, vector: Quantity, factor: Quantity) -> Quantity:
     if factor.type is not vector.type.scalar:
         raise RuleError(
             f"takes a vector and its scalar type; got {name_list([vector.type, factor.type])}",
-            f"convert the factor with {t.type_name(vector.type.scalar)}(…), or write a literal as 2.0",
+            f"convert the number with {t.conversion(vector.type.scalar)}, or write a literal as 2.0",
         )
     return Quantity(vector.type, tuple(a.apply(name, factor.scalar) for a in vector.parts))
 
@@ -147,7 +146,8 @@ def normalize(a: Quantity) -> Quantity:
 def where(condition: Quantity, yes: Quantity, no: Quantity) -> Quantity:
     if yes.type is not no.type:
         raise RuleError(
-            f"takes two values of one type; got {name_list([yes.type, no.type])}", "convert one of them"
+            f"takes two values of one type; got {name_list([yes.type, no.type])}",
+            conversion([yes.type, no.type]),
         )
     if t.is_vector(condition.type):
         raise RuleError(
@@ -169,7 +169,8 @@ def _extreme(sign: str) -> Callable[[Quantity, Quantity], Quantity]:
     def build(x: Quantity, y: Quantity) -> Quantity:
         if x.type is not y.type:
             raise RuleError(
-                f"takes two values of one type; got {name_list([x.type, y.type])}", "convert one of them"
+                f"takes two values of one type; got {name_list([x.type, y.type])}",
+                conversion([x.type, y.type]),
             )
         pairs = zip(x.parts, y.parts, strict=True)
         return Quantity(x.type, tuple(_first(a, b, sign).select(a, b) for a, b in pairs))
@@ -188,7 +189,9 @@ def clamp(x: Quantity, low: Quantity, high: Quantity) -> Quantity:
         if other.type is not x.type or t.is_vector(x.type):
             raise RuleError(
                 f"takes three numbers of one type; got {name_list([x.type, low.type, high.type])}",
-                "convert them to one type",
+                conversion([x.type, low.type, high.type])
+                if not t.is_vector(x.type)
+                else "clamp each component, or use min() and max()",
             )
     v, lowest, highest = x.scalar, low.scalar, high.scalar
     raised = _first(v, lowest, "ge").select(v, lowest)
