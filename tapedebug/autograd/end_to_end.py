@@ -111,7 +111,9 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck]) -> Coverage:
         summary += f"; agrees {_to(max(check.rel_error for check in checks))}"
     elif checks:
         bad = max(checks, key=lambda check: VERDICTS.index(check.verdict))
-        summary += f"; {bad.verdict} with respect to {bad.name}: {bad.message}"
+        measured = bad.verdict == "WRONG" and np.isfinite(bad.rel_error)
+        off = f", off by {_percent(bad.rel_error)}" if measured else ""
+        summary += f"; {bad.verdict} with respect to {bad.name}{off}: {bad.reason}"
     else:
         summary += ": no input has requires_grad=True"
     zero = [check.name for check in agreeing if not check.reference.any()]
@@ -123,6 +125,13 @@ def _to(error: float) -> str:
     """`to 3e-7`, or `to the last digit`."""
     digits, _, exponent = f"{error:.0e}".partition("e")
     return f"to {digits}e{int(exponent)}" if error else "to the last digit"
+
+
+def _percent(error: float) -> str:
+    """`69 %`, or `1e-5` where percents would be tiny or huge."""
+    if 1e-3 <= error < 10:
+        return f"{100 * error:.2g} %" if error < 1 else f"{100 * error:.0f} %"
+    return f"a factor of {error:.1g}" if error >= 10 else f"{error:.0e}"
 
 
 def _check_inputs(
@@ -139,7 +148,7 @@ def _check_inputs(
     for port in program.inputs:
         if abs(value - again) > 1e-5 * abs(value):
             message = f"two forward runs on the same values give the losses {value:.9g} and {again:.9g}"
-            checks.append(result_of(port, gradients, [], "NONDETERMINISTIC", message))
+            checks.append(result_of(port, gradients, [], "NONDETERMINISTIC", message, message))
             continue
         probes = probe_input(program, port, gradients, rtol, directions, checkpoint)
         checks.append(judge_input(program, port, gradients, probes, rtol, diverged))

@@ -86,6 +86,13 @@ class _Watch:
     def tracker(self) -> _Watch:
         return self
 
+    def window_opened(self, ledger: Any, start: int, stop: int) -> None:
+        """NumPy can write to the buffer from now on."""
+        self.guard.keep(self.buffer)
+
+    def window_closed(self, ledger: Any) -> None:
+        """NumPy cannot write to the buffer any more."""
+
     def overwritten_outside(self, ledger: Any, array: Any, site: Any, how: str) -> None:
         """Something is about to write to the buffer."""
         self.guard.keep(self.buffer)

@@ -29,7 +29,8 @@ class InputCheck:
         rel_error: ‖consumed - reference‖ / ‖reference‖; where differences refute the reference, the largest
             relative error of a probe.
         max_abs_error: Largest difference of an entry.
-        message: What is wrong with it, or how well it agrees, with the numbers.
+        reason: What is wrong with it, in a clause; empty where it agrees.
+        message: How well it agrees, in numbers, and the reason.
         consumed: The gradient that `Tape.backward` gives, of the input's shape with components last.
         reference: The float64 adjoint that sees the values of the forward pass, of the same shape.
         probes: The comparisons with differences.
@@ -40,6 +41,7 @@ class InputCheck:
     verdict: Verdict
     rel_error: float
     max_abs_error: float
+    reason: str
     message: str
     consumed: Floats
     reference: Floats
@@ -70,7 +72,8 @@ def judge_input(
     if not np.isfinite(consumed).all():
         count = int((~np.isfinite(consumed)).sum())
         verdict: Verdict = "WRONG"
-        message = f"{count} of {consumed.size} entries of the consumed gradient are not finite"
+        reason = f"{count} of {consumed.size} entries of the consumed gradient are not finite"
+        numbers = ""
     else:
         sure = [p for p in probes if p.verdict != "KINK" and p.bar <= p.allowed]
         if sure and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure):
@@ -83,10 +86,10 @@ def judge_input(
         else:
             rel_error = max(p.rel_error for p in probes)
             verdict, reason = _against_differences(probes)
-        message = f"{numbers}: {reason}" if reason else numbers
     if program.blind and verdict in ("AGREE", "WRONG"):
-        verdict, message = "UNDECIDABLE", f"{message}; but {program.blind}"
-    return result_of(port, gradients, probes, verdict, message, rel_error)
+        verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")
+    message = f"{numbers}: {reason}".strip(": ")
+    return result_of(port, gradients, probes, verdict, reason, message, rel_error)
 
 
 def _against_exact(port: Port, gradients: Gradients, allowed: Floats, diverged: bool) -> tuple[Verdict, str]:
@@ -126,13 +129,14 @@ def _unsure(probes: Sequence[Probe]) -> Verdict | None:
 
 def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:
     rel_error = _relative(gradients.consumed[port], gradients.exact[port], gradients.least[port])
-    text = f"relative error {rel_error:.1e} of the float64 adjoint"
+    text = f"relative error {rel_error:.2g} against the float64 adjoint"
     if probes:
         off = max(probes, key=lambda p: p.rel_error)
         along = "a random direction" if off.entry is None else f"entry [{', '.join(map(str, off.entry))}]"
+        count = f"{len(probes)} direction{'s' * (len(probes) != 1)}"
         text += (
-            f", {off.rel_error:.1e} of finite differences ({len(probes)} directions; "
-            f"most along {along}: AD {off.ad:.6g}, FD {off.fd:.6g} ± {off.bar:.1g})"
+            f", {off.rel_error:.2g} against finite differences ({count}; most along {along}: "
+            f"AD {off.ad:.6g}, FD {off.fd:.6g} ± {off.bar:.1g})"
         )
     return text
 
@@ -149,6 +153,7 @@ def result_of(
     gradients: Gradients,
     probes: Sequence[Probe],
     verdict: Verdict,
+    reason: str,
     message: str,
     rel_error: float | None = None,
 ) -> InputCheck:
@@ -160,6 +165,7 @@ def result_of(
         verdict=verdict,
         rel_error=_relative(consumed, exact, gradients.least[port]) if rel_error is None else rel_error,
         max_abs_error=float(np.abs(consumed - exact).max(initial=0.0)),
+        reason=reason,
         message=message,
         consumed=consumed.reshape(port.shape),
         reference=exact.reshape(port.shape),

@@ -47,7 +47,7 @@ class WholeTape(ShadowProgram):
         functions = [r for r in tape.records if r.kind == "func"]
         self.unchecked = len(functions)
         self.blind = (
-            f"record_func is not replayed (record {functions[0].index}), and may take part in the gradient"
+            f"record_func (record {functions[0].index}) is not replayed, and may take part in the gradient"
             if functions
             else ""
         )

@@ -1,4 +1,4 @@
-"""Random tapes over few arrays: the end-to-end verdict is right on every one, and is about `Tape.backward`."""
+"""Random tapes over few arrays: the end-to-end verdict is right on each, and is about `Tape.backward`."""
 
 from typing import Any
 
