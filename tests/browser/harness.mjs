@@ -29,7 +29,7 @@ const FLAGS = [
 /** Console errors that JupyterLab itself writes, each with its reason. Nothing of ours belongs here. */
 const NOISE = [];
 
-const WAIT = 30_000;
+const WAIT = 60_000;
 
 export async function startBrowser() {
   const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
