@@ -17,7 +17,25 @@ from tapedebug.autograd.whole import WholeTape
 ENTRIES = 6  # single entries that are displaced, the largest of the gradient
 FEW = 12  # inputs of up to this size are displaced entry by entry
 EPS = 1e-3  # the largest step, relative to the size of the input
+RUNS = 6  # forward runs that one direction usually takes
 NOTHING = 1e-11  # of the loss: a smaller difference in float64 is rounding
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many directions an input is displaced in: single entries (the largest), and random ones."""
+
+    entries: int
+    random: int
+
+    @classmethod
+    def within(cls, runs: float, random: int) -> Effort:
+        """What `runs` forward runs suffice for, but at least one direction of each kind."""
+        directions = int(runs / RUNS)
+        if directions >= FEW + random:
+            return cls(FEW, random)
+        chosen = max(1, min(random, directions // 2))
+        return cls(max(1, directions - chosen), chosen)
 
 
 @dataclass(frozen=True)
@@ -76,11 +94,11 @@ def negligible(program: WholeTape, port: Port) -> Floats:
     return least
 
 
-def _directions(values: Floats, gradient: Floats, count: int) -> list[tuple[int | None, Floats]]:
+def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[int | None, Floats]]:
     typical = float(np.sqrt(np.mean(values**2))) or 1.0
     size = values.size
     order = np.argsort(-np.abs(np.nan_to_num(gradient, nan=np.inf)), kind="stable")
-    chosen = np.sort(order[: size if size <= FEW else ENTRIES])
+    chosen = np.sort(order[: min(effort.entries, size if size <= FEW else ENTRIES)])
     found: list[tuple[int | None, Floats]] = []
     for flat in chosen:
         unit = np.zeros(size)
@@ -88,7 +106,7 @@ def _directions(values: Floats, gradient: Floats, count: int) -> list[tuple[int 
         found.append((int(flat), unit))
     if size > 1:
         scale = np.maximum(np.abs(values), 0.01 * typical)
-        found += [(None, direction) for direction in random_directions(size, count, scale)]
+        found += [(None, direction) for direction in random_directions(size, effort.random, scale)]
     return found
 
 
@@ -97,7 +115,7 @@ def probe_input(
     port: Port,
     gradients: Gradients,
     rtol: float,
-    count: int,
+    effort: Effort,
     checkpoint: Checkpoint | None,
 ) -> list[Probe]:
     """Compare the gradients of one input with differences of the loss.
@@ -107,7 +125,7 @@ def probe_input(
         port: The input.
         gradients: Its gradients.
         rtol: The relative error up to which they agree.
-        count: How many random directions, beside single entries.
+        effort: How many directions.
         checkpoint: Called before each evaluation.
     """
     values = program.values(port)
@@ -115,7 +133,7 @@ def probe_input(
     floor = gradients.floor(port)
     start = np.array([program.loss()])
     probes: list[Probe] = []
-    for flat, direction in _directions(values, exact, count):
+    for flat, direction in _directions(values, exact, effort):
 
         def displaced(step: float, direction: Floats = direction) -> Floats:
             if checkpoint is not None:

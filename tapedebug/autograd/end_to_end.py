@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.autograd.directional import Gradients, negligible, probe_input
+from tapedebug.autograd.directional import Effort, Gradients, negligible, probe_input
 from tapedebug.autograd.input_check import InputCheck, judge_input, result_of
 from tapedebug.autograd.matrix import Checkpoint
 from tapedebug.autograd.results import Coverage
@@ -65,6 +65,7 @@ def end_to_end(
     *,
     rtol: float = 1e-3,
     directions: int = 3,
+    max_seconds: float = 30.0,
     labels: Mapping[Any, str] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> EndToEnd:
@@ -78,6 +79,8 @@ def end_to_end(
             values the tape read before it wrote them.
         rtol: The relative error up to which a gradient agrees.
         directions: Random directions to displace each input in, beside its largest entries.
+        max_seconds: Displace inputs in fewer directions where this would take longer, and say so; a gradient
+            is compared in at least two.
         labels: Names of arrays, for messages.
         checkpoint: Called often; may raise to cancel.
 
@@ -90,7 +93,7 @@ def end_to_end(
     began = time.perf_counter()
     program = whole_tape(tape, loss, inputs, labels)
     with np.errstate(all="ignore"):
-        checks, value, value64 = _check_inputs(program, rtol, max(1, directions), checkpoint)
+        checks, value, value64 = _check_inputs(program, rtol, max(1, directions), max_seconds, checkpoint)
     errors = [check.rel_error for check in checks]
     return EndToEnd(
         verdict=worst(check.verdict for check in checks),
@@ -135,14 +138,17 @@ def _percent(error: float) -> str:
 
 
 def _check_inputs(
-    program: WholeTape, rtol: float, directions: int, checkpoint: Checkpoint | None
+    program: WholeTape, rtol: float, directions: int, max_seconds: float, checkpoint: Checkpoint | None
 ) -> tuple[list[InputCheck], float, float]:
     value = program.loss(single=True)
     again = program.loss(single=True)
     value64 = program.loss()
     if not program.inputs:
         return [], value, value64
+    program.forget()
     gradients = _gradients(program, checkpoint)
+    program.forget()
+    effort = _effort(program, directions, max_seconds)
     diverged = not abs(value - value64) <= DIVERGED * max(abs(value), abs(value64))
     checks = []
     for port in program.inputs:
@@ -150,9 +156,23 @@ def _check_inputs(
             message = f"two forward runs on the same values give the losses {value:.9g} and {again:.9g}"
             checks.append(result_of(port, gradients, [], "NONDETERMINISTIC", message, message))
             continue
-        probes = probe_input(program, port, gradients, rtol, directions, checkpoint)
+        probes = probe_input(program, port, gradients, rtol, effort, checkpoint)
         checks.append(judge_input(program, port, gradients, probes, rtol, diverged))
     return checks, value, value64
+
+
+def _effort(program: WholeTape, directions: int, max_seconds: float) -> Effort:
+    program.loss()
+    began = time.perf_counter()
+    program.loss()
+    seconds = max(1e-6, time.perf_counter() - began)
+    effort = Effort.within(max_seconds / seconds / len(program.inputs), directions)
+    if effort != Effort.within(1e12, directions):
+        program.notes.append(
+            f"each gradient was compared in {effort.entries + effort.random} directions only, to keep to "
+            f"{max_seconds:g} s"
+        )
+    return effort
 
 
 def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:

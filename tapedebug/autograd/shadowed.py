@@ -81,6 +81,11 @@ class ShadowProgram:
         shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=consume)
         return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
+    def forget(self) -> None:
+        """Give back the memory of all shadows; values of inputs stay."""
+        self._shadows.clear()
+        self._at.clear()
+
     def _shadow(self, use: Use) -> Shadow:
         if use not in self._shadows:
             self._shadows[use] = self._make(use[1])

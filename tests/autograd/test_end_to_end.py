@@ -289,6 +289,19 @@ def test_an_empty_tape_and_inputs_that_are_elsewhere() -> None:
     assert caught.value.message == "end_to_end: array(1,) is not on the tape"
 
 
+def test_little_time_means_fewer_directions_and_is_said() -> None:
+    x = k.vector(np.linspace(0.5, 1.5, 200))
+    y, loss = wp.zeros_like(x), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.square, 200, [x], [y])
+        wp.launch(k.total, 200, [y, loss])
+    assert len(end_to_end(tape, loss).inputs[0].probes) == 9
+    hurried = end_to_end(tape, loss, max_seconds=0.0)
+    assert (hurried.verdict, len(hurried.inputs[0].probes)) == ("AGREE", 2)
+    assert hurried.coverage.notes == ("each gradient was compared in 2 directions only, to keep to 0 s",)
+
+
 # ------------------------------------------------------------------ the net
 
 
