@@ -77,7 +77,7 @@ from tapedebug.runtime import synchronize_device as synchronize_device
 from tapedebug.runtime import zeros as zeros
 from tapedebug.runtime import zeros_like as zeros_like
 
-# The functions and numbers that kernels use by name (`sin`, `dot`, `tid`, `pi`, …): one list, in the rule table.
+# The functions and numbers that kernels use by name (`sin`, `dot`, `tid`, `pi`, …), from the rule table.
 globals().update(BUILTINS)
 globals().update(CONSTANTS)
 

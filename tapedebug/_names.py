@@ -94,7 +94,8 @@ def _release(snapshot: dict[str, Any]) -> None:
     """Let go of our own objects in a snapshot of a function's variables.
 
     Before Python 3.13 `frame.f_locals` leaves the snapshot in the frame, where it would keep a tape, with all
-    that it preserved, alive after the function has dropped it. A debugger shows variables from it: then it stays.
+    that it preserved, alive after the function has dropped it. A debugger shows variables from it: then it
+    stays.
     """
     if sys.version_info < (3, 13) and sys.gettrace() is None:
         for name in [n for n, v in snapshot.items() if type(v).__module__.partition(".")[0] == _PACKAGE]:
