@@ -39,6 +39,8 @@ def compile_with_numba(code: str, key: str) -> tuple[str, bytes]:
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
     names: dict[str, Any] = dict(NAMESPACE)
     exec(compile(code, filename, "exec"), names)
+    # The symbol comes from the name: objects that different processes made are linked into one.
+    names["entry"].__qualname__ = names["entry"].__name__ = f"entry_{key[:20]}"
     int64 = numba.types.int64
     signature = numba.types.void(int64, int64, numba.types.CPointer(int64))
     options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

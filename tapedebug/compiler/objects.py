@@ -15,10 +15,11 @@ import sys
 import tempfile
 import threading
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-MAGIC = b"tapedebug-object-1\n"
+MAGIC = b"tapedebug-object-2\n"
 DIGEST = 32
 
 
@@ -35,14 +36,16 @@ def _engine() -> Any:
 
 @cache
 def processor() -> str:
-    """What object code depends on besides its source: processor, its features, versions."""
+    """What object code depends on besides its source: the processor, the compilers, what the source calls."""
     import llvmlite
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features().flatten()
-    return (
-        f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} python {sys.version_info[:2]}"
+    library = hashlib.sha256(Path(__file__).with_name("numba_library.py").read_bytes()).hexdigest()
+    versions = (
+        f"llvmlite {llvmlite.__version__} numba {metadata.version('numba')} python {sys.version_info[:2]}"
     )
+    return f"{llvm.get_host_cpu_name()} {features} {versions} {library}"
 
 
 def key_of(code: str) -> str:
@@ -69,7 +72,7 @@ def read(key: str) -> tuple[str, bytes] | None:
         return None
     head = len(MAGIC) + DIGEST
     body = content[head:]
-    if not content.startswith(MAGIC) or content[len(MAGIC) : head] != hashlib.sha256(body).digest():
+    if not content.startswith(MAGIC) or content[len(MAGIC) : head] != _digest(key, body):
         with contextlib.suppress(OSError):
             path.unlink()
         return None
@@ -80,14 +83,23 @@ def read(key: str) -> tuple[str, bytes] | None:
 def write(key: str, symbol: str, code: bytes) -> None:
     """Keep object code under `key`; a folder that cannot be written to costs only the next start."""
     body = symbol.encode() + b"\n" + code
-    content = MAGIC + hashlib.sha256(body).digest() + body
+    content = MAGIC + _digest(key, body) + body
+    temporary = None
     try:
         folder().mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder(), suffix=".tmp", delete=False) as file:
+            temporary = file.name
             file.write(content)
-        os.replace(file.name, folder() / f"{key}.o")
+        os.replace(temporary, folder() / f"{key}.o")
     except OSError:
-        return
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _digest(key: str, body: bytes) -> bytes:
+    """Of the content and of its name, so that a file under another name is foreign."""
+    return hashlib.sha256(key.encode() + body).digest()
 
 
 def clear() -> int:
