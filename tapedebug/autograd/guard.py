@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 from tapedebug.runtime._observers import observers
@@ -32,22 +36,27 @@ class untouched:
     def __enter__(self) -> untouched:
         self._tape = state.tape
         self._observers = observers[:]
-        observers.clear()
         try:
-            for array in self._watched:
-                self.keep(array.buffer)
-            for buffer in list(_REGISTRY.values()):
-                watch = _Watch(self, buffer)
-                self._watches.append(watch)
-                buffer.watch = (*buffer.watch, weakref.ref(watch))  # type: ignore[arg-type]
-            state.tape = None
+            with uninterrupted():
+                self._set_up()
         except BaseException:
-            self._restore()
+            self.__exit__()
             raise
         return self
 
+    def _set_up(self) -> None:
+        for array in self._watched:
+            self.keep(array.buffer)
+        for buffer in list(_REGISTRY.values()):
+            watch = _Watch(self, buffer)
+            self._watches.append(watch)
+            buffer.watch = (*buffer.watch, weakref.ref(watch))  # type: ignore[arg-type]
+        observers.clear()
+        state.tape = None
+
     def __exit__(self, *_: object) -> None:
-        self._restore()
+        with uninterrupted():
+            self._restore()
 
     def _restore(self) -> None:
         for watch in self._watches:
@@ -64,6 +73,22 @@ class untouched:
         """Remember the content of a buffer that is about to be written."""
         if buffer not in self._kept:
             self._kept[buffer] = (buffer.data.copy(), buffer.fill)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait until the block is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals go to the main thread
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if waiting and callable(before):
+            before(*waiting[0])
 
 
 class _Watch:

@@ -1,6 +1,8 @@
 """No check changes an array, a gradient or the active tape: not when it works, fails or is interrupted."""
 
 import gc
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd
-from tapedebug.autograd.guard import untouched
+from tapedebug.autograd.guard import uninterrupted, untouched
 from tapedebug.runtime._observers import observers
 from tapedebug.runtime._state import state
 from tapedebug.runtime.buffer import _REGISTRY
@@ -184,6 +186,29 @@ def test_a_function_may_run_its_own_backward_pass() -> None:
         differentiate()
         assert world.x.grad.numpy().tolist() != [1.0, 1.0, 1.0]
     assert world.picture() == before
+
+
+def test_ctrl_c_waits_until_everything_is_put_back() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+        done.append("put back")
+    assert done == ["put back"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_guard_in_a_thread_leaves_signals_alone() -> None:
+    handlers = []
+
+    def run() -> None:
+        with uninterrupted():
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert handlers == [signal.getsignal(signal.SIGINT)]
 
 
 def test_numpy_writes_to_watched_arrays_are_put_back() -> None:
