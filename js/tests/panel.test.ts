@@ -53,6 +53,21 @@ afterEach(() => {
 });
 
 describe("panel", () => {
+  it("takes the verdict on a tape that nobody has diagnosed from the whole-tape pairs that were run", () => {
+    const pair = (input: string, verdict: string | null): Json => ({
+      ...{ launch: null, input, output: "loss", verdict, max_abs_error: null, max_rel_error: null },
+      ...{ message: "", seconds: null },
+    });
+    const trace = { ...makeNet(), verdict: "NOT CHECKED", checks: [pair("throw", null), pair("v", null)] };
+    const store = mount({ trace });
+    expect(text(".td-badge")).toContain("not checked");
+    store.set({ checks: [pair("throw", "AGREE")] });
+    expect(text(".td-badge")).toBe("✓ gradient AGREE");
+    expect(text(".td-coverage")).toContain("1 of 2 whole-tape pairs checked");
+    store.set({ checks: [pair("throw", "AGREE"), pair("v", "WRONG")] });
+    expect(text(".td-badge")).toBe("✕ gradient WRONG");
+  });
+
   it("says the verdict, the coverage and the findings", () => {
     mount();
     expect(text(".td-badge")).toBe("✕ gradient WRONG");

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError
-from tapedebug._source import Origin, Span
+from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import ir, pipeline
 from tapedebug.compiler.function import Function, declared_types, origin_of
 from tapedebug.compiler.ir import Param
@@ -185,7 +185,7 @@ class Kernel:
         if kind == "adjoint":
             active = pipeline.differentiable(self.params)
             variant = _Variant("adjoint", active, self.adjoint_info(active).replay)
-        header = f"# {kind} of {self.key} ({self.origin.file}:{self.origin.first_line})\n"
+        header = f"# {kind} of {self.key} ({display_file(self.origin.file)}:{self.origin.first_line})\n"
         return header + pipeline.text(self._function(variant), self.layout).annotated()
 
 

@@ -3,6 +3,7 @@
 import { button, h, replace } from "./dom.js";
 import { plural, short } from "./format.js";
 import { runCounts } from "./mask.js";
+import { judgement } from "./pairs.js";
 import { searchBox } from "./search.js";
 import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
 import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./words.js";
@@ -24,15 +25,23 @@ export function buildHeader(panel: Panel, toggleHelp: () => void): Header {
 }
 
 function title(panel: Panel): HTMLElement {
-  const { trace } = panel.model;
-  const { verdict, coverage } = trace;
+  const { model, store, lifetime } = panel;
+  const { trace } = model;
   const tape = `tape ${trace.tape.id}`;
-  const text = verdict === "NOT CHECKED" ? "not checked" : `gradient ${verdict}`;
-  const badge = h(
-    "span",
-    { class: `td-badge td-verdict-${verdict.toLowerCase().replace(" ", "-")}`, title: VERDICT_MEANINGS[verdict] },
-    `${VERDICT_SIGNS[verdict]} ${text}`,
-  );
+  const badge = h("span");
+  const coverage = h("p", {
+    class: "td-coverage",
+    title: [trace.coverage.summary, ...trace.coverage.notes].join("\n"),
+  });
+  const update = (): void => {
+    const { verdict, summary } = judgement(model, store.get("checks"));
+    badge.className = `td-badge td-verdict-${verdict.toLowerCase().replace(" ", "-")}`;
+    badge.title = VERDICT_MEANINGS[verdict];
+    replace(badge, `${VERDICT_SIGNS[verdict]} ${verdict === "NOT CHECKED" ? "not checked" : `gradient ${verdict}`}`);
+    replace(coverage, [summary, ...severities(panel)].join(" · "));
+  };
+  update();
+  lifetime.add(store.subscribe(update));
   return h(
     "div",
     { class: "td-title" },
@@ -42,18 +51,16 @@ function title(panel: Panel): HTMLElement {
       trace.name === tape ? tape : `${short(trace.name, 60)} · ${tape}`,
     ),
     badge,
-    h("p", { class: "td-coverage", title: [coverage.summary, ...coverage.notes].join("\n") }, coverageText(panel)),
+    coverage,
   );
 }
 
-function coverageText({ model }: Panel): string {
-  const { coverage } = model.trace;
+function severities({ model }: Panel): string[] {
   const counts = (["error", "warning", "info"] as const)
     .map((severity) => ({ severity, n: model.findings.filter((f) => f.severity === severity).length }))
     .filter(({ n }) => n > 0)
     .map(({ severity, n }) => plural(n, severity === "info" ? "note" : severity));
-  const summary = coverage.summary || `${coverage.checked} of ${coverage.launches} launches checked`;
-  return [summary.replace(/\.$/, ""), ...(counts.length > 0 ? [counts.join(", ")] : [])].join(" · ");
+  return counts.length > 0 ? [counts.join(", ")] : [];
 }
 
 function colourMenu(panel: Panel): HTMLElement {

@@ -3,7 +3,7 @@ import { type CheckKey, checkKey, mergeChecks, type TraceModel } from "../trace/
 import { readCheck } from "../trace/parse.js";
 import { isRecord, Reader } from "../trace/reader.js";
 import type { MaskEntry } from "../trace/store.js";
-import type { Check } from "../trace/types.js";
+import type { Check, Verdict } from "../trace/types.js";
 
 /** A matrix of outputs (rows) and inputs (columns) of one launch, or of the whole tape. */
 export interface Matrix {
@@ -52,6 +52,24 @@ export function matrixOf(
     outputs.add(output);
   }
   return { launch, inputs: [...inputs], outputs: [...outputs], cells };
+}
+
+const WORST_FIRST = ["WRONG", "NONDETERMINISTIC", "UNDECIDABLE", "KINK", "AGREE"] as const satisfies readonly Verdict[];
+
+/**
+ * The verdict on the tape and how far it reaches: the diagnosis's own, or, where nobody has diagnosed the tape yet, the worst
+ * of the whole-tape pairs that were run.
+ */
+export function judgement(model: TraceModel, newer: readonly unknown[]): { verdict: Verdict; summary: string } {
+  const { verdict, coverage } = model.trace;
+  const whole = [...allChecks(model, newer).values()].filter((check) => check.launch === null);
+  const run = whole.filter((check) => check.verdict !== null && check.verdict !== "NOT CHECKED");
+  const worst = WORST_FIRST.find((candidate) => run.some((check) => check.verdict === candidate));
+  if (verdict === "NOT CHECKED" && worst !== undefined) {
+    return { verdict: worst, summary: `${run.length} of ${whole.length} whole-tape pairs checked` };
+  }
+  const summary = coverage.summary || `${coverage.checked} of ${coverage.launches} launches checked`;
+  return { verdict, summary: summary.replace(/\.$/, "") };
 }
 
 /** What could be checked of a launch that no check names yet: arguments with a gradient, read × written. */
