@@ -384,6 +384,7 @@ _NAMES: dict[str, Callable[..., Any]] = {
     "m_sign": lambda x: type(x)(-1 if x < 0 else 1),
     "m_sign0": lambda x: type(x)(-1 if x < 0 else 1 if x > 0 else 0),
     "m_round": _round,
+    "unit": lambda x: x if math.isnan(x) else type(x)(min(max(x, -1), 1)),
     "m_asin": np.arcsin,
     "m_acos": np.arccos,
     "m_atan": np.arctan,
