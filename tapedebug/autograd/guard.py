@@ -115,6 +115,9 @@ class _Watch:
         """NumPy can write to the buffer from now on."""
         self.guard.keep(self.buffer)
 
+    def written(self, ledger: Any, array: Any) -> None:
+        """A write of the buffer is over."""
+
     def window_closed(self, ledger: Any) -> None:
         """NumPy cannot write to the buffer any more."""
 

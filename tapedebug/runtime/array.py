@@ -238,7 +238,7 @@ class array:
         }
         return {
             # A byte array instead of an address: what NumPy makes of it keeps the window open, and counted.
-            "data": np.asarray(Window(self.buffer, whole)),
+            "data": np.asarray(Window(self.buffer, whole, self.start, self.stop)),
             "offset": self.ptr - self.buffer.address,
             "shape": look.shape,
             "strides": look.strides,
@@ -259,7 +259,7 @@ class array:
             "typestr": look.dtype.str,
             "version": 3,
         }
-        return np.asarray(Window(self.buffer, interface))
+        return np.asarray(Window(self.buffer, interface, self.start, self.stop))
 
     def list(self) -> list[Any]:
         """All elements in a flat list: Python numbers, or vectors."""

@@ -13,6 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.runtime.ledger import Ledger
+    from tapedebug.runtime.versions import Tracker
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -100,6 +101,11 @@ class Buffer:
             self.adjoint = Buffer.allocate(self.nbytes, zeroed=True)
         return self.adjoint
 
+    def watchers(self) -> list[tuple[Ledger, Tracker]]:
+        """The ledgers of live tapes that use this buffer, with their trackers."""
+        ledgers = [ledger for ref in self.watch if (ledger := ref()) is not None]
+        return [(ledger, tracker) for ledger in ledgers if (tracker := ledger.tracker()) is not None]
+
     def copy_range(self, start: int, stop: int) -> Bytes:
         """A private copy of the bytes `start … stop`."""
         return self.data[start:stop].copy()
@@ -116,19 +122,30 @@ class Window:
     """What a NumPy view of a buffer has as its `base`: counts as long as any view derived from it lives.
 
     NumPy collapses chains of bases, but only up to an object that is not an array: this one.
+
+    Args:
+        buffer: The buffer.
+        interface: The `__array_interface__` that NumPy makes a view of.
+        start: The first byte that can be written through the view.
+        stop: The byte after the last.
     """
 
     __slots__ = ("__array_interface__", "buffer", "owner")
 
-    def __init__(self, buffer: Buffer, interface: dict[str, Any]) -> None:
+    def __init__(self, buffer: Buffer, interface: dict[str, Any], start: int, stop: int) -> None:
         self.buffer = buffer
         self.__array_interface__ = interface
         buffer.windows += 1
         # From now on somebody can write without telling; a known constant is known no more.
         buffer.fill = None
+        for ledger, tracker in buffer.watchers():
+            tracker.window_opened(ledger, start, stop)
 
     def __del__(self) -> None:
         self.buffer.windows -= 1
+        if not self.buffer.windows:
+            for ledger, tracker in self.buffer.watchers():
+                tracker.window_closed(ledger)
 
 
 class _Foreign:

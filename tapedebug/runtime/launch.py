@@ -14,7 +14,7 @@ from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
-from tapedebug.runtime.versions import announce
+from tapedebug.runtime.versions import announce, announced
 
 _PROBE = b"tapedebug"
 _HEADER = bytes.__basicsize__ - 1
@@ -90,6 +90,9 @@ def launch(
                 written.buffer.fill = None
                 written.buffer.writes += 1
         plan.run(0, threads, id(packed) + _HEADER)
+        for p in plan.written:
+            if args[p].buffer.windows:
+                announced(args[p])
         return
     frame = sys._getframe(1)
     if frame.f_globals.get("__name__", "").startswith("tapedebug"):
@@ -98,10 +101,12 @@ def launch(
         site = (frame.f_code, frame.f_lasti)
     records = tape.records
     record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
-    tape.tracker.before(record)
+    watched = tape.tracker.before(record)
     start = perf_counter()
     plan.run(0, threads, id(packed) + _HEADER)
     record.elapsed = perf_counter() - start
+    if watched:
+        tape.tracker.after(record)
     records.append(record)
 
 

@@ -173,9 +173,27 @@ class _Spans:
 
 
 class Ledger:
-    """The ranges of one buffer that one tape uses."""
+    """The ranges of one buffer that one tape uses.
 
-    __slots__ = ("__weakref__", "_spans", "buffer", "by_range", "liveins", "needs", "states", "tracker")
+    Attributes:
+        states: The ranges; a state's number is its place here.
+        needs: All needs, open and closed.
+        liveins: All live-ins, open and closed.
+        guarded: Numbers of the states that NumPy can write to, with a copy of their content where neither a
+            need nor a live-in has one.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_spans",
+        "buffer",
+        "by_range",
+        "guarded",
+        "liveins",
+        "needs",
+        "states",
+        "tracker",
+    )
 
     def __init__(self, buffer: Buffer, tracker: Tracker) -> None:
         self.buffer = buffer
@@ -184,6 +202,7 @@ class Ledger:
         self.by_range: dict[Any, RangeState] = {}
         self._spans = _Spans()
         self.needs: list[Need] = []
+        self.guarded: dict[int, Bytes | None] = {}
         self.liveins: list[LiveIn] = []
         if not tracker.dry:
             buffer.watch = (*(ref for ref in buffer.watch if ref() is not None), weakref.ref(self))
@@ -205,6 +224,11 @@ class Ledger:
             self.states.append(found)
             self._spans.add(found.start, found.stop, found.number)
         return found
+
+    def within(self, start: int, stop: int) -> list[RangeState]:
+        """The states that share bytes with `start … stop`."""
+        near = [self.states[number] for number in self._spans.near(start, stop)]
+        return [state for state in near if state.start < stop and start < state.stop]
 
     def around(self, state: RangeState) -> list[RangeState]:
         """The state and all that overlap it."""

@@ -281,6 +281,7 @@ class Tape:
             TapeError: Nothing was recorded; the loss is not a scalar, has no gradient or is not on the tape;
                 a seed does not fit.
         """
+        self.tracker.catch_up_everywhere()
         seeds = checked_seeds(self.tracker, loss, grads, self._spare)
         call = BackwardCall(loss, seeds, len(self.records))
         recording, state.tape = state.tape, None
@@ -335,6 +336,7 @@ class Tape:
         Raises:
             TapeError: An input is not on the tape or its values have another shape.
         """
+        self.tracker.catch_up_everywhere()
         shadow = Shadow(self.tracker, dtype)
         for a, values in (inputs or {}).items():
             shadow.set(a, values)

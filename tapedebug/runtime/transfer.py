@@ -17,7 +17,7 @@ from tapedebug.runtime.buffer import ZERO
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.plan import COPY, FILL, READ, Plan, has_gradient
 from tapedebug.runtime.record import Record, call_site
-from tapedebug.runtime.versions import announce
+from tapedebug.runtime.versions import announce, announced
 
 
 def copy(
@@ -45,7 +45,7 @@ def copy(
     values = source._look()
     # NumPy copies some overlapping ranges in the wrong order (one dimension, different strides).
     target._look()[...] = values.copy() if source.buffer is target.buffer else values
-    _finish(record, start)
+    _finish(record, target, start)
 
 
 def assign(dest: array, src: Any) -> None:
@@ -65,6 +65,7 @@ def assign(dest: array, src: Any) -> None:
             if dest.size:
                 announce(dest, call_site() if dest.buffer.watch else None, "assign")
                 dest._look()[...] = values
+                announced(dest)
             return
         src = new(dest.shape, dest.dtype)
         src._look()[...] = values
@@ -107,7 +108,7 @@ def fill(dest: array, value: Any) -> None:
         record.value = item
     start = perf_counter()
     fill_bytes(dest, item)
-    _finish(record, start)
+    _finish(record, dest, start)
 
 
 def fill_bytes(dest: array, item: bytes) -> None:
@@ -140,9 +141,13 @@ def _begin(plan: Plan, args: tuple[array, ...], how: str, written: array) -> Rec
     return record
 
 
-def _finish(record: Record | None, start: float) -> None:
-    if record is not None and state.tape is not None:
+def _finish(record: Record | None, written: array, start: float) -> None:
+    if record is None:
+        announced(written)
+    elif state.tape is not None:
         record.elapsed = perf_counter() - start
+        if any(a.buffer.windows for a in record.args):
+            state.tape.tracker.after(record)
         state.tape.records.append(record)
 
 

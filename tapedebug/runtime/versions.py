@@ -8,13 +8,14 @@ and told who clobbered them.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._errors import OverwriteWarning
 from tapedebug.runtime import _messages
-from tapedebug.runtime.buffer import Buffer
+from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
 from tapedebug.runtime.ledger import Ledger, LiveIn, Need, Outside, RangeState, Scratch, elements_of
 
@@ -30,9 +31,7 @@ class Tracker:
         mode: The tape's `on_overwrite`.
         dry: Its one launch will not run: nothing may be told to others.
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
-        preserved_bytes: Memory of values that were kept for adjoints.
-        kept: How many times something was kept.
-        livein_bytes: Memory of values that were kept for replays only.
+        kept: How many times something was kept, or let go of.
         outside: Writes that were not on the tape, in order.
     """
 
@@ -43,9 +42,7 @@ class Tracker:
         self.ledgers: dict[Buffer, Ledger] = {}
         self.states: dict[array, RangeState] = {}
         self.records: list[Record] = []
-        self.preserved_bytes = 0
         self.kept = 0
-        self.livein_bytes = 0
         self.outside: list[Outside] = []
         self._warned: set[tuple[Any, ...]] = set()
 
@@ -59,26 +56,49 @@ class Tracker:
         state = self.states[a] = ledger.state(a)
         return state
 
+    @property
+    def preserved_bytes(self) -> int:
+        """Memory of values that are kept for adjoints."""
+        return sum(copy.nbytes for copy in self._for_adjoints().values())
+
+    @property
+    def livein_bytes(self) -> int:
+        """Memory of values that are kept for replays only."""
+        counted = self._for_adjoints()
+        copies = {id(x.copy): x.copy for ledger in self.ledgers.values() for x in ledger.liveins}
+        return sum(c.nbytes for key, c in copies.items() if c is not None and key not in counted)
+
+    def _for_adjoints(self) -> dict[int, Bytes]:
+        copies = [need.copy for ledger in self.ledgers.values() for need in ledger.needs]
+        copies += [scratch.copy for record in self.records for scratch in record.scratch]
+        return {id(copy): copy for copy in copies if copy is not None}
+
     def uses(self, a: array) -> bool:
         """Whether anything on the tape uses memory of `a`."""
         ledger = self.ledgers.get(a.buffer)
         probe = RangeState(-1, a)
         return ledger is not None and any(probe.meets(state) for state in ledger.states)
 
-    def before(self, record: Record) -> None:
+    def before(self, record: Record) -> bool:
         """A launch is about to run: open what it reads and needs, close what it overwrites.
+
+        Returns:
+            Whether `after` is wanted.
 
         Raises:
             OverwriteError: In `"error"` mode, before anything has changed.
         """
         plan, args, states = record.plan, record.args, self.states
         own = {}
+        watched = False
         for p in plan.touched:
             a = args[p]
             state = states.get(a)
             own[p] = state if state is not None else self.resolve(a)
             if a.buffer.windows:
-                self._look_for_silent_write(own[p], a)
+                watched = True
+                ledger = self.ledgers[a.buffer]
+                self.catch_up(ledger, ledger.around(own[p]))
         if self.mode == "error" and not self.settled:
             self._refuse(record, own)
         for p in plan.found:
@@ -106,6 +126,7 @@ class Tracker:
                 announce(args[p], record.site, "launch", skip=self)
         if plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs):
             self._set_scratch(record, own)
+        return watched
 
     def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
         live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
@@ -116,15 +137,15 @@ class Tracker:
             state.livein = live
             ledger.heat(state)
             if buffer.windows:
-                self._keep_livein(live, buffer)
+                self._guard(state, ledger)
 
     def _open_need(self, state: RangeState, buffer: Buffer, reader: tuple[int, int]) -> Need:
         need = state.need = Need(state.start, state.stop, reader)
         ledger = self.ledgers[buffer]
         ledger.needs.append(need)
         ledger.heat(state)
-        if buffer.windows and self.mode != "ignore":
-            self._keep_need(need, buffer, state.livein)
+        if buffer.windows:
+            self._guard(state, ledger)
         return need
 
     # -- when something is overwritten ------------------------------------------------------------------
@@ -151,46 +172,98 @@ class Tracker:
 
     def _keep_need(self, need: Need, buffer: Buffer, live: LiveIn | None) -> None:
         self.kept += 1
-        if live is not None and live.copy is not None:
-            need.copy = live.copy  # counted as a live-in already
-        else:
-            need.copy = buffer.copy_range(need.start, need.stop)
-            self.preserved_bytes += need.copy.nbytes
+        shared = live.copy if live is not None else None
+        need.copy = buffer.copy_range(need.start, need.stop) if shared is None else shared
 
     def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
-        if need is not None and need.copy is not None:
-            live.copy = need.copy
-        else:
-            live.copy = buffer.copy_range(live.start, live.stop)
-            self.livein_bytes += live.copy.nbytes
+        shared = need.copy if need is not None else None
+        live.copy = buffer.copy_range(live.start, live.stop) if shared is None else shared
 
     def overwritten_outside(self, ledger: Ledger, a: array, site: Site | None, how: str) -> None:
         """Something that is not on this tape is about to write `a`."""
-        event = Outside(len(self.records), a, site, how)
         state = ledger.state(a)
+        if ledger.guarded and how != "numpy":
+            self.catch_up(ledger, ledger.around(state))
+        event = Outside(len(self.records), a, site, how)
         if state.hot:
             self._close(ledger, state, event)
+        # An announced write changes all of these; one through NumPy is looked for in each of them.
+        for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
+            ledger.guarded.pop(each.number, None)
         self.outside.append(event)
         live = LiveIn(state.array, event.at, None, injected=True)
         ledger.liveins.append(live)
         state.livein, state.defined = live, True
         ledger.heat(state)
 
-    def _look_for_silent_write(self, state: RangeState, a: array) -> None:
-        """With a NumPy window open, compare with what we know before trusting that nothing was written."""
-        known: Any = None
-        if state.livein is not None and state.livein.copy is not None:
-            known = state.livein.copy
-        elif state.need is not None:
-            known = state.need.copy
-        if known is None or np.array_equal(elements_of(known, a, state.start), elements_of(a.buffer.data, a)):
-            return
-        ledger = self.ledgers[a.buffer]
-        self.overwritten_outside(ledger, a, None, "numpy")
-        # The write is over: what memory holds now is the injected value.
-        live = state.livein
-        if live is not None:
-            self._keep_livein(live, a.buffer)
+    # -- NumPy windows: writes that nobody announces ----------------------------------------------------
+
+    def window_opened(self, ledger: Ledger, start: int, stop: int) -> None:
+        """From now on NumPy can write these bytes: keep what is open, until the window closes."""
+        for state in ledger.within(start, stop):
+            self._guard(state, ledger)
+
+    def window_closed(self, ledger: Ledger) -> None:
+        """Nobody can write unseen any more: note what changed, and let go of copies of what did not."""
+        guarded = [ledger.states[number] for number in ledger.guarded]
+        changed = [state for state in guarded if self._changed(state, ledger)]
+        for state in changed:
+            self._note_numpy(ledger, state)
+        ledger.guarded.clear()
+        self.kept += 1
+        for state in guarded:
+            # What is open now holds what memory holds, and nobody can change that unseen.
+            if state.need is not None:
+                state.need.copy = None
+            if state.livein is not None:
+                state.livein.copy = None
+
+    def _guard(self, state: RangeState, ledger: Ledger) -> None:
+        need, live = state.need, state.livein
+        if need is not None and need.copy is None and self.mode != "ignore":
+            self._keep_need(need, ledger.buffer, live)
+        if live is not None and live.copy is None:
+            self._keep_livein(live, ledger.buffer, need)
+        known = any(each is not None and each.copy is not None for each in (need, live))
+        ledger.guarded[state.number] = None if known else ledger.buffer.copy_range(state.start, state.stop)
+
+    def _changed(self, state: RangeState, ledger: Ledger) -> bool:
+        """Whether memory differs from what was kept of a range when a window opened, or when it was used."""
+        a, kept = state.array, [x.copy for x in (state.need, state.livein) if x is not None]
+        kept.append(ledger.guarded.get(state.number))
+        now = elements_of(a.buffer.data, a)
+        return any(
+            copy is not None and not np.array_equal(elements_of(copy, a, state.start), now) for copy in kept
+        )
+
+    def catch_up(self, ledger: Ledger, states: Iterable[RangeState]) -> None:
+        """Note what NumPy has changed in these ranges while a window is open."""
+        changed = [s for s in states if s.number in ledger.guarded and self._changed(s, ledger)]
+        for state in changed:
+            self._note_numpy(ledger, state)
+        for state in changed:
+            # The write is over: what memory holds now is the injected value.
+            self._guard(state, ledger)
+
+    def catch_up_everywhere(self) -> None:
+        """Note what NumPy has changed anywhere, before somebody relies on what the tape knows."""
+        for ledger in self.ledgers.values():
+            self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
+
+    def _note_numpy(self, ledger: Ledger, state: RangeState) -> None:
+        self.overwritten_outside(ledger, state.array, None, "numpy")
+
+    def after(self, record: Record) -> None:
+        """A launch has written where NumPy can write, too: what memory holds now is known."""
+        for p in record.plan.written:
+            a = record.args[p]
+            if a.buffer.windows:
+                self.written(self.ledgers[a.buffer], a)
+
+    def written(self, ledger: Ledger, a: array) -> None:
+        """An announced write is over, with a NumPy window open."""
+        for state in ledger.around(ledger.state(a)):
+            self._guard(state, ledger)
 
     # -- modes ------------------------------------------------------------------------------------------
 
@@ -253,7 +326,6 @@ class Tracker:
                 )
                 if copy is None:
                     copy = buffer.copy_range(start, stop)
-                    self.preserved_bytes += copy.nbytes
             found.append(Scratch(tuple(sorted(members)), start, stop, copy))
         record.scratch = tuple(found)
 
@@ -263,8 +335,13 @@ def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None)
     buffer = a.buffer
     buffer.fill = None
     buffer.writes += 1
-    for ref in buffer.watch:
-        ledger = ref()
-        tracker = ledger.tracker() if ledger is not None else None
-        if ledger is not None and tracker is not None and tracker is not skip:
+    for ledger, tracker in buffer.watchers():
+        if tracker is not skip:
             tracker.overwritten_outside(ledger, a, site, how)
+
+
+def announced(a: array) -> None:
+    """An announced write of `a` is over."""
+    if a.buffer.windows:
+        for ledger, tracker in a.buffer.watchers():
+            tracker.written(ledger, a)

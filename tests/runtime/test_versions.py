@@ -231,7 +231,7 @@ def test_writes_through_numpy_while_a_view_lives():
     tape.zero()
     tape.backward(grads={y: [0.0, 0.0], z: [1.0, 1.0]})
     assert x.grad.numpy().tolist() == [20, 20]
-    assert [event.how for event in tape.outside] == ["numpy"]
+    assert [event.how for event in tape.outside] == ["numpy", "numpy"]
     shadow = tape.replay()
     assert (shadow.values(y).tolist(), shadow.values(z).tolist()) == ([1, 4], [100, 100])
 
@@ -383,3 +383,51 @@ def test_many_slices_of_one_array_cost_no_more_each():
     assert many < 8 * few
     tape.backward(grads={tape.records[-1].args[1]: [1.0, 1.0]})
     assert tape.preserved_bytes == 0
+
+
+def test_a_numpy_view_that_only_reads_costs_nothing_in_the_end():
+    x, y = vector(1, 2), wp.zeros(2, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+        view = x.numpy()
+        assert tape.preserved_bytes == 8
+        del view
+        assert (tape.preserved_bytes, tape.livein_bytes) == (0, 0)
+    assert tape.outside == []
+    assert tape.replay().values(y).tolist() == [1, 4]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_write_through_a_numpy_view_made_after_recording(closed):
+    x, y, z = vector(1, 2), wp.zeros(2, requires_grad=True), wp.zeros(2, requires_grad=True)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(square, 2, inputs=[x, y])
+    view = x.numpy()
+    view[:] = 10
+    if closed:
+        del view
+        assert [(event.how, event.at) for event in tape.outside] == [("numpy", 1)]
+    with tape:
+        wp.launch(square, 2, inputs=[x, z])
+    tape.backward(grads={y: [1.0, 1.0], z: [0.0, 0.0]})
+    assert x.grad.numpy().tolist() == [2, 4]
+    shadow = tape.replay()
+    assert (shadow.values(y).tolist(), shadow.values(z).tolist()) == ([1, 4], [100, 100])
+    x.fill_(0)
+    again = tape.replay().backward({z: [1.0, 1.0]})
+    assert again.values(z).tolist() == [100, 100]
+    assert again.gradient(x).tolist() == [20, 20]
+    assert [event.how for event in tape.outside] == ["numpy", "fill_"]
+
+
+def test_numpy_views_of_foreign_memory_are_never_trusted():
+    values = np.array([1, 2], np.float32)
+    x = wp.array(values, copy=False, requires_grad=True)
+    y = wp.zeros(2, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+    values[:] = 10
+    tape.backward(grads={y: [1.0, 1.0]})
+    assert x.grad.numpy().tolist() == [2, 4]
+    assert tape.replay().values(y).tolist() == [1, 4]
