@@ -32,7 +32,21 @@ class ShadowBuffer:
     def __init__(
         self, ledger: Ledger, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
     ) -> None:
-        self.buffer = ledger.buffer
+        self._allocate(ledger.buffer, f64, used)
+        if tracker.dry:
+            # One launch that has not run: memory as it is, also where the launch will overwrite it.
+            self.data[:] = self._expanded(self.buffer.data)
+        for live in reversed([live for live in ledger.liveins if not live.injected]):
+            self._load(live, self._expanded(self._content(live)))
+        self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
+        for live in ledger.liveins:
+            if live.injected and live.at < len(tracker.records):
+                self.injections.setdefault(live.at, []).append((live, self._expanded(self._content(live))))
+        self.written = _written(ledger, tracker, last)
+        self._initial = self.data.copy() if self.written or self.injections else None
+
+    def _allocate(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
+        self.buffer = buffer
         scalars = {types.numpy_dtype(a.dtype) for a in used}
         single = np.dtype(np.float32)
         if f64 and single in scalars and len(scalars) > 1:
@@ -46,17 +60,6 @@ class ShadowBuffer:
         self.stored = np.dtype(np.float64) if self.scale == 2 else None
         self.data = _aligned(self.buffer.nbytes * self.scale)
         self.adjoint: Bytes | None = None
-        if tracker.dry:
-            # One launch that has not run: memory as it is, also where the launch will overwrite it.
-            self.data[:] = self._expanded(self.buffer.data)
-        for live in reversed([live for live in ledger.liveins if not live.injected]):
-            self._load(live, self._expanded(self._content(live)))
-        self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
-        for live in ledger.liveins:
-            if live.injected and live.at < len(tracker.records):
-                self.injections.setdefault(live.at, []).append((live, self._expanded(self._content(live))))
-        self.written = _written(ledger, tracker, last)
-        self._initial = self.data.copy() if self.written or self.injections else None
 
     def restart(self) -> None:
         """Go back to what the tape found."""
@@ -149,6 +152,17 @@ def _written(ledger: Ledger, tracker: Tracker, last: dict[int, int]) -> list[arr
     return [ledger.states[n].array for n in last if n not in gone]
 
 
+class IdleBuffer(ShadowBuffer):
+    """The private copy of a buffer that launches were given and do not touch: what it holds now."""
+
+    def __init__(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
+        self._allocate(buffer, f64, used)
+        self.data[:] = self._expanded(buffer.data)
+        self.injections = {}
+        self.written = []
+        self._initial = None
+
+
 class ShadowSpace:
     """Where the reverse pass of a shadow finds values and adjoints (a `Space` of `_reverse`).
 
@@ -172,6 +186,14 @@ class ShadowSpace:
             b: ShadowBuffer(ledger, f64, tracker, used.get(b, []), last.get(b, {}))
             for b, ledger in tracker.ledgers.items()
         }
+        idle: dict[Buffer, list[array]] = {}
+        for record in tracker.records:
+            for p in getattr(record.plan, "arrays", ()):
+                a = record.args[p]
+                if a.buffer not in self.buffers:
+                    idle.setdefault(a.buffer, []).append(a)
+        for buffer, arrays in idle.items():
+            self.buffers[buffer] = IdleBuffer(buffer, f64, arrays)
         self.copies: dict[Need, Bytes] = {}
         self.scratches: dict[Scratch, Bytes] = {}
         self.current = False

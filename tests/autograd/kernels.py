@@ -182,6 +182,12 @@ def counting(x: wp.array(dtype=int), y: wp.array(dtype=int)):
 
 
 @wp.kernel
+def ignoring(x: wp.array(dtype=float), unused: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel
 def total(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
     i = wp.tid()
     wp.atomic_add(loss, 0, x[i])

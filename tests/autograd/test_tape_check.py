@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd import GradcheckFailure, check_pairs, gradcheck_tape
+from tapedebug.autograd import GradcheckFailure, check_pairs, end_to_end, gradcheck_tape
 from tests.autograd import kernels as k
 
 
@@ -156,6 +156,22 @@ def test_a_tape_on_which_nothing_can_be_checked_is_not_agreement() -> None:
         "has an input and an output with requires_grad=True"
     )
     assert gradcheck_tape(wp.Tape(), **QUIET).verdict == "UNDECIDABLE"
+
+
+def test_arrays_that_a_kernel_takes_and_does_not_touch() -> None:
+    x, unused, y, loss = k.vector([1.0, 2.0]), k.vector([5.0, 6.0]), k.vector([0.0, 0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.ignoring, 2, [x, unused, y])
+        wp.launch(k.total, 2, [y, loss])
+    result = gradcheck_tape(tape, **QUIET)
+    assert [(p.input, p.output, p.verdict) for p in result.pairs] == [
+        ("x", "y", "AGREE"),
+        ("unused", "y", "AGREE"),
+        ("x", "loss", "AGREE"),
+    ]
+    assert end_to_end(tape, loss)
+    assert tape.replay(dtype=wp.float64).values(unused).tolist() == [5.0, 6.0]
 
 
 def test_reproduce_shows_the_values_of_the_launch() -> None:
