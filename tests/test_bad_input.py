@@ -191,7 +191,7 @@ KERNELS = {
         wp.KernelSyntaxError,
         "kernel `k`: a kernel cannot use list comprehensions",
         "[v for v in range(3)]",
-        "kernels compute with numbers, vectors and array elements",
+        "write a `for` loop",
     ),
     "try": (
         "try: y[i] = 1.0\n    finally: pass",

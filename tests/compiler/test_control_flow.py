@@ -1,7 +1,7 @@
 """Adjoints of every kind of control flow, against differences of the float64 twin."""
 
 # The documents write `float(0.0)` for variables that a loop changes.
-# ruff: noqa: UP018, RUF046, B007
+# ruff: noqa: RUF046, B007
 from __future__ import annotations
 
 import numpy as np
