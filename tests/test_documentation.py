@@ -1,13 +1,11 @@
 """What README and the first page of the documentation tell people to type does what they say."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests._processes import ROOT
+from tests._processes import ROOT, run_python
 
 PAGES = ["README.md", "docs/getting-started.md"]
 
@@ -28,7 +26,7 @@ def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
     script = blocks(page)
     path = tmp_path / "example.py"
     path.write_text(script, encoding="utf-8")
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
     assert (done.returncode, done.stderr) == (0, "")
     wanted = promised(script)
     assert wanted, "the page shows no output to compare with"
