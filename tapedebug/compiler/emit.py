@@ -111,7 +111,11 @@ class _Emitter:
         return name
 
     def _param(self, index: int) -> str:
-        return re.sub(r"[^0-9A-Za-z_]", "", self.function.params[index].name) or f"p{index}"
+        name = self.function.params[index].name
+        plain = re.sub(r"[^0-9A-Za-z_]", "", name)
+        return (
+            name if plain == name else f"{plain}_p{index}_"
+        )  # two names may differ in their other letters only
 
     def _text(self, value: Value) -> str:
         op = value.op
@@ -328,6 +332,8 @@ class _Emitter:
         target = f"{self._param(param)}_{'adj' if adjoint else 'v'}[{place}]"
         match op.kind:
             case "load" | "load_adjoint":
+                assert op.result is not None
+                target = f"to_b1({target})" if op.result.type is t.bool else target  # a byte in memory
                 self._line(f"{self._name_of(op)} = {target}")
             case "store" | "store_adjoint":
                 self._line(f"{target} = {self._text(op.args[1])}")

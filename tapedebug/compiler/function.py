@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 from collections.abc import Callable
 from functools import cached_property
+from types import FrameType
 from typing import Any
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError
@@ -59,6 +61,21 @@ def origin_of(python: Callable[..., Any], what: str) -> Origin:
             f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
             mend="define it in a file or a notebook cell, not through exec() or a lambda",
         ) from None
+
+
+def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> None:
+    """Evaluate annotations that are strings (`from __future__ import annotations`) where a function is made.
+
+    Only there are the variables of a factory known that its annotations use. What cannot be read yet stays a
+    string; it is read, or refused, when the types are asked for.
+    """
+    annotations = getattr(python, "__annotations__", {})
+    if frame is None or not any(isinstance(a, str) for a in annotations.values()):
+        return
+    for name, annotation in annotations.items():
+        if isinstance(annotation, str):
+            with contextlib.suppress(Exception):
+                annotations[name] = eval(annotation, frame.f_globals, frame.f_locals)
 
 
 def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:

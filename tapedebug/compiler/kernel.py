@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any, overload
 from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import ir, pipeline
-from tapedebug.compiler.function import Function, declared_types, origin_of
+from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
@@ -201,12 +202,19 @@ def kernel(function: Callable[..., Any] | None = None, /, *, enable_backward: bo
         enable_backward: Whether launches of the kernel pass gradients.
     """
     if function is not None:
+        read_annotations(function, sys._getframe(1))
         return Kernel(function, enable_backward=enable_backward)
-    return lambda python: Kernel(python, enable_backward=enable_backward)
+
+    def decorate(python: Callable[..., Any]) -> Kernel:
+        read_annotations(python, sys._getframe(1))
+        return Kernel(python, enable_backward=enable_backward)
+
+    return decorate
 
 
 def func(function: Callable[..., Any]) -> Function:
     """Decorate a function that kernels call; annotations of its parameters are optional and checked."""
+    read_annotations(function, sys._getframe(1))
     return Function(function)
 
 

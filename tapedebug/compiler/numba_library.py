@@ -343,7 +343,7 @@ def namespace() -> dict[str, Any]:
         "stack_free": stack_free,
     }
     for code, kind in SCALARS.items():
-        names[f"ptr_{code}"] = _pointer(kind)
+        names[f"ptr_{code}"] = _pointer(types.uint8 if kind is types.boolean else kind)
         names[f"to_{code}"] = _cast(kind)
         names[f"put_{code}"], names[f"get_{code}"] = _stack_access(kind)
     for name in [

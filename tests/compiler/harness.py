@@ -48,7 +48,7 @@ def run(
                 assert adjoint.strides == value.strides
                 active.add(param.index)
         else:
-            slots += list(np.atleast_1d(value))
+            slots += np.atleast_1d(value).tolist()
     packed = ctypes.create_string_buffer(kernel.layout.size)
     kernel.layout.struct.pack_into(packed, 0, *slots, *pointers)
     kind = "forward" if adjoints is None else "adjoint"
@@ -88,8 +88,8 @@ def check_gradient(kernel: Kernel, dim: Any, args: list[Any], *, tolerance: floa
         run(kernel, dim, moved, f64=True)
         return float(sum((moved[i] * seeds[i]).sum() for i in floats))
 
-    def gradient(values: list[Any], dtype: Any, f64: bool) -> float:
-        adjoints = {i: seeds[i].astype(dtype) for i in floats}
+    def gradient(values: list[Any], f64: bool) -> float:
+        adjoints = {i: seeds[i].astype(values[i].dtype) for i in floats}
         arrays = [adjoints.get(p.index) for p in kernel.params if p.is_array]
         run(kernel, dim, values, f64=f64, adjoints=arrays)
         return float(sum((adjoints[i] * direction[i]).sum() for i in floats))
@@ -97,9 +97,9 @@ def check_gradient(kernel: Kernel, dim: Any, args: list[Any], *, tolerance: floa
     h = 1e-5
     difference = (objective(h) - objective(-h)) / (2 * h)
     assert np.isfinite(difference)
-    exact = gradient(twin(before), np.float64, True)
+    exact = gradient(twin(before), True)
     scale = max(1.0, abs(difference))
     assert abs(exact - difference) <= tolerance * scale, (exact, difference)
     if any(isinstance(a, np.ndarray) and a.dtype == np.float32 for a in args):
-        single = gradient([a.copy() if isinstance(a, np.ndarray) else a for a in args], np.float32, False)
+        single = gradient([a.copy() if isinstance(a, np.ndarray) else a for a in args], False)
         assert abs(single - difference) <= 2e-3 * scale, (single, difference)
