@@ -24,6 +24,18 @@ _OVERLAP_EFFORT = 20_000
 """Work that NumPy may spend on an exact overlap of strided views; beyond it they count as overlapping."""
 
 
+def same_elements(copy: Bytes, a: array) -> bool:
+    """Whether the elements of `a` are, bit for bit, those in a copy of its range."""
+    if not a.is_contiguous:
+        return bool(np.array_equal(elements_of(copy, a, a.start), elements_of(a.buffer.data, a)))
+    now = a.buffer.data[a.start : a.stop]
+    words = now.size // 8 * 8  # eight bytes at a time, which is ten times as fast
+    return bool(
+        np.array_equal(copy[:words].view(np.uint64), now[:words].view(np.uint64))
+        and np.array_equal(copy[words:], now[words:])
+    )
+
+
 def range_key(a: array) -> tuple[Any, ...]:
     """What makes two arrays one range: the same bytes, for contiguous ones whatever their shape."""
     if a.is_contiguous:

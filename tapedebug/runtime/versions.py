@@ -11,13 +11,11 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tapedebug._errors import OverwriteWarning
 from tapedebug.runtime import _messages
 from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
-from tapedebug.runtime.ledger import Ledger, LiveIn, Need, Outside, RangeState, Scratch, elements_of
+from tapedebug.runtime.ledger import Ledger, LiveIn, Need, Outside, RangeState, Scratch, same_elements
 
 if TYPE_CHECKING:
     from tapedebug.runtime.array import array
@@ -231,10 +229,7 @@ class Tracker:
         """Whether memory differs from what was kept of a range when a window opened, or when it was used."""
         a, kept = state.array, [x.copy for x in (state.need, state.livein) if x is not None]
         kept.append(ledger.guarded.get(state.number))
-        now = elements_of(a.buffer.data, a)
-        return any(
-            copy is not None and not np.array_equal(elements_of(copy, a, state.start), now) for copy in kept
-        )
+        return any(copy is not None and not same_elements(copy, a) for copy in kept)
 
     def catch_up(self, ledger: Ledger, states: Iterable[RangeState]) -> None:
         """Note what NumPy has changed in these ranges while a window is open."""
