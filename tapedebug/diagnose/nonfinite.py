@@ -48,19 +48,35 @@ def find(trace: Trace, experiment: Experiment) -> list[Finding]:
         return []
     gradients = experiment.gradients()
     broken = [leaf for leaf, values in gradients.items() if not np.isfinite(values).all()]
+    births = _births(trace, experiment)
+    found = [birth for birth in births if birth.culprit is not None]
     given = _given(trace)
+    if not found and given is None:
+        found = births[:1]
+    bad = bool(broken) or bool(_bad_loss(trace))
+    findings = [_finding(trace, birth, "error" if bad else "info", broken, gradients) for birth in found]
     if given is not None:
-        return [_in_input(trace, given, broken, gradients)]
-    forward = experiment.first_bad_value()
-    reverse = experiment.first_bad_adjoint() if forward is None else None
-    index = forward if forward is not None else reverse
-    if index is None:
-        return []
-    birth = _birth(trace, experiment, index, forward is not None)
-    if birth is None:
-        return []
-    severity: Severity = "error" if broken or _bad_loss(trace) else "info"
-    return [_finding(trace, birth, severity, broken, gradients)]
+        # What came in is to blame only if nothing on the tape is.
+        blamed = bad and not found
+        findings.append(_in_input(trace, given, "error" if blamed else "info", broken, gradients))
+    return findings
+
+
+def _births(trace: Trace, experiment: Experiment) -> list[Birth]:
+    """The first bad number of the forward pass, and that of the reverse pass if it is another matter."""
+    births: list[Birth] = []
+    for forward, index in ((True, experiment.first_bad_value()), (False, experiment.first_bad_adjoint())):
+        birth = None if index is None else _birth(trace, experiment, index, forward)
+        if birth is not None and not any(_same(birth, other) for other in births):
+            births.append(birth)
+    return births
+
+
+def _same(one: Birth, other: Birth) -> bool:
+    """The reverse pass goes wrong where the forward pass did, or where it met what that left."""
+    if one.culprit is None or other.culprit is None:
+        return other.culprit is not None
+    return one.culprit.span == other.culprit.span
 
 
 def _bad_loss(trace: Trace) -> str:
@@ -89,7 +105,9 @@ def _given(trace: Trace) -> int | None:
     return None
 
 
-def _in_input(trace: Trace, array: int, broken: list[int], gradients: Mapping[int, Values]) -> Finding:
+def _in_input(
+    trace: Trace, array: int, severity: Severity, broken: list[int], gradients: Mapping[int, Values]
+) -> Finding:
     info, version = trace.arrays[array], trace.versions_of(array)[0]
     assert version.value is not None
     reader = trace.launches[version.reads[0]]
@@ -100,7 +118,7 @@ def _in_input(trace: Trace, array: int, broken: list[int], gradients: Mapping[in
     )
     return Finding(
         rule=RULE,
-        severity="error" if broken or _bad_loss(trace) else "info",
+        severity=severity,
         message=message,
         launches=[reader.index],
         arrays=[info.label],

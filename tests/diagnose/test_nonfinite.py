@@ -248,3 +248,52 @@ def test_an_input_that_was_not_finite_before_is_named_as_such() -> None:
         "No gradient that was asked for is touched by it. The loss is nan."
     )
     assert (finding.severity, finding.evidence["cause"]) == ("error", "input")
+
+
+def test_a_nan_that_does_not_matter_does_not_hide_one_that_does() -> None:
+    x = wp.array([1.0, 0.0, math.nan], dtype=float, requires_grad=True)
+    y = wp.zeros(3, dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(root, dim=3, inputs=[x], outputs=[y])
+        wp.launch(total, dim=2, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    findings = wp.diagnose(tape).findings
+    assert [(item.severity, item.evidence["cause"]) for item in findings] == [
+        ("error", "sqrt(0)"),
+        ("info", "input"),
+    ]
+    assert findings[0].evidence["thread"] == 1
+
+
+@wp.kernel
+def inverse_unless_zero(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.where(x[i] != 0.0, 1.0 / x[i], 0.0)
+
+
+def test_a_division_that_where_does_not_select_is_found_in_the_reverse_pass() -> None:
+    tape, x = run(inverse_unless_zero, [1.0, 0.0])
+    assert not np.isfinite(x.grad.numpy()[1])
+    (finding,) = wp.diagnose(tape).findings
+    assert (finding.evidence["cause"], finding.evidence["pass"]) == ("where", "backward")
+    assert finding.evidence["expression"] == "1.0 / x[i]"
+    assert finding.fix.endswith("as in x / where(y != 0.0, y, 1.0)")
+
+
+@wp.kernel
+def grow(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.exp(x[i])
+
+
+def test_an_overflow_is_named() -> None:
+    tape, _ = run(grow, [1.0, 100.0])
+    (finding,) = wp.diagnose(tape).findings
+    assert finding.evidence["cause"] == "exp overflows"
+    assert finding.evidence["operands"] == [200.0]
+    assert finding.message.endswith(
+        "has the operand 200: the result is beyond the largest number of its type. 1 of 2 values of the "
+        "gradient of x "
+        "is not finite. The loss is infinite."
+    )

@@ -391,3 +391,50 @@ def test_diagnosing_changes_nothing(net: dict[str, Any]) -> None:
         assert np.array_equal(array.numpy(), values)
         assert np.array_equal(array.grad.numpy(), gradient)
     assert kept == (tape.preserved_bytes, tape.livein_bytes, len(tape.records), len(tape.backward_calls))
+
+
+@wp.kernel
+def halve(x: wp.array(dtype=float)):
+    tid = wp.tid()
+    x[tid] = 0.5 * x[tid]
+
+
+def test_a_linear_update_in_place_is_harmless() -> None:
+    x, loss = floats(1.0, 2.0), zeros(1)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        for _ in range(3):
+            wp.launch(halve, dim=2, inputs=[x])
+        wp.launch(total, dim=2, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert diagnosis.verdict == "AGREE"
+    (finding,) = diagnosis.findings
+    assert finding.message == (
+        "launch 0 (halve) overwrites x in place: harmless, halve is linear in x: its adjoint does not read "
+        "the "
+        "values. 2 of 2 elements changed value, by up to 1; measured: with NaN in x the gradient of x is "
+        "the same to "
+        "the bit. 2 more like it (×3)."
+    )
+
+
+@wp.kernel
+def gather(x: wp.array(dtype=float), index: wp.array(dtype=int), y: wp.array(dtype=float)):
+    tid = wp.tid()
+    y[tid] = 3.0 * x[index[tid]]
+
+
+def test_indices_are_needed_values_too() -> None:
+    """The adjoint of a gather scatters to the indices: rebuilt neighbour lists must not reach it."""
+    x, y, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(1)
+    index = wp.array([0, 0, 1], dtype=int)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(gather, dim=3, inputs=[x, index], outputs=[y])
+        index.assign(np.array([2, 2, 2], dtype=np.int32))
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    assert x.grad.numpy().tolist() == [0.0, 0.0, 9.0]
+    diagnosis = wp.diagnose(tape)
+    assert diagnosis.verdict == "WRONG"
+    (finding,) = diagnosis.findings
+    assert (finding.severity, finding.arrays, finding.evidence["changed"]) == ("error", ["index"], 3)

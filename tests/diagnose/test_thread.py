@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.diagnose import _thread
 from tapedebug.diagnose._thread import Lost, Thread, evaluate
 
 
@@ -75,7 +76,8 @@ def test_finite_numbers_have_no_culprit() -> None:
     assert thread.bad_adjoint({5: np.ones(8, np.float32), 6: np.ones((8, 3), np.float32)}) is None
 
 
-def test_a_thread_that_leaves_an_array_or_never_ends_is_given_up() -> None:
+def test_a_thread_that_leaves_an_array_or_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_thread, "LIMIT", 2000)
     function, arrays, _, _ = compiled()
     outside = {**arrays, 1: np.full(8, 99, np.int32)}
     with pytest.raises(Lost, match=r"^index 99 is outside a dimension of 8$"):
