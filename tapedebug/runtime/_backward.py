@@ -17,7 +17,7 @@ from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
-from tapedebug.runtime.ledger import Need, Scratch, elements_of
+from tapedebug.runtime.ledger import Need, Scratch, elements_of, range_key
 from tapedebug.runtime.plan import has_gradient
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker, announce
@@ -257,8 +257,9 @@ def _warn_of_missing_adjoints(records: list[Record]) -> None:
 def _take_leftovers(leftovers: Mapping[array, int], seeds: Mapping[array, Values]) -> dict[array, Values]:
     """Move what the last pass left out of the way, unless somebody changed it or a seed replaces it."""
     taken = {}
+    seeded = {range_key(a) for a in seeds}
     for a, writes in leftovers.items():
-        gradient = None if a in seeds else a.grad
+        gradient = None if range_key(a) in seeded else a.grad
         if gradient is not None and gradient.buffer.writes == writes:
             view = gradient._look()
             if view.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import sys
@@ -153,7 +154,9 @@ class Tape:
     def _remember_names(self) -> None:
         """What the caller calls the arrays now: a function's variables are gone when somebody asks."""
         wanted = {range_key(a) for a in self.tracker.states}
-        self.array_names.update(find_names(array, range_key, wanted, sys._getframe(2)))
+        # Looking at the user's objects may run the user's code; names are not worth an exception.
+        with contextlib.suppress(Exception):
+            self.array_names.update(find_names(array, range_key, wanted, sys._getframe(2)))
 
     @property
     def launches(self) -> list[Record]:

@@ -75,7 +75,7 @@ class Tracker:
         """Whether anything on the tape uses memory of `a`."""
         ledger = self.ledgers.get(a.buffer)
         probe = RangeState(-1, a)
-        return ledger is not None and any(probe.meets(state) for state in ledger.states)
+        return ledger is not None and any(probe.meets(state) for state in ledger.within(a.start, a.stop))
 
     def before(self, record: Record) -> bool:
         """A launch is about to run: open what it reads and needs, close what it overwrites.
@@ -304,6 +304,7 @@ class Tracker:
                 groups.remove(group)
                 members |= group
             groups.append(members)
+        kept = {(n.start, n.stop): n.copy for n in record.needs if n.clobber == record.index}
         found = []
         for members in groups:
             start = min(own[p].start for p in members)
@@ -311,14 +312,7 @@ class Tracker:
             buffer = record.args[min(members)].buffer
             copy = None
             if self.mode != "ignore":
-                copy = next(
-                    (
-                        n.copy
-                        for n in record.needs
-                        if (n.start, n.stop, n.clobber) == (start, stop, record.index)
-                    ),
-                    None,
-                )
+                copy = kept.get((start, stop))
                 if copy is None:
                     copy = buffer.copy_range(start, stop)
             found.append(Scratch(tuple(sorted(members)), start, stop, copy))

@@ -93,6 +93,16 @@ def test_backward_twice_with_a_leaf_that_is_overwritten():
     assert x.grad.numpy().tolist() == [12]  # the seed replaces what was there
 
 
+def test_a_seed_through_another_view_replaces_what_is_left():
+    states = wp.zeros((2, 2), requires_grad=True)
+    states[0].assign([2.0, 3.0])
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[states[0]], outputs=[states[1]])
+    for times in (1, 2, 3):
+        tape.backward(grads={states[1]: [1.0, 1.0]})
+        assert states.grad.numpy().tolist() == [[4 * times, 6 * times], [0, 0]]
+
+
 def test_seeds_and_jacobian_rows():
     x = vector(1, 2, 3)
     y = wp.zeros_like(x)
