@@ -22,6 +22,7 @@ def run(
     f64: bool = False,
     adjoints: Any = None,
     interpreted: bool = False,
+    replay: frozenset[int] = frozenset(),
 ) -> None:
     """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place.
 
@@ -57,7 +58,7 @@ def run(
     elif adjoints is None:
         entry = kernel.forward(f64=f64, strided=strided)
     else:
-        entry = kernel.adjoint(frozenset(active), f64=f64, strided=strided)
+        entry = kernel.adjoint(frozenset(active), f64=f64, strided=strided, replay=replay)
     entry(0, int(np.prod(dims)), ctypes.addressof(packed))
 
 

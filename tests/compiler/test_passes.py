@@ -366,9 +366,29 @@ def test_needs_say_where_they_are_read():
 
 
 def test_replay_that_is_asked_for_is_done():
-    """An array aliased with one that the launch writes is replayed too, although the kernel does not see it."""
+    """An array that is written under another name is replayed too, although the kernel does not see it."""
     info = multiplied.adjoint_info(frozenset({0, 1}), replay=frozenset({0}))
     assert info.replay == {0, 1}
+
+
+@wp.kernel
+def twice(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+    for _ in range(2):
+        y[i] = y[i] * x[i] + x[i]
+
+
+def test_one_array_under_two_names():
+    """With x and y the same: a = x², b = a² + a, c = b² + b; and its derivative."""
+    x, scratch = np.array([0.5, -1.25]), np.array([0.5, -1.25])
+    run(twice, 2, [x, x], f64=True)
+    a = scratch**2
+    b = a * a + a
+    np.testing.assert_allclose(x, b * b + b)
+    adjoint, start = np.ones(2), scratch.copy()
+    run(twice, 2, [scratch, scratch], f64=True, adjoints=[adjoint, adjoint], replay=frozenset({0, 1}))
+    np.testing.assert_allclose(adjoint, (2 * b + 1) * (2 * a + 1) * 2 * start)
 
 
 # What kernels touch ----------------------------------------------------------------------------------------

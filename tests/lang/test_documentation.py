@@ -1,0 +1,77 @@
+"""The page on the kernel language is current: its table is that of the rules, its examples compile.
+
+`python -m tests.lang.test_documentation` writes the table anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from tapedebug.compiler.kernel import Kernel
+from tapedebug.lang.builtins import BUILTINS, SPECIAL
+from tapedebug.lang.rules import COMPOSITES, RULES
+
+PAGE = Path(__file__).parents[2] / "docs" / "language.md"
+TABLE = re.compile(r"(<!-- table: .*? -->\n).*?(<!-- end of table -->)", re.DOTALL)
+SIGNATURES = {"tid": "", "atomic_add": "array, i, …, value", "atomic_sub": "array, i, …, value"}
+
+
+def operands(name: str) -> str:
+    if name in SIGNATURES:
+        return SIGNATURES[name]
+    if name in COMPOSITES:
+        entry = COMPOSITES[name]
+        return ", ".join(entry.build.__code__.co_varnames[: entry.arity])
+    return ", ".join("xyz"[: 1 + max(i for i in range(3) if f"{{{i}}}" in RULES[name].text)])
+
+
+def differentiable(name: str) -> bool:
+    if name in RULES and name not in COMPOSITES:
+        return RULES[name].differentiable
+    return name != "tid"
+
+
+def table() -> str:
+    lines = ["| Function | Gives | Derivative |", "|---|---|---|"]
+    for name in sorted(BUILTINS):
+        doc = SPECIAL.get(name) or BUILTINS[name].__doc__
+        lines.append(f"| `wp.{name}({operands(name)})` | {doc} | {'yes' if differentiable(name) else '—'} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_table_is_that_of_the_rules():
+    found = TABLE.search(PAGE.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found.group(0) == found.group(1) + table() + found.group(2)
+
+
+def test_examples_compile(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    for number, block in enumerate(blocks):
+        path = tmp_path / f"example_{number}.py"
+        path.write_text(block, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        kernels = [k for k in vars(module).values() if isinstance(k, Kernel)]
+        assert kernels
+        for kernel in kernels:
+            assert kernel.analysis.accesses
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_every_function_has_one_line_of_documentation(name):
+    doc = BUILTINS[name].__doc__ or ""
+    assert doc.endswith(".") and "\n" not in doc
+    assert doc[0].isupper() or doc[0] in "-0123456789`"
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(TABLE.sub(lambda m: m.group(1) + table() + m.group(2), text), encoding="utf-8")
