@@ -431,3 +431,42 @@ def test_numpy_views_of_foreign_memory_are_never_trusted():
     tape.backward(grads={y: [1.0, 1.0]})
     assert x.grad.numpy().tolist() == [2, 4]
     assert tape.replay().values(y).tolist() == [1, 4]
+
+
+def test_the_mode_comes_from_the_configuration():
+    wp.config.on_overwrite = "ignore"
+    try:
+        assert wp.Tape().on_overwrite == "ignore"
+        assert wp.Tape("warn").on_overwrite == "warn"
+    finally:
+        wp.config.on_overwrite = "preserve"
+    assert wp.Tape().on_overwrite == "preserve"
+
+
+def test_a_warning_that_is_an_error_leaves_nothing_half_done():
+    a, c = vector(1, 2, 3), vector(-1, -2, -3)
+    b = wp.zeros_like(a)
+    with warnings.catch_warnings(), wp.Tape(on_overwrite="warn") as tape:
+        warnings.simplefilter("error")
+        wp.launch(square, 3, inputs=[a], outputs=[b])
+        with pytest.raises(wp.OverwriteWarning):
+            wp.launch(move, 3, inputs=[c], outputs=[a])
+        assert a.numpy().tolist() == [1, 2, 3]
+        assert len(tape.records) == 1
+        wp.launch(move, 3, inputs=[c], outputs=[a])
+    tape.backward(grads={b: [1.0, 1.0, 1.0]})
+    assert a.grad.numpy().tolist() == [-2, -4, -6]
+    shadow = tape.replay().backward({b: [1.0, 1.0, 1.0]})
+    assert shadow.gradient(a).tolist() == [2, 4, 6]
+
+
+def test_a_write_outside_the_tape_warns_with_its_place():
+    x, y = vector(1, 2), wp.zeros(2, requires_grad=True)
+    with wp.Tape(on_overwrite="warn") as tape:
+        wp.launch(square, 2, inputs=[x, y])
+    with pytest.warns(wp.OverwriteWarning) as caught:
+        x.assign([5.0, 5.0])
+    assert str(caught[0].message).startswith("assign outside the tape at ")
+    assert caught[0].filename == __file__
+    tape.backward(grads={y: [1.0, 1.0]})
+    assert x.grad.numpy().tolist() == [10, 10]
