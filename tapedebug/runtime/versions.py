@@ -15,11 +15,23 @@ from tapedebug._errors import OverwriteWarning
 from tapedebug.runtime import _messages
 from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
-from tapedebug.runtime.ledger import Ledger, LiveIn, Need, Outside, RangeState, Scratch, same_elements
+from tapedebug.runtime.ledger import (
+    Ledger,
+    LiveIn,
+    Need,
+    Outside,
+    RangeState,
+    Scratch,
+    range_key,
+    same_elements,
+)
 
 if TYPE_CHECKING:
     from tapedebug.runtime.array import array
     from tapedebug.runtime.record import Record, Site
+
+
+__all__ = ["Tracker", "announce", "announced", "range_key"]
 
 
 class Tracker:
