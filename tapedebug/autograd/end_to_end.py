@@ -20,6 +20,7 @@ from tapedebug.autograd.directional import Effort, Gradients, negligible, probe_
 from tapedebug.autograd.input_check import InputCheck, judge_input, result_of
 from tapedebug.autograd.matrix import Checkpoint
 from tapedebug.autograd.results import Coverage
+from tapedebug.autograd.shadowed import UNMATCHED
 from tapedebug.autograd.verdict import VERDICTS, Verdict, worst
 from tapedebug.autograd.whole import WholeTape, whole_tape
 
@@ -145,6 +146,8 @@ def _check_inputs(
     value64 = program.loss()
     if not program.inputs:
         return [], value, value64
+    if value == again and not program.matches_live():
+        program.notes.append(UNMATCHED)
     program.forget()
     gradients = _gradients(program, checkpoint)
     program.forget()

@@ -81,6 +81,10 @@ class ShadowProgram:
         shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=consume)
         return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
+    def matches_live(self) -> bool:
+        """Whether the last run in float32, with no input replaced, gave what the user's arrays hold."""
+        return self._run(("forward", False, "versions"), {}).matches_live()
+
     def forget(self) -> None:
         """Give back the memory of all shadows; values of inputs stay."""
         self._shadows.clear()
@@ -101,6 +105,11 @@ class ShadowProgram:
         shadow.forward(0)
         self._at[use] = changes
         return shadow
+
+
+UNMATCHED = (
+    "a replay gives other values than the arrays hold: something changed them without the tape's knowledge"
+)
 
 
 def launch_shadow(

@@ -14,6 +14,7 @@ from tapedebug.autograd.matrix import Checkpoint
 from tapedebug.autograd.pairs import Mask, is_array, obstacle
 from tapedebug.autograd.plots import plot_errors
 from tapedebug.autograd.results import Coverage, GradcheckResult, PairResult
+from tapedebug.autograd.shadowed import UNMATCHED
 from tapedebug.autograd.subjects import Subject, kernel_subject
 from tapedebug.autograd.verdict import Tolerance, worst
 
@@ -81,7 +82,7 @@ def gradcheck_tape(
     found: dict[int, list[PairResult]] = {}
     scripts: dict[int, tuple[Subject, list[PairResult]]] = {}
     masks = input_output_masks or {}
-    for record, values in launch_values(tape, wanted):
+    for record, values in launch_values(tape, wanted, notes=notes):
         subject = launch_subject(record, values, masks.get(record.kernel.key))
         kept: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
         results = check_pairs_of(subject.program, subject.pairs, plan, kept=kept)
@@ -157,9 +158,15 @@ def _indices(indices: Sequence[int]) -> str:
 
 
 def launch_values(
-    tape: Any, wanted: Sequence[Any], checkpoint: Checkpoint | None = None
+    tape: Any,
+    wanted: Sequence[Any],
+    checkpoint: Checkpoint | None = None,
+    notes: list[str] | None = None,
 ) -> Iterator[tuple[Any, dict[Any, Values]]]:
-    """Replay the tape once; yield each record of `wanted` with its arrays' values just before it ran."""
+    """Replay the tape once; yield each record of `wanted` with its arrays' values just before it ran.
+
+    Should the replay end with other values than the arrays hold, `notes` are told.
+    """
     if not wanted:
         return
     shadow = tape.replay(stop=0)
@@ -168,6 +175,8 @@ def launch_values(
         if checkpoint is not None:
             checkpoint()
         yield record, {a: shadow.values(a) for a in record.args if is_array(a)}
+    if notes is not None and not shadow.forward(shadow.position).matches_live():
+        notes.append(UNMATCHED)
 
 
 def launch_subject(record: Any, values: dict[Any, Values], mask: Mask = None) -> Subject:

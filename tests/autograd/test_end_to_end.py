@@ -1,5 +1,6 @@
 """`end_to_end`: the gradient of a whole tape, right, wrong, and undecidable, in numbers."""
 
+import ctypes
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd import EndToEnd, end_to_end
+from tapedebug.autograd import EndToEnd, end_to_end, gradcheck_tape
 from tests.autograd import kernels as k
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "notebooks"))
@@ -247,6 +248,22 @@ def test_record_func_can_not_be_covered_and_is_said() -> None:
     assert result.inputs[0].message.endswith(
         ": record_func (record 1) is not replayed, and may take part in the gradient"
     )
+
+
+def test_writes_that_nobody_saw_are_said() -> None:
+    x, y, loss = k.vector([1.0, 2.0]), k.vector([0.0, 0.0]), k.vector([0.0])
+    tape = wp.Tape()
+    with tape:
+        wp.launch(k.square, 2, [x], [y])
+        wp.launch(k.total, 2, [y, loss])
+    assert end_to_end(tape, loss).coverage.notes == ()
+    ctypes.c_float.from_address(y.ptr).value = 7.0
+    note = (
+        "a replay gives other values than the arrays hold: something changed them without the tape's "
+        "knowledge",
+    )
+    assert end_to_end(tape, loss).coverage.notes == note
+    assert gradcheck_tape(tape, show_summary=False).coverage.notes == note
 
 
 def test_writes_outside_of_the_tape_are_said() -> None:
