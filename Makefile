@@ -117,7 +117,7 @@ format: $(PY_STAMP)  ## ruff, in place
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 clean:  ## remove what was built, keep what was installed
-	rm -rf build dist docs/_build docs/api/generated tapedebug/static tapedebug/labextension .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist docs/_build tapedebug/static tapedebug/labextension .pytest_cache .mypy_cache .ruff_cache
 
 distclean: clean  ## remove what was installed, too
 	rm -rf $(VENV) js/node_modules
