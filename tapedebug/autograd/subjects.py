@@ -18,6 +18,7 @@ from tapedebug.autograd.program import Pairs, Port
 from tapedebug.autograd.results import PairResult
 from tapedebug.autograd.script import script_of
 from tapedebug.autograd.shadowed import ShadowProgram, launch_shadow, tape_shadow
+from tapedebug.runtime.replay import Shadow
 
 Named = tuple[int, str, Any]
 
@@ -121,6 +122,19 @@ def kernel_subject(
     pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))
     program = ShadowProgram(name, make, sources, targets, launch=launch)
 
+    metadata = FunctionMetadata.of_kernel(kernel, inputs)
+    if not outputs:
+        metadata.output_labels = [n for _, n, _ in named_out]
+        metadata.output_dtypes = [a.dtype if is_array(a) else None for _, _, a in named_out]
+    split = len(inputs) if outputs else -1
+    return Subject(program, pairs, metadata, _scripts(kernel, dim, args, split, make))
+
+
+def _scripts(
+    kernel: Any, dim: Any, args: Sequence[Any], split: int, make: Callable[[bool], Shadow]
+) -> Callable[[PairResult], str]:
+    """Writes scripts of single pairs; `split` is the number of inputs, -1 where no outputs were named."""
+
     def script(pair: PairResult) -> str:
         shadow = make(False)
         given = [
@@ -130,14 +144,9 @@ def kernel_subject(
         call = f"input_output_mask=[({pair.input!r}, {pair.output!r})], raise_exception=False"
         if pair.input.endswith(IN_PLACE):
             call = "raise_exception=False"
-        split = len(inputs) if outputs else -1
         return script_of(kernel, dim, given, split, call, f"{pair.subject}: {pair.verdict}")
 
-    metadata = FunctionMetadata.of_kernel(kernel, inputs)
-    if not outputs:
-        metadata.output_labels = [n for _, n, _ in named_out]
-        metadata.output_dtypes = [a.dtype if is_array(a) else None for _, _, a in named_out]
-    return Subject(program, pairs, metadata, script)
+    return script
 
 
 IN_PLACE = " (in place)"
