@@ -1,6 +1,10 @@
 """The demo problem: right by default, wrong as Warp is wrong with "ignore", and both are told apart."""
 
 import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -91,3 +95,96 @@ def test_ignore_reproduces_warps_own_wrong_number(net: ModuleType) -> None:
     # warp-lang 1.19 on this script, with `import warp as wp`
     wrong = gradient(net, "pingpong", (3.0, 4.0, 0.0), on_overwrite="ignore")
     np.testing.assert_allclose(wrong, [-1.544989, -2.45662, -0.809564], rtol=2e-3)
+
+
+# ------------------------------------------------------------------ which reuse matters
+
+
+def recorded(net: ModuleType, buffers: str, **options: Any) -> tuple[Any, Any]:
+    hand = wp.array([net.FIRST_THROW], dtype=wp.vec3, requires_grad=True)
+    tape, loss = net.record(net.make_net(), hand, buffers, **options)
+    tape.backward(loss)
+    return tape, wp.diagnose(tape, loss=loss)
+
+
+def source(place: dict[str, Any]) -> str:
+    return (ROOT / "notebooks" / "net.py").read_text(encoding="utf-8").splitlines()[place["line"] - 1].strip()
+
+
+def test_only_positions_are_kept(net: ModuleType) -> None:
+    """Each of 40 steps overwrites the positions of the step before the last, and nothing else is needed."""
+    tape, _ = recorded(net, "pingpong")
+    assert tape.preserved_bytes == (net.STEPS - 1) * net.SIDE**2 * 3 * 4
+
+
+def test_distinct_buffers_are_clean(net: ModuleType) -> None:
+    tape, diagnosis = recorded(net, "distinct")
+    assert (tape.preserved_bytes, diagnosis.findings, diagnosis.verdict) == (0, [], "AGREE")
+
+
+@pytest.mark.parametrize(
+    ("mode", "severity", "verdict"), [("preserve", "info", "AGREE"), ("ignore", "error", "WRONG")]
+)
+def test_the_reuse_of_positions_is_found(net: ModuleType, mode: str, severity: str, verdict: str) -> None:
+    _, diagnosis = recorded(net, "pingpong", on_overwrite=mode)
+    assert diagnosis.verdict == verdict
+    found = [f for f in diagnosis.findings if "x" in f.arrays]
+    assert {(f.rule, f.severity) for f in found} == {("overwrite", severity)}
+    # one for each kernel whose adjoint needs positions
+    assert sorted(f.message.split(" needs")[0].split("(")[-1] for f in found) == [
+        "shear_forces)",
+        "spring_forces)",
+    ]
+    for finding in found:
+        assert finding.location["function"] == finding.location.function == "integrate"
+        assert source(finding.location) == "x_next[i] = x[i] + moved * dt"
+        assert dict(finding.call_site)["function"] == "simulate"
+        assert source(finding.call_site).startswith("wp.launch(")
+        assert "256 of 256 elements changed value" in finding.message
+
+
+@pytest.mark.parametrize("mode", ["preserve", "ignore"])
+def test_the_reuse_of_force_is_harmless(net: ModuleType, mode: str) -> None:
+    _, diagnosis = recorded(net, "pingpong", on_overwrite=mode)
+    (finding,) = [f for f in diagnosis.findings if f.arrays == ["force"]]
+    assert (finding.rule, finding.severity) == ("overwrite", "info")
+    assert "harmless, integrate is linear in force: its adjoint does not read the values." in finding.message
+
+
+def test_descent_hits_the_target(net: ModuleType) -> None:
+    hand = wp.array([net.FIRST_THROW], dtype=wp.vec3, requires_grad=True)
+    losses = net.descend(net.make_net(), hand, 15)
+    assert losses[0] > 3
+    assert losses[-1] < 1e-6, "a millimetre"
+
+
+def test_descent_with_ignored_overwrites_misses(net: ModuleType) -> None:
+    hand = wp.array([net.FIRST_THROW], dtype=wp.vec3, requires_grad=True)
+    wp.config.on_overwrite = "ignore"
+    try:
+        losses = net.descend(net.make_net(), hand, 15)
+    finally:
+        wp.config.on_overwrite = "preserve"
+    assert not losses[-1] < 0.01
+
+
+def test_the_command_of_make_demo(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    done = subprocess.run(
+        [sys.executable, "-m", "tapedebug", "run", "--report", report, ROOT / "notebooks" / "net.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if k != "DISPLAY"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in (
+        "gradient AGREE",
+        "123 of 123 launches checked end to end",
+        "kernel at notebooks/net.py:107, in integrate",
+        "launched at notebooks/net.py:177, in simulate",
+        "0 errors, 0 warnings, 4 notes",
+    ):
+        assert part in done.stdout, done.stdout
+    assert report.stat().st_size > 100_000

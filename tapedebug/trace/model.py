@@ -29,7 +29,10 @@ VersionStatus = Literal["kept", "preserved", "lost", "harmless", "live"]
 
 @dataclass(slots=True, kw_only=True)
 class Location:
-    """A place in source code. `line` and `column` count from 1 and 0, as Python's own tracebacks do."""
+    """A place in source code. `line` and `column` count from 1 and 0, as Python's own tracebacks do.
+
+    Also a mapping of the same names, as in files: `place["line"]`, `dict(place)`.
+    """
 
     file: str
     line: int
@@ -38,6 +41,15 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return ("file", "line", "column", "function")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.keys():
+            raise KeyError(name)
+        return getattr(self, name)
 
 
 @dataclass(slots=True, kw_only=True)
