@@ -9,6 +9,9 @@ PYTHON  ?= python3
 WORKERS ?= 2
 VENV    := .venv
 BIN     := $(VENV)/bin
+# the browser that tests drive; where there is none yet, apt-get puts it there
+CHROMIUM ?= $(or $(shell command -v chromium chromium-browser google-chrome google-chrome-stable | head -1),/usr/bin/chromium)
+export CHROMIUM
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONWARNINGS := default::DeprecationWarning:__main__
 export PATH := $(CURDIR)/$(BIN):$(PATH)

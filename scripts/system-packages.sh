@@ -3,16 +3,8 @@
 # Installs what is missing with apt-get where that may be, and says in one sentence how otherwise.
 set -euo pipefail
 
-has_browser() {
-  local name
-  for name in "${CHROMIUM:-/usr/bin/chromium}" chromium chromium-browser google-chrome google-chrome-stable; do
-    command -v "$name" >/dev/null && return 0
-  done
-  return 1
-}
-
 missing=()
-has_browser || missing+=(chromium)
+command -v "${CHROMIUM:-/usr/bin/chromium}" >/dev/null || missing+=(chromium)
 command -v dot >/dev/null || missing+=(graphviz)
 [ ${#missing[@]} -eq 0 ] && exit 0
 
