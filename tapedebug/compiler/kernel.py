@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
-from tapedebug._errors import KernelSyntaxError, KernelTypeError
+from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import ir, pipeline
 from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
@@ -101,7 +101,11 @@ class Kernel:
 
     @cached_property
     def _lowered(self) -> Lowered:
-        return pipeline.lowered(self.__name__, self.origin, self.params, self.python)
+        try:
+            return pipeline.lowered(self.__name__, self.origin, self.params, self.python)
+        except TapedebugError as error:
+            # The frames of the compiler tell a user nothing; the message has the user's line.
+            raise error.with_traceback(None) from None
 
     @cached_property
     def analysis(self) -> Analysis:

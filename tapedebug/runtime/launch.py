@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
+from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
@@ -66,7 +67,10 @@ def launch(
     except AttributeError:
         raise _arguments.not_a_kernel(kernel) from None
     if plan is None:
-        plan, args = resolve(kernel, args)
+        try:
+            plan, args = resolve(kernel, args)
+        except TapedebugError as error:
+            raise error.with_traceback(None) from None  # the user's line is in the message, not in our frames
     if dim.__class__ is int:
         sizes: tuple[int, ...] = (dim,)
         threads: int = dim
