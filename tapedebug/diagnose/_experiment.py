@@ -10,6 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.diagnose._thread import Thread
+    from tapedebug.trace import Location
 
 Values = np.ndarray[Any, Any]
 
@@ -21,6 +22,8 @@ class Change:
     elements: int
     changed: int
     largest: float
+    place: int | None = None
+    """The first element that changed, counted in elements of the flattened array."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,6 +59,10 @@ class Experiment(Protocol):
 
     def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Change]:
         """For each (array, launch): what the launch did to the values of the array."""
+        ...
+
+    def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
+        """The line of a kernel that writes an element of an array through a parameter, if it is found."""
         ...
 
     def gradients(

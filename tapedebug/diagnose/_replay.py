@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._source import display_file
+from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._experiment import Change, Flow, Values
 from tapedebug.diagnose._thread import Thread
+from tapedebug.trace import Location
 
 if TYPE_CHECKING:
     from tapedebug.runtime._shadow_memory import ShadowSpace
     from tapedebug.runtime.record import Record
     from tapedebug.runtime.replay import Shadow
     from tapedebug.trace._record import Recorded
+
+
+SECONDS = 1.0
+"""How long threads are followed to find the line that wrote an element."""
 
 
 class Replay:
@@ -113,6 +121,32 @@ class Replay:
                 if p == param:
                     found.add((index, id(need)))
         return frozenset(found)
+
+    def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
+        """See `Experiment`. Follows threads until one stores there."""
+        record = self.records[launch]
+        overwritten, target = self.arrays[array], record.args[param]
+        if record.kernel is None or not (overwritten.is_contiguous and target.is_contiguous):
+            return None
+        item = (overwritten.stop - overwritten.start) // max(1, overwritten.size)
+        wanted = (overwritten.start + element * item - target.start) // item
+        shadow = self._shadow()
+        shadow.forward(stop=launch)
+        values = {p: shadow.values(a) for p, a in enumerate(record.args) if p in record.plan.touched}
+        flow = Flow(values, {}, {}, {})
+        until = time.monotonic() + SECONDS
+        for index in (wanted, *range(record.threads)):
+            if index >= record.threads or time.monotonic() > until:
+                continue
+            thread = self.thread(launch, index, flow)
+            with contextlib.suppress(Lost):
+                thread.run()
+            span = thread.store_at(param, wanted, item)
+            if span is not None:
+                return Location(
+                    file=display_file(span.file), line=span.line, column=span.column, function=span.function
+                )
+        return None
 
     # ------------------------------------------------------------ disconnected
 
@@ -283,11 +317,12 @@ def _change(a: Any, old: Values, new: Values) -> Change:
     same = (old == new) | ((old != old) & (new != new))
     elements = same.reshape((int(np.prod(a.shape)), -1)).all(axis=1)
     changed = int((~elements).sum())
-    largest = 0.0
+    largest, place = 0.0, None
     if changed:
+        place = int(np.flatnonzero(~elements)[0])
         with np.errstate(all="ignore"):
             largest = float(np.max(np.abs(new.astype(np.float64) - old.astype(np.float64))))
-    return Change(int(elements.size), changed, largest)
+    return Change(int(elements.size), changed, largest, place)
 
 
 def _perturbed(values: Values, scale: float) -> Values:

@@ -6,7 +6,7 @@ import os
 import textwrap
 from typing import TextIO
 
-from tapedebug._source import source_line
+from tapedebug.diagnose._source import code_at
 from tapedebug.trace import Finding, Location, Trace
 
 WIDTH = 100
@@ -60,7 +60,7 @@ def format_finding(finding: Finding, trace: Trace | None = None, *, colour: bool
 def _place(what: str, location: Location, trace: Trace | None, colour: bool) -> list[str]:
     function = f", in {location.function}" if location.function else ""
     lines = [f"    {what} at {_short(location.file)}:{location.line}{function}"]
-    code = _kernel_line(location, trace) if trace else source_line(location.file, location.line)
+    code = _kernel_line(location, trace) if trace else code_at(location)
     if code and code.strip():
         lines.append(paint(f"        {code.strip()}", "dim", colour))
     return lines
@@ -81,14 +81,14 @@ def _kernel_line(location: Location, trace: Trace) -> str:
         position = location.line - kernel.line
         if kernel.file == location.file and 0 <= position < len(kernel.lines):
             return kernel.lines[position]
-    return source_line(location.file, location.line)
+    return code_at(location)
 
 
 def _wrapped(text: str, indent: str, following: str | None = None) -> list[str]:
     """Wrap at spaces; a long path or label stays in one piece."""
     wrapped = [
-        piece
-        for line in text.splitlines()
+        piece.replace("\u00a0", " ")
+        for line in text.replace(" %", "\u00a0%").splitlines()
         for piece in textwrap.wrap(
             line,
             WIDTH,

@@ -7,11 +7,13 @@ table: the same arithmetic as the compiled adjoint, a million times slower, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tapedebug.diagnose._arithmetic import Lost, evaluate
 
 if TYPE_CHECKING:
     from tapedebug._source import Span
@@ -20,10 +22,6 @@ if TYPE_CHECKING:
 Values = np.ndarray[Any, Any]
 LIMIT = 200_000
 """Operations after which a thread is given up: an endless loop must not hang a diagnosis."""
-
-
-class Lost(Exception):
-    """The thread can not be followed: too long, or an index out of bounds."""
 
 
 @dataclass(eq=False, slots=True)
@@ -108,6 +106,15 @@ class Thread:
                 continue
             if all(_finite(arg.value) for arg in step.args):
                 return Culprit(step.op.kind, step.op.span, _floats(step.args), None)
+        return None
+
+    def store_at(self, param: int, element: int, item: int) -> Span | None:
+        """The place of the last store to an element (of `item` bytes) of a parameter; None without one."""
+        width = max(1, item // self.arrays[param].dtype.itemsize)
+        for step in reversed(self.steps):
+            stores = step.op.kind in ("store", "atomic_add") and step.op.data[0] == param
+            if stores and step.place // width == element:
+                return step.op.span
         return None
 
     def _axes(self) -> tuple[int, ...]:
@@ -333,86 +340,3 @@ def _floats(numbers: Sequence[Number]) -> list[float]:
 
 def _is_float(kind: Any) -> bool:
     return bool(np.issubdtype(kind.numpy, np.floating))
-
-
-# What generated code calls, on NumPy scalars; the texts of the rule table are evaluated with these.
-
-
-def _c_div(x: Any, y: Any) -> Any:
-    return type(x)(math.trunc(int(x) / int(y))) if y else type(x)(0)
-
-
-def _floor_div(x: Any, y: Any) -> Any:
-    if isinstance(x, np.integer):
-        return x // y if y else type(x)(0)
-    return np.floor(x / y)
-
-
-def _c_mod(x: Any, y: Any) -> Any:
-    if isinstance(x, np.integer):
-        return x - _c_div(x, y) * y if y else type(x)(0)
-    return np.fmod(x, y)
-
-
-def _round(x: Any) -> Any:
-    return np.trunc(x + np.copysign(type(x)(0.5), x))
-
-
-def _trip_count(start: Any, stop: Any, step: Any) -> int:
-    return len(range(int(start), int(stop), int(step))) if step else 0
-
-
-def _cast(kind: type) -> Callable[[Any], Any]:
-    def cast(x: Any) -> Any:
-        if issubclass(kind, np.integer) and isinstance(x, (float, np.floating)):
-            limits = np.iinfo(kind)
-            return kind(0 if math.isnan(x) else int(max(limits.min, min(limits.max, float(x)))))
-        return kind(x)
-
-    return cast
-
-
-_NAMES: dict[str, Callable[..., Any]] = {
-    "select": lambda condition, yes, no: yes if condition else no,
-    "c_div": _c_div,
-    "floor_div": _floor_div,
-    "c_mod": _c_mod,
-    "trip_count": _trip_count,
-    "m_pow": lambda x, y: x**y if x >= 0 or float(y).is_integer() else type(x)("nan"),
-    "m_atan2": np.arctan2,
-    "m_abs": abs,
-    "m_sign": lambda x: type(x)(-1 if x < 0 else 1),
-    "m_sign0": lambda x: type(x)(-1 if x < 0 else 1 if x > 0 else 0),
-    "m_round": _round,
-    "unit": lambda x: x if math.isnan(x) else type(x)(min(max(x, -1), 1)),
-    "m_asin": np.arcsin,
-    "m_acos": np.arccos,
-    "m_atan": np.arctan,
-    **{
-        f"m_{name}": getattr(np, name)
-        for name in (
-            *("sqrt", "cbrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh"),
-            *("floor", "ceil", "trunc", "rint"),
-        )
-    },
-    "to_f32": _cast(np.float32),
-    "to_f64": _cast(np.float64),
-    "to_i32": _cast(np.int32),
-    "to_i64": _cast(np.int64),
-    "to_b1": bool,
-}
-_CODE: dict[str, Any] = {}
-
-
-def evaluate(text: str, operands: Sequence[Any]) -> Any:
-    """Return the value of a rule's text on NumPy scalars."""
-    code = _CODE.get(text)
-    if code is None:
-        names = [f"x{i}" for i in range(9)]
-        code = _CODE[text] = compile(text.format(*names), "<rule>", "eval")
-    try:
-        return eval(
-            code, {"__builtins__": {}, **_NAMES, **{f"x{i}": item for i, item in enumerate(operands)}}
-        )
-    except (NameError, TypeError) as error:
-        raise Lost(f"the operation {text} is not known here ({error})") from None

@@ -91,3 +91,11 @@ def written_param(launch: Launch, array: ArrayInfo, trace: Trace) -> int:
 def param_of(launch: Launch, array: int) -> int:
     """The first parameter through which a launch uses an array."""
     return next((position for position, arg in enumerate(launch.args) if arg.array == array), 0)
+
+
+def writes_in_many_places(trace: Trace, launch: Launch, param: int) -> bool:
+    """Whether a kernel writes a parameter on more than one line."""
+    kernel = kernel_of(trace, launch)
+    if kernel is None:
+        return False
+    return len({item.line for item in kernel.accesses if item.param == param and item.kind != "read"}) > 1

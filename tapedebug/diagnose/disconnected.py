@@ -8,8 +8,6 @@ nothing is cut is told apart: a flat operation such as `floor`, or a slope that 
 
 from __future__ import annotations
 
-import ast
-import textwrap
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -17,7 +15,8 @@ import numpy as np
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies, Edge, Node, has_adjoint, is_float
-from tapedebug.trace import Finding, KernelInfo, Location, Trace
+from tapedebug.diagnose._source import code_at, flat_call
+from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "disconnected"
@@ -212,16 +211,11 @@ class _Search:
             f"{words.number(cut.moves_loss)}; yet {' and '.join(what)}."
         )
 
-    def _detached(self, launch: object) -> bool:
+    def _detached(self, launch: Launch) -> bool:
         """Did the caller ask for it, as in `clone(x, requires_grad=False)`?"""
-        from tapedebug._source import source_line
-        from tapedebug.trace import Launch
-
-        if not isinstance(launch, Launch) or launch.kind != "copy" or launch.call_site is None:
+        if launch.kind != "copy" or launch.call_site is None:
             return False
-        return "requires_grad=False" in source_line(launch.call_site.file, launch.call_site.line).replace(
-            " ", ""
-        )
+        return "requires_grad=False" in code_at(launch.call_site).replace(" ", "")
 
     def _kernel_location(self, kernel: int | None) -> Location | None:
         if kernel is None:
@@ -245,7 +239,7 @@ class _Search:
         moved = self.experiment.loss_moved(leaf, None, SCALE)
         dead = [index for index in self.experiment.dead_adjoints() if self._leads_to(index, leaf)]
         launch = self.trace.launches[dead[0]] if dead else None
-        flat = self._flat_operation(launch.kernel) if launch is not None else None
+        flat = self._flat_operation(launch) if launch is not None else None
         severity: Severity = "warning" if flat is not None else "info"
         at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
         if flat is not None:
@@ -315,30 +309,7 @@ class _Search:
         nodes = [(array, version) for array, version in reads if array is not None and version is not None]
         return (leaf, 0) in self.graph.upstream(nodes, with_gradient=True)
 
-    def _flat_operation(self, kernel: int | None) -> tuple[str, Location] | None:
+    def _flat_operation(self, launch: Launch) -> tuple[str, Location] | None:
         """A call in the kernel's source whose slope is 0 everywhere."""
-        return None if kernel is None else flat_call(self.trace.kernels[kernel])
-
-
-def flat_call(kernel: KernelInfo) -> tuple[str, Location] | None:
-    """Return the first flat operation in a kernel's source, as text and place."""
-    source = textwrap.dedent("\n".join(kernel.lines))
-    indent = len(kernel.lines[0]) - len(kernel.lines[0].lstrip()) if kernel.lines else 0
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return None
-    for node in ast.walk(tree):
-        name = ""
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        floor_division = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
-        if isinstance(node, (ast.Call, ast.BinOp)) and (name in FLAT or floor_division):
-            place = Location(
-                file=kernel.file,
-                line=kernel.line + node.lineno - 1,
-                column=node.col_offset + indent,
-                function=kernel.name,
-            )
-            return ast.unparse(node), place
-    return None
+        reads = [arg.name for arg in launch.args if arg.reads and arg.array is not None]
+        return None if launch.kernel is None else flat_call(self.trace.kernels[launch.kernel], reads)

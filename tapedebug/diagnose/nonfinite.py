@@ -16,8 +16,9 @@ import numpy as np
 
 from tapedebug._source import Span, display_file
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._experiment import Experiment, Flow, Values
-from tapedebug.diagnose._thread import Culprit, Lost
+from tapedebug.diagnose._thread import Culprit
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._experiment import Change, Experiment, Values, relative_errors
+from tapedebug.diagnose._graph import differentiable
+from tapedebug.diagnose._source import flat_call
 from tapedebug.trace import Argument, Finding, Launch, Location, Trace, Version
 from tapedebug.trace.model import Severity
 
@@ -136,6 +138,7 @@ class _Study:
         self.right: Mapping[int, Values] = {}
         self.errors: dict[int, dict[str, float]] = {}
         self.together: dict[str, float] = {}
+        self.lines: dict[int, Location | None] = {}
         self.consumes_new = trace.tape.on_overwrite in ("ignore", "warn")
 
     def measure(self, groups: list[Group]) -> None:
@@ -239,23 +242,31 @@ class _Study:
 
     def _why(self, group: Group) -> str:
         readers = [(self.trace.launches[index], param) for index, param in group.readers]
-        special = [reason for item in readers if (reason := self._no_adjoint(item[0]))]
-        linear = [
-            f"{reader.name} is linear in {reader.args[param].name}"
-            for reader, param in readers
-            if not self._no_adjoint(reader)
-        ]
+        special = [reason for reader, _ in readers if (reason := self._no_adjoint(reader))]
+        linear = [self._linear(reader, param) for reader, param in readers if not self._no_adjoint(reader)]
         if linear:
             whose = "its adjoint does" if len(linear) == 1 else "their adjoints do"
             special.append(f"{words.listed(dict.fromkeys(linear))}: {whose} not read the values")
         return "; ".join(dict.fromkeys(special))
 
+    def _linear(self, reader: Launch, param: int) -> str:
+        """An adjoint that does not need a value belongs to a function that is linear in it, or flat."""
+        kernel = words.kernel_of(self.trace, reader)
+        name = reader.args[param].name
+        if kernel is not None and flat_call(kernel, [name]) is not None:
+            return f"the slope of {reader.name} does not depend on {name}"
+        return f"{reader.name} is linear in {name}"
+
     def _no_adjoint(self, reader: Launch) -> str:
+        """Why the adjoint of a launch does nothing; empty where it does something."""
         kernel = words.kernel_of(self.trace, reader)
         if kernel is not None and not kernel.enable_backward:
             return f"{reader.name} has no adjoint (enable_backward=False)"
         if reader.kind == "copy":
             return "the adjoint of a copy needs no values"
+        arrays = (self.trace.arrays[arg.array] for arg in reader.args if arg.writes and arg.array is not None)
+        if not any(differentiable(info) for info in arrays):
+            return f"nothing that {reader.name} writes has requires_grad, so no gradient comes back to it"
         return ""
 
     def _what(self, group: Group) -> str:
@@ -313,7 +324,17 @@ class _Study:
         return words.access_location(self.trace, reader, group.first.param, ("read",), needed=group.needed)
 
     def _write_location(self, group: Group) -> Location | None:
-        clobberer = self.trace.launches[group.first.clobberer]
+        """The line that wrote over the first element that changed; a kernel may have several writes."""
+        pair, param = group.first, group.write_param
+        clobberer = self.trace.launches[pair.clobberer]
+        change = self.changes.get((pair.array, pair.clobberer))
+        place = None if change is None else change.place
+        if place is not None and words.writes_in_many_places(self.trace, clobberer, param):
+            if id(group) not in self.lines:
+                self.lines[id(group)] = self.experiment.writer_of(pair.clobberer, pair.array, param, place)
+            exact = self.lines[id(group)]
+            if exact is not None:
+                return exact
         return words.access_location(self.trace, clobberer, group.write_param, ("write", "atomic"))
 
     def _evidence(self, group: Group, errors: Mapping[str, float], harmless: bool) -> dict[str, Any]:

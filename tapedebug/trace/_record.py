@@ -11,19 +11,18 @@ import numpy as np
 
 from tapedebug._names import find_names
 from tapedebug._source import Span, display_file
-from tapedebug.trace._callsites import argument_texts
+from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
+from tapedebug.trace._naming import candidate_names, range_key
 from tapedebug.trace._sequences import sequences_of
 from tapedebug.trace._versions import VersionBook
 from tapedebug.trace.model import (
-    Access,
     Argument,
     ArrayInfo,
     Backward,
     KernelInfo,
     Launch,
     Location,
-    ParamInfo,
     Role,
     Scope,
     TapeInfo,
@@ -61,8 +60,8 @@ class Recorded:
 
     def id_of(self, key: Any) -> int | None:
         """Return the id of the memory range that `key` covers, None if the tape never used it."""
-        wanted = _key(key)
-        return next((number for number, own in enumerate(self.arrays) if _key(own) == wanted), None)
+        wanted = range_key(key)
+        return next((number for number, own in enumerate(self.arrays) if range_key(own) == wanted), None)
 
 
 def record_with_arrays(
@@ -83,13 +82,6 @@ def record_with_arrays(
 def location_of(span: Span) -> Location:
     """Return a span as a place that a person can open."""
     return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
-
-
-def _key(a: Array) -> tuple[Any, ...]:
-    """What makes two arrays one: the same bytes, for contiguous ones whatever their shape."""
-    if a.is_contiguous:
-        return (id(a.buffer), a.start, a.stop)
-    return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)
 
 
 def _tape_name(tape: Tape) -> str:
@@ -124,9 +116,10 @@ class _Builder:
             book.add(launch.index, launch.args)
         versions = book.finish()
         _set_statuses(versions, launches, tape)
-        candidates, sure = self._candidates(frame, launches)
+        parents = [self._parent(number) for number in range(len(self.arrays))]
+        candidates, sure = candidate_names(tape, self.arrays, parents, launches, frame)
         labels = choose_labels(candidates, sure, longest=longest_names)
-        arrays = [self._info(number, label) for number, label in enumerate(labels)]
+        arrays = [self._info(number, label, parents[number]) for number, label in enumerate(labels)]
         trace = Trace(
             name="",
             tape=TapeInfo(
@@ -153,13 +146,13 @@ class _Builder:
 
     def array_id(self, a: Array) -> int | None:
         """Return the id of an array that the tape used."""
-        return self.ids.get(_key(a))
+        return self.ids.get(range_key(a))
 
     def _enter(self, a: Array) -> int:
         known = self.by_object.get(id(a))
         if known is not None:
             return known
-        key = _key(a)
+        key = range_key(a)
         number = self.ids.get(key)
         if number is None:
             number = self.ids[key] = len(self.arrays)
@@ -179,7 +172,7 @@ class _Builder:
             if other != number and overlap(mine, self.arrays[other])
         ]
 
-    def _info(self, number: int, label: str) -> ArrayInfo:
+    def _info(self, number: int, label: str, parent: int | None) -> ArrayInfo:
         from tapedebug.lang import types
 
         a = self.arrays[number]
@@ -192,7 +185,7 @@ class _Builder:
             buffer=self.buffers[id(a.buffer)],
             start=a.start,
             stop=a.stop,
-            parent=self._parent(number),
+            parent=parent,
         )
 
     def _parent(self, number: int) -> int | None:
@@ -207,47 +200,6 @@ class _Builder:
             if holds and (best is None or _size(theirs) < _size(self.arrays[best])):
                 best = other
         return best
-
-    def _candidates(self, frame: FrameType, launches: list[Launch]) -> tuple[list[list[str]], list[bool]]:
-        """Names of each array (variables, call sites, kernel parameters), and whether a variable holds it."""
-        from tapedebug.runtime import array as array_class
-
-        # What the arrays were called when the tape ended comes before what they are called by whoever asks.
-        now = find_names(array_class, _key, self.ids, frame)
-        names = [list(self.tape.array_names.get(_key(a), ())) for a in self.arrays]
-        for a, own in zip(self.arrays, names, strict=True):
-            for name in now.get(_key(a), ()):
-                _add(own, name)
-        sure = [bool(own) for own in names]
-        parameters: list[list[str]] = [[] for _ in self.arrays]
-        texts: dict[tuple[Any, ...], list[str | None]] = {}
-        for item, launch in zip(self.tape.records, launches, strict=True):
-            if item.site not in texts:
-                texts[item.site] = argument_texts(item.kind, self._place(item))
-            at_site = texts[item.site]
-            for number, arg in enumerate(launch.args):
-                if arg.array is None:
-                    continue
-                if number < len(at_site) and at_site[number]:
-                    _add(names[arg.array], str(at_site[number]))
-                if launch.kind == "kernel":
-                    _add(parameters[arg.array], arg.name)
-        for number, own in enumerate(names):
-            if not own and self._parent(number) is None:
-                own += parameters[number]
-        self._name_views(names)
-        return names, sure
-
-    def _name_views(self, names: list[list[str]]) -> None:
-        """A view without a name of its own, or whose name another array has: `x[128:256]`."""
-        for number, own in enumerate(names):
-            parent = self._parent(number)
-            if parent is None or not names[parent]:
-                continue
-            mine, whole = self.arrays[number], self.arrays[parent]
-            size = (whole.stop - whole.start) // max(1, whole.size)
-            low, high = (mine.start - whole.start) // size, (mine.stop - whole.start) // size
-            _add(own, f"{names[parent][0]}[{low}:{high}]")
 
     # ---------------------------------------------------------------- launches
 
@@ -294,43 +246,11 @@ class _Builder:
         kernel = item.kernel
         info = self.kernels.get(id(kernel))
         if info is None:
-            info = self.kernels[id(kernel)] = self._kernel_info(item)
+            info = self.kernels[id(kernel)] = kernel_info(len(self.kernels), item)
         if item.info is not None and (info.id, id(item.info)) not in self.marked:
             self.marked.add((info.id, id(item.info)))
-            _mark_needed(info, item.info.need_spans)
+            mark_needed(info, item.info.need_spans)
         return info.id
-
-    def _kernel_info(self, item: Record) -> KernelInfo:
-        from tapedebug.lang import types
-
-        kernel, origin = item.kernel, item.kernel.origin
-        return KernelInfo(
-            id=len(self.kernels),
-            name=kernel.key,
-            file=display_file(origin.file),
-            line=origin.first_line,
-            lines=list(origin.lines),
-            params=[
-                ParamInfo(
-                    name=param.name,
-                    type=_type_text(param.type),
-                    array=isinstance(param.type, types.ArrayType),
-                )
-                for param in kernel.params
-            ],
-            accesses=[
-                Access(
-                    param=access.param,
-                    kind=access.kind,
-                    line=access.span.line,
-                    column=access.span.column,
-                    end_column=access.span.end_column,
-                )
-                for access in kernel.analysis.accesses
-            ],
-            adjoint=_adjoint_text(item),
-            enable_backward=kernel.enable_backward,
-        )
 
     def _scopes(self, launches: list[Launch]) -> list[Scope]:
         """The scopes that hold launches; those that hold none are left out, and the others numbered anew."""
@@ -361,11 +281,6 @@ def differentiates(item: Record) -> bool:
     return bool(item.active) and (item.kind != "kernel" or item.info is not None)
 
 
-def _add(names: list[str], name: str) -> None:
-    if name not in names:
-        names.append(name)
-
-
 def _size(a: Array) -> int:
     return int(a.stop - a.start)
 
@@ -392,40 +307,6 @@ def _plain(value: Any) -> Any:
         return [_plain(component) for component in value]
     except TypeError:
         return str(value)
-
-
-def _type_text(annotation: Any) -> str:
-    from tapedebug.lang import types
-
-    if isinstance(annotation, types.ArrayType):
-        inner = types.type_name(annotation.dtype)
-        return (
-            f"array(dtype={inner})"
-            if annotation.ndim == 1
-            else f"array(dtype={inner}, ndim={annotation.ndim})"
-        )
-    return types.type_name(annotation)
-
-
-def _adjoint_text(item: Record) -> str | None:
-    if item.info is None:
-        return None
-    text: str = item.kernel.source("adjoint")
-    return text
-
-
-def _mark_needed(info: KernelInfo, need_spans: dict[int, tuple[Span, ...]]) -> None:
-    # `x[i] * x[i]` loads once, and one of them is in the spans: what reads alike is needed alike.
-    places = {
-        (param, span.line, span.text[span.column : span.end_column])
-        for param, spans in need_spans.items()
-        for span in spans
-    }
-    for access in info.accesses:
-        row = access.line - info.line
-        text = info.lines[row][access.column : access.end_column] if 0 <= row < len(info.lines) else ""
-        if access.kind == "read" and (access.param, access.line, text) in places:
-            access.needed = True
 
 
 def _set_statuses(versions: list[Version], launches: list[Launch], tape: Tape) -> None:

@@ -274,3 +274,32 @@ def test_bad_arguments_are_refused_by_name() -> None:
         "diagnose: the input array(shape=(2,), dtype=float32) is not on this tape\n"
         "  = mend: pass arrays that a recorded launch uses"
     )
+
+
+@wp.kernel
+def grid_product(v: wp.array(dtype=float), out: wp.array(dtype=float), side: int):
+    i = wp.tid()
+    row = i // side
+    out[i] = float(row) * 0.0 * v[i]
+
+
+@wp.kernel
+def snap(v: wp.array(dtype=float), out: wp.array(dtype=float), side: int):
+    i = wp.tid()
+    scaled = 4.0 * v[i // side * side]
+    nearest = wp.round(scaled)
+    out[i] = nearest / 4.0
+
+
+def test_only_operations_on_values_count_as_flat() -> None:
+    for kernel, kind, text in (
+        (grid_product, "zero slope", ""),
+        (snap, "flat operation", "wp.round(scaled)"),
+    ):
+        v, out, loss = floats(1.1, 2.2, 3.15), zeros(3), zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(kernel, dim=3, inputs=[v, out, 2])
+            wp.launch(total, dim=3, inputs=[out, loss])
+        tape.backward(loss)
+        (finding,) = wp.diagnose(tape).findings
+        assert (finding.evidence["kind"], finding.evidence["operation"]) == (kind, text)

@@ -438,3 +438,46 @@ def test_indices_are_needed_values_too() -> None:
     assert diagnosis.verdict == "WRONG"
     (finding,) = diagnosis.findings
     assert (finding.severity, finding.arrays, finding.evidence["changed"]) == ("error", ["index"], 3)
+
+
+@wp.kernel
+def smooth(u: wp.array(dtype=float), k: wp.array(dtype=float), out: wp.array(dtype=float), last: int):
+    tid = wp.tid()
+    if tid == 0 or tid == last:
+        out[tid] = u[tid]
+        return
+    out[tid] = u[tid] + k[0] * (u[tid - 1] - 2.0 * u[tid] + u[tid + 1])
+
+
+def test_of_several_writes_the_one_that_changed_something_is_named() -> None:
+    """The boundary keeps its values; the line inside is the one that clobbers."""
+    start, k, loss = floats(1.0, 5.0, 2.0, 7.0), floats(0.1), zeros(1)
+    u, v = zeros(4), zeros(4)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.copy(u, start)
+        for _ in range(4):
+            wp.launch(smooth, dim=4, inputs=[u, k, v, 3])
+            u, v = v, u
+        wp.launch(total, dim=4, inputs=[u], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = [item for item in wp.diagnose(tape).findings if item.severity == "error"]
+    assert finding.location is not None
+    assert finding.location.line == line_of("out[tid] = u[tid] + k[0]")
+    assert (finding.evidence["changed"], finding.evidence["elements"]) == (2, 4)
+    assert finding.evidence["occurrences"] == 3
+    assert set(finding.evidence["relative_error"]) == {"start", "k"}
+    assert finding.evidence["relative_error"]["start"] == 0.0, "the scheme is linear in u: only k suffers"
+
+
+def test_a_reader_that_no_gradient_comes_back_to_is_not_called_linear() -> None:
+    x, y, loss = floats(1.0, 2.0), wp.zeros(2, dtype=float), zeros(1)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(square, dim=2, inputs=[x], outputs=[y])
+        wp.launch(halve, dim=2, inputs=[x])
+        wp.launch(total, dim=2, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    messages = [finding.message for finding in wp.diagnose(tape).findings]
+    assert any(
+        "harmless, nothing that square writes has requires_grad, so no gradient comes back to it" in message
+        for message in messages
+    )

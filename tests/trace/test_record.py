@@ -117,6 +117,28 @@ def test_lists_and_views_are_named_by_element_and_range() -> None:
     assert [trace.arrays[info.parent or 0].label for info in views[:2]] == ["whole", "whole"]
 
 
+def march(mode: str) -> tuple[Any, Any]:
+    states, loss = wp.zeros((4, 3), dtype=float, requires_grad=True), zeros(1)
+    with wp.Tape(on_overwrite=mode) as tape:
+        states[0].assign([1.0, 2.0, 3.0])
+        for t in range(3):
+            wp.launch(square, dim=3, inputs=[states[t]], outputs=[states[t + 1]])
+        wp.launch(total, dim=3, inputs=[states[3], loss])
+    return tape, states
+
+
+def test_rows_of_one_array_are_named_by_row_and_are_no_overwrites() -> None:
+    tape, states = march("ignore")
+    rows = ["states[0]", "states[1]", "states[2]", "states[3]"]
+    assert [name for name in labels(record(tape)) if name in rows] == rows
+    assert states is not None
+    assert wp.diagnose(tape).findings == []
+    del states
+    assert [name for name in labels(record(tape)) if name in rows] == rows, (
+        "the names stay when the variable goes"
+    )
+
+
 def test_launches_bind_arguments_to_versions() -> None:
     x, y, z, loss = floats(1.0, 2.0), zeros(2), zeros(2), zeros(1)
     with wp.Tape() as tape:

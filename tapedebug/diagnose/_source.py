@@ -1,0 +1,76 @@
+"""What the source of a kernel says by itself."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import textwrap
+from collections.abc import Collection
+
+from tapedebug._source import display_file, source_line
+from tapedebug.trace import KernelInfo, Location
+
+FLAT = frozenset(
+    {"floor", "ceil", "round", "rint", "trunc", "sign", "step", "nonzero", "int", "int32", "int64"}
+)
+"""Functions whose slope is 0 wherever they have one."""
+
+
+def flat_call(kernel: KernelInfo, params: Collection[str]) -> tuple[str, Location] | None:
+    """Return the first flat operation on what is read from `params`, as text and place.
+
+    Follows assignments through local variables: `i // side` of thread indices is none.
+    """
+    source = textwrap.dedent("\n".join(kernel.lines))
+    indent = len(kernel.lines[0]) - len(kernel.lines[0].lstrip()) if kernel.lines else 0
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    carrying = _carrying(tree, set(params))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Call, ast.BinOp)) and _is_flat(node) and _names(node) & carrying:
+            place = Location(
+                file=kernel.file,
+                line=kernel.line + node.lineno - 1,
+                column=node.col_offset + indent,
+                function=kernel.name,
+            )
+            return ast.unparse(node), place
+    return None
+
+
+def code_at(location: Location) -> str:
+    """Return the line of code at a place; empty where it is not at hand. Notebook cells (`In [4]`) are known."""
+    return source_line(_file_of(location.file), location.line)
+
+
+def _file_of(shown: str) -> str:
+    """The name that Python has for a file or cell that `display_file` gave a name for people."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None or not shown.startswith("In ["):
+        return shown
+    cells = getattr(getattr(ipython.get_ipython(), "compile", None), "_filename_map", None) or {}
+    return next((file for file in reversed(cells) if display_file(file) == shown), shown)
+
+
+def _is_flat(node: ast.Call | ast.BinOp) -> bool:
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.FloorDiv)
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in FLAT
+
+
+def _carrying(tree: ast.AST, names: set[str]) -> set[str]:
+    """The variables whose values come from `names`; twice over the source, for loops."""
+    for _ in range(2):
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if _names(node.value) & names:
+                    names = names | {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
