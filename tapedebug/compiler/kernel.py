@@ -143,6 +143,13 @@ class Kernel:
         replay = self.adjoint_info(active, replay=replay).replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided))
 
+    def tangent(self, active: frozenset[int], *, f64: bool = False, strided: bool = False) -> Entry:
+        """The compiled tangent: runs the kernel and pushes the tangents of these array parameters forward.
+
+        Tangent arrays have the shape and strides of the values, and stand in the slots of the adjoints.
+        """
+        return self._entry(_Variant("tangent", active, f64=f64, strided=strided))
+
     def interpreted(
         self,
         kind: str = "forward",
@@ -176,6 +183,8 @@ class Kernel:
     def _function(self, variant: _Variant) -> ir.Function:
         if variant.kind == "forward":
             return self._lowered.function
+        if variant.kind == "tangent":
+            return pipeline.tangent(self._lowered, variant.active)
         return self._adjoints[variant.active, variant.replay]
 
     def source(self, kind: str = "forward") -> str:

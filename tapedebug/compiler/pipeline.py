@@ -2,6 +2,7 @@
 
 source → lower → verify                                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
+→ tangent_of → remove_dead_code → verify                its tangent
 → emit → Numba → object code                            machine code
 """
 
@@ -22,6 +23,7 @@ from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.keep_log import keep_log
+from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.verify import verify
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
@@ -130,6 +132,12 @@ def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> 
         if op.kind == "load" and op.span is not None:
             spans.setdefault(op.data[0], {})[op.span] = None
     return function, AdjointInfo(needs, replay, {p: tuple(s) for p, s in spans.items()})
+
+
+def tangent(kernel: Lowered, active: frozenset[int]) -> Function:
+    """The tangent in IR: the kernel, with the directional derivatives of active arrays beside their values."""
+    active = active & differentiable(kernel.function.params)
+    return verify(remove_dead_code(tangent_of(kernel.function, active)))
 
 
 def text(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:

@@ -329,7 +329,7 @@ class Generator:
             if not self.counted:
                 makers += [self.slot]
         if left > 1:
-            makers += [self.branch] * 3 + [self.for_loop] * 2 + [self.while_loop]
+            makers += [self.branch] * 3 + [self.for_loop] * 2 + [self.while_loop] + [self.definite] * 2
         if self.indent > 1:
             makers += [self.jump]
         return bool(self.r.choice(makers)(scope, left))
@@ -435,6 +435,24 @@ class Generator:
             self.emit("else:")
             with self.indented():
                 self.body(scope.inner(), self.r.randint(1, max(1, left // 2)))
+
+    def definite(self, scope: Scope, left: int) -> None:
+        """A variable that is assigned on every path that does not leave."""
+        kind = self.r.choice("fv")
+        name = self.fresh(kind)
+        for line in (f"if {self.bool(scope, 1)}:", "else:"):
+            self.emit(line)
+            with self.indented():
+                inner = scope.inner()
+                if self.r.random() < 0.5:
+                    self.emit(f"if {self.bool(inner, 1)}:")
+                    with self.indented():
+                        if not self.jump(inner, 1):
+                            self.emit("pass")
+                elif left > 3 and self.r.random() < 0.4:
+                    self.branch(inner, 2)
+                self.emit(f"{name} = {self.value(kind, inner, 2)}")
+        scope.names[kind].append(name)
 
     def for_loop(self, scope: Scope, left: int) -> None:
         step = f"{self.int(scope, 0)} % 4"

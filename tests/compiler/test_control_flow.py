@@ -245,7 +245,54 @@ def several_results_from_a_loop(x: wp.array(dtype=float), y: wp.array(dtype=floa
     y[i] = a * b + x[i] * b
 
 
+@wp.func
+def assigned_where_it_is_read(a: float):
+    if a > 0.0:
+        if a > 0.8:
+            return a
+        b = a * a
+    else:
+        b = -a
+    return b * 3.0
+
+
+@wp.kernel
+def assigned_unless_left(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    """`s` is assigned on every path that reaches its use; the others jump."""
+    i = wp.tid()
+    for k in range(n):
+        if x[k] > 0.0:
+            if x[k] > 0.5:
+                continue
+            s = x[k] * x[k]
+        elif x[k] < -0.9:
+            break
+        else:
+            s = x[k]
+        y[i] = y[i] + s * s
+    if i == 2:
+        if y[i] > 0.9:
+            return
+        t = x[i]
+    else:
+        t = x[i] * x[i]
+    y[i] = y[i] * t + assigned_where_it_is_read(x[i])
+
+
+@wp.func
+def with_defaults(a: float, b: float = 2.0, c: int = 3):
+    return a * b + float(c)
+
+
+@wp.kernel
+def defaults_and_keywords(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    y[i] = with_defaults(x[i]) * with_defaults(x[i], c=5) + with_defaults(b=x[i], a=1.5)
+
+
 KERNELS = [
+    assigned_unless_left,
+    defaults_and_keywords,
     returned_from_outside,
     array_after_loop,
     carried_tuple,

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
-from tapedebug.compiler.builder import same_values
+from tapedebug.compiler.builder import constant_of, same_values
 from tapedebug.compiler.ir import Block, For, If, Op, Value, While
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, Undefined
 from tapedebug.lang import types as t
@@ -51,17 +51,34 @@ def branch(
 
 
 def _merge_name(ctx: Context, node: ast.AST, name: str, envs: list[dict[str, Item]], node_if: If) -> None:
-    one, two = envs[0].get(name), envs[1].get(name)
-    if name == RESULT and (one is None or two is None):
-        present = one if one is not None else two
-        assert present is not None
-        filler = zeros_like(ctx, present)
-        one, two = (one or filler), (two or filler)
+    one, two = (_or_filler(ctx, name, envs[k], envs[1 - k]) for k in (0, 1))
     if one is None or two is None:
         line = ctx.span(node).line
         ctx.env[name] = Undefined(f"is assigned on one branch of the `if` in line {line} only")
         return
     ctx.env[name] = merged(ctx, node, name, one, two, node_if)
+
+
+def _or_filler(ctx: Context, name: str, env: dict[str, Item], other: dict[str, Item]) -> Item | None:
+    """What a variable is on one side of an `if`; zeros where it is not assigned there but nobody can see that.
+
+    Nobody can where the side has jumped: what follows the `if` runs only if it was not taken. (A loop that
+    it breaks from does not know the variable either, as it was not there before.) A missing result is that of
+    a function that has not returned yet.
+    """
+    item, there = env.get(name), other.get(name)
+    missing = item is None or isinstance(item, Undefined)
+    present = there is not None and not isinstance(there, Undefined)
+    if missing and present and (name == RESULT or _jumped(env)):
+        assert there is not None
+        return zeros_like(ctx, there)
+    return item
+
+
+def _jumped(env: dict[str, Item]) -> bool:
+    """Whether control has certainly left by break, continue or return."""
+    flags = (env.get(name) for name in ("%break", "%continue", "%return"))
+    return any(isinstance(f, Quantity) and bool(constant_of(f.scalar.value)) for f in flags)
 
 
 def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if: If) -> Item:

@@ -17,6 +17,11 @@ def active_values(function: Function, active: frozenset[int]) -> set[Value]:
     return _Varied(active).run(function.body) & _Useful(active).run(function.body)
 
 
+def varied_values(function: Function, active: frozenset[int]) -> set[Value]:
+    """The float values that depend on what an active array holds."""
+    return _Varied(active).run(function.body)
+
+
 class _Varied:
     """Forward: values that depend on what an active array holds."""
 
