@@ -107,7 +107,9 @@ def _walk(variables: dict[str, Any], kind: type, budget: list[int]) -> Iterator[
     queue: deque[tuple[str, Any, int]] = deque(
         (name, value, 0)
         for name, value in list(variables.items())
-        if not name.startswith("_") and name not in ("In", "Out", "exit", "quit", "get_ipython")
+        if name.isidentifier()
+        and not name.startswith("_")
+        and name not in ("In", "Out", "exit", "quit", "get_ipython")
     )
     seen: set[int] = set()
     while queue and budget[0] > 0:

@@ -41,7 +41,7 @@ def flat_call(kernel: KernelInfo, params: Collection[str]) -> tuple[str, Locatio
 
 
 def code_at(location: Location) -> str:
-    """Return the line of code at a place; empty where it is not at hand. Notebook cells (`In [4]`) are known."""
+    """Return the line of code at a place, notebook cells (`In [4]`) included; empty if it is not at hand."""
     return source_line(_file_of(location.file), location.line)
 
 

@@ -313,6 +313,8 @@ class _Study:
         clobberer = trace.launches[pair.clobberer]
         target = clobberer.args[group.write_param].name if clobberer.args else ""
         own = f"give {clobberer.name} an array of its own for {target}"
+        if clobberer.kind != "kernel":
+            own = f"{clobberer.name} into another array than {trace.arrays[pair.array].label}"
         if len(group.pairs) > 1:
             own += " in each round instead of using the same ones again"
         if self.consumes_new:
