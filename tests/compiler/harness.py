@@ -23,8 +23,11 @@ def run(
     adjoints: Any = None,
     interpreted: bool = False,
     replay: frozenset[int] = frozenset(),
+    tangents: Any = None,
 ) -> None:
     """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place.
+
+    With `tangents`, given alike, its tangent.
 
     An array that is not C-contiguous chooses the variant for any strides; its adjoint has the same strides.
     """
@@ -33,7 +36,7 @@ def run(
     pointers: list[int] = []
     active = set()
     strided = False
-    given = iter(adjoints or [])
+    given = iter(adjoints or tangents or [])
     for param, value in zip(kernel.params, args, strict=True):
         if param.is_array:
             ndim = param.type.ndim
@@ -55,6 +58,8 @@ def run(
     kind = "forward" if adjoints is None else "adjoint"
     if interpreted:
         entry: Any = kernel.interpreted(kind, frozenset(active), f64=f64, strided=strided)
+    elif tangents is not None:
+        entry = kernel.tangent(frozenset(active), f64=f64, strided=strided)
     elif adjoints is None:
         entry = kernel.forward(f64=f64, strided=strided)
     else:

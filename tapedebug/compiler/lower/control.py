@@ -60,7 +60,7 @@ def _merge_name(ctx: Context, node: ast.AST, name: str, envs: list[dict[str, Ite
 
 
 def _or_filler(ctx: Context, name: str, env: dict[str, Item], other: dict[str, Item]) -> Item | None:
-    """What a variable is on one side of an `if`; zeros where it is not assigned there but nobody can see that.
+    """What a variable is on one side of an `if`; zeros where it is not assigned there and nobody can see it.
 
     Nobody can where the side has jumped: what follows the `if` runs only if it was not taken. (A loop that
     it breaks from does not know the variable either, as it was not there before.) A missing result is that of

@@ -150,7 +150,13 @@ def _name(ctx: Context, node: ast.Name) -> Item:
 
 
 def _tuple(ctx: Context, node: ast.Tuple) -> Item:
-    return Items(tuple(lower(ctx, e) for e in node.elts))
+    return Items(tuple(_part(ctx, e, lower(ctx, e)) for e in node.elts))
+
+
+def _part(ctx: Context, node: ast.expr, item: Item) -> Item:
+    """An element of a tuple: a captured number becomes a constant, as in an assignment."""
+    number = ctx.number(node, item.value) if isinstance(item, Static) else None
+    return item if number is None else number
 
 
 def _attribute(ctx: Context, node: ast.Attribute) -> Item:
