@@ -111,7 +111,8 @@ def test_damaged_object_is_made_again(script, tmp_path):
 
 def test_processes_may_write_at_once(script, tmp_path):
     processes = [script("double", "product") for _ in range(3)]
-    assert {output(p) for p in processes} == {"double 6.0 product 27.0 numba"}
+    found = {output(p).rpartition(" ")[0] for p in processes}  # a late one may find it all in the cache
+    assert found == {"double 6.0 product 27.0"}
     assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".o", ".o"]
     assert output(script("double", "product")).endswith("light")
 
