@@ -13,6 +13,8 @@ from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Quantity
 
 RESULT = "%result"
+GONE = "%gone"
+"""Holds on the side of an `if` where control has left, by whichever jump."""
 
 
 def branch(
@@ -77,7 +79,7 @@ def _or_filler(ctx: Context, name: str, env: dict[str, Item], other: dict[str, I
 
 def _jumped(env: dict[str, Item]) -> bool:
     """Whether control has certainly left by break, continue or return."""
-    flags = (env.get(name) for name in ("%break", "%continue", "%return"))
+    flags = (env.get(name) for name in ("%break", "%continue", "%return", GONE))
     return any(isinstance(f, Quantity) and bool(constant_of(f.scalar.value)) for f in flags)
 
 

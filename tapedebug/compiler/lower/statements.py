@@ -61,8 +61,14 @@ def block(ctx: Context, body: list[ast.stmt]) -> None:
             return
         if known is None and rest:
             going = ctx.builder.apply("not", taken.scalar.value)
-            control.branch(ctx, statement, going, lambda rest=rest: block(ctx, rest), lambda: None)  # type: ignore[misc]
+            control.branch(ctx, statement, going, lambda rest=rest: block(ctx, rest), lambda: _gone(ctx))  # type: ignore[misc]
+            del ctx.env[control.GONE]
             return
+
+
+def _gone(ctx: Context) -> None:
+    """Nothing more is done on this side: a jump was taken."""
+    _set_flag(ctx, control.GONE)
 
 
 def _flag(ctx: Context, names: set[str]) -> Quantity:
