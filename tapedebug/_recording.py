@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tapedebug.runtime import Tape
 
 
+WAITING = 32
+"""How many tapes may wait for their `backward`."""
+
+
 @dataclass(slots=True, eq=False)
 class Recorded:
     """One tape: the `number`th of the program. `diagnosis` is set early where the program reset the tape."""
@@ -105,8 +109,9 @@ class Recorder:
     def _settle(self, *, everything: bool = False) -> None:
         """File tapes that will not grow any more. One that is being recorded, or may be again, stays open."""
         waiting: list[Recorded] = []
-        for item in self._open:
-            if everything or item.tape.backward_calls:
+        for position, item in enumerate(self._open):
+            late = len(self._open) - position > WAITING  # an evaluation loop never calls backward
+            if everything or late or item.tape.backward_calls:
                 self._file(item)
             else:
                 waiting.append(item)

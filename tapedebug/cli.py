@@ -6,14 +6,16 @@ Exit status: 0 clean, 1 a gradient is wrong, 2 the script failed or could not be
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tapedebug._errors import TapedebugError
 from tapedebug._script import ScriptOutcome, run_script
 
 if TYPE_CHECKING:
@@ -113,29 +115,31 @@ def _run(options: argparse.Namespace) -> int:
     if outcome.message:
         print(outcome.message, file=sys.stderr)
     sys.stderr.flush()
-    return _conclude(recorder, outcome, outputs)
+    return _conclude(script.name, recorder, outcome, outputs)
 
 
-def _conclude(recorder: Recorder, outcome: ScriptOutcome, outputs: Outputs) -> int:
+def _conclude(name: str, recorder: Recorder, outcome: ScriptOutcome, outputs: Outputs) -> int:
     """Diagnose, print and write. A script that failed still shows what its finished tapes say."""
-    diagnoses, notes = _diagnose(recorder)
+    diagnoses, notes = _diagnose(name, recorder)
     _print(diagnoses, notes, outcome, sys.stdout)
     try:
         _write(diagnoses, notes, outputs)
-    except OSError as error:
+    except (OSError, TapedebugError) as error:
         raise UsageError(f"writing failed: {error}") from None
     if outcome.failed:
         return FAILED
     return WRONG if any(diagnosis.wrong for diagnosis in diagnoses) else CLEAN
 
 
-def _diagnose(recorder: Recorder) -> tuple[list[Diagnosis], list[str]]:
+def _diagnose(name: str, recorder: Recorder) -> tuple[list[Diagnosis], list[str]]:
     from tapedebug.diagnose import diagnose
 
     diagnoses = []
-    for item in recorder.tapes:
-        diagnosis = item.diagnosis or diagnose(item.tape)
-        diagnosis.trace.name = f"tape {item.number}"
+    tapes = recorder.tapes
+    for position, item in enumerate(tapes, start=1):
+        with _working(f"diagnosing tape {position} of {len(tapes)} ({len(item.tape.records)} launches) …"):
+            diagnosis = item.diagnosis or diagnose(item.tape)
+        diagnosis.trace.name = f"{name} · tape {item.number}"
         diagnoses.append(diagnosis)
     notes = []
     if not diagnoses:
@@ -147,6 +151,19 @@ def _diagnose(recorder: Recorder) -> tuple[list[Diagnosis], list[str]]:
             "and not diagnosed (the first and the last are)"
         )
     return diagnoses, notes
+
+
+@contextlib.contextmanager
+def _working(text: str) -> Iterator[None]:
+    """Show what takes time, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    print(text, end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print("\x1b[2K", end="\r", file=sys.stderr, flush=True)
 
 
 def _print(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome, stream: TextIO) -> None:
@@ -189,7 +206,9 @@ def _write(diagnoses: list[Diagnosis], notes: list[str], outputs: Outputs) -> No
                 path = path.with_name(f"{path.stem}-{number}{path.suffix}")
             diagnosis.trace.save(path)
             print(f"wrote {path}")
-    if outputs.report and diagnoses:
+    if not diagnoses and (outputs.report or outputs.trace):
+        print("no report or trace was written: there is no tape to show")
+    elif outputs.report:
         from tapedebug.report import report
 
         report(diagnoses if len(diagnoses) > 1 else diagnoses[0], outputs.report)

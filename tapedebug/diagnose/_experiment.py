@@ -107,16 +107,19 @@ class Experiment(Protocol):
 
 
 def relative_errors(right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[int, float]:
-    """Return ‖wrong − right‖ / ‖right‖ of each array: 0 where equal, inf where it is not a finite number."""
-    errors = {}
-    for array, good in right.items():
-        bad = wrong[array]
-        difference = float(np.linalg.norm((bad.astype(np.float64) - good).ravel()))
-        size = float(np.linalg.norm(good.astype(np.float64).ravel()))
-        if np.array_equal(good, bad, equal_nan=True):
-            errors[array] = 0.0
-        elif np.isfinite(difference) and size > 0:
-            errors[array] = difference / size
-        else:
-            errors[array] = float("inf")
-    return errors
+    """Return ‖wrong − right‖ / ‖right‖ of each array: 0 where equal, inf where it is not a finite number.
+
+    Entries of `right` that are not finite are left out: they are another finding's business.
+    """
+    return {array: _relative_error(good, wrong[array]) for array, good in right.items()}
+
+
+def _relative_error(right: Values, wrong: Values) -> float:
+    if np.array_equal(right, wrong, equal_nan=True):
+        return 0.0
+    sound = np.isfinite(right)
+    good, bad = right[sound].astype(np.float64), wrong[sound].astype(np.float64)
+    size, difference = float(np.linalg.norm(good)), float(np.linalg.norm(bad - good))
+    if difference == 0:
+        return 0.0
+    return difference / size if np.isfinite(difference) and size > 0 else float("inf")

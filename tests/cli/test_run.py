@@ -78,7 +78,7 @@ def test_a_clean_script_ends_with_0_and_says_what_was_covered(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "done ['script.py', '--json', '7'] __main__"
-    assert lines[2] == "tape 1 · 2 launches · on_overwrite='preserve' · gradient AGREE"
+    assert lines[2] == "script.py · tape 1 · 2 launches · on_overwrite='preserve' · gradient AGREE"
     assert lines[3].startswith("  coverage: 2 of 2 launches checked end to end; agrees to ")
     assert lines[4] == "  no findings"
     assert lines[-1] == "tapedebug: 1 tape diagnosed: 0 errors, 0 warnings, 0 notes"
@@ -183,7 +183,7 @@ def test_a_script_without_a_tape_is_told_so(tmp_path: Path) -> None:
 def test_of_a_training_loop_the_first_and_the_last_tape_are_diagnosed(tmp_path: Path) -> None:
     done = run(tmp_path, "for _ in range(6): record(True)")
     assert done.returncode == 0
-    assert [line.split(" · ")[0] for line in done.stdout.splitlines() if " launches · " in line] == [
+    assert [line.split(" · ")[1] for line in done.stdout.splitlines() if " launches · " in line] == [
         "tape 1",
         "tape 6",
     ]
@@ -252,3 +252,25 @@ def test_help_and_version() -> None:
     version = command(ROOT, "--version")
     assert version.stdout.startswith("tapedebug 0.")
     assert command(ROOT).returncode == 2
+
+
+def test_an_evaluation_loop_does_not_hold_its_tapes(tmp_path: Path) -> None:
+    body = """
+    import gc, weakref
+    seen = []
+    x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+    for _ in range(100):
+        y = wp.zeros_like(x)
+        tape = wp.Tape()
+        with tape:
+            wp.launch(square, dim=2, inputs=[x], outputs=[y])
+        seen.append(weakref.ref(tape))
+    gc.collect()
+    print("alive", sum(ref() is not None for ref in seen))
+    """
+    done = run(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    alive = int(next(line for line in done.stdout.splitlines() if line.startswith("alive")).split()[1])
+    assert alive <= 40
+    assert "98 more tapes were recorded" in done.stdout
+    assert "no loss is known" in done.stdout
