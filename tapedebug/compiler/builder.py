@@ -83,6 +83,10 @@ class Builder:
         """The length of an array's axis (int64)."""
         return self._free_value("extent", (param, axis), t.int64)
 
+    def place(self) -> Value:
+        """Where the thread's part of the log begins (int64)."""
+        return self._free_value("place", (), t.int64)
+
     def _free_value(self, kind: str, data: tuple[Any, ...], type: Any, key: Any = None) -> Value:
         seen = (kind, type, key if key is not None else data)
         value = self._free.get(seen)

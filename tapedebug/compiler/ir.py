@@ -96,6 +96,7 @@ STRUCTURAL = {
     "const": "() (value,) -> value",
     "thread": "() (axis,) -> int64: the thread's index on one axis",
     "argument": "() (param, component) -> int64 or float64 of a by-value argument",
+    "place": "() () -> int64: where a thread's part of the log begins",
     "extent": "() (param, axis) -> int64: the length of an axis of an array",
     "offset": "(index, …) (param,) -> int64: the element's place, in scalars",
     "load": "(offset,) (param, component) -> value",
@@ -114,7 +115,7 @@ STRUCTURAL = {
 }
 
 # Known before the thread runs: they stand in no block.
-FREE = frozenset({"const", "thread", "argument", "extent"})
+FREE = frozenset({"const", "thread", "argument", "extent", "place"})
 EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "note"})
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
@@ -135,12 +136,33 @@ class Param:
 
 @dataclass(eq=False)
 class Function:
-    """A kernel in IR: parameters, the body of one thread, and the number of thread axes it asks for."""
+    """A kernel in IR.
+
+    Attributes:
+        name: For messages.
+        params: The kernel's parameters.
+        body: What one thread does.
+        axes: How many thread axes it asks for.
+        prelude: What every thread does, in order, before any of them runs `body`; it yields the next free place
+            of the log. Only adjoints of kernels whose threads depend on each other have one.
+        backwards: Whether threads run `body` from the last to the first.
+    """
 
     name: str
     params: tuple[Param, ...]
     body: Block
     axes: int
+    prelude: Block | None = None
+    backwards: bool = False
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The prelude, where there is one, and the body."""
+        return (self.body,) if self.prelude is None else (self.prelude, self.body)
+
+    def ops(self) -> Iterator[Op]:
+        """Every operation, at any depth."""
+        return (op for block in self.blocks for op in ops_of(block))
 
 
 def blocks_of(node: Node) -> tuple[Block, ...]:

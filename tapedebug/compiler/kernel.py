@@ -161,15 +161,15 @@ class Kernel:
         """A variant's generated code as plain Python: slow, and open to breakpoints; called like an `Entry`.
 
         Args:
-            kind: `"forward"` or `"adjoint"`.
-            active: Of an adjoint, the array parameters with gradients.
+            kind: `"forward"`, `"adjoint"` or `"tangent"`.
+            active: Of an adjoint or tangent, the array parameters with gradients.
             f64: Whether float32 is float64 throughout.
             strided: Whether arrays may have any strides.
         """
         from tapedebug.compiler.python_library import interpreted
 
         replay = self.adjoint_info(active).replay if kind == "adjoint" else frozenset()
-        variant = _Variant(kind, active if kind == "adjoint" else frozenset(), replay, f64, strided)
+        variant = _Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
         return interpreted(pipeline.text(self._function(variant), self.layout, f64=f64, strided=strided))
 
     def _entry(self, variant: _Variant) -> Entry:

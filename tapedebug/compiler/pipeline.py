@@ -135,7 +135,7 @@ def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> 
 
 
 def tangent(kernel: Lowered, active: frozenset[int]) -> Function:
-    """The tangent in IR: the kernel, with the directional derivatives of active arrays beside their values."""
+    """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
     active = active & differentiable(kernel.function.params)
     return verify(remove_dead_code(tangent_of(kernel.function, active)))
 

@@ -55,7 +55,7 @@ def run(
             slots += np.atleast_1d(value).tolist()
     packed = ctypes.create_string_buffer(kernel.layout.size)
     kernel.layout.struct.pack_into(packed, 0, *slots, *pointers)
-    kind = "forward" if adjoints is None else "adjoint"
+    kind = "adjoint" if adjoints is not None else "forward" if tangents is None else "tangent"
     if interpreted:
         entry: Any = kernel.interpreted(kind, frozenset(active), f64=f64, strided=strided)
     elif tangents is not None:

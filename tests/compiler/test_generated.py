@@ -1,4 +1,4 @@
-"""Random programs: values against plain Python, adjoints against differences of plain Python.
+"""Random programs: values against plain Python, adjoints and tangents against its differences.
 
 `python -m tests.compiler.test_generated FIRST LAST [SIZE] [compile]` tries many.
 """
@@ -100,6 +100,17 @@ class Trial:
                 np.testing.assert_array_equal(args[param.index], before[param.index])
         return found
 
+    def tangent(self, **how: Any) -> float:
+        """The derivative of the seeded outputs along the direction; values are those of the kernel."""
+        moved = {i: d.copy() for i, d in self.direction.items()}
+        given = [moved.get(p.index) for p in self.kernel.params if p.is_array]
+        values, plain = twin(self.args), twin(self.args)
+        run(self.kernel, THREADS, values, f64=True, tangents=given, **how)
+        run(self.kernel, THREADS, plain, f64=True, **how)
+        for one, two in zip(values, plain, strict=True):
+            np.testing.assert_array_equal(one, two)
+        return float(sum((moved[i] * self.seeds[i]).sum() for i in self.active))
+
     def without_needless(self) -> list[Any]:
         """The arguments, with garbage in every array whose values the adjoint says that it does not need."""
         needs = self.kernel.adjoint_info(frozenset(self.active)).needs
@@ -122,6 +133,8 @@ class Trial:
         gradient = self.adjoints(self.without_needless(), **how)
         exact = float(sum((gradient[i] * self.direction[i]).sum() for i in self.active))
         assert abs(exact - difference) <= 1e-5 * max(1.0, abs(difference)), (exact, difference)
+        forward = self.tangent(**how)
+        assert abs(forward - exact) <= 1e-9 * max(1.0, abs(exact)), (forward, exact)
         if how.get("interpreted"):
             return
         plain = self.adjoints(twin(self.args), interpreted=True)

@@ -1,4 +1,4 @@
-"""Tangents: against differences of the float64 twin, and against adjoints by the dot product ⟨w, J v⟩ = ⟨Jᵀ w, v⟩."""
+"""Tangents: against differences of the float64 twin, and against adjoints: ⟨w, J v⟩ = ⟨Jᵀ w, v⟩."""
 
 from __future__ import annotations
 

@@ -24,8 +24,11 @@ from tapedebug.compiler.ir import (
 
 def remove_dead_code(function: Function) -> Function:
     """The same function without operations that have no effect and whose results nobody uses."""
-    live = _Liveness(function.body)
-    return replace(function, body=live.swept(function.body))
+    body = _Liveness(function.body).swept(function.body)
+    prelude = function.prelude
+    if prelude is not None:
+        prelude = _Liveness(prelude).swept(prelude)
+    return replace(function, body=body, prelude=prelude)
 
 
 class _Liveness:
@@ -42,6 +45,8 @@ class _Liveness:
         self._index(body, None, roots)
         for op in roots:
             self._mark_node(op)
+        for value in body.yields:
+            self._need(value)
         self._drain()
 
     def _index(self, block: Block, parent: Node | None, roots: list[Op]) -> None:

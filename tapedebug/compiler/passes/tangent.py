@@ -1,8 +1,8 @@
 """The tangent of a kernel: values and directional derivatives together, in one forward sweep.
 
-Each value that depends on an active array gets a tangent beside it, `dot_r = Σ ∂r/∂x · dot_x`, by the same partial
-derivatives that the adjoint uses, transposed. Tangent arrays stand in the slots of adjoint arrays; a store writes the
-value and its tangent, an atomic adds both.
+Each value that depends on an active array gets a tangent beside it, `dot_r = Σ ∂r/∂x · dot_x`, by the same
+partial derivatives that the adjoint uses, transposed. Tangent arrays stand in the slots of adjoint arrays; a
+store writes the value and its tangent, an atomic adds both.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ class InvalidIR(Exception):
 
 def verify(function: Function) -> Function:
     """The function itself, if it is well formed; raises `InvalidIR` otherwise."""
-    _block(function, function.body, set())
+    for block in function.blocks:
+        _block(function, block, set())
     return function
 
 
