@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tapedebug.trace import Location
 
 Values = np.ndarray[Any, Any]
+Consume = Literal["versions", "current"]
+"""What adjoints see: the values of the forward pass, or what memory holds at its end."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,7 +33,7 @@ class Flow:
     """One launch with its surroundings, by parameter number.
 
     Attributes:
-        values: Of all arrays, before it ran.
+        values: Of all arrays, before it ran (for `"current"`: at the end of the forward pass).
         written: Values of the arrays that it writes, after it ran.
         incoming: Adjoints of the arrays that it writes, before its adjoint ran.
         outgoing: Adjoints of the arrays that it reads, after its adjoint ran.
@@ -89,7 +91,7 @@ class Experiment(Protocol):
         """The first launch that writes values that are not finite."""
         ...
 
-    def first_bad_adjoint(self) -> int | None:
+    def first_bad_adjoint(self, consume: Consume) -> int | None:
         """The first launch, in reverse order, whose adjoint leaves adjoints that are not finite."""
         ...
 
@@ -97,7 +99,7 @@ class Experiment(Protocol):
         """Launches, in reverse order, with adjoints of what they write and only zeros for what they read."""
         ...
 
-    def flow(self, launch: int) -> Flow:
+    def flow(self, launch: int, consume: Consume) -> Flow:
         """Values and adjoints around a launch."""
         ...
 

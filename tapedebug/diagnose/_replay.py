@@ -12,7 +12,7 @@ import numpy as np
 
 from tapedebug._source import display_file
 from tapedebug.diagnose._arithmetic import Lost
-from tapedebug.diagnose._experiment import Change, Flow, Values
+from tapedebug.diagnose._experiment import Change, Consume, Flow, Values
 from tapedebug.diagnose._thread import Thread
 from tapedebug.trace import Location
 
@@ -213,7 +213,7 @@ class Replay:
         shadow.forward(on_launch=look)
         return bad[0] if bad else None
 
-    def first_bad_adjoint(self) -> int | None:
+    def first_bad_adjoint(self, consume: Consume) -> int | None:
         """See `Experiment`."""
         bad: list[int] = []
         shadow = self._ready()
@@ -223,10 +223,10 @@ class Replay:
             if not bad and not all(_finite(shadow.gradient(a)) for a in touched):
                 bad.append(record.index)
 
-        shadow.backward(self.seeds, on_launch=look)
+        shadow.backward(self.seeds, consume=consume, on_launch=look)
         return bad[0] if bad else None
 
-    def flow(self, launch: int) -> Flow:
+    def flow(self, launch: int, consume: Consume) -> Flow:
         """See `Experiment`."""
         record = self.records[launch]
         shadow = self._shadow()
@@ -236,9 +236,11 @@ class Replay:
         shadow.forward(start=launch, stop=launch + 1)
         written = {p: shadow.values(record.args[p]) for p in record.writes}
         shadow.forward(start=launch + 1)
-        shadow.backward(self.seeds, stop=launch + 1)
+        if consume == "current":
+            values.update((p, shadow.values(record.args[p])) for p in record.plan.needed)
+        shadow.backward(self.seeds, consume=consume, stop=launch + 1)
         incoming = {p: shadow.gradient(record.args[p]) for p in record.active & record.writes}
-        shadow.backward(None, start=launch + 1, stop=launch)
+        shadow.backward(None, consume=consume, start=launch + 1, stop=launch)
         outgoing = {p: shadow.gradient(record.args[p]) for p in record.active & record.reads}
         return Flow(values, written, incoming, outgoing)
 

@@ -17,7 +17,7 @@ import numpy as np
 from tapedebug._source import Span, display_file
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._arithmetic import Lost
-from tapedebug.diagnose._experiment import Experiment, Flow, Values
+from tapedebug.diagnose._experiment import Consume, Experiment, Flow, Values
 from tapedebug.diagnose._thread import Culprit
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
@@ -39,6 +39,7 @@ class Birth:
     place: int
     value: float
     forward: bool
+    consume: Consume = "versions"
     thread: int | None = None
     culprit: Culprit | None = None
 
@@ -48,6 +49,10 @@ def find(trace: Trace, experiment: Experiment) -> list[Finding]:
     if experiment.blocked:
         return []
     gradients = experiment.gradients()
+    if trace.tape.on_overwrite in ("ignore", "warn") and all(
+        np.isfinite(v).all() for v in gradients.values()
+    ):
+        gradients = experiment.gradients(careless=_every_need(trace))
     broken = [leaf for leaf, values in gradients.items() if not np.isfinite(values).all()]
     births = _births(trace, experiment)
     found = [birth for birth in births if birth.culprit is not None]
@@ -63,11 +68,28 @@ def find(trace: Trace, experiment: Experiment) -> list[Finding]:
     return findings
 
 
+def _every_need(trace: Trace) -> list[tuple[int, int]]:
+    """All (launch, parameter) pairs whose adjoints need values."""
+    return [
+        (launch.index, param)
+        for launch in trace.launches
+        for param, arg in enumerate(launch.args)
+        if arg.needed
+    ]
+
+
 def _births(trace: Trace, experiment: Experiment) -> list[Birth]:
-    """The first bad number of the forward pass, and that of the reverse pass if it is another matter."""
+    """The first bad number of the forward pass, and that of the reverse pass if it is another matter.
+
+    A tape that lets adjoints see overwritten values may go wrong from those alone: that is looked at last.
+    """
+    passes: list[tuple[bool, Consume]] = [(True, "versions"), (False, "versions")]
+    if trace.tape.on_overwrite in ("ignore", "warn"):
+        passes.append((False, "current"))
     births: list[Birth] = []
-    for forward, index in ((True, experiment.first_bad_value()), (False, experiment.first_bad_adjoint())):
-        birth = None if index is None else _birth(trace, experiment, index, forward)
+    for forward, consume in passes:
+        index = experiment.first_bad_value() if forward else experiment.first_bad_adjoint(consume)
+        birth = None if index is None else _birth(trace, experiment, index, forward, consume)
         if birth is not None and not any(_same(birth, other) for other in births):
             births.append(birth)
     return births
@@ -133,15 +155,15 @@ def _in_input(
 # ------------------------------------------------------------------ looking for the operation
 
 
-def _birth(trace: Trace, experiment: Experiment, index: int, forward: bool) -> Birth | None:
+def _birth(trace: Trace, experiment: Experiment, index: int, forward: bool, consume: Consume) -> Birth | None:
     launch = trace.launches[index]
-    flow = experiment.flow(index)
+    flow = experiment.flow(index, consume)
     left = flow.written if forward else flow.outgoing
     bad = _bad_places(left)
     for param, places in bad.items():
         values = left[param]
         place = int(places[0])
-        birth = Birth(launch, param, place, float(values.reshape(-1)[place]), forward)
+        birth = Birth(launch, param, place, float(values.reshape(-1)[place]), forward, consume)
         if launch.kernel is not None:
             _search(experiment, birth, flow, bad)
         return birth
@@ -215,6 +237,8 @@ def _finding(
             f"the adjoint of {words.launch_words(launch)} makes the gradient of {label}{element} "
             f"{birth.value}: the adjoints that come in are finite"
         )
+        if birth.consume == "current":
+            what += ", and so is what it read, but that was overwritten and its adjoint sees the new values"
     cause, why, fix = explain(culprit, birth)
     location = _location(culprit.span) if culprit is not None and culprit.span is not None else None
     if location is None:
@@ -231,6 +255,7 @@ def _finding(
         evidence={
             "cause": cause,
             "pass": "forward" if birth.forward else "backward",
+            "consume": birth.consume,
             "thread": birth.thread,
             "element": _index(trace, launch, birth),
             "value": birth.value,

@@ -131,6 +131,7 @@ def test_the_slope_of_a_square_root_at_zero() -> None:
     assert finding.evidence == {
         "cause": "sqrt(0)",
         "pass": "backward",
+        "consume": "versions",
         "thread": 2,
         "element": [2],
         "value": math.inf,
@@ -297,3 +298,30 @@ def test_an_overflow_is_named() -> None:
         "gradient of x "
         "is not finite. The loss is infinite."
     )
+
+
+def test_a_value_that_was_overwritten_with_zero_is_bad_only_for_a_tape_that_consumes_it() -> None:
+    def recorded(mode: str) -> Any:
+        x = wp.array([1.0, 4.0], dtype=float, requires_grad=True)
+        y, loss = wp.zeros_like(x), wp.zeros(1, dtype=float, requires_grad=True)
+        with wp.Tape(on_overwrite=mode) as tape:
+            wp.launch(root, dim=2, inputs=[x], outputs=[y])
+            x.zero_()
+            wp.launch(total, dim=2, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+        return tape
+
+    found = [item for item in wp.diagnose(recorded("ignore")).findings if item.rule == "nonfinite"]
+    (finding,) = found
+    assert (finding.severity, finding.evidence["consume"], finding.evidence["cause"]) == (
+        "error",
+        "current",
+        "sqrt(0)",
+    )
+    assert finding.message.startswith(
+        "the adjoint of launch 0 (root) makes the gradient of x[0] inf: the adjoints that come in are "
+        "finite, and so "
+        "is what it read, but that was overwritten and its adjoint sees the new values. In thread 0, "
+        "wp.sqrt(x[i])"
+    )
+    assert [item.rule for item in wp.diagnose(recorded("preserve")).findings] == ["overwrite"]
