@@ -24,7 +24,6 @@ from tapedebug.compiler.ir import (
     While,
     blocks_of,
     operands,
-    ops_of,
     walk,
 )
 from tapedebug.compiler.layout import Layout
@@ -59,29 +58,47 @@ class _Emitter:
     numbers: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     span: Span | None = None
     counted: set[int] = field(default_factory=set)
+    stacks: list[str] = field(default_factory=list)
 
     def run(self) -> Text:
-        body = self.function.body
-        self.used = {v for n in walk(body) for v in operands(n)}
-        for node in walk(body):
+        function = self.function
+        self.used = {v for block in function.blocks for v in block.yields}
+        for node in (n for block in function.blocks for n in walk(block)):
+            self.used.update(operands(node))
             for block in blocks_of(node):
                 self.used.update(block.yields)
         self.slots = self._kept_slots()
-        self.has_stack = any(op.kind == "reserve" for op in ops_of(body))
-        self.has_log = any(op.kind == "note" for op in ops_of(body))
+        stacks = {
+            "stack": any(op.kind == "reserve" for op in function.ops()),
+            "kept": any(op.kind == "note" for op in function.ops()),
+            "starts": function.prelude is not None,
+        }
+        self.stacks = [name for name, has in stacks.items() if has]
         self._line("def entry(lo, hi, args):")
         self.indent = 1
         self._prologue()
-        inner = self._thread_loops()
-        with self._suite(inner):
-            if self.has_stack:
+        if function.prelude is not None:
+            self._prelude(function.prelude)
+        with self._suite(self._thread_loops(backwards=function.backwards)):
+            if function.prelude is not None:
+                self._line(f"place = get_i64(starts, {self._linear()} - lo)")
+            if "stack" in self.stacks:
                 self._line("top = 0")
-            self._block(body)
+            self._block(function.body)
         self.span = None
-        for name, has in (("stack", self.has_stack), ("kept", self.has_log)):
-            if has:
-                self._line(f"stack_free({name})")
+        for name in self.stacks:
+            self._line(f"stack_free({name})")
         return Text(tuple(self.lines))
+
+    def _prelude(self, prelude: Block) -> None:
+        """All threads forward, in order; each finds its part of the log again by where it began."""
+        self._line("place = 0")
+        self._line("stack_ensure(starts, hi - lo)")
+        with self._suite(self._thread_loops(backwards=False)):
+            self._line(f"put_i64(starts, {self._linear()} - lo, place)")
+            self._block(prelude)
+            self.span = None
+            self._line(f"place = {self._text(prelude.yields[0])}")
 
     @contextmanager
     def _suite(self, indent: int = 1) -> Iterator[None]:
@@ -130,6 +147,8 @@ class _Emitter:
                 return f"{self._param(op.data[0])}_a{op.data[1]}"
             case "extent":
                 return f"{self._param(op.data[0])}_n{op.data[1]}"
+            case "place":
+                return "place"
         return self._name(value)
 
     def _constant(self, number: object, kind: type[t.Scalar]) -> str:
@@ -147,7 +166,6 @@ class _Emitter:
 
     def _prologue(self) -> None:
         free = {v for v in self.used if v.op is not None}
-        free |= {v for v in self.function.body.yields if v.op is not None}
         arguments = sorted({(v.op.data, v.type.code) for v in free if v.op and v.op.kind == "argument"})
         for (param, component), code in arguments:
             slot = self.layout.values[param] + component
@@ -155,7 +173,7 @@ class _Emitter:
             self._line(f"{self._param(param)}_a{component} = {read}")
         extents = {v.op.data for v in free if v.op and v.op.kind == "extent"}
         touched = self._touched()
-        for op in ops_of(self.function.body):
+        for op in self.function.ops():
             if op.kind == "offset":
                 param = op.data[0]
                 axes = range(len(op.args))
@@ -168,14 +186,15 @@ class _Emitter:
             self._line(f"{self._param(param)}_n{axis} = args[{self.layout.shape(param, axis)}]")
         for name, read in touched.items():
             self._line(f"{name} = {read}")
-        for name, has in (("stack", self.has_stack), ("kept", self.has_log)):
-            if has:
-                self._line(f"{name} = stack_new()")
+        for axis in range(1, self.function.axes):
+            self._line(f"d{axis} = args[{axis}]")
+        for name in self.stacks:
+            self._line(f"{name} = stack_new()")
 
     def _touched(self) -> dict[str, str]:
         """The pointers that the body uses, and how each is read from the slots."""
         pointers: dict[str, str] = {}
-        for op in ops_of(self.function.body):
+        for op in self.function.ops():
             adjoint = op.kind in ("load_adjoint", "store_adjoint", "add_adjoint")
             if op.kind in ("load", "store", "atomic_add") or adjoint:
                 param = op.data[0]
@@ -185,16 +204,23 @@ class _Emitter:
                 pointers[name] = f"ptr_{code}(args, {slot})"
         return dict(sorted(pointers.items()))
 
-    def _thread_loops(self) -> int:
+    def _linear(self) -> str:
+        """The thread's number."""
+        axes = self.function.axes
+        return "t" if axes == 1 else f"(first + t{axes - 1})"
+
+    def _thread_loops(self, *, backwards: bool) -> int:
         """The loops over threads; innermost the last axis, so that its index needs no division."""
+
+        def over(low: str, high: str) -> str:
+            return f"range({high} - 1, {low} - 1, -1)" if backwards else f"range({low}, {high})"
+
         axes = self.function.axes
         if axes == 1:
-            self._line("for t in range(lo, hi):")
+            self._line(f"for t in {over('lo', 'hi')}:")
             return 1
         last = axes - 1
-        for axis in range(1, axes):
-            self._line(f"d{axis} = args[{axis}]")
-        self._line(f"for row in range(lo // d{last}, (hi + d{last} - 1) // d{last}):")
+        self._line(f"for row in {over(f'lo // d{last}', f'(hi + d{last} - 1) // d{last}')}:")
         self.indent += 1
         left = "row"
         for axis in range(last - 1, 0, -1):
@@ -203,7 +229,7 @@ class _Emitter:
             left = f"left{axis}"
         self._line(f"t0 = {left}")
         self._line(f"first = row * d{last}")
-        self._line(f"for t{last} in range(max(lo - first, 0), min(hi - first, d{last})):")
+        self._line(f"for t{last} in {over('max(lo - first, 0)', f'min(hi - first, d{last})')}:")
         self.indent -= 1
         return 2
 
@@ -355,7 +381,7 @@ class _Emitter:
     def _kept_slots(self) -> dict[int, dict[int, int]]:
         """For each tag, the places of the slots that are still saved: dead code removal drops the others."""
         slots: dict[int, dict[int, int]] = {}
-        for op in ops_of(self.function.body):
+        for op in self.function.ops():
             if op.kind == "save":
                 tag, slot = op.data
                 slots.setdefault(tag, {}).setdefault(slot, len(slots.get(tag, {})))

@@ -143,8 +143,8 @@ class Function:
         params: The kernel's parameters.
         body: What one thread does.
         axes: How many thread axes it asks for.
-        prelude: What every thread does, in order, before any of them runs `body`; it yields the next free place
-            of the log. Only adjoints of kernels whose threads depend on each other have one.
+        prelude: What every thread does, in order, before any of them runs `body`; it yields the next free
+            place of the log. Only adjoints of kernels whose threads depend on each other have one.
         backwards: Whether threads run `body` from the last to the first.
     """
 

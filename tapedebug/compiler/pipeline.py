@@ -21,6 +21,7 @@ from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.passes.adjoint import adjoint_of
+from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.tangent import tangent_of
@@ -96,10 +97,7 @@ def _covered(function: Function) -> frozenset[int]:
     for node in function.body.ops:
         if isinstance(node, Op) and node.kind == "store":
             param, component = node.data
-            offset = node.args[0].op
-            assert offset is not None
-            axes = [a.op.data[0] if a.op and a.op.kind == "thread" else None for a in offset.args]
-            if axes == list(range(function.axes)):
+            if at_own_index(function, node):
                 stored.setdefault(param, set()).add(component)
     return frozenset(p for p, found in stored.items() if len(found) == t.components(function.params[p].type))
 
@@ -113,15 +111,17 @@ def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> 
     """The adjoint in IR, and what it needs.
 
     Which values it needs is known only once it is built and its dead code removed; where these include values
-    that the launch itself overwrites, it is built again so that it replays those stores.
+    that the launch itself overwrites, it is built again so that it replays those stores. Where threads read
+    or overwrite what others wrote, all are replayed in order first, then reversed from the last to the first.
     """
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
     replay = frozenset(replay)
     while True:
-        primal = keep_log(kernel.function, replay)
-        function = remove_dead_code(adjoint_of(primal, active, replay))
-        loads = [op for op in ops_of(function.body) if op.kind in ("load", "atomic_add")]
+        crossing = crossed(kernel.function, active, replay)
+        primal = keep_log(kernel.function, replay, everywhere=bool(crossing & replay))
+        function = remove_dead_code(adjoint_of(primal, active, replay, backwards=bool(crossing)))
+        loads = [op for op in function.ops() if op.kind in ("load", "atomic_add")]
         needs = frozenset(op.data[0] for op in loads)
         if needs & writes <= replay:
             break

@@ -1,4 +1,4 @@
-"""The adjoint of a kernel: forward sweep, then reverse sweep, one thread at a time.
+"""The adjoint of a kernel: forward sweep, then reverse sweep, thread by thread.
 
 Within a block, the forward sweep computes the values that partial derivatives need, and the reverse sweep
 walks the operations backwards. What stands inside a branch or a loop is computed again where it is reversed;
@@ -32,7 +32,9 @@ from tapedebug.lang.rules import RULES, Expr, Gate
 Values = dict[Value, Value]
 
 
-def adjoint_of(function: Function, active: frozenset[int], replay: frozenset[int]) -> Function:
+def adjoint_of(
+    function: Function, active: frozenset[int], replay: frozenset[int], *, backwards: bool = False
+) -> Function:
     """The function that adds the kernel's vector-Jacobian product to the adjoint arrays.
 
     Args:
@@ -40,14 +42,27 @@ def adjoint_of(function: Function, active: frozenset[int], replay: frozenset[int
         active: The array parameters that have an adjoint array.
         replay: The array parameters that the kernel both reads (values needed) and writes; their stores are
             done again, into a scratch copy of the values before the launch.
+        backwards: Whether threads depend on each other, so that the last has to be reversed first.
     """
     transform = _Transform(function, active, replay)
     known: Values = {}
     record: _Record = {}
-    transform.forward(function.body, known, record, first=True)
+    alone = not function.body.yields  # else keep_log has logged the top level
+    prelude = None if alone else _prelude(function, active, replay)
+    transform.forward(function.body, known, record, first=alone)
     transform.reverse(function.body, known, {}, record)
     name = f"adj_{function.name}"
-    return Function(name, function.params, transform.builder.root, function.axes)
+    return Function(name, function.params, transform.builder.root, function.axes, prelude, backwards)
+
+
+def _prelude(function: Function, active: frozenset[int], replay: frozenset[int]) -> Block:
+    """The forward sweep of all threads, before any is reversed: it does the stores and keeps the log."""
+    transform = _Transform(function, active, replay)
+    known: Values = {}
+    transform.forward(function.body, known, None, first=True)
+    block = transform.builder.root
+    block.yields = [transform.value(known, v) for v in function.body.yields]
+    return block
 
 
 _Record = dict[int, tuple[int, Value]]
@@ -79,6 +94,8 @@ class _Transform:
             case "argument":
                 param, component = op.data
                 return b.argument(param, component, primal.type)
+            case "place":
+                return b.place()
         return b.extent(*op.data)
 
     def forward(self, block: Block, known: Values, record: _Record | None, *, first: bool) -> None:

@@ -4,8 +4,8 @@ When a launch writes an array whose values its own adjoint needs, a load may giv
 time; so does the result of an atomic. At the top level of a kernel such a value simply stays in scope. Inside
 branches and loops it is logged as the forward sweep meets it, and recalled where the block is computed again.
 The place in the log is an ordinary carried value, so that every iteration of every loop finds its own part
-of the log. Where threads read what others wrote, the whole kernel is computed again, after all threads have run
-forward: then values of the top level are logged, too.
+of the log. Where threads read what others wrote, the whole kernel is computed again, after all threads have
+run forward: then values of the top level are logged, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def keep_log(function: Function, replay: frozenset[int], *, everywhere: bool = F
     Args:
         function: A kernel in IR.
         replay: The array parameters that the kernel writes and whose values the adjoint needs.
-        everywhere: Whether operations of the top level get notes, too; the body then yields the place after them.
+        everywhere: Whether operations of the top level get notes, too; the body then yields the place after
+            them.
     """
     if not replay:
         return function

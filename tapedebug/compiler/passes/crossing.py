@@ -1,0 +1,51 @@
+"""Which arrays make the threads of one launch depend on each other's order."""
+
+from __future__ import annotations
+
+from tapedebug.compiler.ir import Function, Op, blocks_of, operands, ops_of, walk
+
+
+def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) -> frozenset[int]:
+    """The array parameters through which one thread may see or overwrite what another wrote.
+
+    An array that each thread accesses at its own index only is not among them, nor is one that is only read,
+    or only added to. Such kernels race on parallel devices; here threads run in order, and are reversed from
+    the last to the first.
+
+    Args:
+        function: A kernel in IR.
+        active: The array parameters that have a gradient.
+        replay: Those whose values the adjoint needs and the launch writes, through this or another parameter.
+    """
+    used = {v for n in walk(function.body) for v in operands(n)}
+    for node in walk(function.body):
+        for block in blocks_of(node):
+            used.update(block.yields)
+    kinds: dict[int, set[str]] = {}
+    apart: set[int] = set()
+    for op in ops_of(function.body):
+        if op.kind in ("load", "store", "atomic_add"):
+            param = op.data[0]
+            kinds.setdefault(param, set()).add(op.kind)
+            if op.kind == "atomic_add" and op.result in used:
+                kinds[param].add("load")
+            if not at_own_index(function, op):
+                apart.add(param)
+    # Parameters may be names of one array: what one does to it, all do.
+    together = {p for p in replay if kinds.get(p, set()) <= {"load"} or "load" not in kinds.get(p, set())}
+    shared = set().union(*(kinds.get(p, set()) for p in together))
+    found = set()
+    for param in active | replay:
+        does = kinds.get(param, set()) | (shared if param in together else set())
+        away = param in apart or (param in together and bool(together & apart))
+        if away and ("store" in does or {"load", "atomic_add"} <= does):
+            found.add(param)
+    return frozenset(found)
+
+
+def at_own_index(function: Function, op: Op) -> bool:
+    """Whether a load or store is at exactly the thread's index on every axis."""
+    offset = op.args[0].op
+    assert offset is not None
+    axes = [a.op.data[0] if a.op is not None and a.op.kind == "thread" else None for a in offset.args]
+    return axes == list(range(function.axes))
