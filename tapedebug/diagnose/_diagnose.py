@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Rule = Callable[[Trace, Experiment], list[Finding]]
 RULES: tuple[Rule, ...] = (nonfinite.find, disconnected.find, overwrite.find)
-SUMMARISED = 1 << 28
+SUMMARISED = 1 << 27
 """Bytes of versions up to which a diagnosis also summarises their values; a panel shows them."""
 
 Loss = Any

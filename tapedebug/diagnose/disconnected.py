@@ -138,32 +138,12 @@ class _Search:
 
     def finding(self, cut: Cut) -> Finding:
         """Put a cut into words."""
-        trace, edge = self.trace, cut.edge
-        info = trace.arrays[edge.source[0]]
-        reader = trace.launches[edge.launch or 0]
-        writer_index = self.graph.versions[edge.source].written_by
+        trace = self.trace
+        label = trace.arrays[cut.edge.source[0]].label
+        reader = trace.launches[cut.edge.launch or 0]
         inputs = [trace.arrays[leaf].label for leaf in cut.leaves]
         lost = {trace.arrays[leaf].label: self._is_zero(leaf) for leaf in cut.leaves}
-        if cut.kind == "backward disabled":
-            launch, location = reader, self._kernel_location(reader.kernel)
-            cause = (
-                f"{words.launch_words(reader)} passes no gradient on: {reader.name} has enable_backward=False"
-            )
-            fix = f"remove enable_backward=False from {reader.name}"
-        elif writer_index is None:
-            launch = reader
-            location = words.access_location(trace, launch, edge.param, ("read",))
-            cause = f"{info.label} has no requires_grad, and {words.launch_words(reader)} reads it"
-            fix = f"create {info.label} with requires_grad=True"
-        else:
-            launch = trace.launches[writer_index]
-            param = words.written_param(launch, info, trace)
-            location = words.access_location(trace, launch, param, ("write", "atomic"))
-            cause = (
-                f"{info.label} has no requires_grad: {words.launch_words(launch)} writes it and "
-                f"{words.launch_words(reader)} reads it"
-            )
-            fix = f"create {info.label} with requires_grad=True"
+        launch, location, cause, fix = self._cause(cut, reader)
         detached = self._detached(launch)
         severity: Severity = "error" if set(cut.leaves) & self.experiment.wrong else "warning"
         if detached:
@@ -177,7 +157,7 @@ class _Search:
             severity=severity,
             message=message,
             launches=list(dict.fromkeys([launch.index, reader.index])),
-            arrays=[info.label, *(label for label in inputs if label != info.label)],
+            arrays=[label, *(name for name in inputs if name != label)],
             location=location,
             call_site=launch.call_site,
             evidence={
@@ -196,6 +176,28 @@ class _Search:
             },
             fix=fix,
         )
+
+    def _cause(self, cut: Cut, reader: Launch) -> tuple[Launch, Location | None, str, str]:
+        """The launch to blame, its line, what is wrong with it, and the fix."""
+        trace, who = self.trace, words.launch_words(reader)
+        info = trace.arrays[cut.edge.source[0]]
+        if cut.kind == "backward disabled":
+            cause = f"{who} passes no gradient on: {reader.name} has enable_backward=False"
+            fix = f"remove enable_backward=False from {reader.name}"
+            return reader, self._kernel_location(reader.kernel), cause, fix
+        fix = f"create {info.label} with requires_grad=True"
+        writer = self.graph.versions[cut.edge.source].written_by
+        if writer is None:
+            location = words.access_location(trace, reader, cut.edge.param, ("read",))
+            return reader, location, f"{info.label} has no requires_grad, and {who} reads it", fix
+        launch = trace.launches[writer]
+        location = words.access_location(
+            trace, launch, words.written_param(launch, info, trace), ("write", "atomic")
+        )
+        cause = (
+            f"{info.label} has no requires_grad: {words.launch_words(launch)} writes it and {who} reads it"
+        )
+        return launch, location, cause, fix
 
     def _effect(self, cut: Cut, lost: dict[str, bool]) -> str:
         label = words.listed(dict.fromkeys(self.trace.arrays[edge.source[0]].label for edge in cut.edges))

@@ -40,20 +40,23 @@ class Pair:
 
 @dataclass(slots=True)
 class Group:
-    """Overwrites of one kind: same writing kernel and parameter, and for needed values same reader too.
-
-    `readers` are the (launch, parameter) that read what the first of the `pairs` overwrites.
-    """
+    """Overwrites of one kind: same writing kernel and parameter, and for needed values same reader too."""
 
     write_param: int
     needed: bool
-    readers: list[tuple[int, int]]
     pairs: list[Pair] = field(default_factory=list)
 
     @property
     def first(self) -> Pair:
         """The overwrite that the message is about."""
         return self.pairs[0]
+
+    @property
+    def readers(self) -> list[tuple[int, int]]:
+        """The (launch, parameter) pairs that read what the first overwrite went over."""
+        first = self.first
+        same = (pair for pair in self.pairs if (pair.array, pair.version) == (first.array, first.version))
+        return list(dict.fromkeys((pair.reader, pair.param) for pair in same))
 
     def occurrences(self) -> int:
         """How many versions were overwritten."""
@@ -87,22 +90,13 @@ def group_overwrites(trace: Trace) -> list[Group]:
         key: tuple[Any, ...] = (clobberer.kernel, clobberer.name, write_param)
         if arg.needed:
             key = (*key, reader.kernel, reader.name, pair.param)
-        group = groups.setdefault(key, Group(write_param, arg.needed, []))
-        group.pairs.append(pair)
-        if (pair.array, pair.version, pair.clobberer) == (
-            group.first.array,
-            group.first.version,
-            group.first.clobberer,
-        ):
-            group.readers.append((pair.reader, pair.param))
+        groups.setdefault(key, Group(write_param, arg.needed)).pairs.append(pair)
     needed = [group for group in groups.values() if group.needed]
     minded = {(pair.array, pair.version) for group in needed for pair in group.pairs}
     harmless = [group for group in groups.values() if not group.needed]
     for group in harmless:
         group.pairs = [pair for pair in group.pairs if (pair.array, pair.version) not in minded]
-        known = {(pair.reader, pair.param) for pair in group.pairs}
-        group.readers = [reader for reader in group.readers if reader in known]
-    return [*needed, *(group for group in harmless if group.pairs and group.readers)]
+    return [*needed, *(group for group in harmless if group.pairs)]
 
 
 def _pairs(trace: Trace) -> Iterator[tuple[Pair, Argument]]:

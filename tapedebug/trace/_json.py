@@ -11,6 +11,7 @@ import functools
 import math
 import types
 import typing
+from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from tapedebug._errors import TapedebugError
@@ -174,65 +175,87 @@ def trace_from_json(data: Any) -> model.Trace:
             "update tapedebug to open it"
         )
     trace = decode(model.Trace, data)
-    _check_references(trace)
+    _References(trace).check()
     return trace
 
 
-def _check_references(trace: model.Trace) -> None:
-    """Every index must point at something, so that readers need not check again."""
-    sizes = {
-        "kernel": len(trace.kernels),
-        "array": len(trace.arrays),
-        "launch": len(trace.launches),
-        "scope": len(trace.scopes),
-    }
+class _References:
+    """Every index must point at something, so that readers of a trace need not check again."""
 
-    def check(kind: str, index: int | None, path: str) -> None:
-        if index is not None and not 0 <= index < sizes[kind]:
-            raise TraceError(f"{path}: there is no {kind} {index} ({sizes[kind]} in the trace)")
+    def __init__(self, trace: model.Trace) -> None:
+        self.trace = trace
+        self.sizes = {
+            "kernel": len(trace.kernels),
+            "array": len(trace.arrays),
+            "launch": len(trace.launches),
+            "scope": len(trace.scopes),
+        }
 
-    def check_ids(items: list[Any], name: str, attribute: str = "id") -> None:
+    def check(self) -> None:
+        """Check all of them.
+
+        Raises:
+            TraceError: One points at nothing; the message says which.
+        """
+        trace = self.trace
+        self._ids(trace.kernels, "kernels")
+        self._ids(trace.arrays, "arrays")
+        self._ids(trace.launches, "launches", "index")
+        self._ids(trace.scopes, "scopes")
+        for kernel in trace.kernels:
+            for number, access in enumerate(kernel.accesses):
+                if not 0 <= access.param < len(kernel.params):
+                    path = f"kernels[{kernel.id}].accesses[{number}].param"
+                    raise TraceError(f"{path}: there is no parameter {access.param}")
+        for info in trace.arrays:
+            self._one("array", info.parent, f"arrays[{info.id}].parent")
+        self._launches()
+        self._scopes()
+        self._versions()
+        for finding in trace.findings:
+            self._all("launch", finding.launches, f"findings[{finding.id}].launches")
+        self._one("array", trace.backward.loss, "backward.loss")
+        self._all("launch", trace.backward.order, "backward.order")
+
+    def _one(self, kind: str, index: int | None, path: str) -> None:
+        if index is not None and not 0 <= index < self.sizes[kind]:
+            raise TraceError(f"{path}: there is no {kind} {index} ({self.sizes[kind]} in the trace)")
+
+    def _all(self, kind: str, indices: list[int], path: str) -> None:
+        for index in indices:
+            self._one(kind, index, path)
+
+    def _ids(self, items: Sequence[Any], name: str, attribute: str = "id") -> None:
         for position, item in enumerate(items):
             found = getattr(item, attribute)
             if found != position:
                 raise TraceError(f"{name}[{position}].{attribute}: expected {position}, found {found}")
 
-    check_ids(trace.kernels, "kernels")
-    check_ids(trace.arrays, "arrays")
-    check_ids(trace.launches, "launches", "index")
-    check_ids(trace.scopes, "scopes")
-    for kernel in trace.kernels:
-        for number, access in enumerate(kernel.accesses):
-            if not 0 <= access.param < len(kernel.params):
-                path = f"kernels[{kernel.id}].accesses[{number}].param"
-                raise TraceError(f"{path}: there is no parameter {access.param}")
-    for info in trace.arrays:
-        check("array", info.parent, f"arrays[{info.id}].parent")
-    for launch in trace.launches:
-        check("kernel", launch.kernel, f"launches[{launch.index}].kernel")
-        check("scope", launch.scope, f"launches[{launch.index}].scope")
-        for number, arg in enumerate(launch.args):
-            check("array", arg.array, f"launches[{launch.index}].args[{number}].array")
-    for scope in trace.scopes:
-        if scope.parent is not None and not 0 <= scope.parent < scope.id:
-            raise TraceError(f"scopes[{scope.id}].parent: {scope.parent} is not an earlier scope")
-        check("launch", scope.first, f"scopes[{scope.id}].first")
-        check("launch", scope.last, f"scopes[{scope.id}].last")
-    for number, version in enumerate(trace.versions):
-        path = f"versions[{number}]"
-        check("array", version.array, f"{path}.array")
-        check("launch", version.written_by, f"{path}.written_by")
-        check("launch", version.overwritten_by, f"{path}.overwritten_by")
-        for index in (*version.reads, *version.needed_by):
-            check("launch", index, f"{path}.reads")
-    for number, sequence in enumerate(trace.sequences):
-        if min(sequence.first, sequence.length - 1, sequence.count - 1) < 0 or (
-            sequence.first + sequence.length * sequence.count > len(trace.launches)
-        ):
-            raise TraceError(f"sequences[{number}]: it does not lie within the {sizes['launch']} launches")
-    for finding in trace.findings:
-        for index in finding.launches:
-            check("launch", index, f"findings[{finding.id}].launches")
-    check("array", trace.backward.loss, "backward.loss")
-    for index in trace.backward.order:
-        check("launch", index, "backward.order")
+    def _launches(self) -> None:
+        for launch in self.trace.launches:
+            self._one("kernel", launch.kernel, f"launches[{launch.index}].kernel")
+            self._one("scope", launch.scope, f"launches[{launch.index}].scope")
+            for number, arg in enumerate(launch.args):
+                self._one("array", arg.array, f"launches[{launch.index}].args[{number}].array")
+        for number, run in enumerate(self.trace.sequences):
+            sound = run.first >= 0 and run.length > 0 and run.count > 0
+            if not sound or run.first + run.length * run.count > self.sizes["launch"]:
+                raise TraceError(
+                    f"sequences[{number}]: it does not lie within the {self.sizes['launch']} launches"
+                )
+
+    def _scopes(self) -> None:
+        for scope in self.trace.scopes:
+            if scope.parent is not None and not 0 <= scope.parent < scope.id:
+                raise TraceError(f"scopes[{scope.id}].parent: {scope.parent} is not an earlier scope")
+            self._one("launch", scope.first, f"scopes[{scope.id}].first")
+            self._one("launch", scope.last, f"scopes[{scope.id}].last")
+
+    def _versions(self) -> None:
+        for number, version in enumerate(self.trace.versions):
+            path = f"versions[{number}]"
+            self._one("array", version.array, f"{path}.array")
+            self._one("launch", version.written_by, f"{path}.written_by")
+            self._one("launch", version.overwritten_by, f"{path}.overwritten_by")
+            self._all("launch", version.reads, f"{path}.reads")
+            self._all("launch", version.needed_by, f"{path}.needed_by")

@@ -28,46 +28,54 @@ def find_sequences(
     """
     numbers: dict[Hashable, int] = {}
     ids = [numbers.setdefault(key, len(numbers)) for key in keys]
-    total = len(ids)
     positions: dict[int, list[int]] = {}
     for index, key in enumerate(ids):
         positions.setdefault(key, []).append(index)
-    # known_end[period]: how far a comparison for that period has come, so that no stretch is compared twice.
-    # The work for a period is then linear, and few periods are tried at a position (see _periods).
-    known_end: dict[int, int] = {}
-
-    def end_of(start: int, period: int) -> int:
-        end = known_end.get(period, 0)
-        if end <= start:
-            end = start
-            while (
-                end + period < total
-                and ids[end] == ids[end + period]
-                and (same is None or same(end, end + period))
-            ):
-                end += 1
-            known_end[period] = max(end, start + 1)
-        return end
-
+    reach = _Reach(ids, same)
     found: list[Repeat] = []
     index = 0
-    while index < total:
+    while index < len(ids):
         best: Repeat | None = None
         repeated: list[int] = []
         for period in _periods(positions[ids[index]], index, max_period):
             if any(period % shorter == 0 for shorter in repeated):
                 continue  # it reaches exactly as far
-            count = (end_of(index, period) - index) // period + 1
+            count = (reach(index, period) - index) // period + 1
             if count > 1:
                 repeated.append(period)
-            if count > 1 and (best is None or count * period > best.length * best.count):
-                best = Repeat(first=index, length=period, count=count)
-        if best is None:
-            index += 1
-        else:
+                if best is None or count * period > best.length * best.count:
+                    best = Repeat(first=index, length=period, count=count)
+        if best is not None:
             found.append(best)
-            index += best.length * best.count
+        index += 1 if best is None else best.length * best.count
     return found
+
+
+class _Reach:
+    """How far the launches repeat with a period.
+
+    Remembers for each period how far a comparison has come, so that no stretch is compared twice: the work
+    for a period is linear, and few periods are tried at a position (see `_periods`).
+    """
+
+    def __init__(self, ids: list[int], same: Same | None) -> None:
+        self.ids = ids
+        self.same = same
+        self.known: dict[int, int] = {}
+
+    def __call__(self, start: int, period: int) -> int:
+        """Return the first position from `start` on whose launch differs from the one a period later."""
+        end = self.known.get(period, 0)
+        if end <= start:
+            ids, same, end = self.ids, self.same, start
+            while (
+                end + period < len(ids)
+                and ids[end] == ids[end + period]
+                and (same is None or same(end, end + period))
+            ):
+                end += 1
+            self.known[period] = max(end, start + 1)
+        return end
 
 
 def _periods(occurrences: list[int], index: int, max_period: int) -> list[int]:
