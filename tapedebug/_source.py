@@ -6,7 +6,6 @@ import ast
 import inspect
 import linecache
 import sys
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +45,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Origin:
-    """The source of one function: file, first line, text and syntax tree with absolute line numbers."""
+    """The source of one function: file, first line, text, and syntax tree with lines that count from 1."""
 
     file: str
     first_line: int
@@ -59,12 +58,17 @@ class Origin:
     def of(cls, function: Callable[..., Any]) -> Origin:
         """Read the source of `function`; OSError where Python keeps none (code run by `exec`)."""
         lines, first = inspect.getsourcelines(function)
-        text = "".join(lines)
-        dedented = textwrap.dedent(text)
         indent = len(lines[0]) - len(lines[0].lstrip())
-        tree = ast.parse(dedented).body[0]
+        try:
+            # Indented code is parsed inside an `if`: comments and docstrings may begin further left than it.
+            module = ast.parse("if 1:\n" * bool(indent) + "".join(lines))
+        except SyntaxError as error:
+            raise OSError("it is not a function definition") from error
+        tree = module.body[0].body[0] if indent else module.body[0]  # type: ignore[attr-defined]
         if not isinstance(tree, ast.FunctionDef):
             raise OSError("it is not a function definition")
+        if indent:
+            ast.increment_lineno(tree, -1)
         return cls(
             file=function.__code__.co_filename,
             first_line=first,
@@ -86,18 +90,25 @@ class Origin:
         )
 
     def span_at(self, line: int, column: int, end_line: int, end_column: int) -> Span:
-        """The span of a range given in lines of the function (from 1) and dedented columns."""
-        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        """The span of a range given in lines of the function (from 1) and bytes of them, as in `ast`."""
         offset = self.first_line - 1
         return Span(
             self.file,
             line + offset,
-            column + self.indent,
+            self._characters(line, column),
             end_line + offset,
-            end_column + self.indent,
+            self._characters(end_line, end_column),
             self.function,
-            text,
+            self._line(line),
         )
+
+    def _line(self, line: int) -> str:
+        return self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+
+    def _characters(self, line: int, column: int) -> int:
+        """A column in characters: Python's syntax trees count bytes of UTF-8."""
+        text = self._line(line)
+        return column if text.isascii() else len(text.encode()[:column].decode(errors="ignore"))
 
 
 def display_file(file: str) -> str:

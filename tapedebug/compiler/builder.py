@@ -181,7 +181,9 @@ def simplify(builder: Builder, rule: str, args: tuple[Value, ...], type: Any) ->
                 return builder.apply("neg", args[other])
             if integer and constants[one] == 0:
                 return args[one]
-    if rule == "div" and constants[1] == 1:
+    if rule == "pow" and constants[1] == 2:  # the library's power may be off by an ulp
+        return builder.apply("mul", args[0], args[0])
+    if rule in ("div", "pow") and constants[1] == 1:
         return args[0]
     if rule == "add" and integer:
         for zero, other in ((0, 1), (1, 0)):

@@ -304,3 +304,28 @@ def test_params_that_differ_in_letters_python_would_drop():
 
 def test_analysis_can_be_pickled_for_reports():
     assert pickle.loads(pickle.dumps(shown.analysis)) == shown.analysis
+
+
+def test_comments_and_docstrings_may_begin_left_of_the_code():
+    @wp.kernel
+    def ragged(x: wp.array(dtype=float)):
+        """A docstring
+        that goes on at the left."""
+        # and a comment
+        x[0] = 2.0
+        # another
+        x[0] = x[0] * 3.0  # done
+
+    x = np.zeros(1, np.float32)
+    run(ragged, 1, [x])
+    assert x[0] == 6.0
+    first = ragged.origin.first_line
+    read = next(a for a in ragged.analysis.accesses if a.kind == "read")
+    assert (read.span.line - first, read.span.column) == (7, 15)
+
+
+def test_columns_are_characters_not_bytes():
+    text = "@wp.kernel\ndef greek(φ: wp.array(dtype=float)):\n    φ[0] = φ[0] + 1  # ∂φ\n"
+    with pytest.raises(wp.KernelTypeError) as info:
+        _ = cell(4, text)["greek"].analysis
+    assert str(info.value).splitlines()[2:4] == ["   |     φ[0] = φ[0] + 1  # ∂φ", "   |            ^^^^^^^^"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tapedebug as wp
 from tapedebug._source import Span
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.ir import Block, For, Function, If, Op, Param, Value, While, walk
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.verify import InvalidIR, verify
 from tapedebug.lang import types as t
+from tests.compiler.harness import run
 from tests.compiler.test_needs import spring
 
 SPAN = Span("file.py", 1, 0, 1, 4, "k", "text")
@@ -210,3 +213,39 @@ def test_dead_code_removal_is_idempotent():
 def adjoint_body(kernel, active):
     kernel.adjoint_info(frozenset(active))
     return kernel._adjoints[frozenset(active), kernel.adjoint_info(frozenset(active)).replay].body
+
+
+# Simplification --------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def simple(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    a = x[i] * 1.0 / 1.0
+    b = a**2.0 + (-1.0) * a**1.0
+    c = b if 2 > 1 else wp.sin(b)
+    if COUNT == 3:
+        c = wp.cos(c)
+    y[i * 1 + 0] = wp.where(True, c, a)
+
+
+COUNT = 2
+
+
+def test_what_is_exact_is_simplified():
+    generated = " ".join(line.split("  #")[0] for line in simple.source().splitlines()[1:])
+    assert [w for w in ("m_pow", "m_sin", "m_cos", "select", " / ", "if ") if w in generated] == []
+    assert "m_pow" not in simple.source("adjoint")
+
+
+@wp.kernel
+def not_simple(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = (x[i] + 0.0) * 0.0 - (x[i] - x[i])
+
+
+def test_what_is_not_exact_stays():
+    """0 · x is not 0 where x is infinite, and -0 + 0 is not -0."""
+    x, y = np.array([np.inf, -0.0, 1.0], np.float32), np.zeros(3, np.float32)
+    run(not_simple, 3, [x, y])
+    assert np.isnan(y[0]) and y[1:].tolist() == [0.0, 0.0]
