@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
+from tapedebug._errors import TapedebugError
+
 
 @dataclass(slots=True)
 class ScriptOutcome:
@@ -55,9 +57,13 @@ def _exited(stop: SystemExit) -> ScriptOutcome:
 
 
 def _failed(error: BaseException, path: str) -> ScriptOutcome:
-    shown = _own_frames(error.__traceback__, path)
-    text = "".join(traceback.format_exception(type(error), error, shown)).rstrip("\n")
-    return ScriptOutcome(True, type(error).__name__, text)
+    shown = traceback.TracebackException(type(error), error, _own_frames(error.__traceback__, path))
+    if isinstance(error, TapedebugError):
+        # The error is about the script, and says where; its way through this package is nobody's concern.
+        ours = str(Path(__file__).parent)
+        own = [frame for frame in shown.stack if not frame.filename.startswith(ours)]
+        shown.stack = traceback.StackSummary.from_list(own)
+    return ScriptOutcome(True, type(error).__name__, "".join(shown.format()).rstrip("\n"))
 
 
 def _own_frames(trace: TracebackType | None, path: str) -> TracebackType | None:

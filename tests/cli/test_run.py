@@ -117,6 +117,7 @@ def test_the_mode_of_tapes_can_be_set_from_outside(tmp_path: Path) -> None:
     done = run(tmp_path, "record(True)", "--on-overwrite", "error")
     assert done.returncode == 2
     assert "OverwriteError: launch 1 (put" in done.stderr
+    assert done.stderr.count("File ") == 2, "the script's two frames, and none of ours"
 
 
 def test_trace_and_report_are_written(tmp_path: Path) -> None:

@@ -12,25 +12,24 @@ from tests.trace.make_fixtures import CASES, FOLDER, record
 
 
 def stable(data: dict[str, Any]) -> dict[str, Any]:
-    """A trace without what differs from run to run and between processors: times and digits."""
-    kept = {
-        key: data[key] for key in ("name", "kernels", "arrays", "scopes", "sequences", "backward", "verdict")
+    """What a reader of the fixture relies on: not times, digits, source or generated code."""
+
+    def chosen(items: list[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
+        return [{key: item[key] for key in keys} for item in items]
+
+    return {
+        **{
+            key: data[key]
+            for key in ("format", "schema", "name", "scopes", "sequences", "backward", "verdict")
+        },
+        "kernels": chosen(data["kernels"], "id", "name", "params"),
+        "arrays": chosen(data["arrays"], "id", "label", "dtype", "shape", "requires_grad", "role", "parent"),
+        "launches": chosen(data["launches"], "index", "kind", "name", "dim", "args", "scope"),
+        "versions": chosen(
+            data["versions"], "array", "version", "reads", "needed_by", "overwritten_by", "status"
+        ),
+        "findings": chosen(data["findings"], "rule", "severity", "launches", "arrays"),
     }
-    kept["launches"] = [
-        {key: value for key, value in launch.items() if "seconds" not in key} for launch in data["launches"]
-    ]
-    kept["versions"] = [
-        {key: value for key, value in version.items() if key not in ("value", "adjoint")}
-        for version in data["versions"]
-    ]
-    kept["findings"] = [
-        {
-            key: finding[key]
-            for key in ("rule", "severity", "launches", "arrays", "location", "call_site", "fix")
-        }
-        for finding in data["findings"]
-    ]
-    return kept
 
 
 @pytest.mark.parametrize("name", CASES)
