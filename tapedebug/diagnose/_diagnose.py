@@ -51,7 +51,7 @@ def diagnose(
         Verdict, coverage and findings, worst first.
 
     Raises:
-        TapedebugError: `loss` or one of `inputs` is not on the tape.
+        TapedebugError: `loss` or one of `inputs` is not on the tape, or `loss` is no scalar with a gradient.
         TypeError: `tape` is not a tape.
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
@@ -160,6 +160,17 @@ def _seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:
         raise TapedebugError(
             f"diagnose: the loss, an {target!r}, is not on this tape",
             mend="pass the array that a recorded launch writes the loss to",
+        )
+    info = recorded.trace.arrays[recorded.id_of(target) or 0]
+    if math.prod(info.shape) != 1 or info.dtype not in ("float32", "float64"):
+        raise TapedebugError(
+            f"diagnose: the loss must be a scalar float; got an {target!r}",
+            mend="sum it into an array of one element, or pass loss={array: seed}",
+        )
+    if not info.requires_grad:
+        raise TapedebugError(
+            f"diagnose: the loss, {info.label}, has no gradient: requires_grad is not set",
+            mend="create it with requires_grad=True",
         )
     return {target: np.ones(target.shape, target._look().dtype)}
 

@@ -138,6 +138,25 @@ def test_a_loss_that_was_passed_counts() -> None:
     assert wp.diagnose(tape, loss=seeds).verdict == "AGREE"
 
 
+def test_a_loss_must_be_a_scalar_with_a_gradient() -> None:
+    tape, x, _ = recorded()
+    with pytest.raises(wp.TapedebugError) as caught:
+        wp.diagnose(tape, loss=x)
+    assert str(caught.value) == (
+        "diagnose: the loss must be a scalar float; got an array(shape=(3,), dtype=float32)\n"
+        "  = mend: sum it into an array of one element, or pass loss={array: seed}"
+    )
+    y, bare = zeros(3), wp.zeros(1, dtype=float)
+    with wp.Tape() as tape:
+        wp.launch(total, dim=3, inputs=[y, bare])
+    with pytest.raises(wp.TapedebugError) as caught:
+        wp.diagnose(tape, loss=bare)
+    assert str(caught.value) == (
+        "diagnose: the loss, bare, has no gradient: requires_grad is not set\n"
+        "  = mend: create it with requires_grad=True"
+    )
+
+
 def test_nothing_requires_a_gradient() -> None:
     x, y, loss = floats(1.0, 2.0, requires_grad=False), wp.zeros(2, dtype=float), zeros(1)
     with wp.Tape() as tape:
