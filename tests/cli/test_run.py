@@ -275,3 +275,26 @@ def test_an_evaluation_loop_does_not_hold_its_tapes(tmp_path: Path) -> None:
     assert alive <= 40
     assert "98 more tapes were recorded" in done.stdout
     assert "no loss is known" in done.stdout
+
+
+def test_the_first_tape_that_goes_bad_is_kept_too(tmp_path: Path) -> None:
+    body = """
+    @wp.kernel
+    def root(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        y[i] = wp.sqrt(x[i])
+
+    for step in range(7):
+        x = wp.array([1.0, 0.0 if step == 3 else 2.0], dtype=float, requires_grad=True)
+        y = wp.zeros_like(x)
+        loss = wp.zeros(1, dtype=float, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(root, dim=2, inputs=[x], outputs=[y])
+            wp.launch(total, dim=2, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+    """
+    done = run(tmp_path, body)
+    assert done.returncode == 1
+    shown = [line.split(" · ")[1] for line in done.stdout.splitlines() if " launches · " in line]
+    assert shown == ["tape 1", "tape 4", "tape 7"]
+    assert done.stdout.count("✕ error · nonfinite · x") == 1
