@@ -173,7 +173,8 @@ class Generator(Expressions):
         style = self.r.random()
         if kind == "f" and len(known) > 1 and style < 0.15:
             a, b = self.r.sample(known, 2)
-            self.emit(f"{a}, {b} = {b}, {self.float(scope, 1)}")
+            second = a if self.r.random() < 0.6 else self.float(scope, 1)
+            self.emit(f"{a}, {b} = {b}, {second}")
         elif kind == "v" and known and style < 0.4:
             where = self.pick(".x", ".y", ".z", "[0]", "[2]", f"[({self.int(scope, 0)}) % 3]")
             sign = self.pick("=", "=", "+=", "*=")

@@ -290,7 +290,23 @@ def defaults_and_keywords(x: wp.array(dtype=float), y: wp.array(dtype=float), n:
     y[i] = with_defaults(x[i]) * with_defaults(x[i], c=5) + with_defaults(b=x[i], a=1.5)
 
 
+@wp.kernel
+def rotated(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    """Carried values change places: none may be read after it was changed."""
+    i = wp.tid()
+    a = x[i]
+    b = y[i]
+    c = x[i] * y[i]
+    k = int(0)
+    while k < 4:
+        b, a = a, b
+        c, b, a = b * 0.5, a, c
+        k += 1
+    y[i] = a * 1.0 + b * b + c * 3.0
+
+
 KERNELS = [
+    rotated,
     assigned_unless_left,
     defaults_and_keywords,
     returned_from_outside,

@@ -144,10 +144,10 @@ class Trial:
 
 @functools.cache
 def trial(seed: int) -> Trial:
-    return Trial(seed)
+    return Trial(seed, 9)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))
 def test_interpreted_program(seed: int) -> None:
     try:
         trial(seed).check(interpreted=True)
@@ -155,7 +155,7 @@ def test_interpreted_program(seed: int) -> None:
         pytest.skip("ill-conditioned")
 
 
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", range(200, 208))
 def test_compiled_program(seed: int) -> None:
     try:
         trial(seed).check()
