@@ -13,7 +13,6 @@ BIN     := $(VENV)/bin
 CHROMIUM ?= $(or $(shell command -v chromium chromium-browser google-chrome google-chrome-stable | head -1),/usr/bin/chromium)
 export CHROMIUM
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-export PYTHONWARNINGS := default::DeprecationWarning:__main__
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 PY_STAMP     := $(VENV)/.installed
