@@ -199,21 +199,27 @@ class Generator(Expressions):
         f = lambda: self.float(scope, 2)  # noqa: E731
         target = self.pick("w", "w", "y", "p", "pc", "z")
         if target == "z":
-            self.emit(f"z[i] {self.pick('=', '=', '+=', '*=')} {self.int(scope, 1)} % 5")
+            self.emit(f"z[{self.row(scope)}] {self.pick('=', '=', '+=', '*=')} {self.int(scope, 1)} % 5")
             return
         sign = self.pick("=", "=", "+=", "-=", "*=", "/=")
         if target == "p":
             operand = self.vec(scope, 2) if sign in ("=", "+=", "-=") else f"(1.5 + wp.abs({f()}))"
-            self.emit(f"p[i] {sign} {operand}")
+            self.emit(f"p[{self.row(scope)}] {sign} {operand}")
             return
         component = self.pick(".x", ".z", "[1]", "[0]")
-        place = {"w": f"w[i, {self.column(scope)}]", "y": "y[i]", "pc": f"p[i]{component}"}[target]
+        row = self.row(scope)
+        places = {"w": f"w[{row}, {self.column(scope)}]", "y": f"y[{row}]", "pc": f"p[{row}]{component}"}
         operand = f"wp.sin({f()})" if sign in ("=", "*=") else f()
-        self.emit(f"{place} {sign} {f'1.5 + wp.abs({operand})' if sign == '/=' else operand}")
+        self.emit(f"{places[target]} {sign} {f'1.5 + wp.abs({operand})' if sign == '/=' else operand}")
 
     def atomic(self, scope: Scope, left: int) -> None:
         name = self.pick("atomic_add", "atomic_sub")
         place = self.column(scope)
+        if self.crossing and self.r.random() < 0.4:
+            before = self.fresh("f")
+            self.emit(f"{before} = wp.{name}(acc, {place}, wp.sin({self.float(scope, 2)}))")
+            scope.names["f"].append(before)
+            return
         match self.pick("f", "f", "v", "+="):
             case "f":
                 self.emit(f"wp.{name}(acc, {place}, {self.float(scope, 2)})")
@@ -229,7 +235,7 @@ class Generator(Expressions):
             return self.assign(scope, left)
         name, _, result = self.r.choice(fitting)
         if result == "procedure":
-            self.emit(f"{name}(w[i], {self.float(scope, 2)})")
+            self.emit(f"{name}(w[{self.row(scope)}], {self.float(scope, 2)})")
             return None
         first, second = self.fresh("f"), self.fresh("v")
         self.emit(f"{first}, {second} = {name}({self.float(scope, 1)}, {self.vec(scope, 1)})")
@@ -302,9 +308,9 @@ class Generator(Expressions):
             self.body(inner, self.r.randint(1, max(1, left // 2)))
 
 
-def program(seed: int, size: int = 7) -> str:
-    """The source of a random program."""
-    return Generator(seed, size).program()
+def program(seed: int, size: int = 7, *, crossing: bool = False) -> str:
+    """The source of a random program; with `crossing`, threads read and write what others wrote."""
+    return Generator(seed, size, crossing=crossing).program()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ class Scope:
 class Expressions:
     """Writes expressions, and the lines around them."""
 
-    def __init__(self, seed: int, size: int = 7) -> None:
+    def __init__(self, seed: int, size: int = 7, *, crossing: bool = False) -> None:
+        self.crossing = crossing
         self.r = random.Random(seed)
         self.size = size
         self.lines: list[str] = []
@@ -106,13 +107,23 @@ class Expressions:
         if self.has_x:
             choices += [lambda: f"x[{self.place(scope)} % n]"] * 2
         if self.in_kernel:
-            choices += [lambda: f"w[i, {self.column(scope)}]"] * 2
-            choices += [lambda: "y[i]", lambda: "x[idx[i]]", lambda: f"p[i].{axis}", lambda: "p[i][1]"]
+            choices += [lambda: f"w[{self.row(scope)}, {self.column(scope)}]"] * 2
+            choices += [
+                lambda: f"y[{self.row(scope)}]",
+                lambda: "x[idx[i]]",
+                lambda: f"p[{self.row(scope)}].{axis}",
+            ]
             choices += [lambda: f"q[{self.place(scope)} % n].{axis}"]
         return self.r.choice(choices)()
 
     def place(self, scope: Scope, depth: int = 1) -> str:
         return f"({self.int(scope, depth)})"
+
+    def row(self, scope: Scope) -> str:
+        """A thread's own row; where threads may cross, also another's."""
+        if self.crossing and self.r.random() < 0.4:
+            return f"(i + {self.r.randrange(1, 4)}) % n"
+        return "i"
 
     def column(self, scope: Scope) -> str:
         return str(self.r.randrange(COLUMNS)) if self.r.random() < 0.5 else f"{self.place(scope)} % {COLUMNS}"
@@ -122,7 +133,7 @@ class Expressions:
         if scope.names["i"]:
             choices += [lambda: self.r.choice(scope.names["i"])] * 3
         if self.in_kernel:
-            choices += [lambda: "idx[i]", lambda: "z[i]"]
+            choices += [lambda: "idx[i]", lambda: f"z[{self.row(scope)}]"]
         if depth > 0:
             a = lambda: self.int(scope, depth - 1)  # noqa: E731
             choices += [lambda: f"({a()} + {a()})", lambda: f"({a()} * {a()}) % 5"]
@@ -135,7 +146,12 @@ class Expressions:
         if scope.names["v"]:
             leaves += [lambda: self.r.choice(scope.names["v"])] * 3
         if self.in_kernel:
-            leaves += [lambda: "SHIFT", lambda: "p[i]", lambda: "p[i]", lambda: f"q[{self.place(scope)} % n]"]
+            leaves += [
+                lambda: "SHIFT",
+                lambda: f"p[{self.row(scope)}]",
+                lambda: "p[i]",
+                lambda: f"q[{self.place(scope)} % n]",
+            ]
         if leaves and (depth <= 0 or self.r.random() < 0.3):
             return self.r.choice(leaves)()
         f = lambda: self.float(scope, depth - 1)  # noqa: E731

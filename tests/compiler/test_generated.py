@@ -1,6 +1,6 @@
 """Random programs: values against plain Python, adjoints and tangents against its differences.
 
-`python -m tests.compiler.test_generated FIRST LAST [SIZE] [compile]` tries many.
+`python -m tests.compiler.test_generated FIRST LAST [SIZE] [compile] [crossing]` tries many.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def arguments(rng: np.random.Generator) -> list[Any]:
 class Trial:
     """One program, its arguments, a random seed of its outputs and a random direction of its inputs."""
 
-    def __init__(self, seed: int, size: int = 7, source: str | None = None) -> None:
-        self.source = source or program(seed, size)
+    def __init__(self, seed: int, size: int = 7, *, crossing: bool = False) -> None:
+        self.source = program(seed, size, crossing=crossing)
         self.kernel = load(self.source)
         self.reference = reference(self.source)
         self.rng = np.random.default_rng(seed)
@@ -63,7 +63,8 @@ class Trial:
         names = {p.index: p.name for p in self.kernel.params}
         floats = [i for i, a in enumerate(self.args) if isinstance(a, np.ndarray) and a.dtype == float]
         # Gradients of what is only read, or only written, may be missing: those of the others stay.
-        self.active = [i for i in floats if names[i] not in READ_ONLY + WRITE_ONLY or self.rng.random() < 0.7]
+        optional = READ_ONLY + (WRITE_ONLY[1:] if crossing else WRITE_ONLY)
+        self.active = [i for i in floats if names[i] not in optional or self.rng.random() < 0.7]
         self.seeds = {i: self.rng.normal(size=self.args[i].shape) for i in self.active}
         self.direction = {i: self.rng.normal(size=self.args[i].shape) for i in self.active}
 
@@ -155,6 +156,14 @@ def test_interpreted_program(seed: int) -> None:
         pytest.skip("ill-conditioned")
 
 
+@pytest.mark.parametrize("seed", range(300, 360))
+def test_threads_that_see_what_others_wrote(seed: int) -> None:
+    try:
+        Trial(seed, 9, crossing=True).check(interpreted=True)
+    except IllConditioned:
+        pytest.skip("ill-conditioned")
+
+
 @pytest.mark.parametrize("seed", range(200, 208))
 def test_compiled_program(seed: int) -> None:
     try:
@@ -163,11 +172,11 @@ def test_compiled_program(seed: int) -> None:
         pytest.skip("ill-conditioned")
 
 
-def main(first: int, last: int, size: int = 7, mode: str = "interpreted") -> None:
+def main(first: int, last: int, size: int = 7, *modes: str) -> None:
     skipped = failed = 0
     for seed in range(first, last):
         try:
-            Trial(seed, size).check(interpreted=mode == "interpreted")
+            Trial(seed, size, crossing="crossing" in modes).check(interpreted="compile" not in modes)
         except IllConditioned:
             skipped += 1
         except Exception as error:  # any failure is worth its program
@@ -178,4 +187,4 @@ def main(first: int, last: int, size: int = 7, mode: str = "interpreted") -> Non
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]), *sys.argv[4:5])
+    main(*map(int, sys.argv[1:4]), *sys.argv[4:])
