@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug._source import display_file
 from tapedebug.autograd.differences import Floats
 from tapedebug.autograd.pairs import is_array, obstacle, port
 from tapedebug.autograd.program import Port
 from tapedebug.autograd.shadowed import ShadowProgram, tape_shadow
 from tapedebug.lang.types import type_name
+from tapedebug.runtime.record import site_span
 
 Labels = Mapping[Any, str]
 
@@ -51,6 +53,23 @@ class WholeTape(ShadowProgram):
             if functions
             else ""
         )
+
+    def pull_along(self) -> dict[Port, Floats]:
+        """The float64 adjoint at the values of the float32 run.
+
+        It has the rounding of the float32 forward pass and none of the float32 reverse pass: where the
+        consumed gradient agrees with it, the reverse pass is right, however far the two runs are apart.
+        """
+        single, double = self._make(False).forward(0, 0), self._make(True).forward(0, 0)
+
+        def follow(record: Any) -> None:
+            single.forward(record.index, record.index + 1)
+            for param in record.plan.written:
+                double.set(record.args[param], single.values(record.args[param]))
+
+        double.forward(0, on_launch=follow)
+        double.backward({p.array: s.reshape(p.shape) for p, s in self.seeds.items()}, consume=self.consume)
+        return {port: double.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
     def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
         """The objective, with some inputs replaced."""
@@ -91,14 +110,28 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
 
 
 def outside_notes(tape: Any, names: Names) -> list[str]:
-    """Writes to the tape's memory that are not on the tape, while it recorded."""
-    late = [event for event in tape.outside if event.at < len(tape.records)]
-    arrays = list(dict.fromkeys(names.of(event.array) for event in late))
-    if not arrays:
-        return []
-    return [
-        f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"
-    ]
+    """Writes to the tape's memory that are not on the tape: while it recorded, and before backward."""
+    notes = []
+    during = [event for event in tape.outside if event.at < len(tape.records)]
+    arrays = list(dict.fromkeys(names.of(event.array) for event in during))
+    if arrays:
+        notes.append(
+            f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"
+        )
+    if tape.on_overwrite in ("ignore", "warn"):
+        late = [event for event in tape.outside if event.at == len(tape.records) and not event.settled]
+        places = list(dict.fromkeys(names.of(event.array) + _place(event) for event in late))
+        if places:
+            notes.append(f"written after the tape recorded, before backward: {', '.join(places)}")
+    return notes
+
+
+def _place(event: Any) -> str:
+    """Where a write off the tape stands in the user's source."""
+    if event.site is None:
+        return " (through NumPy)"
+    span = site_span(event.site)
+    return f" (at {display_file(span.file)}:{span.line})"
 
 
 def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:

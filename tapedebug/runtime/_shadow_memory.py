@@ -26,6 +26,7 @@ class ShadowBuffer:
         data: The content now.
         adjoint: The adjoint memory, or None until it is asked for.
         injections: By record index, what something outside the tape wrote just before that record.
+        late: What something outside the tape wrote after the last record and before the reverse pass.
         written: Arrays whose final content comes from the tape.
     """
 
@@ -39,9 +40,12 @@ class ShadowBuffer:
         for live in reversed([live for live in ledger.liveins if not live.injected]):
             self._load(live, self._expanded(self._content(live)))
         self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
+        self.late: list[tuple[LiveIn, Bytes]] = []
         for live in ledger.liveins:
             if live.injected and live.at < len(tracker.records):
                 self.injections.setdefault(live.at, []).append((live, self._expanded(self._content(live))))
+            elif live.injected and not live.settled:
+                self.late.append((live, self._expanded(self._content(live))))
         self.written = _written(ledger, tracker, last)
         self._initial = self.data.copy() if self.written or self.injections else None
 
@@ -69,6 +73,11 @@ class ShadowBuffer:
     def inject(self, at: int) -> None:
         """Load what something outside the tape wrote before record `at`."""
         for live, content in self.injections[at]:
+            self._load(live, content)
+
+    def inject_late(self) -> None:
+        """Load what something outside the tape wrote before the reverse pass."""
+        for live, content in self.late:
             self._load(live, content)
 
     def gradient(self) -> Bytes:
@@ -159,6 +168,7 @@ class IdleBuffer(ShadowBuffer):
         self._allocate(buffer, f64, used)
         self.data[:] = self._expanded(buffer.data)
         self.injections = {}
+        self.late = []
         self.written = []
         self._initial = None
 

@@ -84,17 +84,19 @@ class LiveIn:
             wrote it (a replay loads it at that point).
         fill: The byte pattern, where the content is a known constant and needs no copy.
         copy: The values, once overwritten; None while memory still holds them.
+        settled: An `injected` one was written when a reverse pass had run already.
     """
 
-    __slots__ = ("array", "at", "copy", "fill", "injected", "start", "stop")
+    __slots__ = ("array", "at", "copy", "fill", "injected", "settled", "start", "stop")
 
-    def __init__(self, a: array, at: int, fill: bytes | None, injected: bool) -> None:
+    def __init__(self, a: array, at: int, fill: bytes | None, injected: bool, settled: bool = False) -> None:
         self.array = a
         self.start = a.start
         self.stop = a.stop
         self.at = at
         self.fill = fill
         self.injected = injected
+        self.settled = settled
         self.copy: Bytes | None = None
 
 
@@ -111,15 +113,24 @@ class Scratch:
 
 
 class Outside:
-    """A write that is not on the tape: between which records, to what, from where."""
+    """A write that is not on the tape: between which records, to what, from where.
 
-    __slots__ = ("array", "at", "how", "site")
+    Attributes:
+        at: Number of records when it happened.
+        array: What was written.
+        site: Where in the user's source; None for a write through NumPy, which nobody announced.
+        how: `"launch"`, `"copy"`, `"numpy"`, …
+        settled: A reverse pass had run already: an optimiser's step, most likely.
+    """
 
-    def __init__(self, at: int, array: array, site: Site | None, how: str) -> None:
+    __slots__ = ("array", "at", "how", "settled", "site")
+
+    def __init__(self, at: int, array: array, site: Site | None, how: str, settled: bool = False) -> None:
         self.at = at
         self.array = array
         self.site = site
         self.how = how
+        self.settled = settled
 
 
 class RangeState:

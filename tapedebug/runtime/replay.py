@@ -6,7 +6,8 @@ nothing has to be restored, whatever interrupts a check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -213,13 +214,30 @@ class Shadow:
         if seeds is not None:
             self._seed(seeds)
         steps = self._steps(consume)
-        for record in reversed(self.records[stop:first]):
-            step = steps.get(record.index)
-            if step is not None:
-                step[1](0, step[2], step[3])
-            if on_launch is not None:
-                on_launch(record)
+        with self._late_writes(consume):
+            for record in reversed(self.records[stop:first]):
+                step = steps.get(record.index)
+                if step is not None:
+                    step[1](0, step[2], step[3])
+                if on_launch is not None:
+                    on_launch(record)
         return self
+
+    @contextmanager
+    def _late_writes(self, consume: Consume) -> Iterator[None]:
+        """Meanwhile memory is as the reverse pass of the user found it, after writes off the tape, too."""
+        late = [buffer for buffer in self._buffers.values() if buffer.late]
+        if consume != "current" or self.position < len(self.records) or not late:
+            yield
+            return
+        before = [(buffer, buffer.data.copy()) for buffer in late]
+        for buffer in late:
+            buffer.inject_late()
+        try:
+            yield
+        finally:
+            for buffer, data in before:
+                buffer.data[:] = data
 
     # -- how ------------------------------------------------------------------------------------------
 

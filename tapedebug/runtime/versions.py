@@ -173,7 +173,8 @@ class Tracker:
                 self._warn(need, ledger.buffer, by)
                 each.need = None
             if live is not None:
-                if live.injected and outside and live.at == at and each is state:
+                seen = self.settled and not live.settled  # by a reverse pass that reads what is in memory
+                if live.injected and outside and live.at == at and each is state and not seen:
                     ledger.liveins.remove(live)  # overwritten before anything on the tape read it
                 elif live.copy is None:
                     self._keep_livein(live, ledger.buffer, need)
@@ -194,14 +195,14 @@ class Tracker:
         state = ledger.state(a)
         if ledger.guarded and how != "numpy":
             self.catch_up(ledger, ledger.around(state))
-        event = Outside(len(self.records), a, site, how)
+        event = Outside(len(self.records), a, site, how, self.settled)
         if state.hot:
             self._close(ledger, state, event)
         # An announced write changes all of these; one through NumPy is looked for in each of them.
         for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
             ledger.guarded.pop(each.number, None)
         self.outside.append(event)
-        live = LiveIn(state.array, event.at, None, injected=True)
+        live = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
         ledger.liveins.append(live)
         state.livein, state.defined = live, True
         ledger.heat(state)
