@@ -31,8 +31,26 @@ from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64
+from tapedebug.lang.types import int8 as int8
+from tapedebug.lang.types import int16 as int16
 from tapedebug.lang.types import int32 as int32
 from tapedebug.lang.types import int64 as int64
+from tapedebug.lang.types import mat22 as mat22
+from tapedebug.lang.types import mat22d as mat22d
+from tapedebug.lang.types import mat22f as mat22f
+from tapedebug.lang.types import mat33 as mat33
+from tapedebug.lang.types import mat33d as mat33d
+from tapedebug.lang.types import mat33f as mat33f
+from tapedebug.lang.types import mat44 as mat44
+from tapedebug.lang.types import mat44d as mat44d
+from tapedebug.lang.types import mat44f as mat44f
+from tapedebug.lang.types import quat as quat
+from tapedebug.lang.types import quatd as quatd
+from tapedebug.lang.types import quatf as quatf
+from tapedebug.lang.types import uint8 as uint8
+from tapedebug.lang.types import uint16 as uint16
+from tapedebug.lang.types import uint32 as uint32
+from tapedebug.lang.types import uint64 as uint64
 from tapedebug.lang.types import vec2 as vec2
 from tapedebug.lang.types import vec2d as vec2d
 from tapedebug.lang.types import vec2f as vec2f
@@ -80,6 +98,8 @@ from tapedebug.runtime import zeros_like as zeros_like
 # The functions and numbers that kernels use by name (`sin`, `dot`, `tid`, `pi`, …), from the rule table.
 globals().update(BUILTINS)
 globals().update(CONSTANTS)
+# The types with their other suffixes: `vec3ui`, `vec2s`, …
+globals().update(types.NAMED)
 
 _LAZY = {
     "autograd": ("tapedebug.autograd", None),

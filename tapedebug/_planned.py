@@ -7,21 +7,21 @@ from collections.abc import Iterable
 
 _PLANNED = """
     struct indexedarray from_torch to_torch from_jax to_jax from_dlpack to_dlpack map view
-    int8 int16 uint8 uint16 uint32 uint64 float16 bfloat16
-    mat22 mat33 mat44 quat transform spatial_vector spatial_matrix matrix quaternion
-    mat22f mat22d mat33f mat33d mat44f mat44d quatf quatd transformf transformd
-    matrix_from_rows matrix_from_cols identity quat_identity transform_identity
-    nonzero step erf erfc erfinv asinh acosh atanh degrees radians frac smoothstep select cast
-    outer skew ddot determinant trace diag get_diag inverse svd3 qr3 eig3 argmin argmax
-    norm_l1 norm_l2 norm_huber
-    quat_from_axis_angle quat_to_axis_angle quat_from_matrix quat_to_matrix quat_rotate quat_rotate_inv
-    quat_inverse quat_slerp quat_rpy transform_get_translation transform_get_rotation transform_multiply
+    float16 bfloat16
+    transform spatial_vector spatial_matrix matrix quaternion
+    transformf transformd
+    transform_identity
+    erfinv select cast
+    svd3 qr3 eig3 argmin argmax
+    norm_huber
+    quat_to_axis_angle
+    transform_get_translation transform_get_rotation transform_multiply
     transform_point transform_vector transform_inverse spatial_top spatial_bottom spatial_dot spatial_cross
     spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass
     atomic_min atomic_max atomic_exch atomic_cas atomic_and atomic_or atomic_xor
     rand_init randi randf randn sample_cdf sample_unit_disk sample_unit_ring sample_unit_sphere
     sample_unit_sphere_surface sample_unit_hemisphere sample_unit_cube poisson noise pnoise curlnoise
-    func_grad func_replay func_native adjoint grad overload static constant printf expect_eq expect_near
+    func_grad func_replay func_native adjoint grad overload static printf expect_eq expect_near
     lower_bound Float Int Scalar
     set_module_options get_module force_load load_module clear_kernel_cache optim
 """

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.pairs import is_array
-from tapedebug.lang.types import Vector, canonical, numpy_dtype, type_name
+from tapedebug.lang.types import Compound, canonical, numpy_dtype, type_name
 
 INLINE = 64  # numbers that are written out; longer arrays are base64
 
@@ -119,7 +119,7 @@ def _collect(thing: Any, found: dict[str, list[str]]) -> None:
             continue
         elif value is getattr(tapedebug, name, None):
             text = f"{name} = wp.{name}"
-        elif isinstance(value, bool | int | float | np.generic | Vector):
+        elif isinstance(value, bool | int | float | np.generic | Compound):
             text = f"{name} = {_scalar(value)}"
         else:
             continue

@@ -31,7 +31,8 @@ from tapedebug.compiler.text import Line, Text
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
-ARITHMETIC = frozenset({"add", "sub", "mul", "neg"})
+WIDENED = frozenset({"add", "sub", "mul", "neg", "bit_and", "bit_or", "bit_xor", "invert"})
+"""Operators that Numba computes in 64 bits."""
 
 
 def emit(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:
@@ -336,8 +337,8 @@ class _Emitter:
             )
         else:
             text = RULES[kind].text.format(*(self._text(a) for a in op.args))
-        if op.result.type is t.int32 and kind in ARITHMETIC:
-            text = f"i32({text})"
+        if kind in WIDENED:
+            text = self._wrapped(text, op.result.type)
         self._line(f"{self._name(op.result)} = {text}")
 
     def _offset(self, op: Op) -> str:
@@ -376,7 +377,11 @@ class _Emitter:
             before = self._name_of(op)
             self._line(f"{before} = {target}")
         total = f"{before} + {value}"
-        self._line(f"{target} = i32({total})" if op.args[1].type is t.int32 else f"{target} = {total}")
+        self._line(f"{target} = {self._wrapped(total, op.args[1].type)}")
+
+    def _wrapped(self, text: str, kind: type[t.Scalar]) -> str:
+        """The text, its value in the integer's own width."""
+        return f"{kind.code}({text})" if kind in t.INTEGERS and kind is not t.int64 else text
 
     def _kept_slots(self) -> dict[int, dict[int, int]]:
         """For each tag, the places of the slots that are still saved: dead code removal drops the others."""

@@ -19,8 +19,14 @@ from numba.core import cgutils
 SCALARS = {
     "f32": types.float32,
     "f64": types.float64,
+    "i8": types.int8,
+    "u8": types.uint8,
+    "i16": types.int16,
+    "u16": types.uint16,
     "i32": types.int32,
+    "u32": types.uint32,
     "i64": types.int64,
+    "u64": types.uint64,
     "b1": types.boolean,
 }
 
@@ -68,7 +74,8 @@ def _cast(target: Any) -> Any:
             source = sig.args[0]
             if isinstance(source, types.Float) and isinstance(target, types.Integer):
                 width = target.bitwidth
-                name = f"llvm.fptosi.sat.i{width}.f{source.bitwidth}"
+                sign = "s" if target.signed else "u"
+                name = f"llvm.fpto{sign}i.sat.i{width}.f{source.bitwidth}"
                 kind = ir.FunctionType(ir.IntType(width), [ctx.get_value_type(source)])
                 return b.call(cgutils.get_or_insert_function(b.module, kind, name), [values[0]])
             return ctx.cast(b, values[0], source, target)
@@ -134,6 +141,8 @@ def m_abs(context: Any, x: Any) -> Any:
             return b.call(
                 cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind]), symbol), values
             )
+        if not sig.args[0].signed:
+            return value
         return b.select(b.icmp_signed("<", value, value.type(0)), b.neg(value), value)
 
     return x(x), generate
@@ -149,8 +158,10 @@ def _sign(at_zero: int) -> Any:
             kind = value.type
             if isinstance(sig.args[0], types.Float):
                 below, above = (b.fcmp_ordered(s, value, kind(0.0)) for s in "<>")
-            else:
+            elif sig.args[0].signed:
                 below, above = (b.icmp_signed(s, value, kind(0)) for s in "<>")
+            else:
+                below, above = ir.IntType(1)(0), b.icmp_unsigned(">", value, kind(0))
             return b.select(below, kind(-1), b.select(above, kind(1), kind(at_zero)))
 
         return x(x), generate
@@ -205,9 +216,14 @@ def _division(quotient: bool, floor: bool) -> Any:
                 plain = b.sub(plain, b.zext(below, plain.type))
             return b.select(zero, y.type(0), b.select(minus, b.neg(x), plain))
 
+        def naturals(b: Any, x: Any, y: Any) -> Any:
+            zero = b.icmp_unsigned("==", y, y.type(0))
+            safe = b.select(zero, y.type(1), y)
+            return b.select(zero, y.type(0), b.udiv(x, safe) if quotient else b.urem(x, safe))
+
         def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
             if isinstance(sig.args[0], types.Integer):
-                return integers(b, *values)
+                return integers(b, *values) if sig.args[0].signed else naturals(b, *values)
             if not quotient:
                 return b.frem(*values)
             kind = values[0].type
@@ -218,6 +234,27 @@ def _division(quotient: bool, floor: bool) -> Any:
         return x(x, x), generate
 
     return divide
+
+
+def _shift(left: bool) -> Any:
+    @intrinsic
+    def shift(context: Any, x: Any, y: Any) -> Any:
+        """Shifted by `y` bits; a number of bits that the type does not have shifts all of them out."""
+
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            value, count = values
+            width = value.type.width
+            inside = b.icmp_unsigned("<", count, count.type(width))
+            signed = sig.args[0].signed
+            # The sign is what a signed number has beyond its highest bit.
+            safe = b.select(inside, count, count.type(width - 1 if signed and not left else 0))
+            if not left and signed:
+                return b.ashr(value, safe)
+            return b.select(inside, b.shl(value, safe) if left else b.lshr(value, safe), value.type(0))
+
+        return x(x, x), generate
+
+    return shift
 
 
 @intrinsic
@@ -325,7 +362,13 @@ def namespace() -> dict[str, Any]:
     names: dict[str, Any] = {
         "f32": np.float32,
         "f64": np.float64,
+        "i8": np.int8,
+        "u8": np.uint8,
+        "i16": np.int16,
+        "u16": np.uint16,
         "i32": np.int32,
+        "u32": np.uint32,
+        "u64": np.uint64,
         "nan": math.nan,
         "inf": math.inf,
         "arg_f64": arg_f64,
@@ -338,6 +381,8 @@ def namespace() -> dict[str, Any]:
         "c_div": _division(quotient=True, floor=False),
         "floor_div": _division(quotient=True, floor=True),
         "c_mod": _division(quotient=False, floor=False),
+        "shl": _shift(left=True),
+        "shr": _shift(left=False),
         "stack_new": stack_new,
         "stack_ensure": stack_ensure,
         "stack_free": stack_free,
@@ -361,7 +406,7 @@ def namespace() -> dict[str, Any]:
         "round",
     ]:
         names[f"m_{name}"] = _llvm_math(name)
-    for name in ["tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "cbrt"]:
+    for name in ["tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "erf", "erfc"]:
         names[f"m_{name}"] = _libm(name, 1)
     names["m_atan2"] = _libm("atan2", 2)
     names["m_pow"] = _libm("pow", 2)

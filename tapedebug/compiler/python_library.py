@@ -19,13 +19,13 @@ from tapedebug.lang import types as t
 C_TYPES: dict[str, Any] = {
     "f32": ctypes.c_float,
     "f64": ctypes.c_double,
-    "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64,
+    **{f"{sign}{bits}": getattr(ctypes, f"c_{word}{bits}") for sign, word in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
     "b1": ctypes.c_bool,
 }
 NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS}
 SAME_NAME = "sqrt cbrt exp log log2 log10 sin cos tan sinh cosh tanh floor ceil trunc rint"
 RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
+RENAMED |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
 Interpreted = Callable[[int, int, int], None]
 
 
@@ -75,7 +75,7 @@ def _pointer(code: str) -> Callable[..., Any]:
 
 def _cast(code: str) -> Callable[..., Any]:
     number: Callable[..., Any] = NUMPY[code]
-    if code not in ("i32", "i64"):
+    if code[0] not in "iu":
         return number
     limits = np.iinfo(NUMPY[code])
 
@@ -96,7 +96,7 @@ def _of(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _same_integer(x: Any, value: int) -> Any:
     """An integer in the type of `x`: int64 may be a Python integer in generated code."""
-    code = "i64" if isinstance(x, int) else ("i32" if x.dtype == np.int32 else "i64")
+    code = "i64" if isinstance(x, int) else f"{x.dtype.kind}{8 * x.dtype.itemsize}"
     return NAMESPACE[f"to_{code}"](value)
 
 
@@ -120,6 +120,15 @@ def _remainder(x: Any, y: Any) -> Any:
     return _same_integer(x, rest if x > 0 else -rest)
 
 
+def _shift(left: bool) -> Callable[..., Any]:
+    def shift(x: Any, y: Any) -> Any:
+        bits = 64 if isinstance(x, int) else 8 * x.dtype.itemsize
+        count = int(y) if 0 <= int(y) < bits else bits
+        return _same_integer(x, int(x) << count if left else int(x) >> count)
+
+    return shift
+
+
 def _stack_put(stack: dict[int, Any], place: int, value: Any) -> None:
     stack[int(place)] = value
 
@@ -139,6 +148,10 @@ def _namespace() -> dict[str, Any]:
         "c_div": _divide,
         "floor_div": _floor_divide,
         "c_mod": _remainder,
+        "shl": _shift(left=True),
+        "shr": _shift(left=False),
+        "m_erf": _of(np.vectorize(math.erf)),
+        "m_erfc": _of(np.vectorize(math.erfc)),
         "stack_new": dict,
         "stack_ensure": lambda stack, count: None,
         "stack_free": dict.clear,

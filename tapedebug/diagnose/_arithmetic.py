@@ -42,9 +42,19 @@ def _cast(kind: type) -> Callable[[Any], Any]:
         if issubclass(kind, np.integer) and isinstance(x, (float, np.floating)):
             limits = np.iinfo(kind)
             return kind(0 if math.isnan(x) else int(max(limits.min, min(limits.max, float(x)))))
-        return kind(x)
+        return np.asarray(x).astype(kind)[()]  # wraps, as machine integers do
 
     return cast
+
+
+def _shift(left: bool) -> Callable[..., Any]:
+    def shift(x: Any, y: Any) -> Any:
+        bits = 8 * x.dtype.itemsize
+        count = int(y) if 0 <= int(y) < bits else bits
+        whole = int(x) << count if left else int(x) >> count
+        return np.asarray(whole % 2**bits, np.uint64).astype(x.dtype)[()]
+
+    return shift
 
 
 _NAMES: dict[str, Callable[..., Any]] = {
@@ -72,9 +82,16 @@ _NAMES: dict[str, Callable[..., Any]] = {
     },
     "to_f32": _cast(np.float32),
     "to_f64": _cast(np.float64),
-    "to_i32": _cast(np.int32),
-    "to_i64": _cast(np.int64),
+    **{f"to_i{bits}": _cast(np.dtype(f"int{bits}").type) for bits in (8, 16, 32, 64)},
+    **{f"to_u{bits}": _cast(np.dtype(f"uint{bits}").type) for bits in (8, 16, 32, 64)},
     "to_b1": bool,
+    "shl": _shift(left=True),
+    "shr": _shift(left=False),
+    "m_asinh": np.arcsinh,
+    "m_acosh": np.arccosh,
+    "m_atanh": np.arctanh,
+    "m_erf": lambda x: type(x)(math.erf(x)),
+    "m_erfc": lambda x: type(x)(math.erfc(x)),
 }
 _CODE: dict[str, Any] = {}
 

@@ -15,19 +15,26 @@ SPECIAL = {
     "tid": "The index of the current thread: `i = tid()`, or `i, j = tid()` for two to four axes.",
     "atomic_add": "Add to an array element, safely when several threads do; returns the value before.",
     "atomic_sub": "Subtract from an array element, safely when several threads do; returns the value before.",
+    "identity": "Square matrix of `n` rows with 1 on its diagonal; `n` is known when the kernel is compiled.",
+    "quat_identity": "The quaternion of no rotation: 0, 0, 0, 1.",
 }
 
 # Rules that users call by name; the others are what operators and conversions mean.
 SCALAR_FUNCTIONS = [
     "abs",
     "acos",
+    "acosh",
     "asin",
+    "asinh",
     "atan",
     "atan2",
+    "atanh",
     "cbrt",
     "ceil",
     "cos",
     "cosh",
+    "erf",
+    "erfc",
     "exp",
     "floor",
     "floordiv",
@@ -48,20 +55,9 @@ SCALAR_FUNCTIONS = [
     "tanh",
     "trunc",
 ]
-VECTOR_FUNCTIONS = [
-    "clamp",
-    "cross",
-    "cw_div",
-    "cw_mul",
-    "dot",
-    "length",
-    "length_sq",
-    "lerp",
-    "max",
-    "min",
-    "normalize",
-    "where",
-]
+OPERATORS = {"add", "sub", "neg", "mul", "div", "matmul", "eq", "ne"}
+"""Composites that are written as operators."""
+COMPOSITE_FUNCTIONS = [name for name in COMPOSITES if name not in OPERATORS]
 
 
 class Builtin:
@@ -90,7 +86,7 @@ class Builtin:
 
 BUILTINS: dict[str, Builtin] = {
     **{name: Builtin(name, RULES[name].doc) for name in SCALAR_FUNCTIONS},
-    **{name: Builtin(name, COMPOSITES[name].doc) for name in VECTOR_FUNCTIONS},
+    **{name: Builtin(name, COMPOSITES[name].doc) for name in COMPOSITE_FUNCTIONS},
     **{name: Builtin(name, doc) for name, doc in SPECIAL.items()},
 }
 

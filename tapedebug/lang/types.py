@@ -1,158 +1,101 @@
-"""The types of the kernel language: scalars, vectors and array annotations, and what they are in NumPy.
+"""The types of the kernel language: scalars, vectors, matrices, quaternions, array annotations.
 
-Types are classes. A scalar type called outside a kernel gives the NumPy scalar of that type; a vector type
-called outside a kernel gives a small fixed-length value.
+Types are classes. A scalar type called outside a kernel gives the NumPy scalar of that type; a vector, matrix
+or quaternion type called outside a kernel gives a small fixed-size value.
 """
 
 from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-
-class Scalar:
-    """Base of the scalar types; `code` names the type in generated source."""
-
-    code: ClassVar[str]
-    numpy: ClassVar[np.dtype[Any]]
-
-    def __new__(cls, value: Any = 0) -> Any:
-        """The NumPy scalar of this type."""
-        return cls.numpy.type(value)
-
-
-class float32(Scalar):
-    """IEEE single precision; what Python's `float` means in a kernel."""
-
-    code = "f32"
-    numpy = np.dtype(np.float32)
-
-
-class float64(Scalar):
-    """IEEE double precision."""
-
-    code = "f64"
-    numpy = np.dtype(np.float64)
-
-
-class int32(Scalar):
-    """Signed 32-bit integer; what Python's `int` means in a kernel."""
-
-    code = "i32"
-    numpy = np.dtype(np.int32)
-
-
-class int64(Scalar):
-    """Signed 64-bit integer."""
-
-    code = "i64"
-    numpy = np.dtype(np.int64)
-
-
-class bool(Scalar):
-    """Truth value, one byte in arrays."""
-
-    code = "b1"
-    numpy = np.dtype(np.bool_)
-
+from tapedebug.lang._compound import Compound as Compound
+from tapedebug.lang._compound import Matrix as Matrix
+from tapedebug.lang._compound import Quaternion as Quaternion
+from tapedebug.lang._compound import Vector as Vector
+from tapedebug.lang._scalars import FLOATS as FLOATS
+from tapedebug.lang._scalars import INTEGERS as INTEGERS
+from tapedebug.lang._scalars import SCALARS as SCALARS
+from tapedebug.lang._scalars import SIGNED as SIGNED
+from tapedebug.lang._scalars import SUFFIXES as SUFFIXES
+from tapedebug.lang._scalars import UNSIGNED as UNSIGNED
+from tapedebug.lang._scalars import Scalar as Scalar
+from tapedebug.lang._scalars import bool as bool
+from tapedebug.lang._scalars import float32 as float32
+from tapedebug.lang._scalars import float64 as float64
+from tapedebug.lang._scalars import int8 as int8
+from tapedebug.lang._scalars import int16 as int16
+from tapedebug.lang._scalars import int32 as int32
+from tapedebug.lang._scalars import int64 as int64
+from tapedebug.lang._scalars import uint8 as uint8
+from tapedebug.lang._scalars import uint16 as uint16
+from tapedebug.lang._scalars import uint32 as uint32
+from tapedebug.lang._scalars import uint64 as uint64
 
 MAX_DIMENSIONS = 4
 """Axes that an array or a launch can have."""
 
-SCALARS: tuple[type[Scalar], ...] = (bool, int32, int64, float32, float64)
-FLOATS = (float32, float64)
-INTEGERS = (int32, int64)
 
+def vector(length: int, dtype: Any) -> type[Vector]:
+    """The vector type of `length` components of the scalar type `dtype` (`types.vector(3, float)`).
 
-class Vector:
-    """Base of the vector types: a fixed number of components of one scalar type.
-
-    Instances exist outside kernels only, as values to fill arrays and to pass to launches.
+    Raises:
+        TypeError: `dtype` is no scalar type, or `length` no positive integer.
     """
+    kind: type[Vector] = _compound(Vector, f"vec{length}", (length,), _component_type(dtype, "vector"))
+    return kind
 
-    length: ClassVar[int]
-    scalar: ClassVar[type[Scalar]]
-    __slots__ = ("_values",)
 
-    def __init__(self, *values: Any) -> None:
-        if len(values) == 1 and not np.isscalar(values[0]):
-            values = tuple(values[0])
-        elif len(values) == 1:
-            values = values * self.length
-        elif not values:
-            values = (0,) * self.length
-        if len(values) != self.length:
-            raise TypeError(
-                f"{type_name(type(self))} takes {self.length} components, one value for all of them, "
-                f"or none (zeros); got {len(values)}"
-            )
-        self._values = np.array(values, dtype=self.scalar.numpy)
+def matrix(shape: tuple[int, int], dtype: Any) -> type[Matrix]:
+    """The matrix type of `shape` (rows, columns), of the scalar type `dtype` (`types.matrix((3, 3), float)`).
 
-    def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self._values, dtype=dtype)
+    Raises:
+        TypeError: `dtype` is no scalar type, or `shape` not two positive integers.
+    """
+    if not isinstance(shape, tuple | list) or len(shape) != 2:  # noqa: PLR2004
+        raise TypeError(f"a matrix's shape is (rows, columns); got {shape!r}")
+    stem = f"mat{shape[0]}{'x' if max(map(int, shape)) > 9 else ''}{shape[1]}"  # noqa: PLR2004
+    kind: type[Matrix] = _compound(Matrix, stem, tuple(shape), _component_type(dtype, "matrix"))
+    return kind
 
-    def __len__(self) -> int:
-        return self.length
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._values.tolist())
+def quaternion(dtype: Any = float32) -> type[Quaternion]:
+    """The quaternion type of the float type `dtype` (`types.quaternion(float)`).
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._values[index]
+    Raises:
+        TypeError: `dtype` is no float type.
+    """
+    scalar = _component_type(dtype, "quaternion")
+    if scalar not in FLOATS:
+        raise TypeError(f"a quaternion's components are float32 or float64; got {dtype!r}")
+    kind: type[Quaternion] = _compound(Quaternion, "quat", (4,), scalar)
+    return kind
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self._values[index] = value
 
-    def __getattr__(self, name: str) -> Any:
-        if len(name) == 1 and name in "xyzw"[: self.length]:
-            return self._values["xyzw".index(name)]
-        raise AttributeError(f"{type_name(type(self))} has no component {name!r}")
-
-    def __repr__(self) -> str:
-        return f"{type_name(type(self))}({', '.join(str(v) for v in self._values.tolist())})"
-
-    def __eq__(self, other: object) -> builtins.bool:
-        return isinstance(other, Vector) and builtins.bool(np.array_equal(self._values, other._values))
-
-    def __hash__(self) -> int:
-        return hash((type(self), tuple(self._values.tolist())))
-
-    def _combined(self, values: np.ndarray[Any, Any]) -> Vector:
-        return type(self)(*values.astype(self.scalar.numpy))
-
-    def __add__(self, other: Any) -> Vector:
-        return self._combined(self._values + np.asarray(other))
-
-    def __sub__(self, other: Any) -> Vector:
-        return self._combined(self._values - np.asarray(other))
-
-    def __mul__(self, other: Any) -> Vector:
-        return self._combined(self._values * np.asarray(other))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Vector:
-        return self._combined(self._values / np.asarray(other))
-
-    def __neg__(self) -> Vector:
-        return self._combined(-self._values)
+def _component_type(dtype: Any, what: str) -> type[Scalar]:
+    scalar: type[Scalar] = canonical(dtype)
+    if not is_scalar(scalar):
+        raise TypeError(f"a {what}'s components are scalars (float32, int32, …); got {dtype!r}")
+    return scalar
 
 
 @functools.cache
-def vector(length: int, dtype: Any) -> type[Vector]:
-    """The vector type of `length` components of the scalar type `dtype` (`types.vector(3, float)`)."""
-    scalar = canonical(dtype)
-    if not is_scalar(scalar):
-        raise TypeError(f"a vector's components are scalars (float32, int32, …); got {dtype!r}")
-    if length != int(length) or length < 1:
-        raise TypeError(f"a vector's length is a positive integer; got {length!r}")
-    suffix = {float32: "", float64: "d", int32: "i", int64: "l", bool: "b"}[scalar]
-    name = f"vec{length}{suffix}"
-    return type(name, (Vector,), {"length": length, "scalar": scalar, "__slots__": ()})
+def _compound(base: type[Compound], stem: str, shape: tuple[int, ...], scalar: type[Scalar]) -> Any:
+    """The one class of a compound type."""
+    if any(n != int(n) or n < 1 for n in shape):
+        word, size = (
+            ("length is a positive integer", shape[0])
+            if len(shape) == 1
+            else ("shape is two positive integers", shape)
+        )
+        raise TypeError(f"a {base.word}'s {word}; got {size!r}")
+    content: dict[str, Any] = {"shape": shape, "length": int(np.prod(shape)), "scalar": scalar}
+    if base is Vector:
+        content["letters"] = "xyzw"[: shape[0]]
+    return type(stem + SUFFIXES[scalar], (base,), {**content, "__slots__": ()})
 
 
 class ArrayType:
@@ -188,14 +131,14 @@ def canonical(dtype: Any) -> Any:
     if isinstance(dtype, type):
         if dtype in _PYTHON:
             return _PYTHON[dtype]
-        if issubclass(dtype, Scalar | Vector) and dtype not in (Scalar, Vector):
+        if issubclass(dtype, Scalar | Compound) and hasattr(dtype, "code" if issubclass(dtype, Scalar) else "scalar"):
             return dtype
     if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
         scalar = from_numpy(np.dtype(dtype))
         if scalar is not None:
             return scalar
     supported = ", ".join(s.__name__ for s in SCALARS)
-    raise TypeError(f"{dtype!r} is not a type of the kernel language ({supported}, vec2 … vec4, …)")
+    raise TypeError(f"{dtype!r} is not a type of the kernel language ({supported}, vec2 … vec4, mat22 … mat44, quat, …)")
 
 
 def from_numpy(dtype: np.dtype[Any]) -> type[Scalar] | None:
@@ -208,16 +151,31 @@ def is_scalar(t: Any) -> builtins.bool:
     return isinstance(t, type) and issubclass(t, Scalar)
 
 
+def is_compound(t: Any) -> builtins.bool:
+    """Whether values of type `t` have several components: vectors, matrices, quaternions."""
+    return isinstance(t, type) and issubclass(t, Compound)
+
+
 def is_vector(t: Any) -> builtins.bool:
     """Whether `t` is a vector type."""
     return isinstance(t, type) and issubclass(t, Vector)
 
 
+def is_matrix(t: Any) -> builtins.bool:
+    """Whether `t` is a matrix type."""
+    return isinstance(t, type) and issubclass(t, Matrix)
+
+
+def is_quaternion(t: Any) -> builtins.bool:
+    """Whether `t` is a quaternion type."""
+    return isinstance(t, type) and issubclass(t, Quaternion)
+
+
 @functools.cache
 def scalar_of(t: Any) -> type[Scalar]:
-    """The scalar type of a scalar, vector or array type."""
+    """The scalar type of a scalar, compound or array type."""
     t = t.dtype if isinstance(t, ArrayType) else canonical(t)
-    scalar: type[Scalar] = t.scalar if is_vector(t) else t
+    scalar: type[Scalar] = t.scalar if is_compound(t) else t
     return scalar
 
 
@@ -225,14 +183,14 @@ def scalar_of(t: Any) -> type[Scalar]:
 def components(t: Any) -> int:
     """How many scalars one value (or one array element) of type `t` has."""
     t = t.dtype if isinstance(t, ArrayType) else canonical(t)
-    return t.length if is_vector(t) else 1
+    return t.length if is_compound(t) else 1
 
 
 @functools.cache
 def value_shape(t: Any) -> tuple[int, ...]:
-    """The shape of one value: `()` of a scalar, `(3,)` of a vec3."""
+    """The shape of one value: `()` of a scalar, `(3,)` of a vec3, `(3, 3)` of a mat33."""
     t = canonical(t)
-    return (t.length,) if is_vector(t) else ()
+    return t.shape if is_compound(t) else ()
 
 
 @functools.cache
@@ -266,3 +224,28 @@ vec3 = vec3f = vector(3, float32)
 vec4 = vec4f = vector(4, float32)
 vec2d, vec3d, vec4d = vector(2, float64), vector(3, float64), vector(4, float64)
 vec2i, vec3i, vec4i = vector(2, int32), vector(3, int32), vector(4, int32)
+mat22 = mat22f = matrix((2, 2), float32)
+mat33 = mat33f = matrix((3, 3), float32)
+mat44 = mat44f = matrix((4, 4), float32)
+mat22d, mat33d, mat44d = matrix((2, 2), float64), matrix((3, 3), float64), matrix((4, 4), float64)
+quat = quatf = quaternion(float32)
+quatd = quaternion(float64)
+
+NAMED: dict[str, type] = {
+    **{scalar.__name__: scalar for scalar in SCALARS},
+    **{
+        f"vec{length}{suffix}": vector(length, scalar)
+        for length in (2, 3, 4)
+        for scalar, suffix in [*SUFFIXES.items(), (float32, "f")]
+        if scalar is not bool
+    },
+    **{
+        f"mat{n}{n}{suffix}": matrix((n, n), scalar)
+        for n in (2, 3, 4)
+        for scalar, suffix in ((float32, ""), (float32, "f"), (float64, "d"))
+    },
+    "quat": quat,
+    "quatf": quat,
+    "quatd": quatd,
+}
+"""The types that programs call by name."""

@@ -14,7 +14,7 @@ from tapedebug.runtime.array import array
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.plan import Packer
 
-_RANGES = {types.int32: (-(2**31), 2**31 - 1), types.int64: (-(2**63), 2**63 - 1)}
+_LIMITS = {scalar: np.iinfo(scalar.numpy) for scalar in types.INTEGERS}
 
 
 def not_a_kernel(thing: Any) -> LaunchError:
@@ -156,7 +156,7 @@ def packer(kernel: Any, param: Any) -> Packer | None:
     if isinstance(kind, types.ArrayType):
         return None
     scalar = types.scalar_of(kind)
-    inner = types.value_shape(kind)
+    inner, count = types.value_shape(kind), types.components(kind)
 
     def one(value: Any) -> Any:
         return _scalar(kernel, param, value, scalar)
@@ -164,14 +164,16 @@ def packer(kernel: Any, param: Any) -> Packer | None:
     def vector(value: Any) -> tuple[Any, ...]:
         try:
             parts = tuple(value)
+            if len(inner) > 1 and len(parts) == inner[0]:
+                parts = tuple(part for row in parts for part in row)
         except TypeError:
             raise _misfit(kernel, param, f"got {_told(value)}", f"pass {types.type_name(kind)}(…)") from None
-        if len(parts) != inner[0]:
+        if len(parts) != count:
             raise _misfit(
                 kernel,
                 param,
                 f"got {_told(value)}, which has {len(parts)} components",
-                f"pass {inner[0]} numbers",
+                f"pass {count} numbers",
             )
         return tuple(one(part) for part in parts)
 
@@ -198,12 +200,20 @@ def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
             f"got {_told(value)}",
             f"pass int({value!r}), or annotate it as float" if whole else "pass an int",
         ) from None
-    low, high = _RANGES[scalar]
+    low, high = int(_LIMITS[scalar].min), int(_LIMITS[scalar].max)
     if not low <= number <= high:
         raise _misfit(
-            kernel, param, f"got {number}, outside {low} … {high}", "pass a smaller number, or use int64"
+            kernel,
+            param,
+            f"got {number}, outside {low} … {high}",
+            _mend_range(scalar),
         )
-    return number
+    return number - 2**64 if number >= 2**63 else number  # a slot holds an int64
+
+
+def _mend_range(scalar: Any) -> str:
+    narrow = scalar in (types.int8, types.int16, types.int32)
+    return "pass a smaller number, or use int64" if narrow else "pass a number in that range"
 
 
 def _misfit(kernel: Any, param: Any, got: str, mend: str) -> LaunchError:

@@ -36,7 +36,8 @@ def _wrap(values: Values, dtype: Any, outer: Shape) -> array:
     scalar = types.numpy_dtype(dtype)
     if not values.flags.writeable:
         raise ArrayError("array: copy=False needs a writable NumPy array", mend="pass copy=True")
-    if types.value_shape(dtype) and values.strides[-1] != scalar.itemsize:
+    inner = types.value_shape(dtype)
+    if values.strides[values.ndim - len(inner) :] != _convert.contiguous_strides(inner, scalar.itemsize):
         raise ArrayError(
             f"array: copy=False needs the components of a {types.type_name(dtype)} side by side; "
             f"the NumPy array has strides {values.strides}",

@@ -99,22 +99,25 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
         return values.reshape(wanted)
     if not inner:
         return values if values.ndim else values.reshape(1)
-    return _with_inner(values, dtype, inner[0])
+    return _with_inner(values, dtype, inner)
 
 
-def _with_inner(values: Values, dtype: Any, length: int) -> Values:
-    """Group the innermost dimension of `values` into vectors of `length`."""
+def _with_inner(values: Values, dtype: Any, inner: Shape) -> Values:
+    """Group the innermost numbers of `values` into vectors, matrices or quaternions of shape `inner`."""
+    count = types.components(dtype)
     if values.size == 0:
-        return values.reshape(0, length)
+        return values.reshape(0, *inner)
+    if values.shape[-len(inner) :] == inner:
+        return values if values.ndim > len(inner) else values.reshape(1, *inner)
     last = values.shape[-1]
-    if last == length:
-        return values if values.ndim > 1 else values.reshape(1, length)
-    if last % length == 0:
-        return values.reshape(*values.shape[:-1], last // length, length)
+    if last == count:
+        return values.reshape(*(values.shape[:-1] or (1,)), *inner)
+    if last % count == 0:
+        return values.reshape(*values.shape[:-1], last // count, *inner)
     raise ArrayError(
         f"array: data of shape {values.shape} cannot be elements of {types.type_name(dtype)}: "
-        f"its last dimension, {last}, is not a multiple of {length}",
-        mend=f"pass data of shape (…, {length})",
+        f"its last dimension, {last}, is not a multiple of {count}",
+        mend=f"pass data of shape (…, {', '.join(map(str, inner))})",
     )
 
 
@@ -144,10 +147,12 @@ def element_bytes(value: Any, dtype: Any, what: str) -> bytes:
         values = found.astype(scalar)
         if inner and values.ndim == 0:
             values = np.full(inner, values)
+        elif values.shape == (types.components(dtype),):
+            values = values.reshape(inner)
         if values.shape != inner:
             raise ValueError(f"shape {values.shape}")
     except (ValueError, TypeError, OverflowError):
-        need = f"{inner[0]} numbers" if inner else "a number"
+        need = f"{types.components(dtype)} numbers" if inner else "a number"
         raise ArrayError(
             f"{what}: {value!r} is not a value of {types.type_name(dtype)}", mend=f"pass {need}"
         ) from None

@@ -8,6 +8,7 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
+from tapedebug.runtime._convert import contiguous_strides
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.ledger import Ledger, LiveIn, Need, Scratch
@@ -104,7 +105,7 @@ class ShadowBuffer:
             scalar,
             self.gradient() if adjoint else self.data,
             (a.ptr - self.buffer.address) * self.scale,
-            tuple(s * self.scale for s in a.strides) + (scalar.itemsize,) * len(inner),
+            tuple(s * self.scale for s in a.strides) + contiguous_strides(inner, scalar.itemsize),
         )
 
     def _content(self, live: LiveIn) -> Bytes:

@@ -29,7 +29,7 @@ def item(a: array, key: Any) -> Any:
     if shape:
         return make(a.buffer, ptr, a.dtype, tuple(shape), tuple(strides), like=a)
     one = make(a.buffer, ptr, a.dtype, (1,), (a.item_size,))._look()[0]
-    return a.dtype(*one) if types.value_shape(a.dtype) else one
+    return a.dtype(*one.reshape(-1)) if types.value_shape(a.dtype) else one
 
 
 def set_item(a: array, key: Any, value: Any) -> None:
@@ -125,5 +125,5 @@ def _number(part: Any, axis: int, shape: Shape) -> int:
 
 
 def _is_element(value: Any, dtype: Any) -> bool:
-    """Whether a sequence is one vector of `dtype`."""
+    """Whether a sequence is one compound value of `dtype`."""
     return bool(types.value_shape(dtype)) and np.shape(value) == types.value_shape(dtype)

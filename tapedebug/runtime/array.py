@@ -224,7 +224,7 @@ class array:
             scalar,
             self.buffer.data.data,
             self.ptr - self.buffer.address,
-            self.strides + (scalar.itemsize,) * len(inner),
+            self.strides + _convert.contiguous_strides(inner, scalar.itemsize),
         )
 
     @property
@@ -262,11 +262,11 @@ class array:
         return np.asarray(Window(self.buffer, interface, self.start, self.stop))
 
     def list(self) -> list[Any]:
-        """All elements in a flat list: Python numbers, or vectors."""
+        """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
         look = self._look()
         if not types.value_shape(self.dtype):
             return list(look.reshape(-1).tolist())
-        return [self.dtype(*row) for row in look.reshape(-1, look.shape[-1])]
+        return [self.dtype(*one) for one in look.reshape(-1, types.components(self.dtype))]
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(self.shape[0]))

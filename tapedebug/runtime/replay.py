@@ -329,7 +329,7 @@ def _forward_special(record: Record, space: ShadowSpace) -> Runner:
             return lambda lo, hi, where: np.copyto(dest, src.copy())
         return lambda lo, hi, where: np.copyto(dest, src)
     value = np.frombuffer(record.value, dtype=types.numpy_dtype(record.args[0].dtype))
-    item = value if types.value_shape(record.args[0].dtype) else value[0]
+    item = value.reshape(types.value_shape(record.args[0].dtype))
     return lambda lo, hi, where: np.copyto(dest, item)
 
 

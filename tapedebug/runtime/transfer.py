@@ -115,7 +115,7 @@ def fill_bytes(dest: array, item: bytes) -> None:
     """Set every element to the value with these bytes, and remember it where that is the whole buffer."""
     values = np.frombuffer(item, dtype=types.numpy_dtype(dest.dtype))
     look = dest._look()
-    look[...] = values if types.value_shape(dest.dtype) else values[0]
+    look[...] = values.reshape(types.value_shape(dest.dtype))
     if dest.is_contiguous and dest.stop - dest.start == dest.buffer.nbytes and not dest.buffer.windows:
         dest.buffer.fill = ZERO if not any(item) else item
 

@@ -17,22 +17,27 @@ from tapedebug.lang.rules import COMPOSITES, RULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 TABLE = re.compile(r"(<!-- table: .*? -->\n).*?(<!-- end of table -->)", re.DOTALL)
-SIGNATURES = {"tid": "", "atomic_add": "array, i, …, value", "atomic_sub": "array, i, …, value"}
+SIGNATURES = {
+    "tid": "",
+    "atomic_add": "array, i, …, value",
+    "atomic_sub": "array, i, …, value",
+    "identity": "n, dtype=float",
+    "quat_identity": "dtype=float",
+}
+CONSTANT = {"tid", "identity", "quat_identity"}
 
 
 def operands(name: str) -> str:
     if name in SIGNATURES:
         return SIGNATURES[name]
     if name in COMPOSITES:
-        entry = COMPOSITES[name]
-        return ", ".join(entry.build.__code__.co_varnames[: entry.arity])
+        return ", ".join(COMPOSITES[name].operands)
     return ", ".join("xyz"[: 1 + max(i for i in range(3) if f"{{{i}}}" in RULES[name].text)])
 
 
 def differentiable(name: str) -> bool:
-    if name in RULES and name not in COMPOSITES:
-        return RULES[name].differentiable
-    return name != "tid"
+    entry = COMPOSITES.get(name) or RULES.get(name)
+    return entry.differentiable if entry is not None else name not in CONSTANT
 
 
 def table() -> str:

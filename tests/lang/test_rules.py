@@ -29,16 +29,6 @@ HEADER = """
 import tapedebug as wp
 scalar = wp.{scalar}
 vec1 = wp.types.vector(1, scalar)
-vec = wp.types.vector({length}, scalar)
-
-@wp.kernel
-def rows(
-    s: wp.array3d(dtype=scalar),
-    v: wp.array3d(dtype=vec),
-    out_s: wp.array2d(dtype=scalar),
-    out_v: wp.array2d(dtype=vec),
-):
-    i = wp.tid()
 """
 
 
@@ -52,9 +42,17 @@ class Group:
 
     @property
     def cases(self) -> list[Case]:
-        if self.table == "rules":
-            return cases.RULES
-        return [c for c in cases.COMPOSITES if self.length == 3 or c.name != "cross"]
+        return [c for c in cases.TABLES[self.table] if self.length in c.lengths]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of values that the operations use, in the order of the kernel's arrays."""
+        used = {kind for case in self.cases for kind in case.operands + case.result}
+        return [kind for kind in cases.KINDS if kind in used]
+
+    def shape(self, kind: str) -> tuple[int, ...]:
+        """The shape of one value of a kind."""
+        return cases.KINDS[kind][1](self.length)
 
     def __str__(self) -> str:
         return f"{self.table}-{t.type_name(t.vector(self.length, self.scalar))}"
@@ -66,6 +64,11 @@ GROUPS = [
     Group(t.float32, 2, "composites"),
     Group(t.float32, 3, "composites"),
     Group(t.float64, 3, "composites"),
+    Group(t.float32, 2, "matrices"),
+    Group(t.float32, 3, "matrices"),
+    Group(t.float64, 4, "matrices"),
+    Group(t.float32, 3, "quaternions"),
+    Group(t.float64, 3, "quaternions"),
 ]
 ALL = [
     pytest.param(g, row, id=f"{g}-{c.name}-{c.kinds or 's'}") for g in GROUPS for row, c in enumerate(g.cases)
@@ -85,120 +88,133 @@ def load(source: str) -> Any:
 
 @functools.cache
 def kernel(group: Group) -> Any:
-    lines = [HEADER.format(scalar=group.scalar.__name__, length=group.length)]
+    lines = [HEADER.format(scalar=group.scalar.__name__)]
+    for kind in group.kinds:
+        lines.append(f"kind_{kind} = {cases.KINDS[kind][0].format(n=group.length)}\n")
+    arrays = [f"{kind}: wp.array3d(dtype=kind_{kind})" for kind in group.kinds]
+    arrays += [f"out_{kind}: wp.array2d(dtype=kind_{kind})" for kind in group.kinds]
+    lines.append(f"@wp.kernel\ndef rows({', '.join(arrays)}):\n    i = wp.tid()\n")
     for row, case in enumerate(group.cases):
         names = [f"{kind}[{row}, {place}, i]" for place, kind in enumerate(case.operands)]
         # Literals are float32; the language never mixes types silently.
-        code = re.sub(r"(\d+\.\d+)", r"scalar(\1)", case.spelling).format(*names)
+        code = re.sub(r"(\d+\.\d+)", r"scalar(\1)", case.spelling).format(*names, n=group.length)
         lines.append(f"    out_{case.result}[{row}, i] = {code}\n")
     return load("".join(lines)).rows
 
 
 @functools.cache
-def operands(group: Group) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs as float32 can hold them: scalars (row, place, i), vectors (row, place, i, component)."""
+def operands(group: Group) -> dict[str, np.ndarray]:
+    """Inputs as float32 can hold them, by kind: (row, place, i) and the shape of a value."""
     rng = np.random.default_rng(3)
     rows = len(group.cases)
-    s = np.zeros((rows, 3, SAMPLES))
-    v = np.zeros((rows, 3, SAMPLES, group.length))
+    found = {kind: np.zeros((rows, 3, SAMPLES, *group.shape(kind))) for kind in group.kinds}
     for row, case in enumerate(group.cases):
         for place, (kind, (low, high)) in enumerate(zip(case.operands, case.domains, strict=True)):
-            array = s if kind == "s" else v
+            array = found[kind]
             array[row, place] = rng.uniform(low, high, array[row, place].shape)
-        if case.name in RULES and not RULES[case.name].differentiable:
-            s[row, :, 0] = s[row, 0, 0]  # a tie, which comparisons must tell from its neighbours
-    return s.astype(np.float32).astype(float), v.astype(np.float32).astype(float)
+        if flat(case):
+            for array in found.values():
+                array[row, :, 0] = array[row, 0, 0]  # a tie, which comparisons must tell from its neighbours
+    return {kind: array.astype(np.float32).astype(float) for kind, array in found.items()}
+
+
+def flat(case: Case) -> bool:
+    """Whether the operation passes no derivative on."""
+    table = COMPOSITES if case in cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS else RULES
+    return not table[case.name].differentiable
 
 
 def inputs(group: Group, row: int) -> list[np.ndarray]:
-    s, v = operands(group)
-    return [(s if kind == "s" else v)[row, place] for place, kind in enumerate(group.cases[row].operands)]
+    given = operands(group)
+    return [given[kind][row, place] for place, kind in enumerate(group.cases[row].operands)]
 
 
 def arguments(group: Group, dtype: Any) -> list[np.ndarray]:
-    s, v = (a.astype(dtype) for a in operands(group))
-    rows = len(group.cases)
-    return [s, v, np.zeros((rows, SAMPLES), dtype), np.zeros((rows, SAMPLES, group.length), dtype)]
+    """The kernel's arrays: inputs and outputs, by kind."""
+    given = [array.astype(dtype) for array in operands(group).values()]
+    return given + [np.zeros((len(group.cases), SAMPLES, *group.shape(kind)), dtype) for kind in group.kinds]
 
 
 @functools.cache
-def values(group: Group, f64: bool) -> tuple[np.ndarray, np.ndarray]:
+def values(group: Group, f64: bool) -> dict[str, np.ndarray]:
     args = arguments(group, group.scalar.numpy)
     args = twin(args) if f64 else args
     run(kernel(group), SAMPLES, args, f64=f64)
-    return args[2], args[3]
+    return dict(zip(group.kinds, args[len(group.kinds) :], strict=True))
 
 
 @functools.cache
-def seeds(group: Group) -> list[np.ndarray]:
+def seeds(group: Group) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(5)
-    return [rng.normal(size=a.shape) for a in arguments(group, float)[2:]]
+    outputs = arguments(group, float)[len(group.kinds) :]
+    return {kind: rng.normal(size=a.shape) for kind, a in zip(group.kinds, outputs, strict=True)}
 
 
 @functools.cache
-def adjoints(group: Group, f64: bool) -> list[np.ndarray]:
+def adjoints(group: Group, f64: bool) -> dict[str, np.ndarray]:
     args = arguments(group, group.scalar.numpy)
     args = twin(args) if f64 else args
     dtype = args[0].dtype
-    found = [np.zeros_like(args[0]), np.zeros_like(args[1]), *(s.astype(dtype) for s in seeds(group))]
-    run(kernel(group), SAMPLES, args, f64=f64, adjoints=found)
-    return found[:2]
+    found = [np.zeros_like(a) for a in args[: len(group.kinds)]]
+    run(
+        kernel(group), SAMPLES, args, f64=f64, adjoints=found + [s.astype(dtype) for s in seeds(group).values()]
+    )
+    return dict(zip(group.kinds, found, strict=True))
 
 
 def expected_adjoint(group: Group, row: int, place: int) -> np.ndarray:
     """Central differences of the NumPy value, contracted with the seed."""
     case, given = group.cases[row], inputs(group, row)
-    seed = seeds(group)["sv".index(case.result)][row]
+    seed = seeds(group)[case.result][row]
     h = 1e-6
 
     def product(moved: np.ndarray) -> np.ndarray:
         terms = np.asarray(case.value(*given[:place], moved, *given[place + 1 :]), float) * seed
-        return terms if case.result == "s" else terms.sum(-1)
+        return terms.reshape(SAMPLES, -1).sum(-1)
 
-    if case.operands[place] == "s":
-        return (product(given[place] + h) - product(given[place] - h)) / (2 * h)
-    columns = []
-    for component in range(group.length):
-        step = np.zeros(group.length)
+    shape = group.shape(case.operands[place])
+    found = np.zeros((SAMPLES, *shape))
+    for component in np.ndindex(*shape):
+        step = np.zeros(shape)
         step[component] = h
-        columns.append((product(given[place] + step) - product(given[place] - step)) / (2 * h))
-    return np.stack(columns, -1)
+        found[(slice(None), *component)] = (product(given[place] + step) - product(given[place] - step)) / (2 * h)
+    return found
 
 
 @pytest.mark.parametrize(("group", "row"), ALL)
 def test_value_is_numpys(group: Group, row: int) -> None:
     case = group.cases[row]
     expected = np.asarray(case.value(*inputs(group, row)), float)
-    which = "sv".index(case.result)
     tolerance = 2e-6 if group.scalar is t.float32 else 1e-13
-    np.testing.assert_allclose(values(group, False)[which][row], expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(values(group, False)[case.result][row], expected, rtol=tolerance, atol=tolerance)
     exact = 2e-7 if case.name == "to_f32" else 1e-13
-    np.testing.assert_allclose(values(group, True)[which][row], expected, rtol=exact, atol=exact)
+    np.testing.assert_allclose(values(group, True)[case.result][row], expected, rtol=exact, atol=exact)
 
 
 @pytest.mark.parametrize(("group", "row"), ALL)
 def test_adjoint_is_the_difference_quotient(group: Group, row: int) -> None:
     case = group.cases[row]
-    flat = case.name in RULES and not RULES[case.name].differentiable and case.name != "sign0"
+    passes_none = flat(case) and case.name != "sign0"
     for place, kind in enumerate(case.operands):
-        which = "sv".index(kind)
-        if flat:
-            assert not adjoints(group, False)[which][row, place].any()
+        if passes_none:
+            assert not adjoints(group, False)[kind][row, place].any()
             continue
         expected = expected_adjoint(group, row, place)
         single = group.scalar is t.float32 or case.name == "to_f32"
         for f64, tolerance in ((True, 2e-8), (False, 2e-5 if single else 2e-8)):
-            found = adjoints(group, f64)[which][row, place]
+            found = adjoints(group, f64)[kind][row, place]
             np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_every_entry_of_the_table_is_checked() -> None:
     assert {c.name for c in cases.RULES} | cases.INTEGER_ONLY == set(RULES)
-    assert {c.name for c in cases.COMPOSITES} == set(COMPOSITES)
+    composites = cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS
+    assert {c.name for c in composites} == set(COMPOSITES)
 
 
 def test_every_entry_that_users_call_is_a_builtin() -> None:
-    called = {c.name for c in cases.RULES + cases.COMPOSITES if f"wp.{c.name}(" in c.spelling}
+    every = [case for table in cases.TABLES.values() for case in table]
+    called = {c.name for c in every if f"wp.{c.name}(" in c.spelling}
     operators = {"floordiv", "mod", "pow"}  # functions with an operator of their own
     assert called | operators | set(builtins.SPECIAL) == set(builtins.BUILTINS)
 

@@ -272,8 +272,8 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
         (
             lambda: wp.array(["a"]),
             wp.ArrayError,
-            "array: data of NumPy dtype <U1 has no type in the kernel language (bool, int32, int64, "
-            "float32, float64)\n"
+            "array: data of NumPy dtype <U1 has no type in the kernel language (bool, int8, uint8, "
+            "int16, uint16, int32, uint32, int64, uint64, float32, float64)\n"
             "  = mend: pass dtype=, or convert the data first",
         ),
         (
@@ -451,7 +451,7 @@ def test_config_refuses_unknown_names_and_values():
 
 def test_unknown_names_of_the_package():
     for name, message in {
-        "mat33": "tapedebug.mat33 is planned and not in this version",
+        "svd3": "tapedebug.svd3 is planned and not in this version",
         "fem": "tapedebug.fem is not planned: it is not part of recording and debugging gradients",
         "launhc": "tapedebug has no name 'launhc'; did you mean 'launch'?",
         "zzz": "tapedebug has no name 'zzz'",

@@ -171,8 +171,8 @@ class Context:
 
     def number(self, node: ast.AST, value: Any) -> Quantity | None:
         """A constant of the kernel language from a Python or NumPy value, or None."""
-        if isinstance(value, t.Vector):
-            parts = [self.constant(node, n, value.scalar) for n in np.asarray(value)]
+        if isinstance(value, t.Compound):
+            parts = [self.constant(node, n, value.scalar) for n in np.asarray(value).reshape(-1)]
             return Quantity(type(value), tuple(p.scalar for p in parts))
         kind = scalar_type(value)
         return self.constant(node, value, kind) if kind is not None else None
@@ -191,7 +191,7 @@ class Context:
             )
         if not fits:
             wide = {t.int32: "wp.int64", t.float32: "wp.float64"}.get(kind)
-            mend = f"write it as {wide}({value})" if wide else "use a smaller number"
+            mend = f"write it as {wide}({value})" if wide else "use a number in its range, or a wider type"
             self.type_error(node, f"the number {value} does not fit {t.type_name(kind)}", mend)
         return Quantity(kind, (self.builder.expr(self.builder.constant(value, kind)),))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import expressions
+from tapedebug.compiler.lower import components, expressions
 from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -16,24 +16,39 @@ from tapedebug.lang.rules import Quantity
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An array element, or one component of it, that is read or written."""
+    """An array element, or a part of it, that is read or written.
+
+    Attributes:
+        view: The element.
+        type: The type of what stands there.
+        components: The components of the element that are touched.
+    """
 
     view: ArrayView
-    component: int | None
-    """None is the whole element."""
+    type: Any
+    components: range
 
     @property
-    def type(self) -> Any:
-        """The type of what stands there."""
-        dtype = self.view.param.type.dtype
-        return dtype if self.component is None else t.scalar_of(dtype)
+    def whole(self) -> bool:
+        """Whether this is the whole element."""
+        return self.type is self.view.param.type.dtype
 
-    @property
-    def components(self) -> range:
-        """The components that are touched."""
-        if self.component is not None:
-            return range(self.component, self.component + 1)
-        return range(t.components(self.view.param.type.dtype))
+
+def whole(view: ArrayView) -> Place:
+    """A whole element."""
+    dtype = view.param.type.dtype
+    return Place(view, dtype, range(t.components(dtype)))
+
+
+def _part(base: Place, where: components.Path) -> Place | None:
+    """A part of a place; None where that depends on a computed index."""
+    found = components.places(base.type, where)
+    if found is None:
+        return None
+    start = base.components.start
+    return Place(
+        base.view, components.type_at(base.type, where), range(start + found.start, start + found.stop)
+    )
 
 
 def shape(ctx: Context, view: ArrayView) -> Items:
@@ -91,84 +106,49 @@ def element(ctx: Context, node: ast.Subscript, base: ArrayView) -> Item:
     view = view_at(ctx, node, base)
     if view.free:
         return view
-    return read(ctx, node, Place(view, None))
+    return read(ctx, node, whole(view))
 
 
 def place_of(ctx: Context, node: ast.expr) -> Place | None:
     """The array element or component that a target names; None where it is a variable's."""
-    match node:
-        case ast.Subscript():
-            base = _base(ctx, node.value)
-            if isinstance(base, ArrayView):
-                view = view_at(ctx, node, base)
-                if view.free:
-                    ctx.type_error(
-                        node,
-                        f"`{base.param.name}` needs {counted(view.free, 'more index', 'more indices')} here",
-                        "write to one element at a time",
-                    )
-                return Place(view, None)
-            if isinstance(base, Place):
-                index = component_place(ctx, node, base.type)
-                if not isinstance(index, int):
-                    ctx.syntax_error(
-                        node,
-                        "a component of an array element is written with a constant index",
-                        "read the vector into a variable, change it, and write it back",
-                    )
-                return Place(base.view, index)
-        case ast.Attribute():
-            base = _base(ctx, node.value)
-            if isinstance(base, Place):
-                return Place(base.view, component_index(ctx, node, base.type, node.attr))
-    return None
+    found = _base(ctx, node)
+    if isinstance(found, ArrayView):
+        if isinstance(node, ast.Name):
+            return None
+        ctx.type_error(
+            node,
+            f"`{found.param.name}` needs {counted(found.free, 'more index', 'more indices')} here",
+            "write to one element at a time",
+        )
+    return found
 
 
 def _base(ctx: Context, node: ast.expr) -> ArrayView | Place | None:
+    """The array, element or part of an element that an expression names."""
     if isinstance(node, ast.Name):
         item = ctx.env.get(node.id)
         return item if isinstance(item, ArrayView) else None
-    if isinstance(node, ast.Subscript):
-        inner = _base(ctx, node.value)
-        if isinstance(inner, ArrayView):
-            view = view_at(ctx, node, inner)
-            return view if view.free else Place(view, None)
-    return None
-
-
-def component_index(ctx: Context, node: ast.AST, kind: Any, name: str) -> int:
-    """The component called `name` (x, y, z, w) of a vector type."""
-    if t.is_vector(kind) and name in tuple("xyzw"[: kind.length]):
-        return "xyzw".index(name)
-    has = (
-        f"its components are {', '.join('xyzw'[: kind.length])}"
-        if t.is_vector(kind)
-        else "only vectors have components"
-    )
-    ctx.type_error(node, f"{t.type_name(kind)} has no component `{name}`", has)
-
-
-def component_place(ctx: Context, node: ast.Subscript, kind: Any) -> int | Quantity:
-    """The component that a subscript of a vector names: a number, or a computed index."""
-    if not t.is_vector(kind):
-        ctx.type_error(
-            node, f"a {t.type_name(kind)} cannot be indexed", "only arrays and vectors have elements"
+    if not isinstance(node, ast.Subscript | ast.Attribute):
+        return None
+    base = _base(ctx, node.value)
+    if isinstance(base, ArrayView):
+        if isinstance(node, ast.Attribute):
+            return None
+        view = view_at(ctx, node, base)
+        return view if view.free else whole(view)
+    if base is None:
+        return None
+    if isinstance(node, ast.Attribute):
+        return _part(base, (components.named(ctx, node, base.type, node.attr),))
+    part = _part(base, components.path(ctx, node, base.type))
+    if part is None:
+        word = base.type.word
+        ctx.syntax_error(
+            node,
+            "a component of an array element is written with a constant index",
+            f"read the {word} into a variable, change it, and write it back",
         )
-    q = expressions.value(ctx, node.slice, "an index")
-    if q.type not in t.INTEGERS:
-        ctx.type_error(
-            node.slice, f"an index is an integer; got {t.type_name(q.type)}", "convert it with int(…)"
-        )
-    number = constant_of(q.scalar.value)
-    if number is None:
-        return q
-    if not 0 <= number < kind.length:
-        ctx.type_error(
-            node.slice,
-            f"{t.type_name(kind)} has no component {number}",
-            f"its components are 0 to {kind.length - 1}",
-        )
-    return int(number)
+    return part
 
 
 def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
@@ -212,12 +192,9 @@ def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST)
 def _require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
     if q.type is place.type:
         return
-    name = (
-        f"`{place.view.param.name}`"
-        if place.component is None
-        else f"a component of `{place.view.param.name}`"
-    )
-    holds = "holds" if place.component is None else "is"
+    thing = "a component" if t.is_scalar(place.type) else "a row"
+    name = f"`{place.view.param.name}`" if place.whole else f"{thing} of `{place.view.param.name}`"
+    holds = "holds" if place.whole else "is"
     ctx.type_error(
         node,
         f"{name} {holds} {t.type_name(place.type)}; got {t.type_name(q.type)}",
@@ -227,8 +204,10 @@ def _require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
 
 def mend_value(expected: Any, got: Any) -> str:
     """What to do with a value of type `got` where `expected` is needed."""
-    if t.is_vector(expected):
-        return f"make a vector of it: wp.{t.type_name(expected)}(…)"
+    if t.is_compound(expected):
+        return f"make a {expected.word} of it: wp.{t.type_name(expected)}(…)"
     if t.is_vector(got):
         return "use one component, or a number made of it, such as wp.length(v)"
+    if t.is_compound(got):
+        return "use one component, or a number made of them"
     return f"convert the value with {t.conversion(expected)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tapedebug.compiler.lower import arrays, calls, expressions
+from tapedebug.compiler.lower import arrays, calls, components, expressions
 from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -49,10 +49,10 @@ def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
         number = ctx.number(source, item.value)
         return item if number is None else number
     if isinstance(item, Quantity):
-        letters = "xyzw" if len(item.parts) > 1 else ""
+        labels = components.labels(item.type) if len(item.parts) > 1 else []
         for place, part in enumerate(item.parts):
             if not part.value.hint and part.value.op is not None and part.value.op.kind != "const":
-                part.value.hint = target.id + (f"_{letters[place]}" if place < len(letters) else "")
+                part.value.hint = target.id + (f"_{labels[place]}" if place < len(labels) else "")
     if isinstance(item, Undefined):
         ctx.name_error(source, f"the value {item.reason}", "assign it before")
     if isinstance(item, Items) and not item.items:
@@ -61,8 +61,8 @@ def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
 
 
 def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.expr) -> None:
-    if isinstance(item, Quantity) and t.is_vector(item.type):
-        item = Items(tuple(Quantity(p.type, (p,)) for p in item.parts))
+    if isinstance(item, Quantity) and t.is_compound(item.type):
+        item = Items(tuple(components.get(item, (k,)) for k in range(item.type.shape[0])))
     count = len(item.items) if isinstance(item, Items) else 1
     if not isinstance(item, Items) or count != len(target.elts):
         ctx.type_error(
@@ -77,10 +77,10 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.e
 def _assign_component(
     ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity, source: ast.expr
 ) -> None:
-    """`v.x = …` or `v[i] = …` of a variable that holds a vector: the variable gets a new vector."""
-    if not isinstance(target.value, ast.Name):
+    """`v.x = …`, `m[i, j] = …` or `m[i] = …` of a variable: the variable gets a new value."""
+    name, steps = _owner(target)
+    if name is None:
         ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
-    name = target.value
     item = ctx.lookup(name)
     if isinstance(item, ArrayView):
         ctx.type_error(
@@ -92,25 +92,32 @@ def _assign_component(
             f"`{name.id}` comes from outside the function and cannot be changed",
             f"copy it first: v = {name.id}",
         )
-    vector = ctx.quantity(name, item)
-    if isinstance(target, ast.Attribute):
-        place: int | Quantity = arrays.component_index(ctx, target, vector.type, target.attr)
-    else:
-        place = arrays.component_place(ctx, target, vector.type)
-    scalar = t.scalar_of(vector.type)
-    if q.type is not scalar:
+    old = ctx.quantity(name, item)
+    where: components.Path = ()
+    kind = old.type
+    for step in steps:
+        if isinstance(step, ast.Attribute):
+            where += (components.named(ctx, step, kind, step.attr),)
+        else:
+            where += components.path(ctx, step, kind)
+        kind = components.type_at(old.type, where)
+    if q.type is not kind:
         ctx.type_error(
             source,
-            f"a component of {t.type_name(vector.type)} is {t.type_name(scalar)}; got {t.type_name(q.type)}",
-            arrays.mend_value(scalar, q.type),
+            f"a {'component' if t.is_scalar(kind) else 'row'} of {t.type_name(old.type)} is "
+            f"{t.type_name(kind)}; got {t.type_name(q.type)}",
+            arrays.mend_value(kind, q.type),
         )
-    parts = list(vector.parts)
-    for k, old in enumerate(vector.parts):
-        if isinstance(place, int):
-            parts[k] = q.scalar if k == place else old
-        else:
-            parts[k] = place.scalar.apply("eq", place.scalar.lift(k)).select(q.scalar, old)
-    ctx.env[name.id] = Quantity(vector.type, tuple(parts))
+    ctx.env[name.id] = components.put(old, where, q)
+
+
+def _owner(target: ast.expr) -> tuple[ast.Name | None, list[ast.Subscript | ast.Attribute]]:
+    """The variable whose component a target is, and the steps from it to the component."""
+    steps: list[ast.Subscript | ast.Attribute] = []
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        steps.insert(0, target)
+        target = target.value
+    return target if isinstance(target, ast.Name) else None, steps
 
 
 def augmented(ctx: Context, node: ast.AugAssign) -> None:

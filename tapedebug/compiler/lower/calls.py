@@ -9,7 +9,7 @@ import types as python_types
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, control, expressions
+from tapedebug.compiler.lower import arrays, construct, control, expressions
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -38,6 +38,8 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     target = function.value
     if isinstance(target, Function):
         return _inline(ctx, node, target)
+    if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
+        return construct.identity(ctx, node, target.name)
     if node.keywords:
         ctx.syntax_error(
             node, "functions of the kernel language take no keywords", "pass the values in order"
@@ -49,7 +51,7 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     if target is len:
         return _len(ctx, node)
     if isinstance(target, type) and target is not range:
-        return _conversion(ctx, node, target)
+        return construct.lower(ctx, node, target)
     _not_callable(ctx, node, target)
 
 
@@ -90,24 +92,13 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     )
 
 
-def _values(ctx: Context, node: ast.Call) -> list[Quantity]:
-    values = [_argument(ctx, argument) for argument in node.args]
-    ctx.at(node)
-    return values
-
-
-def _argument(ctx: Context, node: ast.expr) -> Quantity:
-    if isinstance(node, ast.Starred):
-        ctx.syntax_error(node, "a kernel cannot use starred arguments", "pass the values one by one")
-    return expressions.value(ctx, node)
-
-
 def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
-    values = _values(ctx, node)
+    values = [expressions.argument(ctx, argument) for argument in node.args]
+    ctx.at(node)
     entry = COMPOSITES.get(name)
     text = RULES[name].text if entry is None else ""
     arity = entry.arity if entry is not None else 1 + max(i for i in range(9) if f"{{{i}}}" in text)
-    if len(values) != arity:
+    if arity is not None and len(values) != arity:
         ctx.type_error(
             node,
             f"{name}() takes {counted(arity, 'argument')}; got {len(values)}",
@@ -118,7 +109,7 @@ def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
 
 def _operand_names(name: str) -> tuple[str, ...]:
     entry = COMPOSITES.get(name)
-    return entry.build.__code__.co_varnames if entry is not None else ("x", "y", "z")
+    return entry.operands if entry is not None else ("x", "y", "z")
 
 
 def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
@@ -135,80 +126,9 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
         length = arrays.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
-    if isinstance(item, Quantity) and t.is_vector(item.type):
-        return expressions.wrap(ctx, ctx.builder.constant(item.type.length, t.int32))
+    if isinstance(item, Quantity) and t.is_compound(item.type):
+        return expressions.wrap(ctx, ctx.builder.constant(item.type.shape[0], t.int32))
     ctx.type_error(node, "len() takes an array or a vector", "pass an array parameter")
-
-
-# Conversions -----------------------------------------------------------------------------------------------
-
-
-def _conversion(ctx: Context, node: ast.Call, target: type) -> Quantity:
-    try:
-        kind = t.canonical(target)
-    except TypeError:
-        ctx.name_error(
-            node.func,
-            f"`{target.__name__}` is not a type of the kernel language",
-            "use float, int, bool, float64, vec2, vec3, …",
-        )
-    return _vector(ctx, node, kind) if t.is_vector(kind) else _scalar(ctx, node, kind)
-
-
-def convert(ctx: Context, q: Quantity, kind: Any) -> Quantity:
-    """A scalar converted to another scalar type."""
-    if kind is t.bool:
-        return expressions.wrap(ctx, ctx.builder.apply("ne", q.scalar.value, ctx.builder.constant(0, q.type)))
-    return expressions.wrap(ctx, ctx.builder.apply(f"to_{kind.code}", q.scalar.value))
-
-
-def _scalar(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
-    number = expressions.literal(ctx, node.args[0]) if len(node.args) == 1 else None
-    if number is not None and kind is not t.bool:
-        return ctx.constant(node.args[0], number, kind)
-    values = _values(ctx, node)
-    if len(values) != 1 or t.is_vector(values[0].type):
-        got = ", ".join(t.type_name(v.type) for v in values) or "nothing"
-        ctx.type_error(node, f"{t.type_name(kind)}() converts one number; got {got}", "pass one number")
-    return convert(ctx, values[0], kind) if values[0].type is not kind else values[0]
-
-
-def _vector(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
-    values = _components(ctx, node, kind.scalar)
-    builder = ctx.builder
-    if not values:
-        return Quantity(
-            kind, tuple(builder.expr(builder.constant(0, kind.scalar)) for _ in range(kind.length))
-        )
-    if len(values) == 1 and t.is_vector(values[0].type) and values[0].type.length == kind.length:
-        parts = [convert(ctx, Quantity(p.type, (p,)), kind.scalar) for p in values[0].parts]
-        return Quantity(kind, tuple(p.scalar for p in parts))
-    name = t.type_name(kind)
-    if len(values) not in (1, kind.length):
-        ctx.type_error(
-            node,
-            f"{name}() takes {kind.length} components, one value for all, or nothing; got {len(values)}",
-            f"{name}({', '.join('xyzw'[: kind.length])})",
-        )
-    wrong = next((v for v in values if v.type is not kind.scalar), None)
-    if wrong is not None:
-        ctx.type_error(
-            node,
-            f"the components of {name} are {t.type_name(kind.scalar)}; got {t.type_name(wrong.type)}",
-            f"convert them with {t.conversion(kind.scalar)}",
-        )
-    parts_given = values if len(values) == kind.length else values * kind.length
-    return Quantity(kind, tuple(v.scalar for v in parts_given))
-
-
-def _components(ctx: Context, node: ast.Call, kind: type[t.Scalar]) -> list[Quantity]:
-    """The arguments of a vector; numbers that are written down take the type of its components."""
-    given = []
-    for argument in node.args:
-        number = expressions.literal(ctx, argument)
-        given.append(ctx.constant(argument, number, kind) if number is not None else _argument(ctx, argument))
-    ctx.at(node)
-    return given
 
 
 # Threads and atomics ---------------------------------------------------------------------------------------
@@ -260,7 +180,7 @@ def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
     q = expressions.value(ctx, node.args[-1])
     inner = node.args[1] if array.free == 1 else ast.Tuple(list(node.args[1:-1]), ast.Load())
     subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    place = arrays.Place(arrays.view_at(ctx, subscript, array), None)
+    place = arrays.whole(arrays.view_at(ctx, subscript, array))
     if name == "atomic_sub":
         q = expressions.apply(ctx, node, "neg", f"{name}()", q)
     ctx.at(node)
@@ -359,10 +279,7 @@ FRAME = ("env", "origin", "names", "calls", "in_kernel", "active", "in_loop", "l
 def _zero_result(ctx: Context, function: Function) -> None:
     """A declared result exists from the start, so that loops can carry it to a `return` inside them."""
     kinds = function.result_type if isinstance(function.result_type, tuple) else (function.result_type,)
-    zeros = []
-    for kind in kinds:
-        zero = ctx.builder.expr(ctx.builder.constant(0, t.scalar_of(kind)))
-        zeros.append(Quantity(kind, (zero,) * t.components(kind)))
+    zeros = [construct.zeros(ctx, kind) for kind in kinds]
     result = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
     ctx.env[control.RESULT] = result
     ctx.returned = (control.kind_of(result), f"`{function.name}` is declared to return")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import arrays, calls, control
+from tapedebug.compiler.lower import arrays, calls, components, control
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
@@ -23,13 +23,12 @@ BINARY = {
     ast.FloorDiv: ("floordiv", "`//`"),
     ast.Mod: ("mod", "`%`"),
     ast.Pow: ("pow", "`**`"),
-}
-OTHER = {
-    ast.BitAnd: ("&", "use `and` for truth values, `%` for low bits"),
-    ast.BitOr: ("|", "use `or` for truth values"),
-    ast.BitXor: ("^", "use `!=` for truth values, `**` for powers"),
-    ast.LShift: ("<<", "multiply by a power of 2"),
-    ast.RShift: (">>", "divide by a power of 2 with `//`"),
+    ast.MatMult: ("matmul", "`@`"),
+    ast.BitAnd: ("bit_and", "`&`"),
+    ast.BitOr: ("bit_or", "`|`"),
+    ast.BitXor: ("bit_xor", "`^`"),
+    ast.LShift: ("lshift", "`<<`"),
+    ast.RShift: ("rshift", "`>>`"),
 }
 COMPARE = {
     ast.Lt: ("lt", "`<`"),
@@ -84,8 +83,15 @@ MENDS = {
 
 
 def value(ctx: Context, node: ast.expr, what: str = "a value") -> Quantity:
-    """The value of an expression that must be a number or a vector."""
+    """The value of an expression that must be a number or a compound value."""
     return ctx.quantity(node, lower(ctx, node), what)
+
+
+def argument(ctx: Context, node: ast.expr) -> Quantity:
+    """The value of an argument of a call."""
+    if isinstance(node, ast.Starred):
+        ctx.syntax_error(node, "a kernel cannot use starred arguments", "pass the values one by one")
+    return value(ctx, node)
 
 
 def literal(ctx: Context, node: ast.expr) -> int | float | None:
@@ -119,7 +125,7 @@ def condition(ctx: Context, node: ast.expr) -> Quantity:
 
 def as_condition(ctx: Context, node: ast.AST, q: Quantity) -> Quantity:
     """A number as a condition."""
-    if t.is_vector(q.type):
+    if t.is_compound(q.type):
         ctx.type_error(
             node, f"a condition is a bool; got {t.type_name(q.type)}", "compare components or lengths"
         )
@@ -162,7 +168,7 @@ def _part(ctx: Context, node: ast.expr, item: Item) -> Item:
 def _attribute(ctx: Context, node: ast.Attribute) -> Item:
     base = lower(ctx, node.value)
     ctx.at(node)
-    if isinstance(base, Static) and not isinstance(base.value, t.Vector | int | float | np.generic):
+    if isinstance(base, Static) and not isinstance(base.value, t.Compound | int | float | np.generic):
         return _static_attribute(ctx, node, base.value)
     if isinstance(base, ArrayView):
         if node.attr == "shape" and not base.indices:
@@ -172,7 +178,7 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
             node, f"the array `{base.param.name}` has no attribute `{node.attr}` in a kernel", mend
         )
     q = ctx.quantity(node.value, base)
-    return component(ctx, node, q, arrays.component_index(ctx, node, q.type, node.attr))
+    return components.get(q, (components.named(ctx, node, q.type, node.attr),))
 
 
 def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:
@@ -190,17 +196,6 @@ def _near(name: str, known: list[str]) -> str | None:
     return f"did you mean `{near[0]}`?" if near else None
 
 
-def component(ctx: Context, node: ast.AST, q: Quantity, index: int | Quantity) -> Quantity:
-    """One component of a vector, by a number or by a computed index."""
-    if isinstance(index, int):
-        return Quantity(q.parts[index].type, (q.parts[index],))
-    chosen = q.parts[-1]
-    for place in range(len(q.parts) - 2, -1, -1):
-        here = index.scalar.apply("eq", index.scalar.lift(place))
-        chosen = here.select(q.parts[place], chosen)
-    return Quantity(chosen.type, (chosen,))
-
-
 def _subscript(ctx: Context, node: ast.Subscript) -> Item:
     base = lower(ctx, node.value)
     if isinstance(base, ArrayView):
@@ -209,7 +204,9 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Item:
         index = _static_index(ctx, node, len(base.items))
         return base.items[index]
     q = ctx.quantity(node.value, base)
-    return component(ctx, node, q, arrays.component_place(ctx, node, q.type))
+    where = components.path(ctx, node, q.type)
+    ctx.at(node)
+    return components.get(q, where)
 
 
 def _static_index(ctx: Context, node: ast.Subscript, length: int) -> int:
@@ -225,9 +222,6 @@ def _static_index(ctx: Context, node: ast.Subscript, length: int) -> int:
 
 def binary(ctx: Context, node: ast.AST, operator: ast.operator, left: Quantity, right: Quantity) -> Quantity:
     """The result of an arithmetic operator."""
-    if type(operator) not in BINARY:
-        sign, mend = OTHER.get(type(operator), ("@", "use wp.dot(a, b)"))
-        ctx.syntax_error(node, f"the operator `{sign}` is not in this version of the kernel language", mend)
     name, sign = BINARY[type(operator)]
     ctx.at(node)
     return apply(ctx, node, name, sign, left, right)
@@ -240,7 +234,7 @@ def apply(ctx: Context, node: ast.AST, name: str, shown: str, *operands: Quantit
         result: Quantity = ctx.guarded(node, shown, entry.build, *operands)
         return result
     for q in operands:
-        if t.is_vector(q.type):
+        if t.is_compound(q.type):
             ctx.type_error(
                 node, f"{shown} takes numbers; got {t.type_name(q.type)}", "apply it to each component"
             )
@@ -263,9 +257,7 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
         return apply(ctx, node, "neg", "`-`", q)
     if isinstance(node.op, ast.UAdd):
         return q
-    ctx.syntax_error(
-        node, "the operator `~` is not in this version of the kernel language", "use `not` for truth values"
-    )
+    return apply(ctx, node, "invert", "`~`", q)
 
 
 def _compare(ctx: Context, node: ast.Compare) -> Item:

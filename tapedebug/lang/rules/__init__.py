@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tapedebug.lang.rules import matrix as matrix
+from tapedebug.lang.rules import operators as operators
+from tapedebug.lang.rules import quaternion as quaternion
 from tapedebug.lang.rules import scalar as scalar
 from tapedebug.lang.rules import vector as vector
 from tapedebug.lang.rules._table import COMPOSITES as COMPOSITES

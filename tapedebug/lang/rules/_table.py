@@ -141,7 +141,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
-    """A value as kernels see it: a scalar or vector type and its scalar components."""
+    """A value as kernels see it: its type and its scalar components, one after the other."""
 
     type: Any
     parts: tuple[Expr, ...]
@@ -154,12 +154,19 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """An operation on scalars and vectors, written with rules."""
+    """An operation on scalars and compound values, written with rules; `arity` is None where any number fits."""
 
     name: str
     doc: str
     build: Callable[..., Quantity]
-    arity: int
+    arity: int | None
+    differentiable: bool = True
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The names of the operands."""
+        code = self.build.__code__
+        return code.co_varnames[: code.co_argcount] or (f"*{code.co_varnames[0]}",)
 
 
 RULES: dict[str, Rule] = {}
@@ -185,13 +192,15 @@ def rule(
     return RULES[name]
 
 
-def composite(name: str, doc: str) -> Callable[[Callable[..., Quantity]], Callable[..., Quantity]]:
+def composite(
+    name: str, doc: str, *, differentiable: bool = True
+) -> Callable[[Callable[..., Quantity]], Callable[..., Quantity]]:
     """Enter a composite operation into the table: a function of `Quantity` operands."""
 
     def enter(build: Callable[..., Quantity]) -> Callable[..., Quantity]:
         if name in COMPOSITES:
             raise ValueError(f"operation {name!r} is in the table already")
-        COMPOSITES[name] = Composite(name, doc, build, build.__code__.co_argcount)
+        COMPOSITES[name] = Composite(name, doc, build, build.__code__.co_argcount or None, differentiable)
         return build
 
     return enter
@@ -210,10 +219,12 @@ def conversion(operands: Sequence[Any]) -> str:
     """What makes values of one type of these."""
     scalars = [o for o in operands if o in t.SCALARS]
     if len(scalars) < len(operands):
-        vector = next(o for o in operands if o not in t.SCALARS)
-        return (
-            f"make them vectors of one type; wp.{t.type_name(vector)}(s) has the number s in every component"
-        )
+        compound = next(o for o in operands if o not in t.SCALARS)
+        name = t.type_name(compound)
+        if t.is_quaternion(compound):
+            return f"make them quaternions of one type: wp.{name}(x, y, z, w)"
+        plural = "vectors" if t.is_vector(compound) else "matrices"
+        return f"make them {plural} of one type; wp.{name}(s) has the number s in every component"
     widest = t.conversion(max(scalars, key=t.SCALARS.index))
     if any(o in t.INTEGERS for o in scalars) and any(o in t.FLOATS for o in scalars):
         return f"types are never mixed silently: convert the integer with {widest}, or write a literal as 2.0"
@@ -248,6 +259,17 @@ def integers(operands: Sequence[Any]) -> Any:
     kind = same_type(operands)
     if kind not in t.INTEGERS:
         raise RuleError(f"takes integers; got {t.type_name(kind)}", "convert it with int(…)")
+    return kind
+
+
+def bits(operands: Sequence[Any]) -> Any:
+    """Integers of one type, for operations on their bits."""
+    kind = same_type(operands)
+    if kind not in t.INTEGERS:
+        raise RuleError(
+            f"takes integers; got {name_list(operands)}",
+            "conditions are combined with `and`, `or`, `not`; a float is converted with int(…)",
+        )
     return kind
 
 

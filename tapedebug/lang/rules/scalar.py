@@ -16,6 +16,7 @@ from tapedebug.lang.rules._table import (
     Expr,
     Gate,
     Partial,
+    bits,
     comparison,
     floats,
     integers,
@@ -99,6 +100,24 @@ rule(
         lambda x, y, r: x.apply("eq", 0.0).select(0.0, x.apply("log") * r),
     ),
 )
+
+# Bits ------------------------------------------------------------------------------------------------------
+
+for _name, _text, _doc, _bits in (
+    ("bit_and", "{0} & {1}", "Bits that both integers have.", operator.and_),
+    ("bit_or", "{0} | {1}", "Bits that at least one integer has.", operator.or_),
+    ("bit_xor", "{0} ^ {1}", "Bits that exactly one integer has.", operator.xor),
+    ("invert", "~{0}", "Bits that an integer does not have.", operator.invert),
+):
+    rule(_name, _doc, result=bits, text=_text, partials=NOT_DIFFERENTIABLE, fold=numpy_fold(_bits))
+for _name, _text, _way in (("lshift", "shl", "up"), ("rshift", "shr", "down")):
+    rule(
+        _name,
+        f"Bits of the first, moved {_way} by the second; a signed integer keeps its sign.",
+        result=bits,
+        text=f"{_text}({{0}}, {{1}})",
+        partials=NOT_DIFFERENTIABLE,
+    )
 
 # Comparison, logic, selection ------------------------------------------------------------------------------
 
@@ -198,6 +217,12 @@ _unary("atan", "Inverse tangent, in radians.", lambda x, r: 1.0 / (1.0 + _square
 _unary("sinh", "Hyperbolic sine.", lambda x, r: x.apply("cosh"))
 _unary("cosh", "Hyperbolic cosine.", lambda x, r: x.apply("sinh"))
 _unary("tanh", "Hyperbolic tangent.", lambda x, r: 1.0 - r * r)
+_unary("asinh", "Inverse hyperbolic sine.", lambda x, r: 1.0 / (_square(x) + 1.0).apply("sqrt"))
+_unary("acosh", "Inverse hyperbolic cosine.", lambda x, r: 1.0 / (_square(x) - 1.0).apply("sqrt"))
+_unary("atanh", "Inverse hyperbolic tangent.", lambda x, r: 1.0 / (1.0 - _square(x)))
+for _name, _doc, _slope in (("erf", "Error function.", 1.0), ("erfc", "1 minus the error function.", -1.0)):
+    _scale = _slope * 2.0 / math.sqrt(math.pi)
+    _unary(_name, _doc, lambda x, r, scale=_scale: scale * (-_square(x)).apply("exp"))  # type: ignore[misc]
 rule(
     "atan2",
     "Angle of the point (second, first), in radians; its derivative at the origin is 0.",

@@ -1,145 +1,83 @@
-"""Operations on vectors, and the operators and functions that take scalars and vectors alike."""
+"""Functions of vectors, and those that take numbers and vectors alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import reduce
+import math
+from collections.abc import Callable
 
 from tapedebug.lang import types as t
+from tapedebug.lang.rules._quantities import (
+    componentwise,
+    inner,
+    require,
+    require_length,
+    scalar,
+    total,
+)
 from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, conversion, name_list
+from tapedebug.lang.rules.operators import add, mul, sub
 
 
-def scalar(value: Expr) -> Quantity:
-    """A scalar quantity."""
-    return Quantity(value.type, (value,))
-
-
-def _require_vectors(what: str, *operands: Quantity) -> None:
-    kinds = [q.type for q in operands]
-    if len(set(kinds)) != 1 or not t.is_vector(kinds[0]):
-        of_one_type = " of one type" if len(kinds) > 1 else ""
-        number = {1: "a vector", 2: "two vectors"}[len(kinds)]
-        raise RuleError(
-            f"takes {number}{of_one_type}; got {name_list(kinds)}", f"pass {number}, such as vec3 values"
-        )
-    if kinds[0].scalar not in t.FLOATS and what != "dot":
-        raise RuleError(f"takes floating-point vectors; got {name_list(kinds)}", "use vec2, vec3, …")
-
-
-def _componentwise(name: str, x: Quantity, y: Quantity) -> Quantity:
-    return Quantity(x.type, tuple(a.apply(name, b) for a, b in zip(x.parts, y.parts, strict=True)))
-
-
-def _same(name: str, x: Quantity, y: Quantity) -> Quantity:
-    if t.is_vector(x.type) or t.is_vector(y.type):
-        if x.type is not y.type:
-            raise RuleError(
-                f"takes values of one type; got {name_list([x.type, y.type])}", conversion([x.type, y.type])
-            )
-        return _componentwise(name, x, y)
-    return scalar(x.scalar.apply(name, y.scalar))
-
-
-@composite("add", "Sum of two numbers or two vectors.")
-def add(x: Quantity, y: Quantity) -> Quantity:
-    return _same("add", x, y)
-
-
-@composite("sub", "Difference of two numbers or two vectors.")
-def sub(x: Quantity, y: Quantity) -> Quantity:
-    return _same("sub", x, y)
-
-
-@composite("neg", "Negation of a number or a vector.")
-def neg(x: Quantity) -> Quantity:
-    return Quantity(x.type, tuple(-a for a in x.parts))
-
-
-def _scaled(name: str, vector: Quantity, factor: Quantity) -> Quantity:
-    if factor.type is not vector.type.scalar:
-        raise RuleError(
-            f"takes a vector and its scalar type; got {name_list([vector.type, factor.type])}",
-            f"convert the number with {t.conversion(vector.type.scalar)}, or write a literal as 2.0",
-        )
-    return Quantity(vector.type, tuple(a.apply(name, factor.scalar) for a in vector.parts))
-
-
-@composite("mul", "Product of two numbers, or of a vector and a number.")
-def mul(x: Quantity, y: Quantity) -> Quantity:
-    if t.is_vector(x.type) and t.is_vector(y.type):
-        raise RuleError(
-            f"is not defined for two vectors; got {name_list([x.type, y.type])}",
-            "use dot(a, b), cross(a, b), or cw_mul(a, b) for the product of components",
-        )
-    if t.is_vector(x.type):
-        return _scaled("mul", x, y)
-    if t.is_vector(y.type):
-        return _scaled("mul", y, x)
-    return _same("mul", x, y)
-
-
-@composite("div", "Quotient of two numbers, or of a vector and a number.")
-def div(x: Quantity, y: Quantity) -> Quantity:
-    if t.is_vector(y.type):
-        raise RuleError(
-            f"cannot divide by a vector; got {name_list([x.type, y.type])}",
-            "use cw_div(a, b) for the quotient of components",
-        )
-    integer = t.scalar_of(x.type) in t.INTEGERS and y.type in t.INTEGERS
-    name = "idiv" if integer else "div"
-    return _scaled(name, x, y) if t.is_vector(x.type) else _same(name, x, y)
-
-
-@composite("cw_mul", "Product of components.")
+@composite("cw_mul", "Product of components of two vectors or matrices.")
 def cw_mul(a: Quantity, b: Quantity) -> Quantity:
-    _require_vectors("cw_mul", a, b)
-    return _componentwise("mul", a, b)
+    require(t.Vector, a, b, also=t.Matrix)
+    return componentwise("mul", a, b)
 
 
-@composite("cw_div", "Quotient of components.")
+@composite("cw_div", "Quotient of components of two vectors or matrices.")
 def cw_div(a: Quantity, b: Quantity) -> Quantity:
-    _require_vectors("cw_div", a, b)
-    return _componentwise("div", a, b)
+    require(t.Vector, a, b, also=t.Matrix)
+    return componentwise("div", a, b)
 
 
-def _sum(values: Sequence[Expr]) -> Expr:
-    return reduce(Expr.__add__, values)
-
-
-@composite("dot", "Scalar product of two vectors.")
+@composite("dot", "Scalar product of two vectors or quaternions.")
 def dot(a: Quantity, b: Quantity) -> Quantity:
-    _require_vectors("dot", a, b)
-    return scalar(_sum([x * y for x, y in zip(a.parts, b.parts, strict=True)]))
+    require(t.Vector, a, b, floating=False, also=t.Quaternion)
+    return scalar(inner(a.parts, b.parts))
 
 
 @composite("cross", "Vector product of two vec3.")
 def cross(a: Quantity, b: Quantity) -> Quantity:
-    _require_vectors("cross", a, b)
-    if a.type.length != 3:
-        raise RuleError(f"takes vectors of three components; got {t.type_name(a.type)}", "use vec3 values")
+    require(t.Vector, a, b)
+    require_length(a, 3)
     (ax, ay, az), (bx, by, bz) = a.parts, b.parts
     return Quantity(a.type, (ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx))
 
 
-@composite("length_sq", "Square of a vector's length.")
+@composite("length_sq", "Square of the length of a vector or quaternion.")
 def length_sq(a: Quantity) -> Quantity:
-    _require_vectors("length_sq", a)
-    return scalar(_sum([x * x for x in a.parts]))
+    require(t.Vector, a, also=t.Quaternion)
+    return scalar(inner(a.parts, a.parts))
 
 
-@composite("length", "Euclidean length of a vector; its derivative at the zero vector is 0.")
+@composite("length", "Euclidean length of a vector or quaternion; its derivative at zero is 0.")
 def length(a: Quantity) -> Quantity:
-    _require_vectors("length", a)
+    require(t.Vector, a, also=t.Quaternion)
     return scalar(length_sq(a).scalar.apply("norm_of_square"))
 
 
-@composite("normalize", "Vector of length 1 in the same direction; the zero vector stays, with derivative 0.")
+@composite("normalize", "Length 1 in the same direction; zero gives zero (a quaternion: w = 1), derivative 0.")
 def normalize(a: Quantity) -> Quantity:
     norm = length(a).scalar
     nonzero = norm > 0.0
     # The division never sees a zero, so that no NaN can be born on the branch that is not taken.
     safe = nonzero.select(norm, norm.lift(1.0))
-    return Quantity(a.type, tuple(nonzero.select(x / safe, x.lift(0.0)) for x in a.parts))
+    rest = (0.0,) * a.type.length if t.is_vector(a.type) else (0.0, 0.0, 0.0, 1.0)
+    return Quantity(
+        a.type, tuple(nonzero.select(x / safe, x.lift(z)) for x, z in zip(a.parts, rest, strict=True))
+    )
+
+
+@composite("norm_l1", "Sum of the absolute values of a vector's components.")
+def norm_l1(v: Quantity) -> Quantity:
+    require(t.Vector, v)
+    return scalar(total(x.apply("abs") for x in v.parts))
+
+
+@composite("norm_l2", "Euclidean length of a vector; its derivative at zero is 0.")
+def norm_l2(v: Quantity) -> Quantity:
+    require(t.Vector, v)
+    return length(v)
 
 
 @composite("where", "The second value where the first holds, else the third; both are computed.")
@@ -149,7 +87,7 @@ def where(condition: Quantity, yes: Quantity, no: Quantity) -> Quantity:
             f"takes two values of one type; got {name_list([yes.type, no.type])}",
             conversion([yes.type, no.type]),
         )
-    if t.is_vector(condition.type):
+    if t.is_compound(condition.type):
         raise RuleError(
             f"takes a condition (bool) first; got {t.type_name(condition.type)}",
             "write a comparison, such as `x > 0.0`",
@@ -167,6 +105,8 @@ def _first(a: Expr, b: Expr, sign: str) -> Expr:
 
 def _extreme(sign: str) -> Callable[[Quantity, Quantity], Quantity]:
     def build(x: Quantity, y: Quantity) -> Quantity:
+        if t.is_matrix(x.type) or t.is_quaternion(x.type):
+            raise RuleError(f"takes numbers or vectors; got {t.type_name(x.type)}", "apply it to components")
         if x.type is not y.type:
             raise RuleError(
                 f"takes two values of one type; got {name_list([x.type, y.type])}",
@@ -186,11 +126,11 @@ composite("max", "The larger of two numbers, or of each pair of components.")(_e
 @composite("clamp", "The first value, held between the second and the third.")
 def clamp(x: Quantity, low: Quantity, high: Quantity) -> Quantity:
     for other in (low, high):
-        if other.type is not x.type or t.is_vector(x.type):
+        if other.type is not x.type or t.is_compound(x.type):
             raise RuleError(
                 f"takes three numbers of one type; got {name_list([x.type, low.type, high.type])}",
                 conversion([x.type, low.type, high.type])
-                if not t.is_vector(x.type)
+                if not t.is_compound(x.type)
                 else "clamp each component, or use min() and max()",
             )
     v, lowest, highest = x.scalar, low.scalar, high.scalar
@@ -201,3 +141,59 @@ def clamp(x: Quantity, low: Quantity, high: Quantity) -> Quantity:
 @composite("lerp", "Linear interpolation: a at 0, b at 1.")
 def lerp(a: Quantity, b: Quantity, s: Quantity) -> Quantity:
     return add(mul(a, sub(scalar(s.scalar.lift(1.0)), s)), mul(b, s))
+
+
+def _require_number(x: Quantity) -> None:
+    if t.is_compound(x.type):
+        raise RuleError(f"takes a number; got {t.type_name(x.type)}", "apply it to each component")
+
+
+@composite("step", "1 of a negative number, else 0.", differentiable=False)
+def step(x: Quantity) -> Quantity:
+    _require_number(x)
+    return scalar(x.scalar.apply("lt", 0).select(1, x.scalar.lift(0)))
+
+
+@composite("nonzero", "0 of 0, else 1.", differentiable=False)
+def nonzero(x: Quantity) -> Quantity:
+    _require_number(x)
+    return scalar(x.scalar.apply("eq", 0).select(0, x.scalar.lift(1)))
+
+
+@composite("frac", "What follows the decimal point, with the sign of the number.")
+def frac(x: Quantity) -> Quantity:
+    _require_number(x)
+    return scalar(x.scalar - x.scalar.apply("trunc"))
+
+
+@composite("degrees", "An angle in radians as degrees.")
+def degrees(x: Quantity) -> Quantity:
+    _require_number(x)
+    return scalar(_floating(x.scalar) * (180.0 / math.pi))
+
+
+@composite("radians", "An angle in degrees as radians.")
+def radians(x: Quantity) -> Quantity:
+    _require_number(x)
+    return scalar(_floating(x.scalar) * (math.pi / 180.0))
+
+
+def _floating(x: Expr) -> Expr:
+    if x.type not in t.FLOATS:
+        raise RuleError(
+            f"takes floating-point numbers; got {t.type_name(x.type)}", "convert it with float(…)"
+        )
+    return x
+
+
+@composite("smoothstep", "0 below a, 1 above b, between them a smooth step (a cubic in x).")
+def smoothstep(a: Quantity, b: Quantity, x: Quantity) -> Quantity:
+    if len({a.type, b.type, x.type}) != 1:
+        kinds = [a.type, b.type, x.type]
+        raise RuleError(f"takes three numbers of one type; got {name_list(kinds)}", conversion(kinds))
+    _require_number(x)
+    low = _floating(a.scalar)
+    s = clamp(
+        scalar((x.scalar - low) / (b.scalar - low)), scalar(low.lift(0.0)), scalar(low.lift(1.0))
+    ).scalar
+    return scalar(s * s * (3.0 - 2.0 * s))

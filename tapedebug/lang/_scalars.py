@@ -1,0 +1,118 @@
+"""The scalar types of the kernel language."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+
+class Scalar:
+    """Base of the scalar types; `code` names the type in generated source."""
+
+    code: ClassVar[str]
+    numpy: ClassVar[np.dtype[Any]]
+
+    def __new__(cls, value: Any = 0) -> Any:
+        """The NumPy scalar of this type."""
+        return cls.numpy.type(value)
+
+
+class float32(Scalar):
+    """IEEE single precision; what Python's `float` means in a kernel."""
+
+    code = "f32"
+    numpy = np.dtype(np.float32)
+
+
+class float64(Scalar):
+    """IEEE double precision."""
+
+    code = "f64"
+    numpy = np.dtype(np.float64)
+
+
+class int8(Scalar):
+    """Signed 8-bit integer."""
+
+    code = "i8"
+    numpy = np.dtype(np.int8)
+
+
+class uint8(Scalar):
+    """Unsigned 8-bit integer."""
+
+    code = "u8"
+    numpy = np.dtype(np.uint8)
+
+
+class int16(Scalar):
+    """Signed 16-bit integer."""
+
+    code = "i16"
+    numpy = np.dtype(np.int16)
+
+
+class uint16(Scalar):
+    """Unsigned 16-bit integer."""
+
+    code = "u16"
+    numpy = np.dtype(np.uint16)
+
+
+class int32(Scalar):
+    """Signed 32-bit integer; what Python's `int` means in a kernel."""
+
+    code = "i32"
+    numpy = np.dtype(np.int32)
+
+
+class uint32(Scalar):
+    """Unsigned 32-bit integer."""
+
+    code = "u32"
+    numpy = np.dtype(np.uint32)
+
+
+class int64(Scalar):
+    """Signed 64-bit integer."""
+
+    code = "i64"
+    numpy = np.dtype(np.int64)
+
+
+class uint64(Scalar):
+    """Unsigned 64-bit integer."""
+
+    code = "u64"
+    numpy = np.dtype(np.uint64)
+
+
+class bool(Scalar):
+    """Truth value, one byte in arrays."""
+
+    code = "b1"
+    numpy = np.dtype(np.bool_)
+
+
+SIGNED = (int8, int16, int32, int64)
+UNSIGNED = (uint8, uint16, uint32, uint64)
+INTEGERS: tuple[type[Scalar], ...] = (int8, uint8, int16, uint16, int32, uint32, int64, uint64)
+FLOATS = (float32, float64)
+SCALARS: tuple[type[Scalar], ...] = (bool, *INTEGERS, *FLOATS)
+"""From narrow to wide."""
+
+SUFFIXES: dict[type[Scalar], str] = {
+    float32: "",
+    float64: "d",
+    int8: "b",
+    uint8: "ub",
+    int16: "s",
+    uint16: "us",
+    int32: "i",
+    uint32: "ui",
+    int64: "l",
+    uint64: "ul",
+    bool: "bool",
+}
+"""What names of vectors, matrices and quaternions end with, by the type of their components."""
