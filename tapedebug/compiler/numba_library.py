@@ -406,7 +406,21 @@ def namespace() -> dict[str, Any]:
         "round",
     ]:
         names[f"m_{name}"] = _llvm_math(name)
-    for name in ["tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "erf", "erfc"]:
+    for name in [
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "cbrt",
+        "erf",
+        "erfc",
+    ]:
         names[f"m_{name}"] = _libm(name, 1)
     names["m_atan2"] = _libm("atan2", 2)
     names["m_pow"] = _libm("pow", 2)

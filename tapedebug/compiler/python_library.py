@@ -19,7 +19,11 @@ from tapedebug.lang import types as t
 C_TYPES: dict[str, Any] = {
     "f32": ctypes.c_float,
     "f64": ctypes.c_double,
-    **{f"{sign}{bits}": getattr(ctypes, f"c_{word}{bits}") for sign, word in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
+    **{
+        f"{sign}{bits}": getattr(ctypes, f"c_{word}{bits}")
+        for sign, word in (("i", "int"), ("u", "uint"))
+        for bits in (8, 16, 32, 64)
+    },
     "b1": ctypes.c_bool,
 }
 NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS}

@@ -12,6 +12,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import disconnected, nonfinite, overwrite
 from tapedebug.diagnose._diagnosis import ORDER, Diagnosis, merged_coverage, worst_verdict
 from tapedebug.diagnose._experiment import Experiment
+from tapedebug.diagnose._graph import differentiable
 from tapedebug.diagnose._replay import Replay
 from tapedebug.trace import Check, Coverage, Finding, Trace
 
@@ -193,14 +194,7 @@ def _leaves(recorded: Recorded, inputs: Any) -> list[int]:
         return [number for number in ids if number is not None]
     trace = recorded.trace
     read = {version.array for version in trace.versions if version.version == 0 and version.reads}
-    return [
-        info.id
-        for info in trace.arrays
-        if info.id in read
-        and info.requires_grad
-        and info.dtype.startswith(("float", "vec"))
-        and not info.dtype.endswith("i")
-    ]
+    return [info.id for info in trace.arrays if info.id in read and differentiable(info)]
 
 
 def _summarise(recorded: Recorded, seeds: Mapping[Any, Any]) -> None:

@@ -117,10 +117,10 @@ def differentiable(info: ArrayInfo) -> bool:
 
 
 def is_float(info: ArrayInfo) -> bool:
-    """Whether the elements are floating-point numbers or vectors of them."""
-    return info.dtype.startswith("float") or (
-        info.dtype.startswith("vec") and not info.dtype.endswith(("i", "l"))
-    )
+    """Whether the elements are floating-point numbers, or vectors, matrices or quaternions of them."""
+    compound = info.dtype.startswith(("vec", "mat", "quat"))
+    # Names of compound types end with their scalar type: nothing or d of floats, b s i l (u…) of integers.
+    return info.dtype.startswith("float") or (compound and not info.dtype.endswith(("b", "s", "i", "l")))
 
 
 def has_adjoint(trace: Trace, launch: int) -> bool:

@@ -7,6 +7,7 @@ select. That one is computed all the same, and its adjoint is 0 times infinity.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -372,8 +373,11 @@ def _index(trace: Trace, launch: Launch, birth: Birth) -> list[int]:
 
 
 def _components(dtype: str) -> int:
-    digits = [character for character in dtype if character.isdigit()]
-    return int(digits[0]) if dtype.startswith("vec") and digits else 1
+    """The scalars of one element, by the name of its type: vec3, mat33d, quat, float32."""
+    sizes = [int(character) for character in dtype if character.isdigit()]
+    if dtype.startswith("quat"):
+        return 4
+    return math.prod(sizes) if dtype.startswith(("vec", "mat")) else 1
 
 
 def _element(trace: Trace, launch: Launch, birth: Birth) -> str:

@@ -55,10 +55,11 @@ def matrix(shape: tuple[int, int], dtype: Any) -> type[Matrix]:
     Raises:
         TypeError: `dtype` is no scalar type, or `shape` not two positive integers.
     """
-    if not isinstance(shape, tuple | list) or len(shape) != 2:  # noqa: PLR2004
+    dims = tuple(shape) if np.iterable(shape) else ()
+    if len(dims) != 2:
         raise TypeError(f"a matrix's shape is (rows, columns); got {shape!r}")
-    stem = f"mat{shape[0]}{'x' if max(map(int, shape)) > 9 else ''}{shape[1]}"  # noqa: PLR2004
-    kind: type[Matrix] = _compound(Matrix, stem, tuple(shape), _component_type(dtype, "matrix"))
+    stem = f"mat{dims[0]}{'x' if max(dims) > 9 else ''}{dims[1]}"
+    kind: type[Matrix] = _compound(Matrix, stem, dims, _component_type(dtype, "matrix"))
     return kind
 
 
@@ -75,15 +76,15 @@ def quaternion(dtype: Any = float32) -> type[Quaternion]:
     return kind
 
 
-def _component_type(dtype: Any, what: str) -> type[Scalar]:
-    scalar: type[Scalar] = canonical(dtype)
+def _component_type(dtype: Any, what: str) -> Any:
+    scalar = canonical(dtype)
     if not is_scalar(scalar):
         raise TypeError(f"a {what}'s components are scalars (float32, int32, …); got {dtype!r}")
     return scalar
 
 
 @functools.cache
-def _compound(base: type[Compound], stem: str, shape: tuple[int, ...], scalar: type[Scalar]) -> Any:
+def _compound(base: Any, stem: str, shape: tuple[int, ...], scalar: Any) -> Any:
     """The one class of a compound type."""
     if any(n != int(n) or n < 1 for n in shape):
         word, size = (
@@ -131,14 +132,18 @@ def canonical(dtype: Any) -> Any:
     if isinstance(dtype, type):
         if dtype in _PYTHON:
             return _PYTHON[dtype]
-        if issubclass(dtype, Scalar | Compound) and hasattr(dtype, "code" if issubclass(dtype, Scalar) else "scalar"):
+        if issubclass(dtype, Scalar | Compound) and hasattr(
+            dtype, "code" if issubclass(dtype, Scalar) else "scalar"
+        ):
             return dtype
     if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
         scalar = from_numpy(np.dtype(dtype))
         if scalar is not None:
             return scalar
     supported = ", ".join(s.__name__ for s in SCALARS)
-    raise TypeError(f"{dtype!r} is not a type of the kernel language ({supported}, vec2 … vec4, mat22 … mat44, quat, …)")
+    raise TypeError(
+        f"{dtype!r} is not a type of the kernel language ({supported}, vec2 … vec4, mat22 … mat44, quat, …)"
+    )
 
 
 def from_numpy(dtype: np.dtype[Any]) -> type[Scalar] | None:

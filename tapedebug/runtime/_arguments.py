@@ -164,8 +164,8 @@ def packer(kernel: Any, param: Any) -> Packer | None:
     def vector(value: Any) -> tuple[Any, ...]:
         try:
             parts = tuple(value)
-            if len(inner) > 1 and len(parts) == inner[0]:
-                parts = tuple(part for row in parts for part in row)
+            if len(inner) > 1:  # rows, or all numbers at once
+                parts = tuple(n for row in parts for n in (row if np.iterable(row) else (row,)))
         except TypeError:
             raise _misfit(kernel, param, f"got {_told(value)}", f"pass {types.type_name(kind)}(…)") from None
         if len(parts) != count:

@@ -226,7 +226,9 @@ COMPOSITES = [
     Case("frac", "wp.frac({0})", lambda x: x - np.trunc(x), (WIDE,), "s>s"),
     Case("degrees", "wp.degrees({0})", np.degrees, (WIDE,), "s>s"),
     Case("radians", "wp.radians({0})", np.radians, (WIDE,), "s>s"),
-    Case("smoothstep", "wp.smoothstep({0}, {1}, {2})", _smoothstep, ((-2.5, -0.5), (0.5, 2.5), WIDE), "sss>s"),
+    Case(
+        "smoothstep", "wp.smoothstep({0}, {1}, {2})", _smoothstep, ((-2.5, -0.5), (0.5, 2.5), WIDE), "sss>s"
+    ),
 ]
 """Composite operations, on vectors and on scalars."""
 
@@ -289,10 +291,38 @@ MATRICES = [
     _mats("outer", lambda a, b: a[:, :, None] * b[:, None, :], "vw>r"),
     _mats("ddot", lambda a, b: (a * b).sum((1, 2)), "rr>s"),
     _mats("skew", _skew, "v>m", (3,)),
-    Case("matrix_from_rows", "wp.matrix_from_rows({0}, {1}, {2})", lambda *v: np.stack(v, 1), (WIDE,) * 3, "vvv>t", (2,)),
-    Case("matrix_from_rows", "wp.matrix_from_rows({0}, {1}, {2})", lambda *v: np.stack(v, 1), (WIDE,) * 3, "vvv>m", (3,)),
-    Case("matrix_from_cols", "wp.matrix_from_cols({0}, {1}, {2})", lambda *v: np.stack(v, 2), (WIDE,) * 3, "vvv>r", (2,)),
-    Case("matrix_from_cols", "wp.matrix_from_cols({0}, {1}, {2})", lambda *v: np.stack(v, 2), (WIDE,) * 3, "vvv>m", (3,)),
+    Case(
+        "matrix_from_rows",
+        "wp.matrix_from_rows({0}, {1}, {2})",
+        lambda *v: np.stack(v, 1),
+        (WIDE,) * 3,
+        "vvv>t",
+        (2,),
+    ),
+    Case(
+        "matrix_from_rows",
+        "wp.matrix_from_rows({0}, {1}, {2})",
+        lambda *v: np.stack(v, 1),
+        (WIDE,) * 3,
+        "vvv>m",
+        (3,),
+    ),
+    Case(
+        "matrix_from_cols",
+        "wp.matrix_from_cols({0}, {1}, {2})",
+        lambda *v: np.stack(v, 2),
+        (WIDE,) * 3,
+        "vvv>r",
+        (2,),
+    ),
+    Case(
+        "matrix_from_cols",
+        "wp.matrix_from_cols({0}, {1}, {2})",
+        lambda *v: np.stack(v, 2),
+        (WIDE,) * 3,
+        "vvv>m",
+        (3,),
+    ),
 ]
 """Composite operations on matrices."""
 
@@ -330,7 +360,7 @@ def _rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
 
 def _from_matrix(m: Any) -> Any:
     """The quaternion of a matrix near identity, by its real part."""
-    m = m * 0.2 + np.eye(3)
+    m = m * 0.25 + np.eye(3)
     root = np.sqrt(1 + np.trace(m, axis1=1, axis2=2))
     parts = [m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]]
     return np.stack([*(p / (2 * root) for p in parts), root / 2], -1)
@@ -362,7 +392,7 @@ QUATERNIONS = [
     _mats("quat_rpy", _rpy, "sss>q"),
     Case(
         "quat_from_matrix",
-        "wp.quat_from_matrix({0} * 0.2 + wp.identity(n=3, dtype=scalar))",
+        "wp.quat_from_matrix({0} * 0.25 + wp.identity(n=3, dtype=scalar))",
         _from_matrix,
         (UNIT,),
         "m>q",
@@ -377,5 +407,8 @@ QUATERNIONS = [
     ),
 ]
 """Composite operations on quaternions."""
+
+ROUNDED = {"to_f32", "degrees", "radians", "erf", "erfc"}
+"""Operations that the float64 twin, too, computes with constants or values of float32."""
 
 TABLES = {"rules": RULES, "composites": COMPOSITES, "matrices": MATRICES, "quaternions": QUATERNIONS}

@@ -60,7 +60,7 @@ def _compound(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
     if len(values) == 1 and t.is_compound(first.type) and _same_form(first.type, kind):
         parts = [convert(ctx, Quantity(p.type, (p,)), kind.scalar) for p in first.parts]
         return Quantity(kind, tuple(p.scalar for p in parts))
-    if t.is_quaternion(kind) and len(values) == 2 and first.type is t.vector(XYZ, kind.scalar):  # noqa: PLR2004
+    if t.is_quaternion(kind) and len(values) == 2 and first.type is t.vector(XYZ, kind.scalar):
         values = [*(Quantity(p.type, (p,)) for p in first.parts), values[1]]
     _check(ctx, node, kind, values)
     given = values if len(values) == kind.length else values * kind.length
@@ -127,9 +127,13 @@ def identity(ctx: Context, node: ast.Call, name: str) -> Quantity:
     size = given["n"].value if isinstance(given.get("n"), Static) else None  # type: ignore[union-attr]
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         ctx.type_error(
-            node, "identity() takes a size that is known when the kernel is compiled", "write identity(n=3, dtype=float)"
+            node,
+            "identity() takes a size that is known when the kernel is compiled",
+            "write identity(n=3, dtype=float)",
         )
-    return Quantity(t.matrix((size, size), kind), tuple(one if k % (size + 1) == 0 else zero for k in range(size * size)))
+    return Quantity(
+        t.matrix((size, size), kind), tuple(one if k % (size + 1) == 0 else zero for k in range(size * size))
+    )
 
 
 def _bound(ctx: Context, node: ast.Call, name: str) -> dict[str, Item]:
@@ -139,7 +143,9 @@ def _bound(ctx: Context, node: ast.Call, name: str) -> dict[str, Item]:
     given |= {k.arg: k.value for k in node.keywords if k.arg is not None}
     if len(node.args) + len(node.keywords) != len(given) or set(given) - set(names):
         ctx.type_error(
-            node, f"{name}() takes {' and '.join(names)}", f"write {name}({', '.join(f'{n}=…' for n in names)})"
+            node,
+            f"{name}() takes {' and '.join(names)}",
+            f"write {name}({', '.join(f'{n}=…' for n in names)})",
         )
     found: dict[str, Item] = {}
     for key, value in given.items():
@@ -157,5 +163,7 @@ def _float_type(ctx: Context, node: ast.Call, name: str, item: Item | None) -> A
     except TypeError:
         found = None
     if found not in t.FLOATS and not (name == "identity" and found in t.INTEGERS):
-        ctx.type_error(node, f"dtype of {name}() is a type of numbers", "write dtype=float or dtype=wp.float64")
+        ctx.type_error(
+            node, f"dtype of {name}() is a type of numbers", "write dtype=float or dtype=wp.float64"
+        )
     return found

@@ -8,8 +8,12 @@ from functools import reduce
 from tapedebug.lang import types as t
 from tapedebug.lang.rules._table import Expr, Quantity, RuleError, conversion, name_list
 
-PLURALS = {t.Vector: "vectors", t.Matrix: "matrices", t.Quaternion: "quaternions"}
-EXAMPLES = {
+PLURALS: dict[type[t.Compound], str] = {
+    t.Vector: "vectors",
+    t.Matrix: "matrices",
+    t.Quaternion: "quaternions",
+}
+EXAMPLES: dict[type[t.Compound], tuple[str, str]] = {
     t.Vector: ("vec3 values", "use vec2, vec3, …"),
     t.Matrix: ("mat33 values", "use mat22, mat33, …"),
     t.Quaternion: ("quat values", "use quat or quatd"),
@@ -69,11 +73,12 @@ def same(x: Quantity, y: Quantity) -> None:
 def require(
     base: type[t.Compound], *operands: Quantity, floating: bool = True, also: type[t.Compound] | None = None
 ) -> None:
-    """Require one or two values of one type, a kind of `base` (or `also`), of floats unless said otherwise."""
+    """Require one or two values of one type, a kind of `base` (or `also`); of floats, if not told otherwise."""
     kinds = [q.type for q in operands]
     allowed = (base, also) if also is not None else (base,)
     if len(set(kinds)) != 1 or not (t.is_compound(kinds[0]) and issubclass(kinds[0], allowed)):
-        word = " or ".join(b.word for b in allowed) if len(kinds) == 1 else " or ".join(map(PLURALS.get, allowed))  # type: ignore[arg-type]
+        words = [b.word if len(kinds) == 1 else PLURALS[b] for b in allowed]
+        word = " or ".join(words)
         number = f"a {word}" if len(kinds) == 1 else f"two {word}"
         of_one_type = " of one type" if len(kinds) > 1 else ""
         raise RuleError(

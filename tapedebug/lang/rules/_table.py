@@ -154,7 +154,10 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """An operation on scalars and compound values, written with rules; `arity` is None where any number fits."""
+    """An operation on scalars and compound values, written with rules.
+
+    `arity` is None where any number of operands fits.
+    """
 
     name: str
     doc: str

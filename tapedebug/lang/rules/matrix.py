@@ -103,10 +103,10 @@ def _minors(top: tuple[Expr, ...], bottom: tuple[Expr, ...]) -> dict[tuple[int, 
 
 def _adjugate(rows: Rows) -> Rows:
     """The transposed matrix of cofactors: its product with the matrix is the determinant times identity."""
-    if len(rows) == 2:  # noqa: PLR2004
+    if len(rows) == 2:
         (a, b), (c, d) = rows
         return [(d, -b), (-c, a)]
-    if len(rows) == 3:  # noqa: PLR2004
+    if len(rows) == 3:
         (a, b, c), (d, e, f), (g, h, i) = rows
         return [
             (e * i - f * h, c * h - b * i, b * f - c * e),
@@ -152,7 +152,9 @@ def determinant(m: Quantity) -> Quantity:
     return scalar(inner(rows[0], [row[0] for row in _adjugate(rows)]))
 
 
-@composite("inverse", "Inverse of a square matrix of 2, 3 or 4 rows; of a singular one zeros, with derivative 0.")
+@composite(
+    "inverse", "Inverse of a square matrix of 2, 3 or 4 rows; of a singular one zeros, with derivative 0."
+)
 def inverse(m: Quantity) -> Quantity:
     require_square(m, (2, 3, 4))
     require(t.Matrix, m)

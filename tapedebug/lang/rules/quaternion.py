@@ -81,7 +81,9 @@ def quat_from_axis_angle(axis: Quantity, angle: Quantity) -> Quantity:
 @composite("quat_rpy", "Rotation by roll about x, then pitch about y, then yaw about z, in radians.")
 def quat_rpy(roll: Quantity, pitch: Quantity, yaw: Quantity) -> Quantity:
     if roll.type not in t.FLOATS:
-        raise RuleError(f"takes floating-point numbers; got {t.type_name(roll.type)}", "pass angles as floats")
+        raise RuleError(
+            f"takes floating-point numbers; got {t.type_name(roll.type)}", "pass angles as floats"
+        )
     _require_scalar(roll.type, "angles", roll, pitch, yaw)
     halves = [angle.scalar * 0.5 for angle in (roll, pitch, yaw)]
     sr, sp, sy = (h.apply("sin") for h in halves)
@@ -108,7 +110,9 @@ def quat_to_matrix(q: Quantity) -> Quantity:
 def quat_from_matrix(m: Quantity) -> Quantity:
     require(t.Matrix, m)
     if m.type.shape not in ((3, 3), (4, 4)):
-        raise RuleError(f"takes a matrix of 3 or 4 rows and columns; got {t.type_name(m.type)}", "use a mat33")
+        raise RuleError(
+            f"takes a matrix of 3 or 4 rows and columns; got {t.type_name(m.type)}", "use a mat33"
+        )
     columns = [column[:3] for column in columns_of(m)[:3]]
     (a, d, g), (b, e, h), (c, f, i) = columns
     # One of four roots is taken: of a sum that is at least 1, so that the division is safe.
@@ -146,5 +150,3 @@ def quat_slerp(a: Quantity, b: Quantity, s: Quantity) -> Quantity:
     axis = tuple(part * flip for part in normalize(turn).parts)
     angle = 2.0 * length(turn).scalar.apply("atan2", w * flip)
     return _quat(hamilton(a.parts, _about(axis, s.scalar * angle)))
-
-

@@ -222,7 +222,7 @@ _unary("acosh", "Inverse hyperbolic cosine.", lambda x, r: 1.0 / (_square(x) - 1
 _unary("atanh", "Inverse hyperbolic tangent.", lambda x, r: 1.0 / (1.0 - _square(x)))
 for _name, _doc, _slope in (("erf", "Error function.", 1.0), ("erfc", "1 minus the error function.", -1.0)):
     _scale = _slope * 2.0 / math.sqrt(math.pi)
-    _unary(_name, _doc, lambda x, r, scale=_scale: scale * (-_square(x)).apply("exp"))  # type: ignore[misc]
+    _unary(_name, _doc, lambda x, r, scale=_scale: scale * (-_square(x)).apply("exp"))
 rule(
     "atan2",
     "Angle of the point (second, first), in radians; its derivative at the origin is 0.",

@@ -56,7 +56,9 @@ def length(a: Quantity) -> Quantity:
     return scalar(length_sq(a).scalar.apply("norm_of_square"))
 
 
-@composite("normalize", "Length 1 in the same direction; zero gives zero (a quaternion: w = 1), derivative 0.")
+@composite(
+    "normalize", "Length 1 in the same direction; zero gives zero (a quaternion: w = 1), derivative 0."
+)
 def normalize(a: Quantity) -> Quantity:
     norm = length(a).scalar
     nonzero = norm > 0.0
