@@ -247,11 +247,7 @@ class Replay:
     def thread(self, launch: int, index: int, flow: Flow) -> Thread:
         """See `Experiment`."""
         record = self.records[launch]
-        scalars = {
-            p: list(value) if hasattr(value, "__len__") else [value]
-            for p, value in enumerate(record.args)
-            if p not in record.plan.arrays
-        }
+        scalars = {p: np.ravel(value) for p, value in enumerate(record.args) if p not in record.plan.arrays}
         function = record.kernel._lowered.function
         shaped = {
             p: flow.values[p] if p in flow.values else np.zeros(a.shape) for p, a in self._arrays_of(record)

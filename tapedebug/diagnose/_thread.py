@@ -133,7 +133,8 @@ class Thread:
             case "thread":
                 return Number(np.int64(self._axes()[op.data[0]]), value.type)
             case "argument":
-                return Number(value.type.numpy.type(self.scalars[op.data[0]][op.data[1]]), value.type)
+                given = np.asarray(self.scalars[op.data[0]][op.data[1]])  # an uint64 wraps, as in its slot
+                return Number(given.astype(value.type.numpy)[()], value.type)
             case "extent":
                 return Number(np.int64(self.arrays[op.data[0]].shape[op.data[1]]), value.type)
         raise Lost(f"the value of {op.kind} is not known")

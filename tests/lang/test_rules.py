@@ -214,6 +214,33 @@ def test_adjoint_is_the_difference_quotient(group: Group, row: int) -> None:
             np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
+@functools.cache
+def tangents(group: Group) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """A random direction, and the tangent of the outputs along it; in float64."""
+    rng = np.random.default_rng(8)
+    args = twin(arguments(group, group.scalar.numpy))
+    count = len(group.kinds)
+    direction = [rng.normal(size=a.shape) for a in args[:count]]
+    dots = [d.copy() for d in direction] + [np.zeros(a.shape) for a in args[count:]]
+    run(kernel(group), SAMPLES, args, f64=True, tangents=dots)
+    return (
+        dict(zip(group.kinds, direction, strict=True)),
+        dict(zip(group.kinds, dots[count:], strict=True)),
+    )
+
+
+@pytest.mark.parametrize(("group", "row"), ALL)
+def test_tangent_is_the_adjoint_transposed(group: Group, row: int) -> None:
+    case = group.cases[row]
+    direction, dots = tangents(group)
+    forward = (seeds(group)[case.result][row] * dots[case.result][row]).reshape(SAMPLES, -1).sum(-1)
+    backward = np.zeros(SAMPLES)
+    for place, kind in enumerate(case.operands):
+        terms = adjoints(group, True)[kind][row, place] * direction[kind][row, place]
+        backward += terms.reshape(SAMPLES, -1).sum(-1)
+    np.testing.assert_allclose(forward, backward, rtol=1e-10, atol=1e-10)
+
+
 def test_every_entry_of_the_table_is_checked() -> None:
     assert {c.name for c in cases.RULES} | cases.INTEGER_ONLY == set(RULES)
     composites = cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -91,8 +93,8 @@ def test_misfits():
     for action, message in (
         (
             lambda: wp.array(np.zeros((2, 4), np.float32), dtype=wp.mat33),
-            "array: data of shape (2, 4) cannot be elements of mat33: its last dimension, 4, is not a multiple "
-            "of 9\n  = mend: pass data of shape (…, 3, 3)",
+            "array: data of shape (2, 4) cannot be elements of mat33: its last dimension, 4, is not a "
+            "multiple of 9\n  = mend: pass data of shape (…, 3, 3)",
         ),
         (
             lambda: wp.full(2, (1.0, 2.0), dtype=wp.quat),
@@ -218,3 +220,25 @@ def test_values_outside_kernels():
         with pytest.raises(TypeError) as caught:
             action()
         assert str(caught.value) == message
+
+
+@wp.kernel
+def divide(x: wp.array(dtype=wp.vec2), frame: wp.mat22, large: wp.uint64, loss: wp.array(dtype=float)):
+    i = wp.tid()
+    y = frame @ x[i]
+    if large > wp.uint64(5):
+        y = y / frame[1, 0]
+    wp.atomic_add(loss, 0, y[0])
+
+
+def test_a_thread_with_a_matrix_and_an_unsigned_argument_can_be_followed():
+    x = wp.array(np.ones((2, 2), np.float32), dtype=wp.vec2, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(divide, 2, inputs=[x, wp.mat22(1, 2, 0, 4), 2**64 - 1, loss])
+    tape.backward(loss)
+    found = [f for f in wp.diagnose(tape).findings if "finite" in f.rule or "nan" in f.rule]
+    assert found
+    where = found[0].location
+    line = Path(where["file"]).read_text(encoding="utf-8").splitlines()[where["line"] - 1]
+    assert line.strip() == "y = y / frame[1, 0]"

@@ -73,7 +73,7 @@ def same(x: Quantity, y: Quantity) -> None:
 def require(
     base: type[t.Compound], *operands: Quantity, floating: bool = True, also: type[t.Compound] | None = None
 ) -> None:
-    """Require one or two values of one type, a kind of `base` (or `also`); of floats, if not told otherwise."""
+    """Require one or two values of one type, a kind of `base` (or `also`), of floats where `floating`."""
     kinds = [q.type for q in operands]
     allowed = (base, also) if also is not None else (base,)
     if len(set(kinds)) != 1 or not (t.is_compound(kinds[0]) and issubclass(kinds[0], allowed)):
