@@ -12,7 +12,7 @@ _PLANNED = """
     transformf transformd
     transform_identity
     erfinv select cast
-    svd3 qr3 eig3 argmin argmax
+    svd3 qr3 eig3
     norm_huber
     quat_to_axis_angle
     transform_get_translation transform_get_rotation transform_multiply

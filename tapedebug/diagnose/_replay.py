@@ -247,7 +247,9 @@ class Replay:
     def thread(self, launch: int, index: int, flow: Flow) -> Thread:
         """See `Experiment`."""
         record = self.records[launch]
-        scalars = {p: np.ravel(value) for p, value in enumerate(record.args) if p not in record.plan.arrays}
+        scalars = {
+            p: np.ravel(value).tolist() for p, value in enumerate(record.args) if p not in record.plan.arrays
+        }
         function = record.kernel._lowered.function
         shaped = {
             p: flow.values[p] if p in flow.values else np.zeros(a.shape) for p, a in self._arrays_of(record)

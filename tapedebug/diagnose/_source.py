@@ -11,7 +11,8 @@ from tapedebug._source import display_file, source_line
 from tapedebug.trace import KernelInfo, Location
 
 FLAT = frozenset(
-    {"floor", "ceil", "round", "rint", "trunc", "sign", "step", "nonzero", "int", "int32", "int64"}
+    {"floor", "ceil", "round", "rint", "trunc", "sign", "step", "nonzero", "argmin", "argmax", "int"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 """Functions whose slope is 0 wherever they have one."""
 

@@ -23,7 +23,8 @@ RULE = "disconnected"
 SCALE = 1e-3
 """How far values are perturbed, relatively, to see whether the loss depends on them."""
 FLAT = frozenset(
-    {"floor", "ceil", "round", "rint", "trunc", "sign", "step", "nonzero", "int", "int32", "int64"}
+    {"floor", "ceil", "round", "rint", "trunc", "sign", "step", "nonzero", "argmin", "argmax", "int"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 
 

@@ -221,6 +221,8 @@ COMPOSITES = [
     Case("ne", _of_vectors("{0} != {1}"), lambda a, b: (a != b).any(-1), (WIDE, WIDE), "vv>s"),
     Case("norm_l1", "wp.norm_l1({0})", lambda a: np.abs(a).sum(-1), (AWAY,), "v>s"),
     Case("norm_l2", "wp.norm_l2({0})", _length, (AWAY,), "v>s"),
+    Case("argmin", "scalar(wp.argmin({0}))", lambda a: a.argmin(-1), (WIDE,), "v>s"),
+    Case("argmax", "scalar(wp.argmax({0}))", lambda a: a.argmax(-1), (WIDE,), "v>s"),
     Case("step", "wp.step({0})", lambda x: np.where(x < 0, 1.0, 0.0), (WIDE,), "s>s"),
     Case("nonzero", "wp.nonzero({0})", lambda x: np.where(x == 0, 0.0, 1.0), (WIDE,), "s>s"),
     Case("frac", "wp.frac({0})", lambda x: x - np.trunc(x), (WIDE,), "s>s"),

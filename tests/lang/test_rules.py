@@ -241,6 +241,15 @@ def test_tangent_is_the_adjoint_transposed(group: Group, row: int) -> None:
     np.testing.assert_allclose(forward, backward, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("group", GROUPS, ids=str)
+def test_interpreted_text_gives_the_same(group: Group) -> None:
+    args = arguments(group, group.scalar.numpy)
+    run(kernel(group), SAMPLES, args, interpreted=True)
+    tolerance = 2e-6 if group.scalar is t.float32 else 1e-13
+    for kind, found in zip(group.kinds, args[len(group.kinds) :], strict=True):
+        np.testing.assert_allclose(found, values(group, False)[kind], rtol=tolerance, atol=tolerance)
+
+
 def test_every_entry_of_the_table_is_checked() -> None:
     assert {c.name for c in cases.RULES} | cases.INTEGER_ONLY == set(RULES)
     composites = cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS

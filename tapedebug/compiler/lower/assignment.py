@@ -61,6 +61,8 @@ def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
 
 
 def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.expr) -> None:
+    if isinstance(item, Static):
+        item = ctx.number(source, item.value) or item
     if isinstance(item, Quantity) and t.is_compound(item.type):
         item = Items(tuple(components.get(item, (k,)) for k in range(item.type.shape[0])))
     count = len(item.items) if isinstance(item, Items) else 1

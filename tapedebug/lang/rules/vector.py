@@ -199,3 +199,24 @@ def smoothstep(a: Quantity, b: Quantity, x: Quantity) -> Quantity:
         scalar((x.scalar - low) / (b.scalar - low)), scalar(low.lift(0.0)), scalar(low.lift(1.0))
     ).scalar
     return scalar(s * s * (3.0 - 2.0 * s))
+
+
+def _place_of_extreme(sign: str) -> Callable[[Quantity], Quantity]:
+    def build(v: Quantity) -> Quantity:
+        require(t.Vector, v, floating=False)
+        first = v.parts[0]
+        best, place = first, Expr(first.emitter, first.emitter.constant(0, t.uint32))
+        for number, part in enumerate(v.parts[1:], start=1):
+            better = _first(part, best, sign)
+            best, place = better.select(part, best), better.select(number, place)
+        return scalar(place)
+
+    return build
+
+
+for _name, _word, _sign in (("argmin", "smallest", "lt"), ("argmax", "largest", "gt")):
+    composite(
+        _name,
+        f"Index of a vector's {_word} component, as uint32; the first of several.",
+        differentiable=False,
+    )(_place_of_extreme(_sign))
