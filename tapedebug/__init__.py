@@ -26,7 +26,7 @@ from tapedebug._errors import TapeError as TapeError
 from tapedebug.compiler.kernel import func as func
 from tapedebug.compiler.kernel import kernel as kernel
 from tapedebug.lang import types as types
-from tapedebug.lang.builtins import BUILTINS, CONSTANTS
+from tapedebug.lang.builtins import BUILTINS, CONSTANTS, Builtin
 from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float32 as float32
@@ -103,7 +103,6 @@ globals().update(types.NAMED)
 
 _LAZY = {
     "autograd": ("tapedebug.autograd", None),
-    "trace": ("tapedebug.trace", None),
     "visualize": ("tapedebug.visualize", None),
     "notebook": ("tapedebug.notebook", None),
     "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
@@ -147,8 +146,20 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY, "diagnose", "report", "__version__"})
 
 
+class _Trace(Builtin):
+    """In kernels the trace of a matrix; for scripts also the package: `tapedebug.trace.load_trace(…)`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"{self!r} has no attribute {name!r}")
+        return getattr(importlib.import_module("tapedebug.trace"), name)
+
+
+_trace = _Trace("trace", str(BUILTINS["trace"].__doc__))
+
+
 class _Package(ModuleType):
-    """`tapedebug.diagnose` and `tapedebug.report` are functions, in packages of the same name.
+    """`tapedebug.diagnose`, `report` and `trace` are functions, in packages of the same name.
 
     Importing such a package sets it as an attribute of this one; these properties keep the functions there.
     """
@@ -160,6 +171,15 @@ class _Package(ModuleType):
 
     @diagnose.setter
     def diagnose(self, module: Any) -> None:
+        """The import system announces the package."""
+
+    @property
+    def trace(self) -> Any:
+        """The kernel function, with all that the package of traces has."""
+        return _trace
+
+    @trace.setter
+    def trace(self, module: Any) -> None:
         """The import system announces the package."""
 
     @property

@@ -7,14 +7,8 @@ from collections.abc import Iterable
 
 _PLANNED = """
     struct indexedarray from_torch to_torch from_jax to_jax from_dlpack to_dlpack map view
-    float16 bfloat16
-    transform spatial_vector spatial_matrix matrix quaternion
-    transformf transformd
-    transform_identity
-    erfinv select cast
-    svd3 qr3 eig3
-    norm_huber
-    quat_to_axis_angle
+    float16 bfloat16 transform transformf transformd transform_identity spatial_vector spatial_matrix
+    matrix quaternion erfinv select cast svd3 qr3 eig3 norm_huber quat_to_axis_angle
     transform_get_translation transform_get_rotation transform_multiply
     transform_point transform_vector transform_inverse spatial_top spatial_bottom spatial_dot spatial_cross
     spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass

@@ -1,6 +1,8 @@
 """`import tapedebug` stays light, cached kernels need no Numba, rooms import one way: and tests can fail."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -168,3 +170,18 @@ def test_rooms_import_one_way_can_fail(room: str, source: str, message: str) -> 
 )
 def test_what_rooms_may_import(room: str, source: str) -> None:
     assert trespasses(source, room) == []
+
+
+def test_trace_is_a_function_of_kernels_and_a_package() -> None:
+    code = (
+        "import tapedebug as wp\n"
+        "assert repr(wp.trace) == '<kernel function trace>'\n"
+        "import tapedebug.trace\n"
+        "from tapedebug.trace import load_trace\n"
+        "assert wp.trace is tapedebug.trace and repr(wp.trace) == '<kernel function trace>'\n"
+        "assert wp.trace.load_trace is load_trace\n"
+        "try:\n    wp.trace.nothing\n"
+        "except AttributeError as error:\n    assert 'nothing' in str(error)\n"
+        "else:\n    raise AssertionError\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
