@@ -37,7 +37,8 @@ def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) 
     found = set()
     for param in active | replay:
         does = kinds.get(param, set()) | (shared if param in together else set())
-        away = param in apart or (param in together and bool(together & apart))
+        # Names of one array may begin at different elements of it, so that no index is a thread's own.
+        away = param in apart or bool(together)
         if away and ("store" in does or {"load", "atomic_add"} <= does):
             found.add(param)
     return frozenset(found)
