@@ -141,6 +141,26 @@ def test_a_tab_keeps_the_caret_in_place() -> None:
     assert "   | \t\tx[0] = 1\n   | \t\t       ^\n" in raised(program, folder)
 
 
+def test_a_sum_of_too_many_terms() -> None:
+    message = raised(f"y[i] = {' + '.join(['x[i]'] * 900)}", Path(tempfile.mkdtemp()))
+    assert message.startswith(
+        "KernelSyntaxError: kernel `k`: an expression here is nested too deeply\n  --> program.py:8, in k\n"
+    )
+    assert message.endswith("\n  = mend: split it into several statements")
+
+
+def test_too_many_returns_one_after_the_other() -> None:
+    program = "\n".join(f"if i == {k}:\n    return" for k in range(100))
+    assert raised(program, Path(tempfile.mkdtemp())) == (
+        "KernelSyntaxError: kernel `k`: branches and loops are nested more than 80 deep "
+        "(what follows a `return` counts)\n"
+        "  --> program.py:168, in k\n"
+        "   |     if i == 80:\n"
+        "   |     ^^^^^^^^^^^\n"
+        "  = mend: combine conditions with `or`, or return once at the end"
+    )
+
+
 def test_a_failed_kernel_fails_again_the_same_way() -> None:
     @wp.kernel
     def wrong(x: wp.array(dtype=float)):

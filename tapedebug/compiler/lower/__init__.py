@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin
 from tapedebug.compiler import ir
 from tapedebug.compiler.builder import Builder
@@ -35,7 +36,13 @@ def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
     for param in params:
         ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)
-    statements.block(ctx, origin.tree.body)
+    try:
+        statements.block(ctx, origin.tree.body)
+    except RecursionError:
+        message = "an expression here is nested too deeply"
+        raise KernelSyntaxError(
+            f"kernel `{name}`: {message}", span=builder.span, mend="split it into several statements"
+        ) from None
     function = ir.Function(name, params, builder.root, max(1, ctx.axes))
     return Lowered(function, tuple(ctx.accesses), ctx.uses_atomic_result)
 

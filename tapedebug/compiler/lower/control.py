@@ -17,6 +17,19 @@ GONE = "%gone"
 """Holds on the side of an `if` where control has left, by whichever jump."""
 
 
+MAX_DEPTH = 80
+"""Branches and loops inside each other; Python, which generated code is, takes 100 levels."""
+
+
+def _check_depth(ctx: Context, node: ast.AST) -> None:
+    if ctx.builder.depth >= MAX_DEPTH:
+        ctx.syntax_error(
+            node,
+            f"branches and loops are nested more than {MAX_DEPTH} deep (what follows a `return` counts)",
+            "combine conditions with `or`, or return once at the end",
+        )
+
+
 def branch(
     ctx: Context,
     node: ast.AST,
@@ -27,6 +40,7 @@ def branch(
     flatten: bool = False,
 ) -> None:
     """Run `yes` and `no` into the two blocks of an `If` and merge the variables they leave."""
+    _check_depth(ctx, node)
     before, builder = ctx.env, ctx.builder
     span = ctx.span(node)
     epoch = builder.epoch
@@ -266,6 +280,7 @@ def for_loop(
     ctx: Context, node: ast.AST, names: list[str], count: Value, body: Callable[[Value], None]
 ) -> None:
     """A counted loop; `body` lowers one iteration, given the iteration's number (int64, from 0)."""
+    _check_depth(ctx, node)
     carried = Carried(ctx, names)
     index = Value(t.int64, hint="k")
     ctx.env = carried.inner
@@ -283,6 +298,7 @@ def while_loop(
     ctx: Context, node: ast.AST, names: list[str], test: Callable[[], Value], body: Callable[[], None]
 ) -> None:
     """A loop that runs while `test` gives true."""
+    _check_depth(ctx, node)
     carried = Carried(ctx, names)
     ctx.env = dict(carried.inner)
     ctx.builder.forget_loads()
