@@ -11,7 +11,7 @@ _PLANNED = """
     mat22 mat33 mat44 quat transform spatial_vector spatial_matrix matrix quaternion
     mat22f mat22d mat33f mat33d mat44f mat44d quatf quatd transformf transformd
     matrix_from_rows matrix_from_cols identity quat_identity transform_identity
-    nonzero step erf erfc erfinv asinh acosh atanh degrees radians frac smoothstep select cast
+    nonzero erfinv select cast
     outer skew ddot determinant trace diag get_diag inverse svd3 qr3 eig3 argmin argmax
     norm_l1 norm_l2 norm_huber
     quat_from_axis_angle quat_to_axis_angle quat_from_matrix quat_to_matrix quat_rotate quat_rotate_inv

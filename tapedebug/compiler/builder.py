@@ -71,6 +71,12 @@ class Builder:
         number = type.numpy.type(value)
         return self._free_value("const", (number.item(),), type, key=number.tobytes())
 
+    def exact(self, value: float, type: Any) -> Value:
+        """A number of mathematics, in a rule: the float64 twin has it unrounded, unlike those of users."""
+        if type not in t.FLOATS or float(type.numpy.type(value)) == value or value != value:
+            return self.constant(value, type)
+        return self._free_value("const", (float(value),), type, key=repr(value))
+
     def thread(self, axis: int) -> Value:
         """The thread's index on one axis (int64)."""
         return self._free_value("thread", (axis,), t.int64)

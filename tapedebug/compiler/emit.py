@@ -31,7 +31,10 @@ from tapedebug.compiler.text import Line, Text
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
-ARITHMETIC = frozenset({"add", "sub", "mul", "neg"})
+ARITHMETIC = frozenset(
+    {"add", "sub", "mul", "neg", "bit_and", "bit_or", "bit_xor", "lshift", "rshift", "invert"}
+)
+"""What Numba computes of 32-bit integers in 64 bits."""
 
 
 def emit(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:

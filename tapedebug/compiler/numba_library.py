@@ -320,6 +320,9 @@ def _stack_access(kind: Any) -> tuple[Any, Any]:
     return put, get
 
 
+C_LIBRARY = "tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc cbrt"
+
+
 def namespace() -> dict[str, Any]:
     """The names that generated code uses."""
     names: dict[str, Any] = {
@@ -361,7 +364,21 @@ def namespace() -> dict[str, Any]:
         "round",
     ]:
         names[f"m_{name}"] = _llvm_math(name)
-    for name in ["tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "cbrt"]:
+    for name in [
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "erfc",
+        "cbrt",
+    ]:
         names[f"m_{name}"] = _libm(name, 1)
     names["m_atan2"] = _libm("atan2", 2)
     names["m_pow"] = _libm("pow", 2)

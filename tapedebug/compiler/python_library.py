@@ -26,6 +26,7 @@ C_TYPES: dict[str, Any] = {
 NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS}
 SAME_NAME = "sqrt cbrt exp log log2 log10 sin cos tan sinh cosh tanh floor ceil trunc rint"
 RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
+RENAMED |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
 Interpreted = Callable[[int, int, int], None]
 
 
@@ -133,6 +134,8 @@ def _namespace() -> dict[str, Any]:
         "unit": _of(lambda x: np.clip(x, -1, 1)),
         "trip_count": lambda start, stop, step: len(range(int(start), int(stop), int(step))) if step else 0,
         "m_abs": abs,
+        "m_erf": _of(math.erf),
+        "m_erfc": _of(math.erfc),
         "m_sign": lambda x: type(x)(-1 if x < 0 else 1),
         "m_sign0": lambda x: type(x)(int(x > 0) - int(x < 0)),
         "m_round": _of(lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5)),

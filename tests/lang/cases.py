@@ -5,6 +5,7 @@ A rule or composite that is not listed here fails `test_rules.py`: who adds one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -92,6 +93,9 @@ RULES = [
     ),
     *_unary(POSITIVE, sqrt=np.sqrt, cbrt=np.cbrt, log=np.log, log2=np.log2, log10=np.log10),
     *_unary(UNIT, asin=np.arcsin, acos=np.arccos),
+    *_unary(asinh=np.arcsinh, erf=np.vectorize(math.erf), erfc=np.vectorize(math.erfc)),
+    *_unary((1.2, 3.0), acosh=np.arccosh),
+    *_unary(UNIT, atanh=np.arctanh),
     Case("norm_of_square", "wp.length(vec1({0}))", np.abs, (POSITIVE,)),
     Case("sign0", "wp.abs({0})", np.abs, (WIDE,)),  # the derivative of abs is its only use
     Case("to_f32", "scalar(wp.float32({0}))", lambda x: x, (WIDE,)),
@@ -118,7 +122,7 @@ RULES = [
 ]
 """Scalar rules on floats."""
 
-INTEGER_ONLY = {"idiv", "trip_count"}
+INTEGER_ONLY = {"idiv", "trip_count", "bit_and", "bit_or", "bit_xor", "lshift", "rshift", "invert"}
 """Rules that no float reaches: `test_rules.py` compares them with Python."""
 
 
@@ -142,6 +146,11 @@ def _wide(a: Any, other: Any) -> Any:
 def _lerp(a: Any, b: Any, s: Any) -> Any:
     s = _wide(s, a)
     return a * (1 - s) + b * s
+
+
+def _smooth(low: Any, high: Any, x: Any) -> Any:
+    s = np.clip((x - low) / (high - low), 0.0, 1.0)
+    return s * s * (3.0 - 2.0 * s)
 
 
 COMPOSITES = [
@@ -180,5 +189,10 @@ COMPOSITES = [
     Case("clamp", "wp.clamp({0}, {1}, {2})", np.clip, (WIDE, (-1.5, -0.5), (0.5, 1.5)), "sss>s"),
     Case("lerp", "wp.lerp({0}, {1}, {2})", _lerp, (WIDE, WIDE, (0.0, 1.0)), "vvs>v"),
     Case("lerp", "wp.lerp({0}, {1}, {2})", _lerp, (WIDE, WIDE, (0.0, 1.0)), "sss>s"),
+    Case("degrees", "wp.degrees({0})", np.degrees, (WIDE,), "s>s"),
+    Case("radians", "wp.radians({0})", np.radians, (WIDE,), "s>s"),
+    Case("frac", "wp.frac({0})", lambda x: np.fmod(x, 1.0), (WIDE,), "s>s"),
+    Case("step", "wp.step({0})", lambda x: np.where(x < 0, 1.0, 0.0), (WIDE,), "s>s"),
+    Case("smoothstep", "wp.smoothstep({0}, {1}, {2})", _smooth, ((-2.0, -1.0), (0.5, 1.5), WIDE), "sss>s"),
 ]
 """Composite operations, on vectors and on scalars."""

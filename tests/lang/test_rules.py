@@ -221,6 +221,15 @@ INTEGER_ROWS = {
     "wp.where(x < y, x, y)": lambda x, y: min(x, y),
     "integer(x == y)": lambda x, y: int(x == y),
     "integer(wp.bool(x))": lambda x, y: int(x != 0),
+    "x & y": lambda x, y: x & y,
+    "x | y": lambda x, y: x | y,
+    "x ^ y": lambda x, y: x ^ y,
+    "~x": lambda x, y: ~x,
+    "x << (y & integer(3))": lambda x, y: x << (y & 3),
+    "x >> (y & integer(3))": lambda x, y: x >> (y & 3),
+    "integer((x > y) & (y > one) | (x > one) ^ (y < one))": lambda x, y: int(
+        (x > y) & (y > 1) | (x > 1) ^ (y < 1)
+    ),
     "count(x, y)": lambda x, y: len(range(x, y, 3)),
 }
 INTEGER_KERNEL = """

@@ -23,13 +23,11 @@ BINARY = {
     ast.FloorDiv: ("floordiv", "`//`"),
     ast.Mod: ("mod", "`%`"),
     ast.Pow: ("pow", "`**`"),
-}
-OTHER = {
-    ast.BitAnd: ("&", "use `and` for truth values, `%` for low bits"),
-    ast.BitOr: ("|", "use `or` for truth values"),
-    ast.BitXor: ("^", "use `!=` for truth values, `**` for powers"),
-    ast.LShift: ("<<", "multiply by a power of 2"),
-    ast.RShift: (">>", "divide by a power of 2 with `//`"),
+    ast.BitAnd: ("bit_and", "`&`"),
+    ast.BitOr: ("bit_or", "`|`"),
+    ast.BitXor: ("bit_xor", "`^`"),
+    ast.LShift: ("lshift", "`<<`"),
+    ast.RShift: ("rshift", "`>>`"),
 }
 COMPARE = {
     ast.Lt: ("lt", "`<`"),
@@ -226,9 +224,11 @@ def _static_index(ctx: Context, node: ast.Subscript, length: int) -> int:
 def binary(ctx: Context, node: ast.AST, operator: ast.operator, left: Quantity, right: Quantity) -> Quantity:
     """The result of an arithmetic operator."""
     if type(operator) not in BINARY:
-        sign, mend = OTHER.get(type(operator), ("@", "use wp.dot(a, b)"))
-        ctx.syntax_error(node, f"the operator `{sign}` is not in this version of the kernel language", mend)
+        message = "the operator `@` is not in this version of the kernel language"
+        ctx.syntax_error(node, message, "use wp.dot(a, b)")
     name, sign = BINARY[type(operator)]
+    if left.type is t.bool and right.type is t.bool:
+        name = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}.get(name, name)
     ctx.at(node)
     return apply(ctx, node, name, sign, left, right)
 
@@ -263,9 +263,7 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
         return apply(ctx, node, "neg", "`-`", q)
     if isinstance(node.op, ast.UAdd):
         return q
-    ctx.syntax_error(
-        node, "the operator `~` is not in this version of the kernel language", "use `not` for truth values"
-    )
+    return apply(ctx, node, "invert", "`~`", q)
 
 
 def _compare(ctx: Context, node: ast.Compare) -> Item:

@@ -100,6 +100,30 @@ rule(
     ),
 )
 
+# Bits ------------------------------------------------------------------------------------------------------
+
+for _name, _sign, _word in (
+    ("bit_and", "&", "and"),
+    ("bit_or", "|", "or"),
+    ("bit_xor", "^", "exclusive or"),
+):
+    rule(
+        _name,
+        f"Bitwise {_word} of integers.",
+        result=integers,
+        text=f"{{0}} {_sign} {{1}}",
+        partials=NOT_DIFFERENTIABLE,
+    )
+rule("lshift", "Bits moved up.", result=integers, text="{0} << {1}", partials=NOT_DIFFERENTIABLE)
+rule(
+    "rshift",
+    "Bits moved down; the sign stays.",
+    result=integers,
+    text="{0} >> {1}",
+    partials=NOT_DIFFERENTIABLE,
+)
+rule("invert", "Every bit inverted.", result=integers, text="~{0}", partials=NOT_DIFFERENTIABLE)
+
 # Comparison, logic, selection ------------------------------------------------------------------------------
 
 for _name, _sign, _word, _fold in (
@@ -140,6 +164,9 @@ rule(
         lambda c, x, y, r: Gate(c.apply("not")),
     ),
 )
+
+BELL = 2.0 / math.sqrt(math.pi)
+"""The slope of the error function at 0."""
 
 # Elementary functions --------------------------------------------------------------------------------------
 
@@ -207,6 +234,19 @@ rule(
         lambda y, x, r: _polar(x, y, x),
         lambda y, x, r: -_polar(y, y, x),
     ),
+)
+_unary("asinh", "Inverse hyperbolic sine.", lambda x, r: 1.0 / (_square(x) + 1.0).apply("sqrt"))
+_unary(
+    "acosh",
+    "Inverse hyperbolic cosine, of numbers from 1.",
+    lambda x, r: 1.0 / (_square(x) - 1.0).apply("sqrt"),
+)
+_unary("atanh", "Inverse hyperbolic tangent.", lambda x, r: 1.0 / (1.0 - _square(x)))
+_unary("erf", "Error function.", lambda x, r: (-_square(x)).apply("exp") * (2.0 / math.sqrt(math.pi)))
+_unary(
+    "erfc",
+    "1 minus the error function.",
+    lambda x, r: (-_square(x)).apply("exp") * (-2.0 / math.sqrt(math.pi)),
 )
 _unary("floor", "Largest integer not above, as a float.", None)
 _unary("ceil", "Smallest integer not below, as a float.", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 
@@ -201,3 +202,44 @@ def clamp(x: Quantity, low: Quantity, high: Quantity) -> Quantity:
 @composite("lerp", "Linear interpolation: a at 0, b at 1.")
 def lerp(a: Quantity, b: Quantity, s: Quantity) -> Quantity:
     return add(mul(a, sub(scalar(s.scalar.lift(1.0)), s)), mul(b, s))
+
+
+def _one_float(*operands: Quantity) -> list[Expr]:
+    """The operands, which must be floats of one type."""
+    kinds = [q.type for q in operands]
+    if len(set(kinds)) != 1 or kinds[0] not in t.FLOATS:
+        raise RuleError(f"takes floating-point numbers; got {name_list(kinds)}", "convert them with float(…)")
+    return [q.scalar for q in operands]
+
+
+@composite("degrees", "Degrees of an angle in radians.")
+def degrees(x: Quantity) -> Quantity:
+    (angle,) = _one_float(x)
+    return scalar(angle * (180.0 / math.pi))
+
+
+@composite("radians", "Radians of an angle in degrees.")
+def radians(x: Quantity) -> Quantity:
+    (angle,) = _one_float(x)
+    return scalar(angle * (math.pi / 180.0))
+
+
+@composite("frac", "What is left of a number without its integer part; it has the number's sign.")
+def frac(x: Quantity) -> Quantity:
+    (number,) = _one_float(x)
+    return scalar(number - number.apply("trunc"))
+
+
+@composite("step", "1 of a negative number, else 0.")
+def step(x: Quantity) -> Quantity:
+    (number,) = _one_float(x)
+    return scalar((number < 0.0).select(1.0, number.lift(0.0)))
+
+
+@composite("smoothstep", "0 at the first edge, 1 at the second, smooth between.")
+def smoothstep(edge0: Quantity, edge1: Quantity, x: Quantity) -> Quantity:
+    low, high, number = _one_float(edge0, edge1, x)
+    s = clamp(
+        scalar((number - low) / (high - low)), scalar(number.lift(0.0)), scalar(number.lift(1.0))
+    ).scalar
+    return scalar(s * s * (3.0 - 2.0 * s))
