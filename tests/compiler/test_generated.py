@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.compiler.harness import run, twin
 from tests.compiler.reference import reference
 
 THREADS = 4
+FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-generated-")
+NUMBERS = itertools.count()
 READ_ONLY, WRITE_ONLY = ("x", "q"), ("acc", "vacc", "out")
 
 
@@ -29,7 +32,7 @@ class IllConditioned(Exception):
 
 def load(source: str) -> Any:
     """The kernel of a program, from a file of its own."""
-    path = Path(tempfile.mkdtemp(prefix="tapedebug-generated-")) / "generated_program.py"
+    path = Path(FOLDER.name) / f"program_{next(NUMBERS)}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import math
 import re
 import tempfile
@@ -25,6 +26,8 @@ from tests.lang import cases
 from tests.lang.cases import Case
 
 SAMPLES = 6
+FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-rules-")
+NUMBERS = itertools.count()
 HEADER = """
 import tapedebug as wp
 scalar = wp.{scalar}
@@ -74,7 +77,7 @@ ALL = [
 
 def load(source: str) -> Any:
     """A module of a file of its own, so that kernels have source."""
-    path = Path(tempfile.mkdtemp(prefix="tapedebug-rules-")) / "generated_rules.py"
+    path = Path(FOLDER.name) / f"rules_{next(NUMBERS)}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
