@@ -110,6 +110,15 @@ class Plan:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
+    @property
+    def dotted(self) -> Slots:
+        """Where the pointers of the tangents are packed, of all float arrays that are accessed."""
+        raise NotImplementedError(self.kind)
+
+    def tangent_run(self, f64: bool) -> Runner:
+        """The tangent entry; only kernels have one."""
+        raise NotImplementedError(self.kind)
+
 
 class KernelPlan(Plan):
     """A plan that can run: packs arguments and knows the compiled entry.
@@ -120,7 +129,7 @@ class KernelPlan(Plan):
         tail: Zeros for the adjoint pointers.
     """
 
-    __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "twin")
+    __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "tangents", "twin")
 
     def __init__(
         self,
@@ -160,6 +169,7 @@ class KernelPlan(Plan):
         self.run = runner(kernel.forward(strided=self.strided), analysis)
         self.twin: Runner | None = None
         self.adjoints: dict[tuple[frozenset[int], bool], Runner] = {}
+        self.tangents: dict[bool, Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry, or its float64 twin (compiled when first asked for)."""
@@ -175,6 +185,22 @@ class KernelPlan(Plan):
         if found is None:
             entry = self.kernel.adjoint(self.active, f64=f64, strided=self.strided, replay=replay)
             found = self.adjoints[replay, f64] = runner(entry, self.kernel.analysis)
+        return found
+
+    @property
+    def dotted(self) -> Slots:
+        """Where the pointers of the tangents are packed, of all float arrays that are accessed."""
+        slots = self.kernel.layout.adjoints
+        params = self.kernel.params
+        return tuple((p, slots[p]) for p in self.touched if types.is_float(params[p].type.dtype))
+
+    def tangent_run(self, f64: bool) -> Runner:
+        """The tangent entry (compiled when first asked for): a tangent needs no `requires_grad`."""
+        found = self.tangents.get(f64)
+        if found is None:
+            active = frozenset(p for p, _ in self.dotted)
+            entry = self.kernel.tangent(active, f64=f64, strided=self.strided)
+            found = self.tangents[f64] = runner(entry, self.kernel.analysis)
         return found
 
 
