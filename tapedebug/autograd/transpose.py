@@ -18,6 +18,7 @@ from tapedebug.autograd.matrix import Checkpoint
 from tapedebug.autograd.probes import random_directions
 from tapedebug.autograd.program import Port
 from tapedebug.autograd.shadowed import ShadowProgram
+from tapedebug.lang.types import is_float
 
 ROUNDING = 1e-9  # a relative mismatch that float64 rounding explains without looking
 NOISE = 100.0  # times the rounding that was measured: a mismatch beyond it is none
@@ -167,14 +168,14 @@ class _Test:
             return f"the reverse pass goes on through what was written outside of the tape before {where}"
         severed = self._severed(record)
         if severed:
-            return f"{where} passes its derivatives on to {severed}, which has requires_grad=False"
+            return f"{where} reads {severed}, which carries derivatives and has requires_grad=False"
         return f"the reverse pass of {where} is not the transpose of its derivative"
 
     def _severed(self, record: Any) -> str:
-        """The arrays that a record writes, that carry a tangent, and have no adjoint."""
-        self._push(1.0, record.index + 1)
-        lost = [p for p in record.plan.written if p not in record.active]
-        return ", ".join(record.param_name(p) for p in lost if self.there.tangent(record.args[p]).any())
+        """The first array that a record reads, that carries a tangent, and gets no adjoint."""
+        self._push(1.0, record.index)
+        lost = (p for p in sorted(record.reads - record.active) if is_float(record.args[p].dtype))
+        return next((record.param_name(p) for p in lost if self.there.tangent(record.args[p]).any()), "")
 
 
 def _shaped(vectors: Vectors, scale: float) -> dict[Any, Floats]:
