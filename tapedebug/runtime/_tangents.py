@@ -20,7 +20,7 @@ Calls = list[tuple[Runner, int]]
 
 
 def tangent_calls(
-    records: list[Record], space: ShadowSpace, lost: Callable[[Record], None]
+    records: list[Record], space: ShadowSpace, lost: Callable[[Record], None], detached: bool
 ) -> tuple[Any, Calls]:
     """What runs each record with its tangent, and what must be kept alive for it.
 
@@ -28,21 +28,24 @@ def tangent_calls(
         records: Of the tape.
         space: Where values and tangents are.
         lost: Called with a custom function that a tangent went into.
+        detached: Tangents stop where gradients do.
     """
     table = Table(records, space)
     calls: Calls = []
     for record in records:
         if record.kind == "kernel":
             base, address = table.base[record.index], table.forward(record)
-            for p, slot in record.plan.dotted:
+            for p, slot in record.plan.dotted(detached):
                 table.words[base + slot] = space.dot(record.args[p])
-            calls.append((record.plan.tangent_run(space.f64), address))
+            calls.append((record.plan.tangent_run(space.f64, detached), address))
         else:
-            calls.append((_tangent_special(record, space, lost), 0))
+            calls.append((_tangent_special(record, space, lost, detached), 0))
     return table, calls
 
 
-def _tangent_special(record: Record, space: ShadowSpace, lost: Callable[[Record], None]) -> Runner:
+def _tangent_special(
+    record: Record, space: ShadowSpace, lost: Callable[[Record], None], detached: bool
+) -> Runner:
     """A copy, a fill or a custom function, with its tangent."""
     if record.kind == "func":
         floats = [a for a in record.args if isinstance(a, array) and types.is_float(a.dtype)]
@@ -54,13 +57,13 @@ def _tangent_special(record: Record, space: ShadowSpace, lost: Callable[[Record]
         return called
     values = forward_special(record, space)
     dest = record.args[0]
-    if not types.is_float(dest.dtype):
+    if not types.is_float(dest.dtype) or (detached and 0 not in record.active):
         return values
+    passes = record.kind == "copy" and (not detached or 1 in record.active)
 
     def moved(lo: int, hi: int, where: int) -> None:
         values(lo, hi, where)
-        passed = space.dot_view(record.args[1]).copy() if record.kind == "copy" else 0
-        space.dot_view(dest)[...] = passed
+        space.dot_view(dest)[...] = space.dot_view(record.args[1]).copy() if passes else 0
 
     return moved
 

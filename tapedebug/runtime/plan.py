@@ -110,12 +110,11 @@ class Plan:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
-    @property
-    def dotted(self) -> Slots:
-        """Where the pointers of the tangents are packed, of all float arrays that are accessed."""
+    def dotted(self, detached: bool) -> Slots:
+        """Where the pointers of tangents are packed; only kernels have them."""
         raise NotImplementedError(self.kind)
 
-    def tangent_run(self, f64: bool) -> Runner:
+    def tangent_run(self, f64: bool, detached: bool) -> Runner:
         """The tangent entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
@@ -169,7 +168,7 @@ class KernelPlan(Plan):
         self.run = runner(kernel.forward(strided=self.strided), analysis)
         self.twin: Runner | None = None
         self.adjoints: dict[tuple[frozenset[int], bool], Runner] = {}
-        self.tangents: dict[bool, Runner] = {}
+        self.tangents: dict[tuple[bool, bool], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry, or its float64 twin (compiled when first asked for)."""
@@ -187,20 +186,23 @@ class KernelPlan(Plan):
             found = self.adjoints[replay, f64] = runner(entry, self.kernel.analysis)
         return found
 
-    @property
-    def dotted(self) -> Slots:
-        """Where the pointers of the tangents are packed, of all float arrays that are accessed."""
-        slots = self.kernel.layout.adjoints
-        params = self.kernel.params
-        return tuple((p, slots[p]) for p in self.touched if types.is_float(params[p].type.dtype))
+    def dotted(self, detached: bool) -> Slots:
+        """Where the pointers of the tangents are packed: of the active arrays, or of all that can have one.
 
-    def tangent_run(self, f64: bool) -> Runner:
-        """The tangent entry (compiled when first asked for): a tangent needs no `requires_grad`."""
-        found = self.tangents.get(f64)
+        Args:
+            detached: A tangent stops where a gradient does: at arrays without `requires_grad`.
+        """
+        slots, params = self.kernel.layout.adjoints, self.kernel.params
+        floats = (p for p in self.touched if types.is_float(params[p].type.dtype))
+        return tuple((p, slots[p]) for p in floats if not detached or p in self.active)
+
+    def tangent_run(self, f64: bool, detached: bool) -> Runner:
+        """The tangent entry (compiled when first asked for)."""
+        found = self.tangents.get((f64, detached))
         if found is None:
-            active = frozenset(p for p, _ in self.dotted)
+            active = frozenset(p for p, _ in self.dotted(detached))
             entry = self.kernel.tangent(active, f64=f64, strided=self.strided)
-            found = self.tangents[f64] = runner(entry, self.kernel.analysis)
+            found = self.tangents[f64, detached] = runner(entry, self.kernel.analysis)
         return found
 
 

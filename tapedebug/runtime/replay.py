@@ -60,7 +60,7 @@ class Shadow:
         self._inputs: dict[array, Values] = {}
         self._saves = self._plan_saves(tracker)
         self._forward = self._forward_table()
-        self._push: tuple[Any, Calls] | None = None
+        self._pushes: dict[bool, tuple[Any, Calls]] = {}
         self.lost: list[str] = []
         self._tables: dict[tuple[str, int], tuple[Table, dict[int, Step]]] = {}
         self._injections = injections_of(self._buffers)
@@ -158,11 +158,12 @@ class Shadow:
         start: int = 0,
         stop: int | None = None,
         on_launch: OnLaunch | None = None,
+        detached: bool = False,
     ) -> Shadow:
         """Run records `start … stop-1` with their tangents: values change as in `forward`, to the last bit.
 
-        A tangent flows through every float array, whether it has `requires_grad` or not. What something
-        outside the tape wrote is constant. Overwrites do no harm: values and tangents move together.
+        What something outside the tape wrote is constant. Overwrites do no harm: values and tangents move
+        together.
 
         Args:
             tangents: Tangents of arrays before the first record; all others are zero. None goes on with
@@ -170,6 +171,7 @@ class Shadow:
             start: As for `forward`.
             stop: As for `forward`.
             on_launch: As for `forward`.
+            detached: Tangents stop where gradients do, at arrays without `requires_grad`.
 
         Returns:
             This shadow; `tangent` has the results. It can also run backward.
@@ -177,11 +179,11 @@ class Shadow:
         Raises:
             TapeError: As for `forward`; or a tangent does not fit its array.
         """
-        if self._push is None:
-            self._push = tangent_calls(self.records, self.space, self._note_lost)
+        if detached not in self._pushes:
+            self._pushes[detached] = tangent_calls(self.records, self.space, self._note_lost, detached)
         if tangents is not None:
             self._set_tangents(tangents)
-        return self._run(self._push[1], start, stop, on_launch, moving=True)
+        return self._run(self._pushes[detached][1], start, stop, on_launch, moving=True)
 
     def tangent(self, a: array) -> Values:
         """A copy of the tangent of `a` after `push`, of its shape plus the vector dimension."""

@@ -136,6 +136,19 @@ def test_one_launch_and_a_kernel_without_an_adjoint():
     assert (x.numpy().tolist(), y.numpy().tolist()) == ([1, 2], [0, 0])
 
 
+def test_detached_tangents_stop_where_gradients_do():
+    x, held, y, z = vector(1, 2), vector(0, 0, grad=False), vector(0, 0), vector(0, 0)
+    with wp.Tape() as tape:
+        wp.copy(held, x)
+        wp.launch(square, 2, inputs=[x, y])
+        wp.copy(z, held)
+        wp.launch(square, 2, inputs=[held, held])
+    shadow = tape.replay(stop=0).push({x: [1.0, 1.0], z: [7.0, 7.0]}, detached=True)
+    assert [shadow.tangent(a).tolist() for a in (held, y, z)] == [[0, 0], [2, 4], [0, 0]]
+    shadow.push({x: [1.0, 1.0]})
+    assert [shadow.tangent(a).tolist() for a in (held, y, z)] == [[2, 4], [2, 4], [1, 1]]
+
+
 @pytest.mark.parametrize(
     ("action", "message"),
     [
