@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from tapedebug.autograd.pairs import is_array
 from tapedebug.autograd.shadowed import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects import function_subject, named_ports
 from tapedebug.autograd.whole import Names, not_an_input
-from tapedebug.lang.types import float64, is_float, type_name
+from tapedebug.lang.types import is_float, type_name
+from tapedebug.runtime._shadow_memory import is_double
 from tapedebug.runtime.replay import Shadow
 
 Values = np.ndarray[Any, Any]
@@ -55,7 +56,8 @@ def jvp(
     Raises:
         GradcheckError: No tangent was given, one of them is of no input, or a tangent went into a function of
             `record_func`, through which its derivative is unknown.
-        TapeError: An array is not on the tape, or its tangent has another shape.
+        TapeError: An array is not on the tape, or its tangent has another shape; or `dtype` is neither None
+            nor float64.
         LaunchError: The arguments do not fit the kernel.
     """
     from tapedebug.runtime.device import get_device
@@ -64,10 +66,7 @@ def jvp(
     get_device(device)
     if not tangents:
         raise GradcheckError("jvp: no tangents were given", mend="pass tangents={array: values}")
-    for array in tangents:
-        if not is_array(array) or not is_float(array.dtype):
-            told = f"an array of {type_name(array.dtype)}" if is_array(array) else repr(array)
-            raise GradcheckError(f"jvp: the keys of tangents are float arrays; got {told}")
+    _require_floats("the keys of tangents", tangents)
     if isinstance(function, Tape):
         make, targets = _tape(function, outputs, tangents)
     else:
@@ -76,7 +75,7 @@ def jvp(
 
 
 def _pushed(make: Make, targets: Sequence[Any], tangents: Mapping[Any, Any], dtype: Any) -> dict[Any, Values]:
-    shadow = make(dtype is float64 or (dtype is not None and np.dtype(dtype) == np.float64))
+    shadow = make(is_double(dtype))
     with np.errstate(all="ignore"):
         shadow.push({a: v._look() if is_array(v) else v for a, v in tangents.items()})
     if shadow.lost:
@@ -88,6 +87,13 @@ def _pushed(make: Make, targets: Sequence[Any], tangents: Mapping[Any, Any], dty
     return {a: shadow.tangent(a) for a in targets}
 
 
+def _require_floats(what: str, arrays: Iterable[Any]) -> None:
+    for array in arrays:
+        if not is_array(array) or not is_float(array.dtype):
+            told = f"an array of {type_name(array.dtype)}" if is_array(array) else repr(array)
+            raise GradcheckError(f"jvp: {what} are float arrays; got {told}")
+
+
 def _tape(tape: Any, outputs: Any, tangents: Mapping[Any, Any]) -> tuple[Make, list[Any]]:
     names = Names(tape)
     for array in tangents:
@@ -96,7 +102,9 @@ def _tape(tape: Any, outputs: Any, tangents: Mapping[Any, Any]) -> tuple[Make, l
             raise GradcheckError(f"jvp: {reason}", mend="pass the array that held the values first")
     if outputs is None:
         return tape_shadow(tape), results_of(tape)
-    return tape_shadow(tape), [outputs] if is_array(outputs) else list(outputs)
+    wanted = [outputs] if is_array(outputs) else list(outputs)
+    _require_floats("the outputs of a tape", wanted)
+    return tape_shadow(tape), wanted
 
 
 def _called(

@@ -162,8 +162,7 @@ class Shadow:
     ) -> Shadow:
         """Run records `start … stop-1` with their tangents: values change as in `forward`, to the last bit.
 
-        What something outside the tape wrote is constant. Overwrites do no harm: values and tangents move
-        together.
+        What something outside the tape wrote is constant. Overwrites do no harm.
 
         Args:
             tangents: Tangents of arrays before the first record; all others are zero. None goes on with

@@ -169,6 +169,23 @@ def test_a_launch_alone_accumulates_from_nothing_so_the_check_one_by_one_says_no
     assert result.dot_product.message in result.coverage.notes
 
 
+def test_a_launch_within_a_function_is_named() -> None:
+    broken = k.with_adjoint_of(k.cube, k.square)
+
+    def function(x: Any) -> Any:
+        y, z = wp.zeros_like(x), wp.zeros_like(x)
+        wp.launch(k.square, 2, [x, y])
+        wp.launch(broken, 2, [y, z])
+        return z
+
+    result = gradcheck(function, inputs=[k.vector([1.0, 2.0])], **QUIET)
+    assert result.verdict == "WRONG"
+    assert result.dot_product is not None
+    assert result.dot_product.message.endswith(
+        "the reverse pass of launch 1 (cube) is not the transpose of its derivative"
+    )
+
+
 @pytest.mark.parametrize("mode", ["ignore", "warn"])
 @pytest.mark.filterwarnings("ignore::tapedebug.OverwriteWarning")
 def test_the_launch_whose_values_were_overwritten_is_named(mode: str) -> None:

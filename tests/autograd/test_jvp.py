@@ -136,6 +136,14 @@ def of_what_is_overwritten() -> None:
             "replay: the array(shape=(2,), dtype=float32) is not on the tape",
         ),
         (
+            lambda: jvp(ping_pong("preserve")[0], outputs=[3], tangents={k.vector([1.0]): [1.0]}),
+            "jvp: the outputs of a tape are float arrays; got 3",
+        ),
+        (
+            lambda: jvp(k.square, 1, [k.vector([1.0])] * 2, tangents={k.vector([1.0]): [1.0]}, dtype=int),
+            f"replay: dtype is None or float64; got {int!r}",
+        ),
+        (
             into_a_custom_function,
             "jvp: a tangent went into a function of record_func: record 1 is a custom function (mine); "
             "what comes out of it is unknown",
