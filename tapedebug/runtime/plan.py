@@ -110,6 +110,14 @@ class Plan:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
+    def dotted(self, detached: bool) -> Slots:
+        """Where the pointers of tangents are packed; only kernels have them."""
+        raise NotImplementedError(self.kind)
+
+    def tangent_run(self, f64: bool, detached: bool) -> Runner:
+        """The tangent entry; only kernels have one."""
+        raise NotImplementedError(self.kind)
+
 
 class KernelPlan(Plan):
     """A plan that can run: packs arguments and knows the compiled entry.
@@ -120,7 +128,7 @@ class KernelPlan(Plan):
         tail: Zeros for the adjoint pointers.
     """
 
-    __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "twin")
+    __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "tangents", "twin")
 
     def __init__(
         self,
@@ -160,6 +168,7 @@ class KernelPlan(Plan):
         self.run = runner(kernel.forward(strided=self.strided), analysis)
         self.twin: Runner | None = None
         self.adjoints: dict[tuple[frozenset[int], bool], Runner] = {}
+        self.tangents: dict[tuple[bool, bool], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry, or its float64 twin (compiled when first asked for)."""
@@ -175,6 +184,25 @@ class KernelPlan(Plan):
         if found is None:
             entry = self.kernel.adjoint(self.active, f64=f64, strided=self.strided, replay=replay)
             found = self.adjoints[replay, f64] = runner(entry, self.kernel.analysis)
+        return found
+
+    def dotted(self, detached: bool) -> Slots:
+        """Where the pointers of the tangents are packed: of the active arrays, or of all that can have one.
+
+        Args:
+            detached: A tangent stops where a gradient does: at arrays without `requires_grad`.
+        """
+        slots, params = self.kernel.layout.adjoints, self.kernel.params
+        floats = (p for p in self.touched if types.is_float(params[p].type.dtype))
+        return tuple((p, slots[p]) for p in floats if not detached or p in self.active)
+
+    def tangent_run(self, f64: bool, detached: bool) -> Runner:
+        """The tangent entry (compiled when first asked for)."""
+        found = self.tangents.get((f64, detached))
+        if found is None:
+            active = frozenset(p for p, _ in self.dotted(detached))
+            entry = self.kernel.tangent(active, f64=f64, strided=self.strided)
+            found = self.tangents[f64, detached] = runner(entry, self.kernel.analysis)
         return found
 
 
