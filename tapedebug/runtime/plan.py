@@ -44,6 +44,7 @@ class Plan:
         touched: Array parameters that are accessed at all.
         found: Those whose present content matters, unless the launch covers it.
         needed: Those whose values the adjoint reads.
+        late: Those of them whose values after the launch it reads.
         written: Those that are written.
         arrays: All array parameters of a kernel.
         value_slots: Where the pointers of the arrays are packed.
@@ -61,6 +62,7 @@ class Plan:
         "info",
         "kernel",
         "kind",
+        "late",
         "name",
         "names",
         "needed",
@@ -101,6 +103,7 @@ class Plan:
         self.found = tuple(sorted(self.touched, key=lambda p: p in covers))
         self.written = tuple(sorted(writes))
         self.needed = tuple(sorted(needed))
+        self.late = info.after if info is not None else NOTHING
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry; only kernels have one."""

@@ -119,11 +119,7 @@ class Tracker:
                 else:
                     self._open_livein(state, args[p].buffer)
         if plan.needed:
-            needs = []
-            for p in plan.needed:
-                state = own[p]
-                needs.append(state.need or self._open_need(state, args[p].buffer, (record.index, p)))
-            record.needs = tuple(needs)
+            found = {p: self._need_of(record, own, p) for p in plan.needed if p not in plan.late}
         for p in plan.written:
             state, buffer = own[p], args[p].buffer
             if state.hot:
@@ -134,6 +130,10 @@ class Tracker:
             buffer.writes += 1
             if len(buffer.watch) > 1:
                 announce(args[p], record.site, "launch", skip=self)
+        if plan.needed:
+            # What a launch writes and its adjoint reads as it left it is needed from now on.
+            found |= {p: self._need_of(record, own, p) for p in plan.late}
+            record.needs = tuple(found[p] for p in plan.needed)
         if plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs):
             self._set_scratch(record, own)
         return watched
@@ -149,13 +149,19 @@ class Tracker:
             if buffer.windows:
                 self._guard(state, ledger)
 
-    def _open_need(self, state: RangeState, buffer: Buffer, reader: tuple[int, int]) -> Need:
+    def _need_of(self, record: Record, own: dict[int, RangeState], p: int) -> Need:
+        state = own[p]
+        return state.need or self._open_need(
+            state, record.args[p].buffer, (record.index, p), p in record.plan.late
+        )
+
+    def _open_need(self, state: RangeState, buffer: Buffer, reader: tuple[int, int], late: bool) -> Need:
         need = state.need = Need(state.start, state.stop, reader)
         ledger = self.ledgers[buffer]
         ledger.needs.append(need)
         ledger.heat(state)
-        if buffer.windows:
-            self._guard(state, ledger)
+        if buffer.windows and not late:
+            self._guard(state, ledger)  # a late one is guarded when the launch has written it
         return need
 
     # -- when something is overwritten ------------------------------------------------------------------
@@ -281,7 +287,7 @@ class Tracker:
             for each in ledger.around(own[p]) if own[p].hot else ():
                 if each.need is not None:
                     raise _messages.overwrite(self.records, each.need, record, p)
-            for q in record.plan.needed:
+            for q in (q for q in record.plan.needed if q not in record.plan.late):
                 if own[q] is own[p] or own[q].number in own[p].overlaps:
                     own_need = Need(own[q].start, own[q].stop, (record.index, q))
                     raise _messages.overwrite([*self.records, record], own_need, record, p)

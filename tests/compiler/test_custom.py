@@ -1,4 +1,4 @@
-"""Functions with gradients and replays of the user's own: values, adjoints, needs, and what checks make of them."""
+"""Functions with gradients and replays of the user's own: values, adjoints, needs, what checks find."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def looped(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
             s = product(s, x[k]) + power(s, 3)
         else:
             s = s + product(x[k], s)
-    k = int(0)
+    k = 0
     while k < n:
         s += product(s, 0.5) * power(x[i], 1)
         k += 1
@@ -313,7 +313,10 @@ def replay_root_of_next(counter: wp.array(dtype=int), kept: wp.array(dtype=int),
 
 @wp.kernel
 def counted(
-    counter: wp.array(dtype=int), kept: wp.array(dtype=int), x: wp.array(dtype=float), y: wp.array(dtype=float)
+    counter: wp.array(dtype=int),
+    kept: wp.array(dtype=int),
+    x: wp.array(dtype=float),
+    y: wp.array(dtype=float),
 ):
     i = wp.tid()
     at = root_of_next(counter, kept, i)
@@ -322,7 +325,10 @@ def counted(
 
 @wp.kernel
 def counted_and_read(
-    counter: wp.array(dtype=int), kept: wp.array(dtype=int), x: wp.array(dtype=float), y: wp.array(dtype=float)
+    counter: wp.array(dtype=int),
+    kept: wp.array(dtype=int),
+    x: wp.array(dtype=float),
+    y: wp.array(dtype=float),
 ):
     i = wp.tid()
     root_of_next(counter, kept, i)
@@ -521,3 +527,71 @@ def test_adjoint_outside_kernels():
         "adjoint[…] belongs to the kernel language and was used outside a kernel\n"
         "  = mend: use it inside a function decorated with @func_grad(f); an array's gradient is its .grad"
     )
+
+
+# Values that change ----------------------------------------------------------------------------------------
+
+
+@wp.func
+def squared_at(a: wp.array(dtype=float), i: int):
+    return a[i] * a[i]
+
+
+@wp.func_grad(squared_at)
+def adj_squared_at(a: wp.array(dtype=float), i: int, adj_ret: float):
+    wp.atomic_add(wp.adjoint[a], i, 2.0 * a[i] * adj_ret)
+
+
+@wp.kernel
+def overwritten(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    s = float(0.0)
+    for _k in range(n):
+        s += squared_at(x, i)
+        x[i] = x[i] * 0.5 + y[i]
+    y[i] = s
+
+
+@wp.kernel
+def chained(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    x[(i + 1) % n] = product(x[i], y[i]) + squared_at(x, i)
+
+
+@pytest.mark.parametrize("kernel", [overwritten, chained])
+def test_a_gradient_sees_the_values_that_its_function_saw(kernel):
+    x, y = f32(0.5, 0.9, 0.3, 1.1), f32(0.4, 0.6, 0.8, 0.2)
+    check_gradient(kernel, 4, [x, y, 4])
+
+
+def test_a_gradient_reads_what_its_function_kept():
+    @wp.func
+    def f(x: float, kept: wp.array(dtype=float), i: int):
+        kept[i] = wp.exp(x)
+        return kept[i]
+
+    @wp.func_grad(f)
+    def adj_f(x: float, kept: wp.array(dtype=float), i: int, adj_ret: float):
+        wp.adjoint[x] += kept[i] * adj_ret
+
+    @wp.kernel
+    def k(x: wp.array(dtype=float), kept: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        y[i] = f(x[i], kept, i)
+
+    x = wp.array([0.5, 1.0], dtype=float, requires_grad=True)
+    y, kept = wp.zeros(2, dtype=float, requires_grad=True), wp.zeros(2, dtype=float)
+    with wp.Tape() as tape:
+        wp.launch(k, dim=2, inputs=[x, kept], outputs=[y])
+        kept.zero_()
+    tape.backward(grads={y: wp.ones(2, dtype=float)})
+    np.testing.assert_allclose(x.grad.numpy(), np.exp([0.5, 1.0]), rtol=1e-6)
+
+
+def test_outside_a_call_nothing_of_its_body_is_found_again():
+    @wp.kernel
+    def k(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        y[i] = product(x[i], x[i]) + wp.sin(x[i])
+
+    check_gradient(k, 2, [f32(0.5, 0.9), f32(0.0, 0.0)])
