@@ -44,7 +44,7 @@ class Plan:
         touched: Array parameters that are accessed at all.
         found: Those whose present content matters, unless the launch covers it.
         needed: Those whose values the adjoint reads.
-        late: Those of them whose values after the launch it reads.
+        early, late: Those of them whose values before the launch it reads, and those whose values after it.
         written: Those that are written.
         arrays: All array parameters of a kernel.
         value_slots: Where the pointers of the arrays are packed.
@@ -58,6 +58,7 @@ class Plan:
         "arrays",
         "atomic",
         "covers",
+        "early",
         "found",
         "info",
         "kernel",
@@ -103,7 +104,8 @@ class Plan:
         self.found = tuple(sorted(self.touched, key=lambda p: p in covers))
         self.written = tuple(sorted(writes))
         self.needed = tuple(sorted(needed))
-        self.late = info.after if info is not None else NOTHING
+        self.late = tuple(sorted(info.after)) if info is not None else ()
+        self.early = tuple(p for p in self.needed if p not in self.late)
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry; only kernels have one."""

@@ -119,7 +119,11 @@ class Tracker:
                 else:
                     self._open_livein(state, args[p].buffer)
         if plan.needed:
-            found = {p: self._need_of(record, own, p) for p in plan.needed if p not in plan.late}
+            needs = []
+            for p in plan.early:
+                state = own[p]
+                needs.append(state.need or self._open_need(state, args[p].buffer, (record.index, p)))
+            record.needs = tuple(needs)
         for p in plan.written:
             state, buffer = own[p], args[p].buffer
             if state.hot:
@@ -130,10 +134,8 @@ class Tracker:
             buffer.writes += 1
             if len(buffer.watch) > 1:
                 announce(args[p], record.site, "launch", skip=self)
-        if plan.needed:
-            # What a launch writes and its adjoint reads as it left it is needed from now on.
-            found |= {p: self._need_of(record, own, p) for p in plan.late}
-            record.needs = tuple(found[p] for p in plan.needed)
+        if plan.late:
+            self._need_late(record, own)
         if plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs):
             self._set_scratch(record, own)
         return watched
@@ -149,13 +151,18 @@ class Tracker:
             if buffer.windows:
                 self._guard(state, ledger)
 
-    def _need_of(self, record: Record, own: dict[int, RangeState], p: int) -> Need:
-        state = own[p]
-        return state.need or self._open_need(
-            state, record.args[p].buffer, (record.index, p), p in record.plan.late
-        )
+    def _need_late(self, record: Record, own: dict[int, RangeState]) -> None:
+        """Open what the adjoint reads as the launch leaves it, once what it overwrites is closed."""
+        plan = record.plan
+        found = dict(zip(plan.early, record.needs, strict=True))
+        for p in plan.late:
+            state, reader = own[p], (record.index, p)
+            found[p] = state.need or self._open_need(state, record.args[p].buffer, reader, late=True)
+        record.needs = tuple(found[p] for p in plan.needed)
 
-    def _open_need(self, state: RangeState, buffer: Buffer, reader: tuple[int, int], late: bool) -> Need:
+    def _open_need(
+        self, state: RangeState, buffer: Buffer, reader: tuple[int, int], *, late: bool = False
+    ) -> Need:
         need = state.need = Need(state.start, state.stop, reader)
         ledger = self.ledgers[buffer]
         ledger.needs.append(need)
@@ -287,7 +294,7 @@ class Tracker:
             for each in ledger.around(own[p]) if own[p].hot else ():
                 if each.need is not None:
                     raise _messages.overwrite(self.records, each.need, record, p)
-            for q in (q for q in record.plan.needed if q not in record.plan.late):
+            for q in record.plan.early:
                 if own[q] is own[p] or own[q].number in own[p].overlaps:
                     own_need = Need(own[q].start, own[q].stop, (record.index, q))
                     raise _messages.overwrite([*self.records, record], own_need, record, p)
