@@ -368,6 +368,23 @@ def test_replayed_counters_over_two_launches(kernel, mode):
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6)
 
 
+def test_the_trace_says_which_version_a_replay_needs():
+    n = 3
+    x = wp.array(np.arange(1, n + 1), dtype=float, requires_grad=True)
+    y, kept = wp.zeros(n, dtype=float, requires_grad=True), wp.zeros(n, dtype=int)
+    with wp.Tape() as tape:
+        wp.launch(counted, dim=n, inputs=[wp.zeros(1, dtype=int), kept, x], outputs=[y])
+        kept.zero_()
+    shown = [v for v in tape.trace().versions if v.written_by == 0 and v.needed_by]
+    assert [(v.version, v.needed_by, v.status) for v in shown] == [(1, [0], "preserved")]
+    found = [v for v in tape.versions() if v.array is kept]
+    assert [(v.number, v.needed_by, v.overwritten_by, v.preserved) for v in found] == [
+        (0, [], 0, False),
+        (1, [0], 1, True),
+        (2, [], None, False),
+    ]
+
+
 def test_what_a_replay_reads_is_kept_while_numpy_may_write():
     n = 4
     x = wp.array(np.arange(1, n + 1), dtype=float, requires_grad=True)

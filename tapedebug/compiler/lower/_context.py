@@ -7,7 +7,8 @@ import builtins
 import difflib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -102,17 +103,17 @@ class Context:
     functions: dict[Any, None] = field(default_factory=dict)
     """The functions that were inlined."""
 
-    def begin_custom(self, *, elsewhere: bool) -> tuple[bool, bool]:
-        """A replay or gradient begins; `elsewhere` where it must not use what the function has computed."""
-        outer = (self.in_custom, self.uses_atomic_result)
+    @contextmanager
+    def custom(self, *, elsewhere: bool) -> Iterator[None]:
+        """A replay or gradient of the user's; `elsewhere` where it cannot use what the function computes."""
+        outer = self.in_custom, self.uses_atomic_result
         self.in_custom = True
         if elsewhere:
             self.builder.forget_values()
-        return outer
-
-    def end_custom(self, outer: tuple[bool, bool]) -> None:
-        """It ends."""
-        self.in_custom, self.uses_atomic_result = outer
+        try:
+            yield
+        finally:
+            self.in_custom, self.uses_atomic_result = outer
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""

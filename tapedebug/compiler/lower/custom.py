@@ -37,14 +37,11 @@ def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, It
     _own_yields(ctx, body, [part.value for leaf in leaves for part in leaf.parts])
     region = Custom(function.name, body, None, None, [], [], [], span)
     # A gradient finds again what the body has computed and loaded, unless a replay stands for the body.
-    outer = ctx.begin_custom(elsewhere=function.replay is not None)
-    try:
+    with ctx.custom(elsewhere=function.replay is not None):
         if function.replay is not None:
             region.replay = _replay(ctx, node, function, inputs, result)
         if function.gradient is not None:
             _gradient(ctx, node, function, inputs, leaves, region)
-    finally:
-        ctx.end_custom(outer)
     ctx.at(node)
     ctx.builder.append(region)
     values = iter(body.yields)
