@@ -133,7 +133,7 @@ def looped(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
             s = product(s, x[k]) + power(s, 3)
         else:
             s = s + product(x[k], s)
-    k = 0
+    k = int(0)  # noqa: RUF046
     while k < n:
         s += product(s, 0.5) * power(x[i], 1)
         k += 1
@@ -575,10 +575,40 @@ def chained(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
     x[(i + 1) % n] = product(x[i], y[i]) + squared_at(x, i)
 
 
-@pytest.mark.parametrize("kernel", [overwritten, chained])
+@wp.kernel
+def conditioned(x: wp.array(dtype=float), y: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    k = int(0)  # noqa: RUF046
+    while squared_at(x, i) < 4.0 and k < n:
+        x[i] = x[i] * 1.5 + product(squared_at(x, i), y[i])
+        k += 1
+    y[i] = squared_at(x, i)
+
+
+@pytest.mark.parametrize("kernel", [overwritten, chained, conditioned])
 def test_a_gradient_sees_the_values_that_its_function_saw(kernel):
     x, y = f32(0.5, 0.9, 0.3, 1.1), f32(0.4, 0.6, 0.8, 0.2)
     check_gradient(kernel, 4, [x, y, 4])
+
+
+def test_a_gradient_may_use_the_names_of_its_parameters_again():
+    @wp.func
+    def f(a: float, b: float):
+        return a * b
+
+    @wp.func_grad(f)
+    def adj_f(a: float, b: float, adj_ret: float):
+        wp.adjoint[a] += b * adj_ret
+        b = a * adj_ret
+        a = 0.0
+        wp.adjoint[b] += b + a
+
+    @wp.kernel
+    def k(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        y[i] = f(wp.sin(x[i]), y[i])
+
+    check_gradient(k, 2, [f32(0.5, 0.9), f32(0.3, 0.7)])
 
 
 def test_a_gradient_reads_what_its_function_kept():

@@ -110,15 +110,16 @@ def _gradient(
     wanted = [*inputs, *(f"adj_ret{k}" if len(seeds) > 1 else "adj_ret" for k in range(len(seeds)))]
     names = _parameters(ctx, gradient, function, [*inputs.values(), *seeds], wanted, "gradient")
     env: dict[str, Item] = dict(zip(names, [*inputs.values(), *seeds], strict=True))
+    given_inputs = dict(zip(names, inputs.values(), strict=False))
     before: dict[str, Quantity] = {}
-    for name, item in zip(names, inputs.values(), strict=False):
+    for name, item in given_inputs.items():
         if isinstance(item, Quantity) and t.scalar_of(item.type) in t.FLOATS:
             parts = (b.expr(Value(p.type, f"adj_{name}")) for p in item.parts)
             before[name] = Quantity(item.type, tuple(parts))
     after: dict[str, Item] = {}
 
     def begin() -> None:
-        ctx.inputs = dict(zip(names, inputs.values(), strict=False))
+        ctx.inputs = given_inputs
         ctx.env.update({PREFIX + name: q for name, q in before.items()})
 
     with b.block() as block:
@@ -129,7 +130,7 @@ def _gradient(
     region.gradient = block
     region.seeds = [part.value for q in seeds for part in q.parts]
     for name, was in before.items():
-        item, now = env[name], after[PREFIX + name]
+        item, now = given_inputs[name], after[PREFIX + name]
         assert isinstance(item, Quantity)
         assert isinstance(now, Quantity)
         for primal, start, end in zip(item.parts, was.parts, now.parts, strict=True):
