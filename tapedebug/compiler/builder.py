@@ -35,14 +35,27 @@ class Builder:
     @contextmanager
     def block(self) -> Iterator[Block]:
         """Open a block inside the current one."""
+        with self.scope(), self.region() as inner:
+            yield inner
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed from here on is not found again after it."""
+        self._seen.append({})
+        try:
+            yield
+        finally:
+            self._seen.pop()
+
+    @contextmanager
+    def region(self) -> Iterator[Block]:
+        """Open a block that is no scope: what it computes is found again after it."""
         inner = Block()
         self._blocks.append(inner)
-        self._seen.append({})
         try:
             yield inner
         finally:
             self._blocks.pop()
-            self._seen.pop()
 
     @property
     def depth(self) -> int:
@@ -63,6 +76,11 @@ class Builder:
         self._epoch += 1
         for key in [scalar] if scalar is not None else t.SCALARS:
             self._epochs[key] = self._epoch
+
+    def forget_values(self) -> None:
+        """From here on, everything of the current scope is computed anew, and everything is loaded anew."""
+        self._seen[-1].clear()
+        self.forget_loads()
 
     # Values
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from tapedebug._source import Span
 from tapedebug.compiler.ir import (
+    ADJOINT,
     Block,
     For,
     Function,
@@ -198,8 +199,8 @@ class _Emitter:
         """The pointers that the body uses, and how each is read from the slots."""
         pointers: dict[str, str] = {}
         for op in self.function.ops():
-            adjoint = op.kind in ("load_adjoint", "store_adjoint", "add_adjoint")
-            if op.kind in ("load", "store", "atomic_add") or adjoint:
+            adjoint = op.kind in ADJOINT
+            if op.kind in ("load", "load_after", "store", "atomic_add") or adjoint:
                 param = op.data[0]
                 slot = self.layout.adjoints[param] if adjoint else self.layout.values[param]
                 code = self._code(t.scalar_of(self.function.params[param].type))
@@ -316,7 +317,15 @@ class _Emitter:
             self._rule(op)
         elif op.kind == "offset":
             self._line(f"{self._name_of(op)} = {self._offset(op)}")
-        elif op.kind in ("load", "load_adjoint", "store", "store_adjoint", "add_adjoint", "atomic_add"):
+        elif op.kind in (
+            "load",
+            "load_after",
+            "load_adjoint",
+            "store",
+            "store_adjoint",
+            "add_adjoint",
+            "atomic_add",
+        ):
             self._memory(op)
         else:
             self._keeping(op)
@@ -360,7 +369,7 @@ class _Emitter:
         place = self._text(op.args[0]) + (f" + {component}" if component else "")
         target = f"{self._param(param)}_{'adj' if adjoint else 'v'}[{place}]"
         match op.kind:
-            case "load" | "load_adjoint":
+            case "load" | "load_after" | "load_adjoint":
                 assert op.result is not None
                 target = f"to_b1({target})" if op.result.type is t.bool else target  # a byte in memory
                 self._line(f"{self._name_of(op)} = {target}")

@@ -44,6 +44,7 @@ class Plan:
         touched: Array parameters that are accessed at all.
         found: Those whose present content matters, unless the launch covers it.
         needed: Those whose values the adjoint reads.
+        early, late: Those of them whose values before the launch it reads, and those whose values after it.
         written: Those that are written.
         arrays: All array parameters of a kernel.
         value_slots: Where the pointers of the arrays are packed.
@@ -57,10 +58,12 @@ class Plan:
         "arrays",
         "atomic",
         "covers",
+        "early",
         "found",
         "info",
         "kernel",
         "kind",
+        "late",
         "name",
         "names",
         "needed",
@@ -101,6 +104,8 @@ class Plan:
         self.found = tuple(sorted(self.touched, key=lambda p: p in covers))
         self.written = tuple(sorted(writes))
         self.needed = tuple(sorted(needed))
+        self.late = tuple(sorted(info.after)) if info is not None else ()
+        self.early = tuple(p for p in self.needed if p not in self.late)
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry; only kernels have one."""

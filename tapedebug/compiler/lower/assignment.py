@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tapedebug.compiler.lower import arrays, calls, expressions
+from tapedebug.compiler.lower import arrays, calls, custom, expressions
 from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -35,12 +35,24 @@ def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> No
         case ast.Subscript() | ast.Attribute():
             place = arrays.place_of(ctx, target)
             q = ctx.quantity(source, item)
-            if place is not None:
+            if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
+                _assign_adjoint(ctx, target, q, source)
+            elif place is not None:
                 arrays.write(ctx, target, place, q, source)
             else:
                 _assign_component(ctx, target, q, source)
         case _:
             ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
+
+
+def _assign_adjoint(ctx: Context, target: ast.Subscript, q: Quantity, source: ast.expr) -> None:
+    """`adjoint[x] = …` of a number or vector."""
+    name = custom.variable(ctx, target)
+    kind = ctx.quantity(target, ctx.env[name]).type
+    if q.type is not kind:
+        message = f"`{ast.unparse(target)}` is {t.type_name(kind)}; got {t.type_name(q.type)}"
+        ctx.type_error(source, message, arrays.mend_value(kind, q.type))
+    ctx.env[name] = q
 
 
 def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
@@ -78,21 +90,27 @@ def _assign_component(
     ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity, source: ast.expr
 ) -> None:
     """`v.x = …` or `v[i] = …` of a variable that holds a vector: the variable gets a new vector."""
-    if not isinstance(target.value, ast.Name):
+    base = target.value
+    adjoint = isinstance(base, ast.Subscript) and custom.is_adjoint(ctx, base.value)
+    if not adjoint and not isinstance(base, ast.Name):
         ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
-    name = target.value
-    item = ctx.lookup(name)
+    if isinstance(base, ast.Subscript):
+        name = custom.variable(ctx, base)
+        item = ctx.env[name]
+    else:
+        assert isinstance(base, ast.Name)
+        name, item = base.id, ctx.lookup(base)
     if isinstance(item, ArrayView):
         ctx.type_error(
-            target, "a kernel cannot change an array's attributes", f"write to an element: {name.id}[i] = …"
+            target, "a kernel cannot change an array's attributes", f"write to an element: {name}[i] = …"
         )
     if isinstance(item, Static):
         ctx.syntax_error(
             target,
-            f"`{name.id}` comes from outside the function and cannot be changed",
-            f"copy it first: v = {name.id}",
+            f"`{name}` comes from outside the function and cannot be changed",
+            f"copy it first: v = {name}",
         )
-    vector = ctx.quantity(name, item)
+    vector = ctx.quantity(base, item)
     if isinstance(target, ast.Attribute):
         place: int | Quantity = arrays.component_index(ctx, target, vector.type, target.attr)
     else:
@@ -110,7 +128,7 @@ def _assign_component(
             parts[k] = q.scalar if k == place else old
         else:
             parts[k] = place.scalar.apply("eq", place.scalar.lift(k)).select(q.scalar, old)
-    ctx.env[name.id] = Quantity(vector.type, tuple(parts))
+    ctx.env[name] = Quantity(vector.type, tuple(parts))
 
 
 def augmented(ctx: Context, node: ast.AugAssign) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import arrays, calls, control
+from tapedebug.compiler.lower import arrays, calls, control, custom
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
@@ -200,6 +200,8 @@ def component(ctx: Context, node: ast.AST, q: Quantity, index: int | Quantity) -
 
 
 def _subscript(ctx: Context, node: ast.Subscript) -> Item:
+    if custom.is_adjoint(ctx, node.value):
+        return custom.adjoint_of(ctx, node)
     base = lower(ctx, node.value)
     if isinstance(base, ArrayView):
         return arrays.element(ctx, node, base)
