@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tapedebug._source import Span
+from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import (
     ADJOINT,
     Block,
@@ -38,7 +39,9 @@ ARITHMETIC = frozenset(
 """What Numba computes of 32-bit integers in 64 bits."""
 
 
-def emit(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:
+def emit(
+    function: Function, layout: Layout, *, f64: bool = False, strided: bool = False, guarded: bool = False
+) -> Text:
     """The text of a function.
 
     Args:
@@ -46,8 +49,10 @@ def emit(function: Function, layout: Layout, *, f64: bool = False, strided: bool
         layout: The slots of its arguments.
         f64: Whether float32 becomes float64 throughout: the twin that checks refer to.
         strided: Whether arrays may have any strides; else they are C-contiguous.
+        guarded: Whether an index that depends on values in memory is held inside its array: what memory holds
+            may not be what it held when the kernel ran. The first element stands for those outside.
     """
-    return _Emitter(function, layout, f64, strided).run()
+    return _Emitter(function, layout, f64, strided, guarded).run()
 
 
 @dataclass
@@ -56,6 +61,7 @@ class _Emitter:
     layout: Layout
     f64: bool
     strided: bool
+    guarded: bool
     lines: list[Line] = field(default_factory=list)
     indent: int = 0
     names: dict[Value, str] = field(default_factory=dict)
@@ -63,6 +69,7 @@ class _Emitter:
     span: Span | None = None
     counted: set[int] = field(default_factory=set)
     stacks: list[str] = field(default_factory=list)
+    counters: set[Value] = field(default_factory=set)
 
     def run(self) -> Text:
         function = self.function
@@ -72,6 +79,8 @@ class _Emitter:
             for block in blocks_of(node):
                 self.used.update(block.yields)
         self.slots = self._kept_slots()
+        nodes = (n for block in function.blocks for n in walk(block))
+        self.counters = {n.index for n in nodes if isinstance(n, For)}
         stacks = {
             "stack": any(op.kind == "reserve" for op in function.ops()),
             "kept": any(op.kind == "note" for op in function.ops()),
@@ -186,6 +195,7 @@ class _Emitter:
                         touched[f"{self._param(param)}_s{axis}"] = f"args[{self.layout.stride(param, axis)}]"
                 else:
                     extents |= {(param, axis) for axis in axes[1:]}
+                extents |= {(param, axis) for axis in axes if self._at_risk(op.args[axis])}
         for param, axis in sorted(extents):
             self._line(f"{self._param(param)}_n{axis} = args[{self.layout.shape(param, axis)}]")
         for name, read in touched.items():
@@ -355,13 +365,23 @@ class _Emitter:
     def _offset(self, op: Op) -> str:
         param = op.data[0]
         name, size = self._param(param), t.components(self.function.params[param].type)
-        indices = [self._text(a) for a in op.args]
+        indices = [self._index(a, f"{name}_n{axis}") for axis, a in enumerate(op.args)]
         if self.strided:
             return " + ".join(f"{index} * {name}_s{axis}" for axis, index in enumerate(indices))
         place = indices[0]
         for axis, index in enumerate(indices[1:], start=1):
             place = f"({place} * {name}_n{axis} + {index})"
         return f"{place} * {size}" if size > 1 else place
+
+    def _index(self, value: Value, length: str) -> str:
+        text = self._text(value)
+        return f"inside({text}, {length})" if self._at_risk(value) else text
+
+    def _at_risk(self, value: Value) -> bool:
+        """Whether an index has to be guarded: all but those made of threads, arguments and loop counters."""
+        if not self.guarded or is_free(value) or value in self.counters:
+            return False
+        return value.op is None or value.op.kind not in RULES or any(map(self._at_risk, value.op.args))
 
     def _memory(self, op: Op) -> None:
         param, component = op.data

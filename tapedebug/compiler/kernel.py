@@ -28,6 +28,7 @@ class _Variant:
     replay: frozenset[int] = frozenset()
     f64: bool = False
     strided: bool = False
+    guarded: bool = False
 
 
 class Kernel:
@@ -154,10 +155,14 @@ class Kernel:
         f64: bool = False,
         strided: bool = False,
         replay: frozenset[int] = frozenset(),
+        guarded: bool = False,
     ) -> Entry:
-        """The compiled adjoint for these array parameters with gradients."""
+        """The compiled adjoint for these array parameters with gradients.
+
+        With `guarded`, indices that depend on values in memory stay inside their arrays, whatever memory holds.
+        """
         replay = self.adjoint_info(active, replay=replay).replay
-        return self._entry(_Variant("adjoint", active, replay, f64, strided))
+        return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded))
 
     def tangent(self, active: frozenset[int], *, f64: bool = False, strided: bool = False) -> Entry:
         """The compiled tangent: runs the kernel and pushes the tangents of these array parameters forward.
@@ -192,7 +197,11 @@ class Kernel:
         entry = self._entries.get(variant)
         if entry is None:
             entry = self._entries[variant] = pipeline.compile(
-                self._function(variant), self.layout, f64=variant.f64, strided=variant.strided
+                self._function(variant),
+                self.layout,
+                f64=variant.f64,
+                strided=variant.strided,
+                guarded=variant.guarded,
             )
         return entry
 

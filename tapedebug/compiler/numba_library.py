@@ -238,6 +238,16 @@ def trip_count(context: Any, start: Any, stop: Any, step: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64), generate
 
 
+@intrinsic
+def inside(context: Any, index: Any, length: Any) -> Any:
+    """An index where it is one of `length` elements, else 0."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        return b.select(b.icmp_unsigned("<", values[0], values[1]), values[0], WORD(0))
+
+    return types.int64(types.int64, types.int64), generate
+
+
 # Stacks: two words, the address of the memory and its capacity in words -------------------------------------
 
 
@@ -335,6 +345,7 @@ def namespace() -> dict[str, Any]:
         "select": select,
         "unit": unit,
         "trip_count": trip_count,
+        "inside": inside,
         "m_abs": m_abs,
         "m_sign": _sign(1),
         "m_sign0": _sign(0),

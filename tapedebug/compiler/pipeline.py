@@ -150,11 +150,13 @@ def tangent(kernel: Lowered, active: frozenset[int]) -> Function:
     return verify(remove_dead_code(tangent_of(kernel.function, active)))
 
 
-def text(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:
+def text(
+    function: Function, layout: Layout, *, f64: bool = False, strided: bool = False, guarded: bool = False
+) -> Text:
     """The generated code of a function."""
-    return emit(function, layout, f64=f64, strided=strided)
+    return emit(function, layout, f64=f64, strided=strided, guarded=guarded)
 
 
-def compile(function: Function, layout: Layout, *, f64: bool, strided: bool) -> Entry:
+def compile(function: Function, layout: Layout, *, f64: bool, strided: bool, guarded: bool) -> Entry:
     """The machine code of a function."""
-    return backend.compiled(text(function, layout, f64=f64, strided=strided))
+    return backend.compiled(text(function, layout, f64=f64, strided=strided, guarded=guarded))

@@ -132,6 +132,7 @@ def _namespace() -> dict[str, Any]:
         "arg_f64": lambda args, slot: np.float64(ctypes.c_double.from_address(args.address + 8 * slot).value),
         "select": lambda condition, yes, no: yes if condition else no,
         "unit": _of(lambda x: np.clip(x, -1, 1)),
+        "inside": lambda index, length: index if 0 <= index < length else 0,
         "trip_count": lambda start, stop, step: len(range(int(start), int(stop), int(step))) if step else 0,
         "m_abs": abs,
         "m_erf": _of(math.erf),

@@ -269,6 +269,11 @@ class ShadowSpace:
         self.current = False
         self.position = 0
 
+    @property
+    def guarded(self) -> bool:
+        """Adjoints may see other values than their launches did."""
+        return self.current
+
     def value(self, a: array) -> int:
         """Address of the values."""
         return self.buffers[a.buffer].address(a)

@@ -111,7 +111,7 @@ class Plan:
         """The forward entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
-    def adjoint_run(self, replay: frozenset[int], f64: bool) -> Runner:
+    def adjoint_run(self, replay: frozenset[int], f64: bool, guarded: bool = False) -> Runner:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
@@ -172,7 +172,7 @@ class KernelPlan(Plan):
         self.tail = [0] * len(arrays)
         self.run = runner(kernel.forward(strided=self.strided), analysis)
         self.twin: Runner | None = None
-        self.adjoints: dict[tuple[frozenset[int], bool], Runner] = {}
+        self.adjoints: dict[tuple[frozenset[int], bool, bool], Runner] = {}
         self.tangents: dict[tuple[bool, bool], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
@@ -183,12 +183,14 @@ class KernelPlan(Plan):
             self.twin = runner(self.kernel.forward(f64=True, strided=self.strided), self.kernel.analysis)
         return self.twin
 
-    def adjoint_run(self, replay: frozenset[int], f64: bool) -> Runner:
+    def adjoint_run(self, replay: frozenset[int], f64: bool, guarded: bool = False) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for)."""
-        found = self.adjoints.get((replay, f64))
+        found = self.adjoints.get((replay, f64, guarded))
         if found is None:
-            entry = self.kernel.adjoint(self.active, f64=f64, strided=self.strided, replay=replay)
-            found = self.adjoints[replay, f64] = runner(entry, self.kernel.analysis)
+            entry = self.kernel.adjoint(
+                self.active, f64=f64, strided=self.strided, replay=replay, guarded=guarded
+            )
+            found = self.adjoints[replay, f64, guarded] = runner(entry, self.kernel.analysis)
         return found
 
     def dotted(self, detached: bool) -> Slots:
