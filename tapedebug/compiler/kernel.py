@@ -159,7 +159,7 @@ class Kernel:
     ) -> Entry:
         """The compiled adjoint for these array parameters with gradients.
 
-        With `guarded`, indices that depend on values in memory stay inside their arrays, whatever memory holds.
+        With `guarded`, indices that depend on values in memory stay inside their arrays.
         """
         replay = self.adjoint_info(active, replay=replay).replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded))

@@ -1,4 +1,4 @@
-"""An index that was overwritten must not lead an adjoint out of its array, where it sees what memory holds now."""
+"""An index that was overwritten must not lead an adjoint out of its array."""
 
 from __future__ import annotations
 
