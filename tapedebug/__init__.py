@@ -24,9 +24,12 @@ from tapedebug._errors import TapedebugError as TapedebugError
 from tapedebug._errors import TapedebugWarning as TapedebugWarning
 from tapedebug._errors import TapeError as TapeError
 from tapedebug.compiler.kernel import func as func
+from tapedebug.compiler.kernel import func_grad as func_grad
+from tapedebug.compiler.kernel import func_replay as func_replay
 from tapedebug.compiler.kernel import kernel as kernel
 from tapedebug.lang import types as types
 from tapedebug.lang.builtins import BUILTINS, CONSTANTS, Builtin
+from tapedebug.lang.builtins import adjoint as adjoint
 from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float32 as float32

@@ -53,6 +53,14 @@ afterEach(() => {
 });
 
 describe("panel", () => {
+  it("names the tape once", () => {
+    mount({ trace: { ...makeNet(), name: "net.py · tape 3", tape: { id: 3, launches: 8 } } });
+    expect(text(".td-name")).toBe("net.py · tape 3");
+    unmount();
+    mount({ trace: { ...makeNet(), name: "net", tape: { id: 3, launches: 8 } } });
+    expect(text(".td-name")).toBe("net · tape 3");
+  });
+
   it("takes the verdict on a tape that nobody has diagnosed from the whole-tape pairs that were run", () => {
     const pair = (input: string, verdict: string | null): Json => ({
       ...{ launch: null, input, output: "loss", verdict, max_abs_error: null, max_rel_error: null },

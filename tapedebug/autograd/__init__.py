@@ -4,6 +4,7 @@ from tapedebug.autograd.chosen import check_pairs as check_pairs
 from tapedebug.autograd.directional import Probe as Probe
 from tapedebug.autograd.end_to_end import EndToEnd as EndToEnd
 from tapedebug.autograd.end_to_end import end_to_end as end_to_end
+from tapedebug.autograd.forward import jvp as jvp
 from tapedebug.autograd.gradcheck import gradcheck as gradcheck
 from tapedebug.autograd.input_check import InputCheck as InputCheck
 from tapedebug.autograd.jacobian import jacobian as jacobian
@@ -16,3 +17,4 @@ from tapedebug.autograd.results import GradcheckFailure as GradcheckFailure
 from tapedebug.autograd.results import GradcheckResult as GradcheckResult
 from tapedebug.autograd.results import PairResult as PairResult
 from tapedebug.autograd.tape_check import gradcheck_tape as gradcheck_tape
+from tapedebug.autograd.transpose import DotProduct as DotProduct

@@ -21,6 +21,7 @@ from tapedebug.autograd.input_check import InputCheck, judge_input, result_of
 from tapedebug.autograd.matrix import Checkpoint
 from tapedebug.autograd.results import Coverage
 from tapedebug.autograd.shadowed import UNMATCHED
+from tapedebug.autograd.transpose import DotProduct, dot_test
 from tapedebug.autograd.verdict import VERDICTS, Verdict, worst
 from tapedebug.autograd.whole import WholeTape, whole_tape
 
@@ -40,6 +41,7 @@ class EndToEnd:
         loss: Of the recorded run, replayed in float32.
         loss64: Of the replay in float64.
         seconds: How long the check took.
+        dot_product: The dot-product test of the consumed reverse pass, in float64; None where there was none.
     """
 
     verdict: Verdict
@@ -49,6 +51,7 @@ class EndToEnd:
     loss: float
     loss64: float
     seconds: float
+    dot_product: DotProduct | None = None
 
     def __bool__(self) -> bool:
         return self.verdict == "AGREE"
@@ -56,6 +59,8 @@ class EndToEnd:
     def __str__(self) -> str:
         lines = [f"{self.verdict}: {self.coverage}"]
         lines += [f"  {check.name}: {check.verdict}, {check.message}" for check in self.inputs]
+        if self.dot_product is not None and self.dot_product.agrees:
+            lines.append(f"  {self.dot_product}")
         return "\n".join(lines)
 
 
@@ -94,6 +99,8 @@ def end_to_end(
     began = time.perf_counter()
     program = whole_tape(tape, loss, inputs, labels)
     with np.errstate(all="ignore"):
+        dot = dot_test(program, checkpoint)
+        program.notes += [dot.message] if dot is not None and dot.message else []
         checks, value, value64 = _check_inputs(program, rtol, max(1, directions), max_seconds, checkpoint)
     errors = [check.rel_error for check in checks]
     return EndToEnd(
@@ -104,6 +111,7 @@ def end_to_end(
         loss=value,
         loss64=value64,
         seconds=time.perf_counter() - began,
+        dot_product=dot,
     )
 
 

@@ -11,6 +11,7 @@ from tapedebug.autograd.pairs import Mask
 from tapedebug.autograd.plots import plot_errors
 from tapedebug.autograd.results import Coverage, GradcheckResult, PairResult
 from tapedebug.autograd.subjects import Subject, subject_of
+from tapedebug.autograd.transpose import DotProduct, dot_test
 from tapedebug.autograd.verdict import Tolerance, worst
 
 
@@ -75,8 +76,9 @@ def gradcheck(
     plan = Plan(eps, Tolerance(atol, rtol).checked(), max_inputs_per_var, max_outputs_per_var)
     subject = subject_of(function, dim, inputs, outputs, device, input_output_mask, in_place=True)
     kept: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
+    dot = dot_test(subject.program) if subject.pairs.chosen else None
     pairs = check_pairs_of(subject.program, subject.pairs, plan, kept=kept)
-    result = collect(subject, pairs)
+    result = collect(subject, pairs, dot)
     if show_summary:
         print(result.summary())
     if kept:
@@ -86,9 +88,10 @@ def gradcheck(
     return result
 
 
-def collect(subject: Subject, pairs: Sequence[PairResult]) -> GradcheckResult:
+def collect(subject: Subject, pairs: Sequence[PairResult], dot: DotProduct | None = None) -> GradcheckResult:
     """The result of a check of one kernel or function."""
     notes = [*subject.pairs.notes, *dict.fromkeys(note for pair in pairs for note in pair.notes)]
+    notes += [dot.message] if dot is not None and dot.message else []
     entries, evaluated = sum(pair.entries for pair in pairs), sum(pair.evaluated for pair in pairs)
     summary = f"{len(pairs)} input-output pairs checked, {evaluated} of {entries} entries"
     if not pairs:
@@ -98,6 +101,7 @@ def collect(subject: Subject, pairs: Sequence[PairResult]) -> GradcheckResult:
         verdict=worst(pair.verdict for pair in pairs),
         pairs=tuple(pairs),
         coverage=Coverage(summary, 1, 1 if pairs else 0, tuple(notes)),
+        dot_products=() if dot is None else (dot,),
         scripts={}
         if subject.script is None
         else {i: subject.script_for(pair) for i, pair in enumerate(pairs)},

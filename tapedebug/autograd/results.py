@@ -9,6 +9,7 @@ from typing import Any
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.table import HEADER, format_table, number
+from tapedebug.autograd.transpose import DotProduct, worst_of
 from tapedebug.autograd.verdict import Verdict, worst
 
 
@@ -139,16 +140,24 @@ class GradcheckResult:
         verdict: The worst of the pairs; UNDECIDABLE where nothing was covered.
         pairs: One result for each input-output pair (of each launch).
         coverage: What was checked, what was not, and why.
+        dot_products: The dot-product tests, one for each kernel or launch that was checked: the adjoint
+            against the tangent. Evidence beside the verdict; a mismatch is among the notes of `coverage`.
     """
 
     subject: str
     verdict: Verdict
     pairs: tuple[PairResult, ...]
     coverage: Coverage
+    dot_products: tuple[DotProduct, ...] = ()
     scripts: Mapping[int, Callable[[], str]] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.verdict == "AGREE"
+
+    @property
+    def dot_product(self) -> DotProduct | None:
+        """The dot-product test with the largest mismatch; None where there was none."""
+        return worst_of(self.dot_products)
 
     @property
     def failing(self) -> PairResult | None:

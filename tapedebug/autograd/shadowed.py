@@ -81,6 +81,10 @@ class ShadowProgram:
         shadow.backward({p.array: seed.reshape(p.shape) for p, seed in seeds.items()}, consume=consume)
         return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
+    def shadow(self, double: bool = True) -> Shadow:
+        """A new shadow that stands before the first record."""
+        return self._make(double).forward(0, 0)
+
     def matches_live(self) -> bool:
         """Whether the last run in float32, with no input replaced, gave what the user's arrays hold."""
         return self._run(("forward", False, "versions"), {}).matches_live()

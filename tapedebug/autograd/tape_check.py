@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tapedebug.autograd.plots import plot_errors
 from tapedebug.autograd.results import Coverage, GradcheckResult, PairResult
 from tapedebug.autograd.shadowed import UNMATCHED
 from tapedebug.autograd.subjects import Subject, kernel_subject
+from tapedebug.autograd.transpose import DotProduct, dot_test
 from tapedebug.autograd.verdict import Tolerance, worst
 
 Values = np.ndarray[Any, Any]
@@ -81,9 +83,14 @@ def gradcheck_tape(
     )
     found: dict[int, list[PairResult]] = {}
     scripts: dict[int, tuple[Subject, list[PairResult]]] = {}
+    dots: dict[int, DotProduct] = {}
     masks = input_output_masks or {}
     for record, values in launch_values(tape, wanted, notes=notes):
         subject = launch_subject(record, values, masks.get(record.kernel.key))
+        dot = dot_test(subject.program) if subject.pairs.chosen else None
+        if dot is not None:
+            dots[record.index] = dot
+            notes += [dot.message] if dot.message else []
         kept: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
         results = check_pairs_of(subject.program, subject.pairs, plan, kept=kept)
         found[record.index] = results
@@ -93,6 +100,7 @@ def gradcheck_tape(
             plot_errors(kept, subject.metadata, relative=plot_relative_error, absolute=plot_absolute_error)
     order = sorted(found, reverse=reverse_launches)
     result = _collect(tape, [(index, *scripts[index]) for index in order], notes)
+    result = replace(result, dot_products=tuple(dots[index] for index in order if index in dots))
     if show_summary:
         print(result.summary())
     if raise_exception:

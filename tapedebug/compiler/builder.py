@@ -35,14 +35,27 @@ class Builder:
     @contextmanager
     def block(self) -> Iterator[Block]:
         """Open a block inside the current one."""
+        with self.scope(), self.region() as inner:
+            yield inner
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed from here on is not found again after it."""
+        self._seen.append({})
+        try:
+            yield
+        finally:
+            self._seen.pop()
+
+    @contextmanager
+    def region(self) -> Iterator[Block]:
+        """Open a block that is no scope: what it computes is found again after it."""
         inner = Block()
         self._blocks.append(inner)
-        self._seen.append({})
         try:
             yield inner
         finally:
             self._blocks.pop()
-            self._seen.pop()
 
     @property
     def depth(self) -> int:
@@ -64,12 +77,23 @@ class Builder:
         for key in [scalar] if scalar is not None else t.SCALARS:
             self._epochs[key] = self._epoch
 
+    def forget_values(self) -> None:
+        """From here on, everything of the current scope is computed anew, and everything is loaded anew."""
+        self._seen[-1].clear()
+        self.forget_loads()
+
     # Values
 
     def constant(self, value: Any, type: Any) -> Value:
         """A constant of a scalar type."""
         number = type.numpy.type(value)
         return self._free_value("const", (number.item(),), type, key=number.tobytes())
+
+    def exact(self, value: float, type: Any) -> Value:
+        """A number of mathematics, in a rule: the float64 twin has it unrounded, unlike those of users."""
+        if type not in t.FLOATS or float(type.numpy.type(value)) == value or value != value:
+            return self.constant(value, type)
+        return self._free_value("const", (float(value),), type, key=repr(value))
 
     def thread(self, axis: int) -> Value:
         """The thread's index on one axis (int64)."""

@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tapedebug._source import Span
+from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import (
+    ADJOINT,
     Block,
     For,
     Function,
@@ -35,7 +37,9 @@ WIDENED = frozenset({"add", "sub", "mul", "neg", "bit_and", "bit_or", "bit_xor",
 """Operators that Numba computes in 64 bits."""
 
 
-def emit(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:
+def emit(
+    function: Function, layout: Layout, *, f64: bool = False, strided: bool = False, guarded: bool = False
+) -> Text:
     """The text of a function.
 
     Args:
@@ -43,8 +47,10 @@ def emit(function: Function, layout: Layout, *, f64: bool = False, strided: bool
         layout: The slots of its arguments.
         f64: Whether float32 becomes float64 throughout: the twin that checks refer to.
         strided: Whether arrays may have any strides; else they are C-contiguous.
+        guarded: Whether an index that depends on values in memory is held inside its array: what memory holds
+            may not be what it held when the kernel ran. The first element stands for those outside.
     """
-    return _Emitter(function, layout, f64, strided).run()
+    return _Emitter(function, layout, f64, strided, guarded).run()
 
 
 @dataclass
@@ -53,6 +59,7 @@ class _Emitter:
     layout: Layout
     f64: bool
     strided: bool
+    guarded: bool
     lines: list[Line] = field(default_factory=list)
     indent: int = 0
     names: dict[Value, str] = field(default_factory=dict)
@@ -60,6 +67,7 @@ class _Emitter:
     span: Span | None = None
     counted: set[int] = field(default_factory=set)
     stacks: list[str] = field(default_factory=list)
+    counters: set[Value] = field(default_factory=set)
 
     def run(self) -> Text:
         function = self.function
@@ -69,6 +77,8 @@ class _Emitter:
             for block in blocks_of(node):
                 self.used.update(block.yields)
         self.slots = self._kept_slots()
+        nodes = (n for block in function.blocks for n in walk(block))
+        self.counters = {n.index for n in nodes if isinstance(n, For)}
         stacks = {
             "stack": any(op.kind == "reserve" for op in function.ops()),
             "kept": any(op.kind == "note" for op in function.ops()),
@@ -183,6 +193,7 @@ class _Emitter:
                         touched[f"{self._param(param)}_s{axis}"] = f"args[{self.layout.stride(param, axis)}]"
                 else:
                     extents |= {(param, axis) for axis in axes[1:]}
+                extents |= {(param, axis) for axis in axes if self._at_risk(op.args[axis])}
         for param, axis in sorted(extents):
             self._line(f"{self._param(param)}_n{axis} = args[{self.layout.shape(param, axis)}]")
         for name, read in touched.items():
@@ -196,8 +207,8 @@ class _Emitter:
         """The pointers that the body uses, and how each is read from the slots."""
         pointers: dict[str, str] = {}
         for op in self.function.ops():
-            adjoint = op.kind in ("load_adjoint", "store_adjoint", "add_adjoint")
-            if op.kind in ("load", "store", "atomic_add") or adjoint:
+            adjoint = op.kind in ADJOINT
+            if op.kind in ("load", "load_after", "store", "atomic_add") or adjoint:
                 param = op.data[0]
                 slot = self.layout.adjoints[param] if adjoint else self.layout.values[param]
                 code = self._code(t.scalar_of(self.function.params[param].type))
@@ -314,7 +325,15 @@ class _Emitter:
             self._rule(op)
         elif op.kind == "offset":
             self._line(f"{self._name_of(op)} = {self._offset(op)}")
-        elif op.kind in ("load", "load_adjoint", "store", "store_adjoint", "add_adjoint", "atomic_add"):
+        elif op.kind in (
+            "load",
+            "load_after",
+            "load_adjoint",
+            "store",
+            "store_adjoint",
+            "add_adjoint",
+            "atomic_add",
+        ):
             self._memory(op)
         else:
             self._keeping(op)
@@ -344,7 +363,7 @@ class _Emitter:
     def _offset(self, op: Op) -> str:
         param = op.data[0]
         name, size = self._param(param), t.components(self.function.params[param].type)
-        indices = [self._text(a) for a in op.args]
+        indices = [self._index(a, f"{name}_n{axis}") for axis, a in enumerate(op.args)]
         if self.strided:
             return " + ".join(f"{index} * {name}_s{axis}" for axis, index in enumerate(indices))
         place = indices[0]
@@ -352,13 +371,23 @@ class _Emitter:
             place = f"({place} * {name}_n{axis} + {index})"
         return f"{place} * {size}" if size > 1 else place
 
+    def _index(self, value: Value, length: str) -> str:
+        text = self._text(value)
+        return f"inside({text}, {length})" if self._at_risk(value) else text
+
+    def _at_risk(self, value: Value) -> bool:
+        """Whether an index has to be guarded: all but those made of threads, arguments and loop counters."""
+        if not self.guarded or is_free(value) or value in self.counters:
+            return False
+        return value.op is None or value.op.kind not in RULES or any(map(self._at_risk, value.op.args))
+
     def _memory(self, op: Op) -> None:
         param, component = op.data
         adjoint = op.kind.endswith("adjoint")
         place = self._text(op.args[0]) + (f" + {component}" if component else "")
         target = f"{self._param(param)}_{'adj' if adjoint else 'v'}[{place}]"
         match op.kind:
-            case "load" | "load_adjoint":
+            case "load" | "load_after" | "load_adjoint":
                 assert op.result is not None
                 target = f"to_b1({target})" if op.result.type is t.bool else target  # a byte in memory
                 self._line(f"{self._name_of(op)} = {target}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import weakref
 from collections.abc import Callable
 from functools import cached_property
 from types import FrameType
@@ -19,6 +20,10 @@ class Function:
     """A function of the kernel language, compiled into the kernels that call it.
 
     Outside kernels it runs as the plain Python function that it decorates.
+
+    Attributes:
+        gradient: What adjoints run in place of its reverse (`func_grad`).
+        replay: What adjoints run in its place where they need its results again (`func_replay`).
     """
 
     def __init__(self, python: Callable[..., Any]) -> None:
@@ -26,6 +31,10 @@ class Function:
         self.name = python.__name__
         self.__name__ = python.__name__
         self.__doc__ = python.__doc__
+        self.gradient: Function | None = None
+        self.replay: Function | None = None
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()
+        """The kernels that it is compiled into."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plain Python function."""

@@ -1,7 +1,8 @@
 """The typed IR: scalar SSA values in structured control flow.
 
 A function is a tree of blocks. A block is a list of operations; `If`, `For` and `While` hold blocks and give
-results, so that no variable is ever assigned twice. Vectors were taken apart before: every value is a scalar.
+results, so that no variable is ever assigned twice; `Custom` is a call that is reversed in the user's way.
+Vectors were taken apart before: every value is a scalar.
 Memory is reached through `offset`, `load`, `store`, `atomic_add`; in adjoints through `load_adjoint`,
 `store_adjoint`, `add_adjoint`.
 """
@@ -89,7 +90,40 @@ class While:
     span: Span | None
 
 
-Node = Op | If | For | While
+@dataclass(eq=False, slots=True)
+class Custom:
+    """A call of a function with a gradient or a replay of its own: what adjoints are made from.
+
+    It is no scope: the values that `body` yields are the results, and are visible after it. Everything but an
+    adjoint sees the body only (`passes.custom`).
+
+    Attributes:
+        name: The function's name.
+        body: The function.
+        replay: What computes the results again in an adjoint, in place of the body; None for the body.
+        gradient: What is run in place of the body's reverse; it yields the adjoints of `inputs` after it. It
+            may use what the body computes, where there is no replay.
+        inputs: The float values whose adjoints the gradient changes.
+        before: In the gradient, the adjoint of each input so far.
+        seeds: In the gradient, the adjoint of each result.
+    """
+
+    name: str
+    body: Block
+    replay: Block | None
+    gradient: Block | None
+    inputs: list[Value]
+    before: list[Value]
+    seeds: list[Value]
+    span: Span | None
+
+    @property
+    def results(self) -> list[Value]:
+        """The values of the call."""
+        return self.body.yields
+
+
+Node = Op | If | For | While | Custom
 
 # kind -> (args, data, result); everything else is a rule.
 STRUCTURAL = {
@@ -102,6 +136,7 @@ STRUCTURAL = {
     "load": "(offset,) (param, component) -> value",
     "store": "(offset, value) (param, component)",
     "atomic_add": "(offset, value) (param, component) -> the value before",
+    "load_after": "(offset,) (param, component) -> value as the launch left it",
     "load_adjoint": "(offset,) (param, component) -> adjoint",
     "store_adjoint": "(offset, value) (param, component)",
     "add_adjoint": "(offset, value) (param, component)",
@@ -117,6 +152,7 @@ STRUCTURAL = {
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
 EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "note"})
+ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
 
@@ -174,6 +210,8 @@ def blocks_of(node: Node) -> tuple[Block, ...]:
             return (node.body,)
         case While():
             return (node.test, node.body)
+        case Custom():
+            return tuple(b for b in (node.body, node.replay, node.gradient) if b is not None)
     return ()
 
 
@@ -186,6 +224,8 @@ def operands(node: Node) -> list[Value]:
             return [node.count, *node.inits]
         case While():
             return list(node.inits)
+        case Custom():
+            return list(node.inputs)
     return list(node.args)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
@@ -27,6 +28,7 @@ class _Variant:
     replay: frozenset[int] = frozenset()
     f64: bool = False
     strided: bool = False
+    guarded: bool = False
 
 
 class Kernel:
@@ -102,10 +104,25 @@ class Kernel:
     @cached_property
     def _lowered(self) -> Lowered:
         try:
-            return pipeline.lowered(self.__name__, self.origin, self.params, self.python)
+            result = pipeline.lowered(self.__name__, self.origin, self.params, self.python)
         except TapedebugError as error:
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None
+        for function in result.functions:
+            function.users.add(self)
+        return result
+
+    def renew(self) -> None:
+        """Compile again when it is used next: a function that it calls got a gradient or a replay.
+
+        Launches that were recorded keep what they were recorded with.
+        """
+        before = copy(self)
+        for plan in self.plans.values():
+            plan.kernel = before
+        self.plans, self._infos, self._adjoints, self._entries = {}, {}, {}, {}
+        for name in ("_lowered", "analysis"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -138,10 +155,14 @@ class Kernel:
         f64: bool = False,
         strided: bool = False,
         replay: frozenset[int] = frozenset(),
+        guarded: bool = False,
     ) -> Entry:
-        """The compiled adjoint for these array parameters with gradients."""
+        """The compiled adjoint for these array parameters with gradients.
+
+        With `guarded`, indices that depend on values in memory stay inside their arrays.
+        """
         replay = self.adjoint_info(active, replay=replay).replay
-        return self._entry(_Variant("adjoint", active, replay, f64, strided))
+        return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded))
 
     def tangent(self, active: frozenset[int], *, f64: bool = False, strided: bool = False) -> Entry:
         """The compiled tangent: runs the kernel and pushes the tangents of these array parameters forward.
@@ -176,7 +197,11 @@ class Kernel:
         entry = self._entries.get(variant)
         if entry is None:
             entry = self._entries[variant] = pipeline.compile(
-                self._function(variant), self.layout, f64=variant.f64, strided=variant.strided
+                self._function(variant),
+                self.layout,
+                f64=variant.f64,
+                strided=variant.strided,
+                guarded=variant.guarded,
             )
         return entry
 
@@ -231,4 +256,73 @@ def func(function: Callable[..., Any]) -> Function:
     return Function(function)
 
 
-__all__ = ["AdjointInfo", "Analysis", "Entry", "Function", "Kernel", "Param", "Span", "func", "kernel"]
+def func_grad(function: Function) -> Callable[[Callable[..., Any]], Function]:
+    """Decorate a gradient for `function`: adjoints run it in place of the reverse of the function.
+
+    Its parameters are those of `function`, then the adjoint of each result. It changes the adjoints of the
+    inputs: `adjoint[x] += …` of floats and vectors, `adjoint[a][i] += …` of arrays.
+
+    Raises:
+        KernelTypeError: `function` is not a function of the kernel language, or has a gradient.
+    """
+    return _companion(function, "gradient")
+
+
+def func_replay(function: Function) -> Callable[[Callable[..., Any]], Function]:
+    """Decorate a replay for `function`: adjoints run it where they need the function's results again.
+
+    Its parameters and results are those of `function`. It reads arrays as the launch left them.
+
+    Raises:
+        KernelTypeError: `function` is not a function of the kernel language, or has a replay.
+    """
+    return _companion(function, "replay")
+
+
+def _companion(function: Function, what: str) -> Callable[[Callable[..., Any]], Function]:
+    def decorate(python: Callable[..., Any]) -> Function:
+        read_annotations(python, sys._getframe(1))
+        own = Function(python)
+        _require_free(function, own, what)
+        setattr(function, what, own)
+        for user in list(function.users):
+            user.renew()
+        return own
+
+    return decorate
+
+
+def _require_free(function: Any, own: Function, what: str) -> None:
+    """Refuse a gradient of what cannot have one, or a second; a cell that runs again defines the same."""
+    name = getattr(function, "__name__", repr(function))
+    if not isinstance(function, Function):
+        kind = "a kernel" if isinstance(function, Kernel) else "not a function of the kernel language"
+        message, mend = (
+            f"`{name}` is {kind}, and cannot have a {what}",
+            f"decorate `{name}` with @wp.func",
+        )
+    else:
+        known = getattr(function, what)
+        if known is None or known.python.__qualname__ == own.python.__qualname__:
+            return
+        message = f"`{name}` has a {what} already: `{known.name}`"
+        mend = "remove one of the two"
+    tree = own.origin.tree
+    raise KernelTypeError(
+        f"function `{own.name}`: {message}", span=own.origin.span((*tree.decorator_list, tree)[0]), mend=mend
+    )
+
+
+__all__ = [
+    "AdjointInfo",
+    "Analysis",
+    "Entry",
+    "Function",
+    "Kernel",
+    "Param",
+    "Span",
+    "func",
+    "func_grad",
+    "func_replay",
+    "kernel",
+]

@@ -275,6 +275,16 @@ def trip_count(context: Any, start: Any, stop: Any, step: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64), generate
 
 
+@intrinsic
+def inside(context: Any, index: Any, length: Any) -> Any:
+    """An index where it is one of `length` elements, else 0."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        return b.select(b.icmp_unsigned("<", values[0], values[1]), values[0], WORD(0))
+
+    return types.int64(types.int64, types.int64), generate
+
+
 # Stacks: two words, the address of the memory and its capacity in words -------------------------------------
 
 
@@ -357,6 +367,9 @@ def _stack_access(kind: Any) -> tuple[Any, Any]:
     return put, get
 
 
+C_LIBRARY = "tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc cbrt"
+
+
 def namespace() -> dict[str, Any]:
     """The names that generated code uses."""
     names: dict[str, Any] = {
@@ -375,6 +388,7 @@ def namespace() -> dict[str, Any]:
         "select": select,
         "unit": unit,
         "trip_count": trip_count,
+        "inside": inside,
         "m_abs": m_abs,
         "m_sign": _sign(1),
         "m_sign0": _sign(0),
@@ -406,21 +420,7 @@ def namespace() -> dict[str, Any]:
         "round",
     ]:
         names[f"m_{name}"] = _llvm_math(name)
-    for name in [
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "cbrt",
-        "erf",
-        "erfc",
-    ]:
+    for name in C_LIBRARY.split():
         names[f"m_{name}"] = _libm(name, 1)
     names["m_atan2"] = _libm("atan2", 2)
     names["m_pow"] = _libm("pow", 2)

@@ -1,6 +1,6 @@
 """The compiler from end to end: what happens to a kernel, in order.
 
-source → lower → verify                                        the kernel in IR
+source → lower → verify → opened                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
 → tangent_of → remove_dead_code → verify                its tangent
 → emit → Numba → object code                            machine code
@@ -9,7 +9,7 @@ source → lower → verify                                        the kernel in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tapedebug._source import Origin, Span
@@ -22,6 +22,7 @@ from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
+from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.tangent import tangent_of
@@ -60,18 +61,22 @@ class AdjointInfo:
         needs: Array parameters whose values the adjoint reads: exact, found after dead code was removed.
         replay: Parameters that are both needed and written by the same launch.
         need_spans: The reads in the source whose values are needed, by parameter.
+        after: Those of `needs` that the launch writes and whose values after it are needed: a replay or a
+            gradient of the user's reads them.
     """
 
     needs: frozenset[int]
     replay: frozenset[int]
     need_spans: dict[int, tuple[Span, ...]]
+    after: frozenset[int] = frozenset()
 
 
 def lowered(name: str, origin: Origin, params: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
     """A kernel in IR."""
     result = lower_kernel(name, origin, params, python)
-    function = verify(remove_dead_code(result.function))
-    return Lowered(function, result.accesses, result.uses_atomic_result)
+    custom = verify(remove_dead_code(result.custom))
+    function = verify(remove_dead_code(opened(custom)))
+    return replace(result, function=function, custom=custom)
 
 
 def analysis(kernel: Lowered) -> Analysis:
@@ -81,9 +86,12 @@ def analysis(kernel: Lowered) -> Analysis:
         kind: frozenset(op.data[0] for op in ops_of(body) if op.kind == kind)
         for kind in ("load", "store", "atomic_add")
     }
+    writes = of["store"] | of["atomic_add"]
+    # What only a gradient of the user's reads counts, too: a launch depends on it.
+    everywhere = frozenset(op.data[0] for op in ops_of(kernel.custom.body) if op.kind == "load")
     return Analysis(
-        reads=of["load"],
-        writes=of["store"] | of["atomic_add"],
+        reads=of["load"] | (everywhere - writes),
+        writes=writes,
         covers=_covered(kernel.function),
         atomic=of["atomic_add"],
         accesses=kernel.accesses,
@@ -118,20 +126,22 @@ def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> 
     writes = analysis(kernel).writes
     replay = frozenset(replay)
     while True:
-        crossing = crossed(kernel.function, active, replay)
-        primal = keep_log(kernel.function, replay, everywhere=bool(crossing & replay))
+        crossing = crossed(kernel.custom, active, replay)
+        primal = keep_log(kernel.custom, replay, everywhere=bool(crossing & replay))
         function = remove_dead_code(adjoint_of(primal, active, replay, backwards=bool(crossing)))
-        loads = [op for op in function.ops() if op.kind in ("load", "atomic_add")]
+        loads = [op for op in function.ops() if op.kind in ("load", "load_after", "atomic_add")]
         needs = frozenset(op.data[0] for op in loads)
-        if needs & writes <= replay:
+        overwritten = writes & frozenset(op.data[0] for op in loads if op.kind != "load_after")
+        if overwritten <= replay:
             break
-        replay |= needs & writes
+        replay |= overwritten
     verify(function)
     spans: dict[int, dict[Span, None]] = {}
     for op in loads:
-        if op.kind == "load" and op.span is not None:
+        if op.kind != "atomic_add" and op.span is not None:
             spans.setdefault(op.data[0], {})[op.span] = None
-    return function, AdjointInfo(needs, replay, {p: tuple(s) for p, s in spans.items()})
+    found = {p: tuple(s) for p, s in spans.items()}
+    return function, AdjointInfo(needs, replay, found, after=(needs & writes) - replay)
 
 
 def tangent(kernel: Lowered, active: frozenset[int]) -> Function:
@@ -140,11 +150,13 @@ def tangent(kernel: Lowered, active: frozenset[int]) -> Function:
     return verify(remove_dead_code(tangent_of(kernel.function, active)))
 
 
-def text(function: Function, layout: Layout, *, f64: bool = False, strided: bool = False) -> Text:
+def text(
+    function: Function, layout: Layout, *, f64: bool = False, strided: bool = False, guarded: bool = False
+) -> Text:
     """The generated code of a function."""
-    return emit(function, layout, f64=f64, strided=strided)
+    return emit(function, layout, f64=f64, strided=strided, guarded=guarded)
 
 
-def compile(function: Function, layout: Layout, *, f64: bool, strided: bool) -> Entry:
+def compile(function: Function, layout: Layout, *, f64: bool, strided: bool, guarded: bool) -> Entry:
     """The machine code of a function."""
-    return backend.compiled(text(function, layout, f64=f64, strided=strided))
+    return backend.compiled(text(function, layout, f64=f64, strided=strided, guarded=guarded))

@@ -73,6 +73,11 @@ _NAMES: dict[str, Callable[..., Any]] = {
     "m_asin": np.arcsin,
     "m_acos": np.arccos,
     "m_atan": np.arctan,
+    "m_asinh": np.arcsinh,
+    "m_acosh": np.arccosh,
+    "m_atanh": np.arctanh,
+    "m_erf": lambda x: type(x)(math.erf(x)),
+    "m_erfc": lambda x: type(x)(math.erfc(x)),
     **{
         f"m_{name}": getattr(np, name)
         for name in (
@@ -87,11 +92,6 @@ _NAMES: dict[str, Callable[..., Any]] = {
     "to_b1": bool,
     "shl": _shift(left=True),
     "shr": _shift(left=False),
-    "m_asinh": np.arcsinh,
-    "m_acosh": np.arccosh,
-    "m_atanh": np.arctanh,
-    "m_erf": lambda x: type(x)(math.erf(x)),
-    "m_erfc": lambda x: type(x)(math.erfc(x)),
 }
 _CODE: dict[str, Any] = {}
 

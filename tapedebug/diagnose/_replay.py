@@ -296,6 +296,7 @@ def _careless_space() -> type[ShadowSpace]:
         """
 
         careless: frozenset[tuple[int, int]] = frozenset()
+        guarded = True
 
         def kept(self, record: Any, need: Any) -> Any:
             return None if (record.index, id(need)) in self.careless else super().kept(record, need)

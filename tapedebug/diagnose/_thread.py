@@ -316,7 +316,7 @@ def _shares(step: Step, incoming: Any) -> list[Any]:
 class _Now:
     """An emitter of the rule table that computes at once."""
 
-    def constant(self, value: Any, kind: Any) -> Number:
+    def exact(self, value: float, kind: Any) -> Number:
         return Number(kind.numpy.type(value), kind)
 
     def apply(self, name: str, *args: Number) -> Number:

@@ -102,6 +102,25 @@ CONSTANTS |= {name.upper(): number for name, number in CONSTANTS.items()}
 """Numbers that kernels and scripts may use by name (float32 in kernels)."""
 
 
+class AdjointOf:
+    """`adjoint[x]`: in a gradient function, the derivative by its input `x` as gathered so far."""
+
+    __name__ = "adjoint"
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        """Refuse: there is no reverse pass outside a gradient function."""
+        raise TapedebugError(
+            "adjoint[…] belongs to the kernel language and was used outside a kernel",
+            mend="use it inside a function decorated with @func_grad(f); an array's gradient is its .grad",
+        )
+
+    def __repr__(self) -> str:
+        return "<adjoint of gradient functions>"
+
+
+adjoint = AdjointOf()
+
+
 def constant(value: Any) -> Any:
     """Mark a Python value as a constant that kernels may capture; returns it unchanged."""
     return value

@@ -33,6 +33,7 @@ class LiveSpace:
 
     def __init__(self, mode: str) -> None:
         self.preserves = mode in {"preserve", "error"}
+        self.guarded = not self.preserves
 
     def value(self, a: array) -> int:
         """Address of the values."""

@@ -25,7 +25,9 @@ class ShadowBuffer:
         buffer: The buffer of the user.
         scale: Bytes here for each byte there: 2 where float32 is held as float64.
         data: The content now.
+        double: It holds float64.
         adjoint: The adjoint memory, or None until it is asked for.
+        tangent: The tangent memory, or None until it is asked for.
         injections: By record index, what something outside the tape wrote just before that record.
         late: What something outside the tape wrote after the last record and before the reverse pass.
         written: Arrays whose final content comes from the tape.
@@ -63,8 +65,10 @@ class ShadowBuffer:
             )
         self.scale = 2 if f64 and single in scalars else 1
         self.stored = np.dtype(np.float64) if self.scale == 2 else None
+        self.double = self.scale == 2 or np.dtype(np.float64) in scalars
         self.data = _aligned(self.buffer.nbytes * self.scale)
         self.adjoint: Bytes | None = None
+        self.tangent: Bytes | None = None
 
     def restart(self) -> None:
         """Go back to what the tape found."""
@@ -75,6 +79,14 @@ class ShadowBuffer:
         """Load what something outside the tape wrote before record `at`."""
         for live, content in self.injections[at]:
             self._load(live, content)
+
+    def still(self, at: int) -> None:
+        """What something outside the tape wrote before record `at` is constant: it has no tangent."""
+        for live, _ in self.injections[at]:
+            if live.array.is_contiguous:
+                self.tangents()[live.start * self.scale : live.stop * self.scale] = 0
+            else:
+                self.dots(live.array)[...] = 0
 
     def inject_late(self) -> None:
         """Load what something outside the tape wrote before the reverse pass."""
@@ -87,23 +99,43 @@ class ShadowBuffer:
             self.adjoint = _aligned(self.data.size)
         return self.adjoint
 
+    def tangents(self) -> Bytes:
+        """The tangent memory; zeros when it is first asked for."""
+        if self.tangent is None:
+            self.tangent = _aligned(self.data.size)
+        return self.tangent
+
     def range(self, start: int, stop: int) -> Bytes:
         """The bytes that correspond to `start … stop` of the user's buffer."""
         return self.data[start * self.scale : stop * self.scale]
 
     def address(self, a: array, adjoint: bool = False) -> int:
         """Where the first element of `a` (or its adjoint) is."""
-        base: int = (self.gradient() if adjoint else self.data).ctypes.data
-        return base + (a.ptr - self.buffer.address) * self.scale
+        return self._place(a, self.gradient() if adjoint else self.data)
+
+    def dot_address(self, a: array) -> int:
+        """Where the tangent of the first element of `a` is."""
+        return self._place(a, self.tangents())
 
     def view(self, a: array, adjoint: bool = False) -> Values:
         """`a` (or its adjoint) here, of its shape plus the vector dimension."""
+        return self._seen(a, self.gradient() if adjoint else self.data)
+
+    def dots(self, a: array) -> Values:
+        """The tangent of `a`, of its shape plus the vector dimension."""
+        return self._seen(a, self.tangents())
+
+    def _place(self, a: array, memory: Bytes) -> int:
+        base: int = memory.ctypes.data
+        return base + (a.ptr - self.buffer.address) * self.scale
+
+    def _seen(self, a: array, memory: Bytes) -> Values:
         scalar = self.stored or types.numpy_dtype(a.dtype)
         inner = types.value_shape(a.dtype)
         return np.ndarray(
             a.shape + inner,
             scalar,
-            self.gradient() if adjoint else self.data,
+            memory,
             (a.ptr - self.buffer.address) * self.scale,
             tuple(s * self.scale for s in a.strides) + contiguous_strides(inner, scalar.itemsize),
         )
@@ -131,6 +163,34 @@ class ShadowBuffer:
         whole = content[: content.size // 4 * 4].copy()
         wide: Bytes = whole.view(np.float32).astype(np.float64).view(np.uint8)
         return wide
+
+
+def injections_of(buffers: dict[Buffer, ShadowBuffer]) -> dict[int, list[ShadowBuffer]]:
+    """For each record before which something outside the tape wrote, the buffers that it wrote to."""
+    found: dict[int, list[ShadowBuffer]] = {}
+    for buffer in buffers.values():
+        for at in buffer.injections:
+            found.setdefault(at, []).append(buffer)
+    return found
+
+
+def is_double(dtype: Any) -> bool:
+    """Whether a replay of this dtype is that of the float64 twin.
+
+    Raises:
+        TapeError: It is neither None nor float64.
+    """
+    if dtype is None or dtype is float:
+        return False
+    try:
+        found = types.canonical(dtype)
+    except TypeError:
+        found = None
+    if found not in types.FLOATS:
+        raise TapeError(
+            f"replay: dtype is None or float64; got {dtype!r}", mend="pass dtype=float64, or leave it out"
+        )
+    return found is types.float64
 
 
 def _aligned(nbytes: int) -> Bytes:
@@ -210,6 +270,11 @@ class ShadowSpace:
         self.current = False
         self.position = 0
 
+    @property
+    def guarded(self) -> bool:
+        """Adjoints may see other values than their launches did."""
+        return self.current
+
     def value(self, a: array) -> int:
         """Address of the values."""
         return self.buffers[a.buffer].address(a)
@@ -225,6 +290,14 @@ class ShadowSpace:
     def adjoint_view(self, a: array) -> Values:
         """The adjoint as a NumPy view."""
         return self.buffers[a.buffer].view(a, adjoint=True)
+
+    def dot(self, a: array) -> int:
+        """Address of the tangent."""
+        return self.buffers[a.buffer].dot_address(a)
+
+    def dot_view(self, a: array) -> Values:
+        """The tangent as a NumPy view."""
+        return self.buffers[a.buffer].dots(a)
 
     def kept(self, record: Record, need: Need) -> Bytes | None:
         """The values that the record saw, where this replay has overwritten them since."""

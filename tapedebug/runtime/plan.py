@@ -44,6 +44,7 @@ class Plan:
         touched: Array parameters that are accessed at all.
         found: Those whose present content matters, unless the launch covers it.
         needed: Those whose values the adjoint reads.
+        early, late: Those of them whose values before the launch it reads, and those whose values after it.
         written: Those that are written.
         arrays: All array parameters of a kernel.
         value_slots: Where the pointers of the arrays are packed.
@@ -57,10 +58,12 @@ class Plan:
         "arrays",
         "atomic",
         "covers",
+        "early",
         "found",
         "info",
         "kernel",
         "kind",
+        "late",
         "name",
         "names",
         "needed",
@@ -101,13 +104,23 @@ class Plan:
         self.found = tuple(sorted(self.touched, key=lambda p: p in covers))
         self.written = tuple(sorted(writes))
         self.needed = tuple(sorted(needed))
+        self.late = tuple(sorted(info.after)) if info is not None else ()
+        self.early = tuple(p for p in self.needed if p not in self.late)
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
-    def adjoint_run(self, replay: frozenset[int], f64: bool) -> Runner:
+    def adjoint_run(self, replay: frozenset[int], f64: bool, guarded: bool = False) -> Runner:
         """The adjoint entry; only kernels have one."""
+        raise NotImplementedError(self.kind)
+
+    def dotted(self, detached: bool) -> Slots:
+        """Where the pointers of tangents are packed; only kernels have them."""
+        raise NotImplementedError(self.kind)
+
+    def tangent_run(self, f64: bool, detached: bool) -> Runner:
+        """The tangent entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
 
@@ -120,7 +133,7 @@ class KernelPlan(Plan):
         tail: Zeros for the adjoint pointers.
     """
 
-    __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "twin")
+    __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "tangents", "twin")
 
     def __init__(
         self,
@@ -159,7 +172,8 @@ class KernelPlan(Plan):
         self.tail = [0] * len(arrays)
         self.run = runner(kernel.forward(strided=self.strided), analysis)
         self.twin: Runner | None = None
-        self.adjoints: dict[tuple[frozenset[int], bool], Runner] = {}
+        self.adjoints: dict[tuple[frozenset[int], bool, bool], Runner] = {}
+        self.tangents: dict[tuple[bool, bool], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry, or its float64 twin (compiled when first asked for)."""
@@ -169,12 +183,33 @@ class KernelPlan(Plan):
             self.twin = runner(self.kernel.forward(f64=True, strided=self.strided), self.kernel.analysis)
         return self.twin
 
-    def adjoint_run(self, replay: frozenset[int], f64: bool) -> Runner:
+    def adjoint_run(self, replay: frozenset[int], f64: bool, guarded: bool = False) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for)."""
-        found = self.adjoints.get((replay, f64))
+        found = self.adjoints.get((replay, f64, guarded))
         if found is None:
-            entry = self.kernel.adjoint(self.active, f64=f64, strided=self.strided, replay=replay)
-            found = self.adjoints[replay, f64] = runner(entry, self.kernel.analysis)
+            entry = self.kernel.adjoint(
+                self.active, f64=f64, strided=self.strided, replay=replay, guarded=guarded
+            )
+            found = self.adjoints[replay, f64, guarded] = runner(entry, self.kernel.analysis)
+        return found
+
+    def dotted(self, detached: bool) -> Slots:
+        """Where the pointers of the tangents are packed: of the active arrays, or of all that can have one.
+
+        Args:
+            detached: A tangent stops where a gradient does: at arrays without `requires_grad`.
+        """
+        slots, params = self.kernel.layout.adjoints, self.kernel.params
+        floats = (p for p in self.touched if types.is_float(params[p].type.dtype))
+        return tuple((p, slots[p]) for p in floats if not detached or p in self.active)
+
+    def tangent_run(self, f64: bool, detached: bool) -> Runner:
+        """The tangent entry (compiled when first asked for)."""
+        found = self.tangents.get((f64, detached))
+        if found is None:
+            active = frozenset(p for p, _ in self.dotted(detached))
+            entry = self.kernel.tangent(active, f64=f64, strided=self.strided)
+            found = self.tangents[f64, detached] = runner(entry, self.kernel.analysis)
         return found
 
 

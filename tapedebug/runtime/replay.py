@@ -15,7 +15,8 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime._reverse import Step, Table
-from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace
+from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace, injections_of, is_double
+from tapedebug.runtime._tangents import Calls, forward_special, paired, tangent_calls
 from tapedebug.runtime.array import array
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.ledger import Need
@@ -41,13 +42,14 @@ class Shadow:
     Attributes:
         position: The index of the record that runs next.
         uncovered: Why parts cannot be replayed; empty where everything can.
+        lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
 
     Raises:
         TapeError: In float64, where one buffer is used both as float32 and as another type.
     """
 
     def __init__(self, tracker: Tracker, dtype: Any = None) -> None:
-        self.f64 = _is_double(dtype)
+        self.f64 = is_double(dtype)
         self.records: list[Record] = list(tracker.records)
         self.position = 0
         self.uncovered = _uncovered(self.records)
@@ -58,11 +60,10 @@ class Shadow:
         self._inputs: dict[array, Values] = {}
         self._saves = self._plan_saves(tracker)
         self._forward = self._forward_table()
+        self._pushes: dict[bool, tuple[Any, Calls]] = {}
+        self.lost: list[str] = []
         self._tables: dict[tuple[str, int], tuple[Table, dict[int, Step]]] = {}
-        self._injections: dict[int, list[ShadowBuffer]] = {}
-        for buffer in self._buffers.values():
-            for at in buffer.injections:
-                self._injections.setdefault(at, []).append(buffer)
+        self._injections = injections_of(self._buffers)
 
     @classmethod
     def for_launch(
@@ -108,13 +109,7 @@ class Shadow:
     def set(self, a: array, values: Any) -> None:
         """Replace the values of `a`; before the first record as an input, which outlasts `forward(0)`."""
         buffer = self._buffer(a)
-        wanted = buffer.view(a).shape
-        found = np.asarray(values)
-        if found.shape != wanted:
-            raise TapeError(
-                f"replay: the values for the array{a._facts()} have shape {found.shape}, not {wanted}",
-                mend=f"pass values of shape {wanted}",
-            )
+        found = _fitting("the values for", a, values)
         if self.position == 0:
             self._inputs.pop(a, None)  # the last one set wins where inputs overlap
             self._inputs[a] = found.copy()
@@ -155,6 +150,64 @@ class Shadow:
         Raises:
             TapeError: `start` is neither 0 nor `position`.
         """
+        return self._run(self._forward[1], start, stop, on_launch)
+
+    def push(
+        self,
+        tangents: Mapping[array, Any] | None,
+        start: int = 0,
+        stop: int | None = None,
+        on_launch: OnLaunch | None = None,
+        detached: bool = False,
+    ) -> Shadow:
+        """Run records `start … stop-1` with their tangents: values change as in `forward`, to the last bit.
+
+        What something outside the tape wrote is constant. Overwrites do no harm.
+
+        Args:
+            tangents: Tangents of arrays before the first record; all others are zero. None goes on with
+                those of the call before.
+            start: As for `forward`.
+            stop: As for `forward`.
+            on_launch: As for `forward`.
+            detached: Tangents stop where gradients do, at arrays without `requires_grad`.
+
+        Returns:
+            This shadow; `tangent` has the results. It can also run backward.
+
+        Raises:
+            TapeError: As for `forward`; or a tangent does not fit its array.
+        """
+        if detached not in self._pushes:
+            self._pushes[detached] = tangent_calls(self.records, self.space, self._note_lost, detached)
+        if tangents is not None:
+            self._set_tangents(tangents)
+        return self._run(self._pushes[detached][1], start, stop, on_launch, moving=True)
+
+    def tangent(self, a: array) -> Values:
+        """A copy of the tangent of `a` after `push`, of its shape plus the vector dimension."""
+        buffer = self._buffer(a)
+        return np.zeros_like(buffer.view(a)) if buffer.tangent is None else buffer.dots(a).copy()
+
+    def inner(self, other: Shadow) -> tuple[float, float]:
+        """The inner product of all tangents here with all adjoints of another shadow of the same tape.
+
+        Where `push` and `backward` stand before the same record, it is ⟨w, J v⟩ = ⟨Jᵀ w, v⟩ whatever record
+        that is, if each adjoint is the transpose of its tangent. Both shadows are of float64.
+
+        Returns:
+            The product, and the sum of the absolute values of its terms.
+        """
+        pairs = [(mine, other._buffers[buffer]) for buffer, mine in self._buffers.items()]
+        return paired([(mine.tangent, yours.adjoint) for mine, yours in pairs if mine.double])
+
+    def written_outside(self, index: int) -> bool:
+        """Whether something outside the tape wrote just before record `index`."""
+        return index in self._injections
+
+    def _run(
+        self, calls: Calls, start: int, stop: int | None, on_launch: OnLaunch | None, moving: bool = False
+    ) -> Shadow:
         last = len(self.records) if stop is None else min(stop, len(self.records))
         if start == 0:
             self._restart()
@@ -163,14 +216,14 @@ class Shadow:
                 f"replay: cannot run from record {start}: the shadow stands before record {self.position}",
                 mend=f"start at {self.position}, or at 0",
             )
-        for record, (run, address) in zip(
-            self.records[start:last], self._forward[1][start:last], strict=True
-        ):
+        for record, (run, address) in zip(self.records[start:last], calls[start:last], strict=True):
             index = record.index
             for need, buffer in self._saves.get(index, ()):
                 self._keep(need, buffer)
             for buffer in self._injections.get(index, ()):
                 buffer.inject(index)
+                if moving:
+                    buffer.still(index)
             for scratch in record.scratch:
                 buffer = self._buffers[record.args[scratch.params[0]].buffer]
                 self.space.scratches[scratch] = buffer.range(scratch.start, scratch.stop).copy()
@@ -193,8 +246,7 @@ class Shadow:
         Args:
             seeds: Incoming adjoints; all others are zero. None goes on with the adjoints of the call before.
             consume: `"versions"`: adjoints see the values of the forward pass. `"current"`: they see what
-                memory
-                holds now, as with `on_overwrite="ignore"`.
+                memory holds now, as with `on_overwrite="ignore"`.
             start: By default `position`.
             stop: The earliest record.
             on_launch: Called with each record after its adjoint ran (also where it has none).
@@ -207,10 +259,8 @@ class Shadow:
         """
         first = self.position if start is None else start
         if first > self.position:
-            raise TapeError(
-                f"replay: cannot run backward from record {first}: forward has run {self.position} records",
-                mend="run forward further first",
-            )
+            told = f"replay: cannot run backward from record {first}: forward has run {self.position} records"
+            raise TapeError(told, mend="run forward further first")
         if seeds is not None:
             self._seed(seeds)
         steps = self._steps(consume)
@@ -265,14 +315,23 @@ class Shadow:
         for a, values in seeds.items():
             buffer = self._buffer(a)
             buffer.gradient()
-            view = buffer.view(a, adjoint=True)
-            found = np.asarray(values)
-            if found.shape != view.shape:
+            buffer.view(a, adjoint=True)[...] = _fitting("the seed of", a, values)
+
+    def _set_tangents(self, tangents: Mapping[array, Any]) -> None:
+        self.lost = []
+        for buffer in self._buffers.values():
+            if buffer.tangent is not None:
+                buffer.tangent.fill(0)
+        for a, values in tangents.items():
+            buffer = self._buffer(a)
+            if not types.is_float(a.dtype):
                 raise TapeError(
-                    f"replay: the seed of the array{a._facts()} has shape {found.shape}, not {view.shape}",
-                    mend=f"pass values of shape {view.shape}",
+                    f"replay: the array{a._facts()} has no tangent", mend="pass tangents of float arrays"
                 )
-            view[...] = found
+            buffer.dots(a)[...] = _fitting("the tangent of", a, values)
+
+    def _note_lost(self, record: Record) -> None:
+        self.lost.append(f"record {record.index} is a custom function ({record.name})")
 
     def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[Need, ShadowBuffer]]]:
         """Before which record which needed values must be kept."""
@@ -298,7 +357,7 @@ class Shadow:
             if record.kind == "kernel":
                 calls.append((record.plan.forward_run(self.f64), table.forward(record)))
             else:
-                calls.append((_forward_special(record, self.space), 0))
+                calls.append((forward_special(record, self.space), 0))
         return table, calls
 
     def _steps(self, consume: Consume) -> dict[int, Step]:
@@ -318,33 +377,16 @@ class Shadow:
         return self._tables[key][1]
 
 
-def _forward_special(record: Record, space: ShadowSpace) -> Runner:
-    """The forward run of a copy, a fill or a custom function."""
-    if record.kind == "func":
-        return lambda lo, hi, where: None
-    dest = space.value_view(record.args[0])
-    if record.kind == "copy":
-        src = space.value_view(record.args[1])
-        if record.args[0].buffer is record.args[1].buffer:
-            return lambda lo, hi, where: np.copyto(dest, src.copy())
-        return lambda lo, hi, where: np.copyto(dest, src)
-    value = np.frombuffer(record.value, dtype=types.numpy_dtype(record.args[0].dtype))
-    item = value.reshape(types.value_shape(record.args[0].dtype))
-    return lambda lo, hi, where: np.copyto(dest, item)
-
-
-def _is_double(dtype: Any) -> bool:
-    if dtype is None or dtype is float:
-        return False
-    try:
-        found = types.canonical(dtype)
-    except TypeError:
-        found = None
-    if found not in types.FLOATS:
+def _fitting(what: str, a: array, values: Any) -> Values:
+    found = np.asarray(values)
+    wanted = a.shape + types.value_shape(a.dtype)
+    if found.shape != wanted:
+        have = "have" if what.startswith("the values") else "has"
         raise TapeError(
-            f"replay: dtype is None or float64; got {dtype!r}", mend="pass dtype=float64, or leave it out"
+            f"replay: {what} the array{a._facts()} {have} shape {found.shape}, not {wanted}",
+            mend=f"pass values of shape {wanted}",
         )
-    return found is types.float64
+    return found
 
 
 def _uncovered(records: list[Record]) -> list[str]:

@@ -64,10 +64,14 @@ def list_versions(tracker: Tracker) -> list[Version]:
             book.write(events.pop(0).array, None)
         for p in sorted(record.plan.reads):
             book.current(record.args[p]).readers.append(record.index)
-        for p, need in zip(record.plan.needed, record.needs, strict=True):
+        needs = list(zip(record.plan.needed, record.needs, strict=True))
+        late = [(p, need) for p, need in needs if p in record.plan.late]
+        for p, need in [each for each in needs if each not in late]:
             book.need(record.args[p], need, record.index)
         for p in record.plan.written:
             book.write(record.args[p], record.index)
+        for p, need in late:
+            book.need(record.args[p], need, record.index)
     for event in events:
         book.write(event.array, None)
     return book.all

@@ -120,7 +120,7 @@ class Tracker:
                     self._open_livein(state, args[p].buffer)
         if plan.needed:
             needs = []
-            for p in plan.needed:
+            for p in plan.early:
                 state = own[p]
                 needs.append(state.need or self._open_need(state, args[p].buffer, (record.index, p)))
             record.needs = tuple(needs)
@@ -134,6 +134,8 @@ class Tracker:
             buffer.writes += 1
             if len(buffer.watch) > 1:
                 announce(args[p], record.site, "launch", skip=self)
+        if plan.late:
+            self._need_late(record, own)
         if plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs):
             self._set_scratch(record, own)
         return watched
@@ -149,13 +151,24 @@ class Tracker:
             if buffer.windows:
                 self._guard(state, ledger)
 
-    def _open_need(self, state: RangeState, buffer: Buffer, reader: tuple[int, int]) -> Need:
+    def _need_late(self, record: Record, own: dict[int, RangeState]) -> None:
+        """Open what the adjoint reads as the launch leaves it, once what it overwrites is closed."""
+        plan = record.plan
+        found = dict(zip(plan.early, record.needs, strict=True))
+        for p in plan.late:
+            state, reader = own[p], (record.index, p)
+            found[p] = state.need or self._open_need(state, record.args[p].buffer, reader, late=True)
+        record.needs = tuple(found[p] for p in plan.needed)
+
+    def _open_need(
+        self, state: RangeState, buffer: Buffer, reader: tuple[int, int], *, late: bool = False
+    ) -> Need:
         need = state.need = Need(state.start, state.stop, reader)
         ledger = self.ledgers[buffer]
         ledger.needs.append(need)
         ledger.heat(state)
-        if buffer.windows:
-            self._guard(state, ledger)
+        if buffer.windows and not late:
+            self._guard(state, ledger)  # a late one is guarded when the launch has written it
         return need
 
     # -- when something is overwritten ------------------------------------------------------------------
@@ -281,7 +294,7 @@ class Tracker:
             for each in ledger.around(own[p]) if own[p].hot else ():
                 if each.need is not None:
                     raise _messages.overwrite(self.records, each.need, record, p)
-            for q in record.plan.needed:
+            for q in record.plan.early:
                 if own[q] is own[p] or own[q].number in own[p].overlaps:
                     own_need = Need(own[q].start, own[q].stop, (record.index, q))
                     raise _messages.overwrite([*self.records, record], own_need, record, p)

@@ -113,7 +113,7 @@ class _Builder:
         for launch in launches:
             while pending and pending[0][0] <= launch.index:
                 book.write_outside(pending.pop(0)[1] or 0)
-            book.add(launch.index, launch.args)
+            book.add(launch.index, launch.args, tape.records[launch.index].plan.late)
         versions = book.finish()
         _set_statuses(versions, launches, tape)
         parents = [self._parent(number) for number in range(len(self.arrays))]
@@ -216,7 +216,7 @@ class _Builder:
                         array=self._enter(value),
                         reads=number in plan.reads,
                         writes=number in plan.writes,
-                        needed=number in plan.needed,
+                        needed=number in plan.early,
                     )
                 )
             else:

@@ -28,8 +28,14 @@ class VersionBook:
             version = self._begin(array, 0, None)
         return version
 
-    def add(self, index: int, args: Sequence[Argument]) -> None:
-        """Enter launch `index`: its reads come before its writes. Sets the version numbers of `args`."""
+    def add(self, index: int, args: Sequence[Argument], late: Sequence[int] = ()) -> None:
+        """Enter launch `index`: its reads come before its writes. Sets the version numbers of `args`.
+
+        Args:
+            index: Of the launch.
+            args: Its arguments.
+            late: The positions of those whose values its adjoint reads as the launch leaves them.
+        """
         for arg in args:
             if arg.array is None or not (arg.reads or arg.needed):
                 continue
@@ -46,6 +52,10 @@ class VersionBook:
                 if array not in written:
                     written[array] = self._overwrite(array, index)
             arg.write_version = written[arg.array].version
+        for position in late:
+            left = args[position].array
+            if left is not None:
+                _append(self.current(left).needed_by, index)
 
     def write_outside(self, array: int) -> None:
         """Enter a write that is not on the tape."""

@@ -189,7 +189,8 @@ class Version:
         version: Counts from 0 (what the array held when the tape began) for each array.
         written_by: Launch that wrote it, None for version 0.
         reads: Launches that read it.
-        needed_by: Those of `reads` whose adjoint uses the values.
+        needed_by: Those of `reads` whose adjoint uses the values, and the launch that wrote them where its
+            own does (a replay or gradient of the user's reads what the launch has left).
         overwritten_by: First launch that wrote over any of it, None where it still stands.
         preserved: A copy was kept for the reverse pass.
         status: ``live``: never overwritten and needed by no adjoint. ``kept``: needed and never overwritten.

@@ -276,6 +276,8 @@ def test_writes_outside_of_the_tape_are_said() -> None:
     result = end_to_end(tape, loss, labels={y: "force"})
     assert result.coverage.notes == (
         "written outside of the tape while it recorded, and taken as constant there: force",
+        "dot-product test: ⟨w, J v⟩ = 0, ⟨Jᵀ w, v⟩ = 2.16775, relative mismatch 1: the reverse pass goes on "
+        "through what was written outside of the tape before launch 1 (total)",
     )
 
 

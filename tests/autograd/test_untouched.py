@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd
+from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd, jvp
 from tapedebug.autograd.guard import uninterrupted, untouched
 from tapedebug.runtime._observers import observers
 from tapedebug.runtime._state import state
@@ -71,6 +71,11 @@ CHECKS: dict[str, Callable[[World], Any]] = {
     "gradcheck of a function": lambda w: gradcheck(w.function, inputs=[w.x], **QUIET),
     "gradcheck_tape": lambda w: gradcheck_tape(w.tape, **QUIET),
     "end_to_end": lambda w: end_to_end(w.tape, w.loss),
+    "jvp": lambda w: (
+        jvp(k.times, 3, [w.x], [w.y], tangents={w.x: np.ones(3)})
+        and jvp(w.tape, tangents={w.x: np.ones(3)}, dtype=wp.float64)
+        and jvp(w.function, inputs=[w.x], tangents={w.x: np.ones(3)})
+    ),
     "check_pairs": lambda w: check_pairs(
         w.tape,
         [
@@ -109,7 +114,7 @@ class Interrupter:
         self.calls = 0
         self.error = error
         for owner, names in (
-            (Shadow, ("forward", "backward", "set", "values", "gradient")),
+            (Shadow, ("forward", "backward", "push", "set", "values", "gradient", "tangent")),
             (wp.Tape, ("__enter__", "__exit__")),
         ):
             for name in names:

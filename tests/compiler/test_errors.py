@@ -135,10 +135,29 @@ def test_unknown_variant() -> None:
         scale.source("tangent")
 
 
-def test_a_tab_keeps_the_caret_in_place() -> None:
-    folder = Path(tempfile.mkdtemp())
+def test_a_tab_keeps_the_caret_in_place(tmp_path: Path) -> None:
     program = "@wp.kernel\ndef k(x: wp.array(dtype=float)):\n\tif x[0] > 0.0:\n\t\tx[0] = 1"
-    assert "   | \t\tx[0] = 1\n   | \t\t       ^\n" in raised(program, folder)
+    assert "   | \t\tx[0] = 1\n   | \t\t       ^\n" in raised(program, tmp_path)
+
+
+def test_a_sum_of_too_many_terms(tmp_path: Path) -> None:
+    message = raised(f"y[i] = {' + '.join(['x[i]'] * 900)}", tmp_path)
+    assert message.startswith(
+        "KernelSyntaxError: kernel `k`: an expression here is nested too deeply\n  --> program.py:8, in k\n"
+    )
+    assert message.endswith("\n  = mend: split it into several statements")
+
+
+def test_too_many_returns_one_after_the_other(tmp_path: Path) -> None:
+    program = "\n".join(f"if i == {k}:\n    return" for k in range(100))
+    assert raised(program, tmp_path) == (
+        "KernelSyntaxError: kernel `k`: branches and loops are nested more than 80 deep "
+        "(what follows a `return` counts)\n"
+        "  --> program.py:168, in k\n"
+        "   |     if i == 80:\n"
+        "   |     ^^^^^^^^^^^\n"
+        "  = mend: combine conditions with `or`, or return once at the end"
+    )
 
 
 def test_a_failed_kernel_fails_again_the_same_way() -> None:
@@ -154,6 +173,7 @@ def test_a_failed_kernel_fails_again_the_same_way() -> None:
 if __name__ == "__main__":
     text = "Wrong programs, and what the compiler says of each.\n"
     for title, (program, _) in chapters().items():
-        found = raised(program, Path(tempfile.mkdtemp()))
+        with tempfile.TemporaryDirectory() as folder:
+            found = raised(program, Path(folder))
         text += f"\n## {title}\n{program}\n{RULE}\n{found}\n"
     BOOK.write_text(text, encoding="utf-8")

@@ -1,12 +1,13 @@
 """Random programs: values against plain Python, adjoints and tangents against its differences.
 
-`python -m tests.compiler.test_generated FIRST LAST [SIZE] [compile] [crossing]` tries many.
+`python -m tests.compiler.test_generated FIRST LAST [SIZE] [compile] [crossing] [custom]` tries many.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import sys
 import tempfile
 from pathlib import Path
@@ -16,10 +17,13 @@ import numpy as np
 import pytest
 
 from tests.compiler.generator import COLUMNS, program
+from tests.compiler.generator_custom import with_own_functions
 from tests.compiler.harness import run, twin
 from tests.compiler.reference import reference
 
 THREADS = 4
+FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-generated-")
+NUMBERS = itertools.count()
 READ_ONLY, WRITE_ONLY = ("x", "q"), ("acc", "vacc", "out")
 
 
@@ -29,7 +33,7 @@ class IllConditioned(Exception):
 
 def load(source: str) -> Any:
     """The kernel of a program, from a file of its own."""
-    path = Path(tempfile.mkdtemp(prefix="tapedebug-generated-")) / "generated_program.py"
+    path = Path(FOLDER.name) / f"program_{next(NUMBERS)}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
@@ -54,9 +58,9 @@ def arguments(rng: np.random.Generator) -> list[Any]:
 class Trial:
     """One program, its arguments, a random seed of its outputs and a random direction of its inputs."""
 
-    def __init__(self, seed: int, size: int = 7, *, crossing: bool = False) -> None:
+    def __init__(self, seed: int, size: int = 7, *, crossing: bool = False, custom: bool = False) -> None:
         self.source = program(seed, size, crossing=crossing)
-        self.kernel = load(self.source)
+        self.kernel = load(with_own_functions(self.source) if custom else self.source)
         self.reference = reference(self.source)
         self.rng = np.random.default_rng(seed)
         self.args = arguments(self.rng)
@@ -164,6 +168,21 @@ def test_threads_that_see_what_others_wrote(seed: int) -> None:
         pytest.skip("ill-conditioned")
 
 
+@pytest.mark.parametrize("crossing", [False, True])
+@pytest.mark.parametrize("seed", range(400, 430))
+def test_functions_with_gradients_of_their_own(seed: int, crossing: bool) -> None:
+    try:
+        Trial(seed, 9, crossing=crossing, custom=True).check(interpreted=True)
+    except IllConditioned:
+        pytest.skip("ill-conditioned")
+
+
+def test_programs_have_functions_with_gradients_of_their_own() -> None:
+    sources = [with_own_functions(program(seed, 9)).partition("@wp.kernel")[2] for seed in range(400, 430)]
+    for name in ("own_sin", "own_clamp", "own_abs", "own_element", "own_cell"):
+        assert sum(name in source for source in sources) > 3, name
+
+
 @pytest.mark.parametrize("seed", range(200, 208))
 def test_compiled_program(seed: int) -> None:
     try:
@@ -176,7 +195,8 @@ def main(first: int, last: int, size: int = 7, *modes: str) -> None:
     skipped = failed = 0
     for seed in range(first, last):
         try:
-            Trial(seed, size, crossing="crossing" in modes).check(interpreted="compile" not in modes)
+            how = {mode: mode in modes for mode in ("crossing", "custom")}
+            Trial(seed, size, **how).check(interpreted="compile" not in modes)
         except IllConditioned:
             skipped += 1
         except Exception as error:  # any failure is worth its program

@@ -183,6 +183,24 @@ def test_one_array_under_two_names():
     np.testing.assert_allclose(adjoint, (2 * b + 1) * (2 * a + 1) * 2 * start)
 
 
+@wp.kernel
+def squared(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+def test_views_of_one_array_that_are_shifted():
+    """y[i] is x[i + 1]: each thread squares what the one before wrote, though both keep to their index."""
+    values = np.array([1.1, 2.0, 3.0, 4.0, 5.0])
+    adjoint = np.ones(5)
+    scratch = values.copy()
+    replay = frozenset({0, 1})
+    run(squared, 4, [scratch[:4], scratch[1:]], f64=True, adjoints=[adjoint[:4], adjoint[1:]], replay=replay)
+    powers = 2.0 ** np.arange(5)
+    expected = (powers * 1.1 ** (powers - 1)).sum()
+    np.testing.assert_allclose(adjoint, [expected, 0, 0, 0, 0])
+
+
 # What kernels touch ----------------------------------------------------------------------------------------
 
 

@@ -410,7 +410,7 @@ QUATERNIONS = [
 ]
 """Composite operations on quaternions."""
 
-ROUNDED = {"to_f32", "degrees", "radians", "erf", "erfc"}
+ROUNDED = {"to_f32"}
 """Operations that the float64 twin, too, computes with constants or values of float32."""
 
 TABLES = {"rules": RULES, "composites": COMPOSITES, "matrices": MATRICES, "quaternions": QUATERNIONS}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import math
 import re
 import tempfile
@@ -25,6 +26,8 @@ from tests.lang import cases
 from tests.lang.cases import Case
 
 SAMPLES = 6
+FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-rules-")
+NUMBERS = itertools.count()
 HEADER = """
 import tapedebug as wp
 scalar = wp.{scalar}
@@ -77,7 +80,7 @@ ALL = [
 
 def load(source: str) -> Any:
     """A module of a file of its own, so that kernels have source."""
-    path = Path(tempfile.mkdtemp(prefix="tapedebug-rules-")) / "generated_rules.py"
+    path = Path(FOLDER.name) / f"rules_{next(NUMBERS)}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
@@ -281,11 +284,16 @@ INTEGER_ROWS = {
     "wp.where(x < y, x, y)": lambda x, y: min(x, y),
     "integer(x == y)": lambda x, y: int(x == y),
     "integer(wp.bool(x))": lambda x, y: int(x != 0),
-    "count(x, y)": lambda x, y: len(range(x, y, 3)),
     "x & y": lambda x, y: x & y,
     "x | y": lambda x, y: x | y,
     "x ^ y": lambda x, y: x ^ y,
     "~x": lambda x, y: ~x,
+    "x << (y & integer(3))": lambda x, y: x << (y & 3),
+    "x >> (y & integer(3))": lambda x, y: x >> (y & 3),
+    "integer((x > y) & (y > one) | (x > one) ^ (y < one))": lambda x, y: int(
+        (x > y) & (y > 1) | (x > 1) ^ (y < 1)
+    ),
+    "count(x, y)": lambda x, y: len(range(x, y, 3)),
     "x << y": lambda x, y: x << y if y >= 0 else 0,
     "x >> y": lambda x, y: x >> y if y >= 0 else min(x, 0) >> 64,
     "wp.step(x)": lambda x, y: int(x < 0),

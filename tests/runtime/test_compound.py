@@ -242,3 +242,25 @@ def test_a_thread_with_a_matrix_and_an_unsigned_argument_can_be_followed():
     where = found[0].location
     line = Path(where["file"]).read_text(encoding="utf-8").splitlines()[where["line"] - 1]
     assert line.strip() == "y = y / frame[1, 0]"
+
+
+def test_tangents_are_the_transpose_of_adjoints():
+    m = wp.array(MATRICES / 9, dtype=wp.mat33, requires_grad=True)
+    other = wp.zeros(2, dtype=wp.mat33, requires_grad=True)
+    v = wp.array([(1, 2, 3), (-1, 0, 2)], dtype=wp.vec3, requires_grad=True)
+    out = wp.zeros(2, dtype=wp.vec3, requires_grad=True)
+    frame, turn = wp.mat33(*range(9)), wp.quat(0.5, 0.5, -0.5, 0.5)
+    with wp.Tape() as tape:
+        wp.copy(other, m)
+        other[1:].fill_(wp.mat33(1, 2, 3, 4, 5, 6, 7, 8, 9))
+        wp.launch(move, 2, inputs=[other, v, frame, turn], outputs=[out])
+    direction = {m: np.cos(MATRICES), v: np.array([(3, 1, 4), (1, 5, 9)])}
+    seed = {out: np.array([(2, 7, 1), (8, 2, 8)])}
+    products = []
+    for cut in range(len(tape.records) + 1):
+        there = tape.replay(dtype=wp.float64, stop=0).push(direction, stop=cut)
+        back = tape.replay(dtype=wp.float64).backward(seed, stop=cut)
+        products.append(there.inner(back)[0])
+    assert abs(products[0]) > 1
+    np.testing.assert_allclose(products, products[0], rtol=1e-12)
+    assert not there.tangent(other)[1].any(), "a fill is constant"

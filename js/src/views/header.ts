@@ -48,7 +48,7 @@ function title(panel: Panel): HTMLElement {
     h(
       "h1",
       { class: "td-name", title: short(trace.name, 300) },
-      trace.name === tape ? tape : `${short(trace.name, 60)} · ${tape}`,
+      trace.name.endsWith(tape) ? short(trace.name, 60) : `${short(trace.name, 60)} · ${tape}`,
     ),
     badge,
     coverage,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin
 from tapedebug.compiler import ir
 from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import control, expressions, statements
 from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, name_resolver
 from tapedebug.lang import types as t
@@ -15,11 +17,21 @@ from tapedebug.lang.rules import Quantity
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel in IR, with what its source touches."""
+    """A kernel in IR, with what its source touches.
 
+    Attributes:
+        custom: With calls of functions that have gradients or replays of their own as `Custom` regions.
+        function: Without: what runs.
+        accesses: The places in the source that touch arrays.
+        uses_atomic_result: Whether something depends on what an atomic returned.
+        functions: The user's functions that are compiled into it.
+    """
+
+    custom: ir.Function
     function: ir.Function
     accesses: tuple[AccessRecord, ...]
     uses_atomic_result: bool
+    functions: tuple[Function, ...] = ()
 
 
 def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python: object) -> Lowered:
@@ -35,9 +47,16 @@ def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
     for param in params:
         ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)
-    statements.block(ctx, origin.tree.body)
+    try:
+        statements.block(ctx, origin.tree.body)
+    except RecursionError:
+        message = "an expression here is nested too deeply"
+        raise KernelSyntaxError(
+            f"kernel `{name}`: {message}", span=builder.span, mend="split it into several statements"
+        ) from None
     function = ir.Function(name, params, builder.root, max(1, ctx.axes))
-    return Lowered(function, tuple(ctx.accesses), ctx.uses_atomic_result)
+    accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)
+    return Lowered(function, function, accesses, ctx.uses_atomic_result, functions)
 
 
 def _argument(builder: Builder, param: ir.Param) -> Quantity:

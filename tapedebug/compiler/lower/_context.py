@@ -7,7 +7,8 @@ import builtins
 import difflib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -27,6 +28,13 @@ class ArrayView:
 
     param: Param
     indices: tuple[Value, ...] = ()
+    adjoint: bool = False
+    """Whether it is the array's adjoint that is meant."""
+
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        return f"wp.adjoint[{self.param.name}]" if self.adjoint else self.param.name
 
     @property
     def free(self) -> int:
@@ -88,6 +96,24 @@ class Context:
     """The names that the current function assigns anywhere: as in Python, they never mean a global."""
     in_loop: int = 0
     """How many loops of the current function are open."""
+    inputs: dict[str, Item] | None = None
+    """In a gradient of the user's: what its function was called with, which is what has adjoints."""
+    in_custom: bool = False
+    """Whether a replay or gradient of the user's is being lowered: nobody differentiates that."""
+    functions: dict[Any, None] = field(default_factory=dict)
+    """The functions that were inlined."""
+
+    @contextmanager
+    def custom(self, *, elsewhere: bool) -> Iterator[None]:
+        """A replay or gradient of the user's; `elsewhere` where it cannot use what the function computes."""
+        outer = self.in_custom, self.uses_atomic_result
+        self.in_custom = True
+        if elsewhere:
+            self.builder.forget_values()
+        try:
+            yield
+        finally:
+            self.in_custom, self.uses_atomic_result = outer
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""
@@ -100,25 +126,26 @@ class Context:
     def type_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
         """Types do not fit."""
         raise KernelTypeError(
-            self._about(message), span=self.span(node), mend=mend, notes=self._notes()
+            self._about(message), span=self.span(node), mend=mend, notes=self.notes()
         ) from None
 
     def syntax_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
         """The kernel language does not have this."""
         raise KernelSyntaxError(
-            self._about(message), span=self.span(node), mend=mend, notes=self._notes()
+            self._about(message), span=self.span(node), mend=mend, notes=self.notes()
         ) from None
 
     def name_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
         """A name means nothing here."""
         raise KernelNameError(
-            self._about(message), span=self.span(node), mend=mend, notes=self._notes()
+            self._about(message), span=self.span(node), mend=mend, notes=self.notes()
         ) from None
 
     def _about(self, message: str) -> str:
         return f"kernel `{self.kernel}`: {message}"
 
-    def _notes(self) -> list[str]:
+    def notes(self) -> list[str]:
+        """How a call came to where lowering is."""
         return [
             f"called from line {span.line} of {span.function}: {span.text.strip()}" for span in self.calls
         ]
@@ -157,10 +184,10 @@ class Context:
                 "kernels capture numbers and vectors; pass anything else as an argument of the launch",
             )
         if isinstance(item, ArrayView):
-            shape = f"{item.param.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"
+            shape = f"{item.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"
             self.type_error(
                 node,
-                f"{what} is needed here; got the array `{item.param.name}` ({t.type_name(item.param.type)})",
+                f"{what} is needed here; got the array `{item.name}` ({t.type_name(item.param.type)})",
                 f"index it: {shape}",
             )
         if isinstance(item, Items) and not item.items:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import components, expressions
+from tapedebug.compiler.lower import components, custom, expressions
 from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -74,7 +74,7 @@ def view_at(ctx: Context, node: ast.Subscript, base: ArrayView) -> ArrayView:
             if given <= t.MAX_DIMENSIONS
             else f"use {counted(dims, 'index', 'indices')}",
         )
-    return ArrayView(base.param, base.indices + tuple(_index(ctx, n, base) for n in nodes))
+    return replace(base, indices=base.indices + tuple(_index(ctx, n, base) for n in nodes))
 
 
 def _index(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
@@ -130,6 +130,9 @@ def _base(ctx: Context, node: ast.expr) -> ArrayView | Place | None:
         return item if isinstance(item, ArrayView) else None
     if not isinstance(node, ast.Subscript | ast.Attribute):
         return None
+    if isinstance(node, ast.Subscript) and custom.is_adjoint(ctx, node.value):
+        item = custom.adjoint_of(ctx, node)
+        return item if isinstance(item, ArrayView) else None
     base = _base(ctx, node.value)
     if isinstance(base, ArrayView):
         if isinstance(node, ast.Attribute):
@@ -154,11 +157,14 @@ def _base(ctx: Context, node: ast.expr) -> ArrayView | Place | None:
 def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
     """Read an element or component."""
     ctx.at(node)
-    ctx.accesses.append(AccessRecord(place.view.param.index, "read", ctx.span(node)))
     builder = ctx.builder
     scalar = t.scalar_of(place.type)
     offset = builder.offset(place.view.param.index, place.view.indices)
     index = place.view.param.index
+    if place.view.adjoint:
+        values = [builder.emit("load_adjoint", (offset,), scalar, (index, c)) for c in place.components]
+        return Quantity(place.type, tuple(builder.expr(v) for v in values))
+    ctx.accesses.append(AccessRecord(index, "read", ctx.span(node)))
     parts = [builder.expr(builder.load(index, c, offset, scalar)) for c in place.components]
     return Quantity(place.type, tuple(parts))
 
@@ -167,6 +173,9 @@ def write(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AS
     """Write an element or component; the type must be that of the array, else the error is at `source`."""
     _require(ctx, source, place, q)
     ctx.at(node)
+    if place.view.adjoint:
+        _adjoint_effect(ctx, "store_adjoint", place, q)
+        return
     ctx.accesses.append(AccessRecord(place.view.param.index, "write", ctx.span(node)))
     offset = ctx.builder.offset(place.view.param.index, place.view.indices)
     for c, part in zip(place.components, q.parts, strict=True):
@@ -178,6 +187,10 @@ def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST)
     _require(ctx, source, place, q)
     if place.type is t.bool:
         ctx.type_error(node, "cannot add to an array of bool", "use an array of int32")
+    if place.view.adjoint:
+        now = read(ctx, node, place)
+        _adjoint_effect(ctx, "add_adjoint", place, q)
+        return now
     ctx.at(node)
     ctx.accesses.append(AccessRecord(place.view.param.index, "atomic", ctx.span(node)))
     builder = ctx.builder
@@ -189,11 +202,18 @@ def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST)
     return Quantity(place.type, tuple(builder.expr(b) for b in before))
 
 
+def _adjoint_effect(ctx: Context, kind: str, place: Place, q: Quantity) -> None:
+    index = place.view.param.index
+    offset = ctx.builder.offset(index, place.view.indices)
+    for c, part in zip(place.components, q.parts, strict=True):
+        ctx.builder.effect(kind, (offset, part.value), (index, c))
+
+
 def _require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
     if q.type is place.type:
         return
     thing = "a component" if t.is_scalar(place.type) else "a row"
-    name = f"`{place.view.param.name}`" if place.whole else f"{thing} of `{place.view.param.name}`"
+    name = f"`{place.view.name}`" if place.whole else f"{thing} of `{place.view.name}`"
     holds = "holds" if place.whole else "is"
     ctx.type_error(
         node,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tapedebug.compiler.lower import arrays, calls, components, expressions
+from tapedebug.compiler.lower import arrays, calls, components, custom, expressions
 from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -35,12 +35,24 @@ def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> No
         case ast.Subscript() | ast.Attribute():
             place = arrays.place_of(ctx, target)
             q = ctx.quantity(source, item)
-            if place is not None:
+            if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
+                _assign_adjoint(ctx, target, q, source)
+            elif place is not None:
                 arrays.write(ctx, target, place, q, source)
             else:
                 _assign_component(ctx, target, q, source)
         case _:
             ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
+
+
+def _assign_adjoint(ctx: Context, target: ast.Subscript, q: Quantity, source: ast.expr) -> None:
+    """`adjoint[x] = …` of a number or vector."""
+    name = custom.variable(ctx, target)
+    kind = ctx.quantity(target, ctx.env[name]).type
+    if q.type is not kind:
+        message = f"`{ast.unparse(target)}` is {t.type_name(kind)}; got {t.type_name(q.type)}"
+        ctx.type_error(source, message, arrays.mend_value(kind, q.type))
+    ctx.env[name] = q
 
 
 def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
@@ -80,21 +92,25 @@ def _assign_component(
     ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity, source: ast.expr
 ) -> None:
     """`v.x = …`, `m[i, j] = …` or `m[i] = …` of a variable: the variable gets a new value."""
-    name, steps = _owner(target)
-    if name is None:
+    base, steps = _owner(ctx, target)
+    if isinstance(base, ast.Subscript):
+        name = custom.variable(ctx, base)
+        item = ctx.env[name]
+    elif isinstance(base, ast.Name):
+        name, item = base.id, ctx.lookup(base)
+    else:
         ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
-    item = ctx.lookup(name)
     if isinstance(item, ArrayView):
         ctx.type_error(
-            target, "a kernel cannot change an array's attributes", f"write to an element: {name.id}[i] = …"
+            target, "a kernel cannot change an array's attributes", f"write to an element: {name}[i] = …"
         )
     if isinstance(item, Static):
         ctx.syntax_error(
             target,
-            f"`{name.id}` comes from outside the function and cannot be changed",
-            f"copy it first: v = {name.id}",
+            f"`{name}` comes from outside the function and cannot be changed",
+            f"copy it first: v = {name}",
         )
-    old = ctx.quantity(name, item)
+    old = ctx.quantity(base, item)
     where: components.Path = ()
     kind = old.type
     for step in steps:
@@ -110,16 +126,18 @@ def _assign_component(
             f"{t.type_name(kind)}; got {t.type_name(q.type)}",
             arrays.mend_value(kind, q.type),
         )
-    ctx.env[name.id] = components.put(old, where, q)
+    ctx.env[name] = components.put(old, where, q)
 
 
-def _owner(target: ast.expr) -> tuple[ast.Name | None, list[ast.Subscript | ast.Attribute]]:
-    """The variable whose component a target is, and the steps from it to the component."""
+def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[ast.Subscript | ast.Attribute]]:
+    """What a target is a component of (a variable, `adjoint[x]`), and the steps from it to the component."""
     steps: list[ast.Subscript | ast.Attribute] = []
     while isinstance(target, ast.Subscript | ast.Attribute):
+        if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
+            break
         steps.insert(0, target)
         target = target.value
-    return target if isinstance(target, ast.Name) else None, steps
+    return target, steps
 
 
 def augmented(ctx: Context, node: ast.AugAssign) -> None:

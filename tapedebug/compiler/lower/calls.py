@@ -6,6 +6,7 @@ import ast
 import difflib
 import inspect
 import types as python_types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
@@ -16,6 +17,7 @@ from tapedebug.compiler.lower._context import (
     Item,
     Items,
     Static,
+    Undefined,
     counted,
     name_resolver,
 )
@@ -197,7 +199,17 @@ def _inline(ctx: Context, node: ast.Call, function: Function) -> Item:
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
         ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
     env = _bind(ctx, node, function)
-    return _run(ctx, node, function, env)
+    ctx.functions[function] = None
+    if (function.gradient is None and function.replay is None) or ctx.in_custom:
+        return run(ctx, node, function, env)
+    from tapedebug.compiler.lower import custom
+
+    return custom.call(ctx, node, function, env)
+
+
+def parameters(function: Function) -> list[str]:
+    """The names of a function's parameters."""
+    return list(inspect.signature(function.python).parameters)
 
 
 def _bind(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
@@ -231,12 +243,7 @@ def signature_text(signature: inspect.Signature) -> str:
 def _check_argument(
     ctx: Context, node: ast.Call, function: Function, name: str, declared: Any, item: Item
 ) -> None:
-    if isinstance(item, Quantity):
-        actual: Any = item.type
-    elif isinstance(item, ArrayView):
-        actual = t.ArrayType(item.param.type.dtype, item.free)
-    else:
-        actual = None
+    actual = type_of(item)
     if actual != declared:
         got = t.type_name(actual) if actual is not None else "something else"
         ctx.type_error(
@@ -246,7 +253,23 @@ def _check_argument(
         )
 
 
-def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
+def type_of(item: Item) -> Any:
+    """The type that a parameter must be declared with to take an item; None where it has none."""
+    if isinstance(item, Quantity):
+        return item.type
+    return t.ArrayType(item.param.type.dtype, item.free) if isinstance(item, ArrayView) else None
+
+
+def run(
+    ctx: Context,
+    node: ast.Call,
+    function: Function,
+    env: dict[str, Item],
+    *,
+    begin: Callable[[], None] = lambda: None,
+    end: Callable[[], None] = lambda: None,
+) -> Item:
+    """A function's body with these arguments; `begin` and `end` are called inside its frame."""
     from tapedebug.compiler.lower import statements
 
     outer = {name: getattr(ctx, name) for name in FRAME}
@@ -256,6 +279,8 @@ def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item])
     ctx.in_loop, ctx.returned = 0, None
     ctx.locals = control.local_names(function.origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
+    ctx.inputs = None
+    begin()
     if function.result_type is not None:
         _zero_result(ctx, function)
     try:
@@ -265,14 +290,15 @@ def _run(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item])
         if ctx.returned is not None and not control.always_returns(body):
             message = f"`{function.name}` returns a value on some paths only"
             ctx.type_error(body[-1], message, "end it with a `return` of a value")
+        end()
     finally:
         for name, value in outer.items():
             setattr(ctx, name, value)
     ctx.at(node)
-    return result if result is not None else Items(())
+    return Items(()) if result is None or isinstance(result, Undefined) else result
 
 
-FRAME = ("env", "origin", "names", "calls", "in_kernel", "active", "in_loop", "locals", "returned")
+FRAME = ("env", "origin", "names", "calls", "in_kernel", "active", "in_loop", "locals", "returned", "inputs")
 """What of the context belongs to one function, and is set aside while another is inlined."""
 
 

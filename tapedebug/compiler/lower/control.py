@@ -17,6 +17,19 @@ GONE = "%gone"
 """Holds on the side of an `if` where control has left, by whichever jump."""
 
 
+MAX_DEPTH = 80
+"""Branches and loops inside each other; Python, which generated code is, takes 100 levels."""
+
+
+def _check_depth(ctx: Context, node: ast.AST) -> None:
+    if ctx.builder.depth >= MAX_DEPTH:
+        ctx.syntax_error(
+            node,
+            f"branches and loops are nested more than {MAX_DEPTH} deep (what follows a `return` counts)",
+            "combine conditions with `or`, or return once at the end",
+        )
+
+
 def branch(
     ctx: Context,
     node: ast.AST,
@@ -27,6 +40,7 @@ def branch(
     flatten: bool = False,
 ) -> None:
     """Run `yes` and `no` into the two blocks of an `If` and merge the variables they leave."""
+    _check_depth(ctx, node)
     before, builder = ctx.env, ctx.builder
     span = ctx.span(node)
     epoch = builder.epoch
@@ -160,7 +174,7 @@ def zeros_like(ctx: Context, item: Item) -> Item:
     return item
 
 
-def _leaves(item: Item | None) -> list[Quantity] | None:
+def leaves_of(item: Item | None) -> list[Quantity] | None:
     """The numbers and vectors that an item consists of; None where it is something else."""
     if isinstance(item, Quantity):
         return [item]
@@ -168,17 +182,17 @@ def _leaves(item: Item | None) -> list[Quantity] | None:
         return None
     leaves: list[Quantity] = []
     for part in item.items:
-        inside = _leaves(part)
+        inside = leaves_of(part)
         if inside is None:
             return None
         leaves.extend(inside)
     return leaves
 
 
-def _rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
+def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
     """The item with its numbers and vectors replaced, in order."""
     if isinstance(item, Items):
-        return Items(tuple(_rebuilt(part, leaves) for part in item.items))
+        return Items(tuple(rebuilt(part, leaves) for part in item.items))
     return next(leaves)
 
 
@@ -203,7 +217,7 @@ class Carried:
         self.ctx = ctx
         self.before = dict(ctx.env)
         self.assigned = list(dict.fromkeys(names))
-        self.carried = {n: found for n in self.assigned if (found := _leaves(ctx.env.get(n))) is not None}
+        self.carried = {n: found for n in self.assigned if (found := leaves_of(ctx.env.get(n))) is not None}
         self.inits: list[Value] = []
         self.inside: list[Value] = []
         self.inner: dict[str, Item] = dict(ctx.env)
@@ -218,7 +232,7 @@ class Carried:
         left = iter(values)
         for name, leaves in self.carried.items():
             new = [self._next(left, q) for q in leaves]
-            env[name] = _rebuilt(self.before[name], iter(new))
+            env[name] = rebuilt(self.before[name], iter(new))
 
     def _next(self, values: Iterator[Value], like: Quantity) -> Quantity:
         return Quantity(like.type, tuple(self.ctx.builder.expr(next(values)) for _ in like.parts))
@@ -228,7 +242,7 @@ class Carried:
         values: list[Value] = []
         for name in self.assigned:
             was, now = self.before.get(name), self.ctx.env.get(name)
-            leaves = _leaves(now)
+            leaves = leaves_of(now)
             if name not in self.carried:
                 if was is not None and not isinstance(was, Undefined) and now is not was and now != was:
                     self._changed(node, name, was, now)
@@ -266,6 +280,7 @@ def for_loop(
     ctx: Context, node: ast.AST, names: list[str], count: Value, body: Callable[[Value], None]
 ) -> None:
     """A counted loop; `body` lowers one iteration, given the iteration's number (int64, from 0)."""
+    _check_depth(ctx, node)
     carried = Carried(ctx, names)
     index = Value(t.int64, hint="k")
     ctx.env = carried.inner
@@ -283,6 +298,7 @@ def while_loop(
     ctx: Context, node: ast.AST, names: list[str], test: Callable[[], Value], body: Callable[[], None]
 ) -> None:
     """A loop that runs while `test` gives true."""
+    _check_depth(ctx, node)
     carried = Carried(ctx, names)
     ctx.env = dict(carried.inner)
     ctx.builder.forget_loads()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import arrays, calls, components, control
+from tapedebug.compiler.lower import arrays, calls, components, control, custom
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
@@ -197,6 +197,8 @@ def _near(name: str, known: list[str]) -> str | None:
 
 
 def _subscript(ctx: Context, node: ast.Subscript) -> Item:
+    if custom.is_adjoint(ctx, node.value):
+        return custom.adjoint_of(ctx, node)
     base = lower(ctx, node.value)
     if isinstance(base, ArrayView):
         return arrays.element(ctx, node, base)
@@ -223,6 +225,8 @@ def _static_index(ctx: Context, node: ast.Subscript, length: int) -> int:
 def binary(ctx: Context, node: ast.AST, operator: ast.operator, left: Quantity, right: Quantity) -> Quantity:
     """The result of an arithmetic operator."""
     name, sign = BINARY[type(operator)]
+    if left.type is t.bool and right.type is t.bool:
+        name = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}.get(name, name)
     ctx.at(node)
     return apply(ctx, node, name, sign, left, right)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import assignment, calls, control, expressions
+from tapedebug.compiler.lower import assignment, calls, control, custom, expressions
 from tapedebug.compiler.lower._context import Context, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -188,7 +188,7 @@ def _for(ctx: Context, node: ast.For) -> None:
     start, step, count = _range(ctx, node)
     assert isinstance(node.target, ast.Name)  # _range has checked it
     target = node.target.id
-    names = [*control.assigned_names(node.body), target]
+    names = [*custom.changed_names(ctx, node.body), target]
     found = control.jumps(node.body)
     outer = _enter_loop(ctx, found)
     names += _carried_flags(ctx, node, found)
@@ -250,7 +250,7 @@ def _while(ctx: Context, node: ast.While) -> None:
         ctx.syntax_error(node, "a kernel's loop has no `else`", "use a variable that says how the loop ended")
     found = control.jumps(node.body)
     outer = _enter_loop(ctx, found)
-    names = control.assigned_names(node.body)
+    names = list(custom.changed_names(ctx, node.body))
     names += _carried_flags(ctx, node, found)
 
     def test() -> Value:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tapedebug.compiler.ir import Block, For, Function, If, Node, Op, Value, While
+from tapedebug.compiler.ir import (
+    ADJOINT,
+    Block,
+    Custom,
+    For,
+    Function,
+    If,
+    Node,
+    Op,
+    Value,
+    While,
+    ops_of,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
@@ -20,6 +32,11 @@ def active_values(function: Function, active: frozenset[int]) -> set[Value]:
 def varied_values(function: Function, active: frozenset[int]) -> set[Value]:
     """The float values that depend on what an active array holds."""
     return _Varied(active).run(function.body)
+
+
+def _touches(gradient: Block, active: frozenset[int], kinds: frozenset[str]) -> bool:
+    """Whether a gradient of the user's reaches the adjoint of an active array itself."""
+    return any(op.kind in kinds and op.data[0] in active for op in ops_of(gradient))
 
 
 class _Varied:
@@ -59,6 +76,13 @@ class _Varied:
                 self._block(node.body)
                 self._flow(node.body.yields, node.carried)
                 self._flow(node.carried, node.results)
+            case Custom(gradient=None):
+                self._block(node.body)
+            case Custom():
+                assert node.gradient is not None
+                into = any(v in self.found for v in node.inputs)
+                if into or _touches(node.gradient, self.active, ADJOINT):
+                    self.found.update(r for r in node.results if r.type in t.FLOATS)
             case Op():
                 if node.result is None or node.result.type not in t.FLOATS:
                     return
@@ -107,6 +131,13 @@ class _Useful:
                 self._flow(node.carried, node.body.yields)
                 self._block(node.body)
                 self._flow(node.carried, node.inits)
+            case Custom(gradient=None):
+                self._block(node.body)
+            case Custom():
+                assert node.gradient is not None
+                onto = any(r in self.found for r in node.results)
+                if onto or _touches(node.gradient, self.active, frozenset({"load_adjoint"})):
+                    self.found.update(node.inputs)
             case Op():
                 if node.kind in ("store", "atomic_add") and node.data[0] in self.active:
                     self.found.add(node.args[1])

@@ -13,7 +13,9 @@ from itertools import count
 
 from tapedebug.compiler.builder import Builder, constant_of, is_free
 from tapedebug.compiler.ir import (
+    ADJOINT,
     Block,
+    Custom,
     For,
     Function,
     If,
@@ -25,6 +27,7 @@ from tapedebug.compiler.ir import (
     operands,
     walk,
 )
+from tapedebug.compiler.passes import custom
 from tapedebug.compiler.passes.activity import active_values
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Expr, Gate
@@ -44,9 +47,9 @@ def adjoint_of(
             done again, into a scratch copy of the values before the launch.
         backwards: Whether threads depend on each other, so that the last has to be reversed first.
     """
-    transform = _Transform(function, active, replay)
+    transform = Transform(function, active, replay)
     known: Values = {}
-    record: _Record = {}
+    record: Record = {}
     alone = not function.body.yields  # else keep_log has logged the top level
     prelude = None if alone else _prelude(function, active, replay)
     transform.forward(function.body, known, record, first=alone)
@@ -57,7 +60,7 @@ def adjoint_of(
 
 def _prelude(function: Function, active: frozenset[int], replay: frozenset[int]) -> Block:
     """The forward sweep of all threads, before any is reversed: it does the stores and keeps the log."""
-    transform = _Transform(function, active, replay)
+    transform = Transform(function, active, replay)
     known: Values = {}
     transform.forward(function.body, known, None, first=True)
     block = transform.builder.root
@@ -65,11 +68,13 @@ def _prelude(function: Function, active: frozenset[int], replay: frozenset[int])
     return block
 
 
-_Record = dict[int, tuple[int, Value]]
+Record = dict[int, tuple[int, Value]]
 """Loops recorded in one region: node id -> (tag of the kept values, number of iterations)."""
 
 
-class _Transform:
+class Transform:
+    """The adjoint in the making: a builder, and what both sweeps know of the kernel."""
+
     def __init__(self, function: Function, active: frozenset[int], replay: frozenset[int]) -> None:
         self.params = function.params
         self.active = active
@@ -77,6 +82,8 @@ class _Transform:
         self.carrying = active_values(function, active)
         self.builder = Builder()
         self.tags = count()
+        self.after = False
+        """Whether arrays are read as the launch left them: in replays and gradients of the user's."""
 
     # Forward sweep
 
@@ -88,7 +95,7 @@ class _Transform:
         op, b = primal.op, self.builder
         match op.kind:
             case "const":
-                return b.constant(op.data[0], primal.type)
+                return b.exact(op.data[0], primal.type)
             case "thread":
                 return b.thread(op.data[0])
             case "argument":
@@ -98,7 +105,7 @@ class _Transform:
                 return b.place()
         return b.extent(*op.data)
 
-    def forward(self, block: Block, known: Values, record: _Record | None, *, first: bool) -> None:
+    def forward(self, block: Block, known: Values, record: Record | None, *, first: bool) -> None:
         """Compute a block's values; with `record`, its loops keep what their reverse needs.
 
         Args:
@@ -118,11 +125,16 @@ class _Transform:
                     self._forward_for(node, known, record, first)
                 case While():
                     self._forward_while(node, known, record, first)
+                case Custom():
+                    custom.forward(self, node, known, record, first=first)
 
     def _forward_op(self, op: Op, known: Values, first: bool) -> None:
         b = self.builder
         if op.kind == "note":
             self._forward_note(op, known, first)
+            return
+        if self.after and (op.kind == "load" or op.kind in ADJOINT):
+            custom.memory(self, op, known)
             return
         volatile = op.kind in ("load", "store", "atomic_add") and op.data[0] in self.replay
         if volatile and not first:
@@ -180,7 +192,7 @@ class _Transform:
         for slot, value in enumerate(carried):
             self.builder.effect("save", (iteration, value), (tag, slot))
 
-    def _forward_for(self, node: For, known: Values, record: _Record | None, first: bool) -> None:
+    def _forward_for(self, node: For, known: Values, record: Record | None, first: bool) -> None:
         b, total = self.builder, self.value(known, node.count)
         inits, carried, inside = self._carried(node, known)
         index = inside[node.index] = Value(t.int64, node.index.hint)
@@ -201,7 +213,7 @@ class _Transform:
             b.effect("commit", (total,), (tag,))
         known.update(zip(node.results, results, strict=True))
 
-    def _forward_while(self, node: While, known: Values, record: _Record | None, first: bool) -> None:
+    def _forward_while(self, node: While, known: Values, record: Record | None, first: bool) -> None:
         b = self.builder
         inits, carried, inside = self._carried(node, known)
         tag = next(self.tags)
@@ -232,7 +244,7 @@ class _Transform:
 
     # Reverse sweep
 
-    def reverse(self, block: Block, known: Values, adj: Values, record: _Record) -> None:
+    def reverse(self, block: Block, known: Values, adj: Values, record: Record) -> None:
         """Propagate adjoints through a block backwards; `adj` holds that of each primal value so far."""
         for node in reversed(block.ops):
             self.builder.span = node.span
@@ -243,8 +255,11 @@ class _Transform:
                     self._reverse_if(node, known, adj)
                 case For() | While():
                     self._reverse_loop(node, known, adj, record)
+                case Custom():
+                    custom.reverse(self, node, known, adj, record)
 
-    def _accumulate(self, adj: Values, primal: Value, contribution: Value) -> None:
+    def accumulate(self, adj: Values, primal: Value, contribution: Value) -> None:
+        """Add to the adjoint of a primal value."""
         before = adj.get(primal)
         total = contribution if before is None else self.builder.apply("add", before, contribution)
         if primal.hint and not total.hint:
@@ -269,7 +284,7 @@ class _Transform:
             return
         stored = op.args[1]
         if stored in self.carrying:
-            self._accumulate(adj, stored, b.emit("load_adjoint", (offset,), scalar, op.data))
+            self.accumulate(adj, stored, b.emit("load_adjoint", (offset,), scalar, op.data))
         if op.kind == "store":
             b.effect("store_adjoint", (offset, b.constant(0, scalar)), op.data)
         elif op.result in adj:
@@ -286,21 +301,21 @@ class _Transform:
         for argument, partial in zip(op.args, rule.partials, strict=True):
             if partial is None or argument not in self.carrying:
                 continue
-            self._accumulate(adj, argument, pulled_back(partial(*exprs, result), g, argument.type))
+            self.accumulate(adj, argument, pulled_back(partial(*exprs, result), g, argument.type))
 
     def _reverse_if(self, node: If, known: Values, adj: Values) -> None:
         seeds = {r: adj.pop(r) for r in node.results if r in adj}
-        if not seeds and not self._has_effect(node):
+        if not seeds and not self.has_effect(node):
             return
         sides: list[tuple[Block, Values]] = []
         for inner in (node.then, node.orelse):
             inside, local = dict(known), dict(adj)
-            record: _Record = {}
+            record: Record = {}
             with self.builder.block() as block:
                 self.forward(inner, inside, record, first=False)
                 for value, result in zip(inner.yields, node.results, strict=True):
                     if result in seeds and value in self.carrying:
-                        self._accumulate(local, value, seeds[result])
+                        self.accumulate(local, value, seeds[result])
                 self.reverse(inner, inside, local, record)
             sides.append((block, local))
         touched = [
@@ -315,34 +330,37 @@ class _Transform:
                 touched.remove(v)
         results = [Value(v.type, f"adj_{v.hint}" if v.hint else "") for v in touched]
         for block, local in sides:
-            block.yields = [local.get(v) or self._zero(v) for v in touched]
+            block.yields = [local.get(v) or self.zero(v) for v in touched]
         self.builder.append(
             If(self.value(known, node.condition), sides[0][0], sides[1][0], results, node.span)
         )
         adj.update(zip(touched, results, strict=True))
 
-    def _zero(self, value: Value) -> Value:
+    def zero(self, value: Value) -> Value:
+        """A zero of the type of a value."""
         return self.builder.constant(0, value.type)
 
-    def _has_effect(self, node: Node) -> bool:
+    def has_effect(self, node: Node) -> bool:
         """Whether a node loads from or stores to an active array, at any depth."""
         return any(
-            isinstance(n, Op) and n.kind in ("load", "store", "atomic_add") and n.data[0] in self.active
+            isinstance(n, Op)
+            and (n.kind in ("load", "store", "atomic_add") or n.kind in ADJOINT)
+            and n.data[0] in self.active
             for block in blocks_of(node)
             for n in walk(block)
         )
 
-    def _reverse_loop(self, node: For | While, known: Values, adj: Values, record: _Record) -> None:
+    def _reverse_loop(self, node: For | While, known: Values, adj: Values, record: Record) -> None:
         seeds = [adj.pop(r, None) for r in node.results]
-        if all(s is None for s in seeds) and not self._has_effect(node):
+        if all(s is None for s in seeds) and not self.has_effect(node):
             return
         b = self.builder
         tag, total = record[id(node)]
         own = [k for k, c in enumerate(node.carried) if c in self.carrying]
         shared = self._outer_values(node, known)
         index = Value(t.int64, "k")
-        inits = [seeds[k] or self._zero(node.carried[k]) for k in own]
-        inits += [adj.get(v) or self._zero(v) for v in shared]
+        inits = [seeds[k] or self.zero(node.carried[k]) for k in own]
+        inits += [adj.get(v) or self.zero(v) for v in shared]
         names = [node.carried[k] for k in own] + shared
         carried = [Value(v.type, f"adj_{v.hint}" if v.hint else "") for v in names]
         with b.block() as body:
@@ -353,7 +371,7 @@ class _Transform:
         adj.update(zip(shared, results[len(own) :], strict=True))
         for k, result in zip(own, results, strict=False):
             if node.inits[k] in self.carrying:
-                self._accumulate(adj, node.inits[k], result)
+                self.accumulate(adj, node.inits[k], result)
 
     def _reverse_iteration(
         self,
@@ -372,15 +390,15 @@ class _Transform:
         for slot, value in enumerate(node.carried):
             inside[value] = b.emit("restore", (index,), value.type, (tag, slot))
             inside[value].hint = value.hint
-        record: _Record = {}
+        record: Record = {}
         self.forward(node.body, inside, record, first=False)
         local: Values = dict(zip(shared, carried[len(own) :], strict=True))
         for place, k in enumerate(own):
             if node.body.yields[k] in self.carrying:
-                self._accumulate(local, node.body.yields[k], carried[place])
+                self.accumulate(local, node.body.yields[k], carried[place])
         self.reverse(node.body, inside, local, record)
-        yields = [local.get(node.carried[k]) or self._zero(node.carried[k]) for k in own]
-        return yields + [local.get(v) or self._zero(v) for v in shared]
+        yields = [local.get(node.carried[k]) or self.zero(node.carried[k]) for k in own]
+        return yields + [local.get(v) or self.zero(v) for v in shared]
 
     def _outer_values(self, node: For | While, known: Values) -> list[Value]:
         """The carrying values from outside that an iteration uses."""

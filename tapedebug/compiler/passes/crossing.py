@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from tapedebug.compiler.ir import Function, Op, blocks_of, operands, ops_of, walk
 
+ACCESS = {
+    **{kind: kind for kind in ("load", "store", "atomic_add")},
+    # What a gradient of the user's does to an adjoint array is what the reverse of these does.
+    **{"add_adjoint": "load", "load_adjoint": "store", "store_adjoint": "store"},
+}
+
 
 def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) -> frozenset[int]:
     """The array parameters through which one thread may see or overwrite what another wrote.
@@ -24,9 +30,9 @@ def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) 
     kinds: dict[int, set[str]] = {}
     apart: set[int] = set()
     for op in ops_of(function.body):
-        if op.kind in ("load", "store", "atomic_add"):
+        if op.kind in ACCESS:
             param = op.data[0]
-            kinds.setdefault(param, set()).add(op.kind)
+            kinds.setdefault(param, set()).add(ACCESS[op.kind])
             if op.kind == "atomic_add" and op.result in used:
                 kinds[param].add("load")
             if not at_own_index(function, op):
@@ -37,7 +43,8 @@ def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) 
     found = set()
     for param in active | replay:
         does = kinds.get(param, set()) | (shared if param in together else set())
-        away = param in apart or (param in together and bool(together & apart))
+        # Names of one array may begin at different elements of it, so that no index is a thread's own.
+        away = param in apart or bool(together)
         if away and ("store" in does or {"load", "atomic_add"} <= does):
             found.add(param)
     return frozenset(found)

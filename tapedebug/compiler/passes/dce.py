@@ -11,6 +11,7 @@ from tapedebug.compiler.ir import (
     EFFECTS,
     KEEPING,
     Block,
+    Custom,
     For,
     Function,
     If,
@@ -18,6 +19,7 @@ from tapedebug.compiler.ir import (
     Op,
     Value,
     While,
+    blocks_of,
     operands,
 )
 
@@ -75,6 +77,9 @@ class _Liveness:
                     else:
                         self._index(node.test, node, roots)
                     self._index(node.body, node, roots)
+                case Custom():
+                    for inner in blocks_of(node):
+                        self._index(inner, node, roots)
 
     def _need(self, value: Value) -> None:
         if value not in self.live:
@@ -115,6 +120,9 @@ class _Liveness:
                 self._need(node.count)
             case While():
                 self._need(node.test.yields[0])
+            case Custom():
+                for value in (*node.inputs, *(v for inner in blocks_of(node) for v in inner.yields)):
+                    self._need(value)
             case Op():
                 for argument in operands(node):
                     self._need(argument)
@@ -155,4 +163,7 @@ class _Liveness:
                 if isinstance(changed, While):
                     changed.test = self.swept(changed.test)
                 return changed
+            case Custom():
+                replay, gradient = (b and self.swept(b) for b in (node.replay, node.gradient))
+                return replace(node, body=self.swept(node.body), replay=replay, gradient=gradient)
         return node

@@ -14,7 +14,20 @@ from dataclasses import replace
 
 from tapedebug._source import Span
 from tapedebug.compiler.builder import Builder, is_free
-from tapedebug.compiler.ir import Block, For, Function, If, Node, Op, Value, While, blocks_of, operands, walk
+from tapedebug.compiler.ir import (
+    Block,
+    Custom,
+    For,
+    Function,
+    If,
+    Node,
+    Op,
+    Value,
+    While,
+    blocks_of,
+    operands,
+    walk,
+)
 from tapedebug.lang import types as t
 
 
@@ -71,6 +84,10 @@ class _Keeper:
         """
         result = Block(yields=list(block.yields))
         for node in block.ops:
+            if isinstance(node, Custom):
+                body, place = self.block(node.body, place, nested=nested)
+                result.ops.append(replace(node, body=body))
+                continue
             if isinstance(node, Op) or not self._contains(*blocks_of(node)):
                 result.ops.append(node)
                 if nested and isinstance(node, Op) and self._volatile(node):
@@ -155,6 +172,13 @@ class _Keeper:
                     then, orelse = self._copy(node.then, known), self._copy(node.orelse, known)
                     results = [fresh(r) for r in node.results]
                     ops.append(If(get(node.condition), then, orelse, results, node.span))
+                case Custom():
+                    inputs = [get(v) for v in node.inputs]
+                    body = self._copy(node.body, known)
+                    replay = node.replay and self._copy(node.replay, known)
+                    before, seeds = [fresh(v) for v in node.before], [fresh(v) for v in node.seeds]
+                    gradient = node.gradient and self._copy(node.gradient, known)
+                    ops.append(Custom(node.name, body, replay, gradient, inputs, before, seeds, node.span))
                 case For() | While():
                     inits = [get(v) for v in node.inits]
                     carried = [fresh(v) for v in node.carried]

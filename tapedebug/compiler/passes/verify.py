@@ -7,6 +7,7 @@ from tapedebug.compiler.ir import (
     KEEPING,
     STRUCTURAL,
     Block,
+    Custom,
     For,
     Function,
     If,
@@ -37,7 +38,11 @@ def _require(holds: bool, function: Function, node: object, what: str) -> None:
 
 
 def _block(function: Function, block: Block, outer: set[Value]) -> None:
-    known = set(outer)
+    _nodes(function, block, set(outer))
+
+
+def _nodes(function: Function, block: Block, known: set[Value]) -> None:
+    """Check a block; what it computes is added to `known`."""
     for node in block.ops:
         for value in operands(node):
             _require(value in known or is_free(value), function, node, "a value is used before it is defined")
@@ -71,6 +76,23 @@ def _node(function: Function, node: Node, known: set[Value]) -> None:
             for group in (node.inits, node.body.yields, node.results):
                 _same_types(function, group, node.carried, node)
             known.update(node.results)
+        case Custom():
+            _custom(function, node, known)
+
+
+def _custom(function: Function, node: Custom, known: set[Value]) -> None:
+    inside = set(known)
+    _nodes(function, node.body, inside)
+    _require(known.isdisjoint(node.results), function, node, "a value is assigned twice")
+    if node.replay is not None:
+        _block(function, node.replay, known)
+        _same_types(function, node.replay.yields, node.results, node)
+    known.update(node.results)
+    if node.gradient is not None:
+        _same_types(function, node.seeds, node.results, node)
+        _block(function, node.gradient, inside | {*node.seeds, *node.before})
+        for group in (node.before, node.gradient.yields):
+            _same_types(function, group, node.inputs, node)
 
 
 def _same_types(function: Function, one: list[Value], two: list[Value], node: Node) -> None:
@@ -84,7 +106,15 @@ def _op(function: Function, op: Op) -> None:
         assert op.result is not None
         result = rule.result([a.type for a in op.args])
         _require(result is op.result.type, function, op, "a rule's result has the wrong type")
-    elif op.kind in ("load", "store", "atomic_add", "load_adjoint", "store_adjoint", "add_adjoint"):
+    elif op.kind in (
+        "load",
+        "load_after",
+        "store",
+        "atomic_add",
+        "load_adjoint",
+        "store_adjoint",
+        "add_adjoint",
+    ):
         element = t.scalar_of(function.params[op.data[0]].type)
         moved = op.args[1] if len(op.args) > 1 else op.result
         assert moved is not None

@@ -29,9 +29,9 @@ class RuleError(Exception):
 
 
 class Emitter(Protocol):
-    """What a rule needs of the compiler: constants and operations on its values."""
+    """What a rule needs of the compiler: numbers and operations on its values."""
 
-    def constant(self, value: Any, type: Any) -> Any: ...
+    def exact(self, value: float, type: Any) -> Any: ...
     def apply(self, rule: str, *args: Any) -> Any: ...
 
 
@@ -51,7 +51,7 @@ class Expr:
         """`other` as a value; a Python number becomes a constant of this value's type."""
         if isinstance(other, Expr):
             return other
-        return Expr(self.emitter, self.emitter.constant(other, self.type))
+        return Expr(self.emitter, self.emitter.exact(other, self.type))
 
     def apply(self, rule: str, *others: Expr | float) -> Expr:
         """The result of a rule on this value and `others`."""

@@ -218,7 +218,11 @@ _unary("sinh", "Hyperbolic sine.", lambda x, r: x.apply("cosh"))
 _unary("cosh", "Hyperbolic cosine.", lambda x, r: x.apply("sinh"))
 _unary("tanh", "Hyperbolic tangent.", lambda x, r: 1.0 - r * r)
 _unary("asinh", "Inverse hyperbolic sine.", lambda x, r: 1.0 / (_square(x) + 1.0).apply("sqrt"))
-_unary("acosh", "Inverse hyperbolic cosine.", lambda x, r: 1.0 / (_square(x) - 1.0).apply("sqrt"))
+_unary(
+    "acosh",
+    "Inverse hyperbolic cosine, of numbers from 1.",
+    lambda x, r: 1.0 / (_square(x) - 1.0).apply("sqrt"),
+)
 _unary("atanh", "Inverse hyperbolic tangent.", lambda x, r: 1.0 / (1.0 - _square(x)))
 for _name, _doc, _slope in (("erf", "Error function.", 1.0), ("erfc", "1 minus the error function.", -1.0)):
     _scale = _slope * 2.0 / math.sqrt(math.pi)

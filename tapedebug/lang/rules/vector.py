@@ -205,7 +205,7 @@ def _place_of_extreme(sign: str) -> Callable[[Quantity], Quantity]:
     def build(v: Quantity) -> Quantity:
         require(t.Vector, v, floating=False)
         first = v.parts[0]
-        best, place = first, Expr(first.emitter, first.emitter.constant(0, t.uint32))
+        best, place = first, Expr(first.emitter, first.emitter.exact(0, t.uint32))
         for number, part in enumerate(v.parts[1:], start=1):
             better = _first(part, best, sign)
             best, place = better.select(part, best), better.select(number, place)

@@ -1,0 +1,270 @@
+"""Functions with a gradient or a replay of the user's own: their calls, and `adjoint[x]` inside gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from tapedebug._errors import KernelSyntaxError, KernelTypeError
+from tapedebug.compiler import ir
+from tapedebug.compiler.function import Function
+from tapedebug.compiler.ir import Block, Custom, Value
+from tapedebug.compiler.lower import calls, control
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, counted
+from tapedebug.lang import types as t
+from tapedebug.lang.builtins import adjoint
+from tapedebug.lang.rules import Quantity
+
+PREFIX = "%adjoint "
+"""In a gradient, the variable `PREFIX + x` is the adjoint of the input `x`."""
+
+
+# Calls -----------------------------------------------------------------------------------------------------
+
+
+def call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, Item]) -> Item:
+    """The result of a call, as a region that keeps the function's replay and gradient with it."""
+    with ctx.builder.scope():
+        return _call(ctx, node, function, inputs)
+
+
+def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, Item]) -> Item:
+    span = ctx.span(node)
+    with ctx.builder.region() as body:
+        result = calls.run(ctx, node, function, dict(inputs))
+        leaves = _numbers(ctx, node, function, result)
+    _own_yields(ctx, body, [part.value for leaf in leaves for part in leaf.parts])
+    region = Custom(function.name, body, None, None, [], [], [], span)
+    # A gradient finds again what the body has computed and loaded, unless a replay stands for the body.
+    with ctx.custom(elsewhere=function.replay is not None):
+        if function.replay is not None:
+            region.replay = _replay(ctx, node, function, inputs, result)
+        if function.gradient is not None:
+            _gradient(ctx, node, function, inputs, leaves, region)
+    ctx.at(node)
+    ctx.builder.append(region)
+    values = iter(body.yields)
+    fresh = (Quantity(q.type, tuple(ctx.builder.expr(next(values)) for _ in q.parts)) for q in leaves)
+    return control.rebuilt(result, fresh)
+
+
+def _numbers(ctx: Context, node: ast.Call, function: Function, result: Item) -> list[Quantity]:
+    leaves = control.leaves_of(result)
+    if leaves is None:
+        what = "a gradient" if function.gradient is not None else "a replay"
+        ctx.type_error(
+            node,
+            f"`{function.name}` has {what} of its own and returns {control.kind_of(result)}",
+            "let it return numbers and vectors",
+        )
+    return leaves
+
+
+def _own_yields(ctx: Context, body: Block, values: list[Value]) -> None:
+    """Yield values that the body itself computes, each once: they stand for the results of this call."""
+    made = {v for node in body.ops for v in ir.results_of(node)}
+    for value in values:
+        own = value
+        if value not in made or value in body.yields:
+            own = Value(value.type, value.hint)
+            own.op = ir.Op(f"to_{value.type.code}", (value,), own, ctx.builder.span)
+            body.ops.append(own.op)
+        body.yields.append(own)
+
+
+def _replay(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, Item], result: Item) -> Block:
+    replay = function.replay
+    assert replay is not None
+    names = _parameters(ctx, replay, function, [*inputs.values()], list(inputs), "replay")
+    with ctx.builder.block() as block:
+        given = calls.run(ctx, node, replay, dict(zip(names, inputs.values(), strict=True)))
+        leaves = control.leaves_of(given) or []
+    if control.kind_of(given) != control.kind_of(result):
+        _fail(
+            ctx,
+            replay,
+            replay.origin.tree,
+            f"it returns {_shown(given)}, where `{function.name}` returns {_shown(result)}",
+            f"return the same types as `{function.name}`",
+        )
+    _refuse_writes(ctx, replay, block, "a replay", "it stands for the function where values are read again")
+    block.yields = [part.value for leaf in leaves for part in leaf.parts]
+    return block
+
+
+def _gradient(
+    ctx: Context,
+    node: ast.Call,
+    function: Function,
+    inputs: dict[str, Item],
+    leaves: list[Quantity],
+    region: Custom,
+) -> None:
+    gradient, b = function.gradient, ctx.builder
+    assert gradient is not None
+    seeds = [
+        Quantity(q.type, tuple(b.expr(Value(p.type, f"adj_{p.value.hint or 'ret'}")) for p in q.parts))
+        for q in leaves
+    ]
+    wanted = [*inputs, *(f"adj_ret{k}" if len(seeds) > 1 else "adj_ret" for k in range(len(seeds)))]
+    names = _parameters(ctx, gradient, function, [*inputs.values(), *seeds], wanted, "gradient")
+    env: dict[str, Item] = dict(zip(names, [*inputs.values(), *seeds], strict=True))
+    given_inputs = dict(zip(names, inputs.values(), strict=False))
+    before: dict[str, Quantity] = {}
+    for name, item in given_inputs.items():
+        if isinstance(item, Quantity) and t.scalar_of(item.type) in t.FLOATS:
+            parts = (b.expr(Value(p.type, f"adj_{name}")) for p in item.parts)
+            before[name] = Quantity(item.type, tuple(parts))
+    after: dict[str, Item] = {}
+
+    def begin() -> None:
+        ctx.inputs = given_inputs
+        ctx.env.update({PREFIX + name: q for name, q in before.items()})
+
+    with b.block() as block:
+        given = calls.run(ctx, node, gradient, env, begin=begin, end=lambda: after.update(ctx.env))
+    if not isinstance(given, Items) or given.items:
+        _fail(ctx, gradient, gradient.origin.tree, "a gradient returns nothing", "add to wp.adjoint[…] only")
+    _refuse_writes(ctx, gradient, block, "a gradient", "it changes wp.adjoint[…] only")
+    region.gradient = block
+    region.seeds = [part.value for q in seeds for part in q.parts]
+    for name, was in before.items():
+        item, now = given_inputs[name], after[PREFIX + name]
+        assert isinstance(item, Quantity)
+        assert isinstance(now, Quantity)
+        for primal, start, end in zip(item.parts, was.parts, now.parts, strict=True):
+            if start.value is not end.value:  # else the gradient leaves it alone
+                region.inputs.append(primal.value)
+                region.before.append(start.value)
+                block.yields.append(end.value)
+
+
+# Signatures ------------------------------------------------------------------------------------------------
+
+
+def _fail(ctx: Context, own: Function, place: ast.AST, message: str, mend: str) -> NoReturn:
+    raise KernelTypeError(
+        f"function `{own.name}`: {message}", span=own.origin.span(place), mend=mend, notes=ctx.notes()
+    ) from None
+
+
+def _shown(item: Item) -> str:
+    return control.kind_of(item) if not isinstance(item, Items) or item.items else "nothing"
+
+
+def _parameters(
+    ctx: Context, own: Function, function: Function, items: list[Any], wanted: list[str], what: str
+) -> list[str]:
+    """The names of the parameters of a replay or gradient, which must take these items in order."""
+    nodes = [*own.origin.tree.args.posonlyargs, *own.origin.tree.args.args]
+    header = f"def {own.name}({', '.join(wanted)}):"
+    if len(nodes) != len(items):
+        outputs = len(items) - len(calls.parameters(function))
+        adjoints = f", then {counted(outputs, 'adjoint')} of its results" if what == "gradient" else ""
+        takes = f"the parameters of `{function.name}`{adjoints}"
+        message = f"the {what} of `{function.name}` takes {takes}: {len(items)} in all; it has {len(nodes)}"
+        _fail(ctx, own, own.origin.tree, message, f"write {header}")
+    for position, (node, item) in enumerate(zip(nodes, items, strict=True)):
+        declared, actual = own.types.get(node.arg), calls.type_of(item)
+        if declared is not None and actual is not None and declared != actual:
+            of_input = position < len(calls.parameters(function))
+            role = f"the parameter `{wanted[position]}`" if of_input else "this result"
+            has, is_ = t.type_name(declared), t.type_name(actual)
+            message = f"`{node.arg}` is {has}, where {role} of `{function.name}` is {is_}"
+            _fail(ctx, own, node, message, f"annotate it as {is_}")
+    return [n.arg for n in nodes]
+
+
+def _refuse_writes(ctx: Context, own: Function, block: Block, what: str, why: str) -> None:
+    for op in ir.ops_of(block):
+        if op.kind in ("store", "atomic_add"):
+            raise KernelSyntaxError(
+                f"function `{own.name}`: {what} runs in the reverse pass only and writes to no array: {why}",
+                span=op.span,
+                mend="write where the function itself does",
+                notes=ctx.notes(),
+            )
+
+
+# adjoint[x] ------------------------------------------------------------------------------------------------
+
+
+def is_adjoint(ctx: Context, node: ast.AST) -> bool:
+    """Whether a node is `wp.adjoint`, under whatever name."""
+    path = []
+    while isinstance(node, ast.Attribute):
+        path.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id in ctx.env or node.id in ctx.locals:
+        return False
+    try:
+        value = ctx.names(node.id)
+    except KeyError:
+        return False
+    for name in reversed(path):
+        value = getattr(value, name, None)
+    return value is adjoint
+
+
+def variable(ctx: Context, node: ast.Subscript) -> str:
+    """The variable that holds `adjoint[x]`, where `x` is a float, or consists of floats."""
+    name = _input(ctx, node)
+    key = PREFIX + name
+    if key not in ctx.env:
+        ctx.type_error(
+            node,
+            f"the adjoint of the array `{name}` is changed element by element",
+            f"index it: {ast.unparse(node)}[i]",
+        )
+    return key
+
+
+def adjoint_of(ctx: Context, node: ast.Subscript) -> Item:
+    """What `adjoint[x]` is: the adjoint so far of a number or vector, or the adjoint array of an array."""
+    name = _input(ctx, node)
+    assert ctx.inputs is not None
+    item = ctx.inputs[name]
+    if isinstance(item, ArrayView):
+        return ArrayView(item.param, item.indices, adjoint=True)
+    return ctx.env[PREFIX + name]
+
+
+def _input(ctx: Context, node: ast.Subscript) -> str:
+    """The input that `adjoint[…]` names, which must have an adjoint."""
+    shown = ast.unparse(node)
+    if ctx.inputs is None:
+        ctx.syntax_error(
+            node,
+            f"`{shown}` stands outside a gradient function",
+            "use it in a function decorated with @wp.func_grad(f)",
+        )
+    key = node.slice
+    if not isinstance(key, ast.Name) or key.id not in ctx.inputs:
+        floats = [n for n, item in ctx.inputs.items() if _differentiable(item)]
+        ctx.name_error(
+            node.slice,
+            f"`{ast.unparse(key)}` is not an input of the function, so that `{shown}` means nothing",
+            f"its inputs are {', '.join(floats)}" if floats else "it has no inputs with an adjoint",
+        )
+    item = ctx.inputs[key.id]
+    if not _differentiable(item):
+        kind = t.type_name(item.param.type) if isinstance(item, ArrayView) else control.kind_of(item)
+        ctx.type_error(
+            node.slice,
+            f"`{key.id}` is {kind}, which has no adjoint",
+            "only floats and values made of them do",
+        )
+    return key.id
+
+
+def _differentiable(item: Item) -> bool:
+    if isinstance(item, ArrayView):
+        return bool(t.is_float(item.param.type.dtype))
+    return isinstance(item, Quantity) and t.scalar_of(item.type) in t.FLOATS
+
+
+def changed_names(ctx: Context, body: list[ast.stmt]) -> Iterator[str]:
+    """The variables that a loop changes; in a gradient, all adjoints of inputs are among them."""
+    yield from (n for n in control.assigned_names(body) if n in ctx.env or n in ctx.locals)
+    yield from (n for n in ctx.env if n.startswith(PREFIX))

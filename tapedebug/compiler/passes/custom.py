@@ -1,0 +1,117 @@
+"""Calls with a gradient or a replay of the user's own: opened where only values count, and in adjoints.
+
+The forward sweep computes the results by the replay, where there is one, else by the body. The reverse sweep
+runs the gradient, from the adjoints of the results to those of the inputs; without one it reverses the body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, ops_of
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.passes.adjoint import Record, Transform, Values
+
+
+def opened(function: Function) -> Function:
+    """The function with the body of each `Custom` in its place: all but adjoints are made from it."""
+    return replace(function, body=_opened(function.body))
+
+
+def _opened(block: Block) -> Block:
+    ops: list[Node] = []
+    for node in block.ops:
+        match node:
+            case Custom():
+                ops.extend(_opened(node.body).ops)
+            case If():
+                ops.append(replace(node, then=_opened(node.then), orelse=_opened(node.orelse)))
+            case For():
+                ops.append(replace(node, body=_opened(node.body)))
+            case While():
+                ops.append(replace(node, test=_opened(node.test), body=_opened(node.body)))
+            case _:
+                ops.append(node)
+    return Block(ops, list(block.yields))
+
+
+def forward(transform: Transform, node: Custom, known: Values, record: Record | None, *, first: bool) -> None:
+    """The forward sweep of a call."""
+    replay = _replay(transform, node)
+    if replay is None:
+        # A body that is not reversed keeps nothing of its loops.
+        kept = record if node.gradient is None else None
+        transform.forward(node.body, known, kept, first=first)
+        return
+    inside = dict(known)
+    _run(transform, replay, inside)
+    known.update((r, transform.value(inside, v)) for r, v in zip(node.results, replay.yields, strict=True))
+
+
+def reverse(transform: Transform, node: Custom, known: Values, adj: Values, record: Record) -> None:
+    """The reverse sweep of a call."""
+    if node.gradient is not None:
+        _gradient(transform, node, node.gradient, known, adj)
+    elif _replay(transform, node) is None:
+        transform.reverse(node.body, known, adj, record)
+    else:  # the forward sweep has the results, but nothing of what leads to them
+        inside = dict(known)
+        again: Record = {}
+        transform.forward(node.body, inside, again, first=False)
+        transform.reverse(node.body, inside, adj, again)
+
+
+def memory(transform: Transform, op: Op, known: Values) -> None:
+    """Memory in a replay or gradient: arrays as the launch left them; adjoints are 0 where there are none."""
+    b = transform.builder
+    args = tuple(transform.value(known, a) for a in op.args)
+    if op.kind == "load":
+        assert op.result is not None
+        known[op.result] = b.emit("load_after", args, op.result.type, op.data)
+    elif op.data[0] not in transform.active:
+        if op.result is not None:
+            known[op.result] = transform.zero(op.result)
+    elif op.result is not None:
+        known[op.result] = b.emit(op.kind, args, op.result.type, op.data)
+    else:
+        b.effect(op.kind, args, op.data)
+
+
+def _replay(transform: Transform, node: Custom) -> Block | None:
+    """The replay of a call; none where the stores that it may read are themselves done again.
+
+    Then the body is computed again too, and gives what it gave.
+    """
+    if node.replay is None:
+        return None
+    touched = (op for block in (node.body, node.replay) for op in ops_of(block))
+    kinds = ("load", "store", "atomic_add")
+    again = any(op.kind in kinds and op.data[0] in transform.replay for op in touched)
+    return None if again else node.replay
+
+
+def _run(transform: Transform, block: Block, inside: Values) -> None:
+    transform.after = True
+    transform.forward(block, inside, None, first=False)
+    transform.after = False
+
+
+def _gradient(transform: Transform, node: Custom, gradient: Block, known: Values, adj: Values) -> None:
+    seeds = [adj.pop(r, None) for r in node.results]
+    if all(s is None for s in seeds) and not transform.has_effect(node):
+        return
+
+    def given(value: Value | None, like: Value) -> Value:
+        return value if value is not None else transform.zero(like)
+
+    inside = dict(known)
+    inside.update((s, given(value, s)) for s, value in zip(node.seeds, seeds, strict=True))
+    # A value that stands for several inputs brings its adjoint to the first, and takes it from all of them.
+    for before, primal in zip(node.before, node.inputs, strict=True):
+        inside[before] = given(adj.pop(primal) if primal in adj else None, before)
+    _run(transform, gradient, inside)
+    for primal, after in zip(node.inputs, gradient.yields, strict=True):
+        if primal in transform.carrying:
+            transform.accumulate(adj, primal, transform.value(inside, after))
