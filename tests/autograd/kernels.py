@@ -216,8 +216,8 @@ def with_seeds(kernel: Kernel, change: Callable[[np.ndarray], None], count: int)
     broken = fresh(kernel)
     real = broken.adjoint
 
-    def adjoint(active: Any, *, f64: bool = False, strided: bool = False, replay: Any = frozenset()) -> Any:
-        entry = real(active, f64=f64, strided=strided, replay=replay)
+    def adjoint(active: Any, *, f64: bool = False, **options: Any) -> Any:
+        entry = real(active, f64=f64, **options)
 
         def run(lo: int, hi: int, args: int) -> None:
             slot = args + 8 * broken.layout.adjoints[1]

@@ -121,8 +121,8 @@ def forgetting(kernel: Any) -> Any:
     broken = k.fresh(kernel)
     real = broken.adjoint
 
-    def adjoint(active: Any, *, f64: bool = False, strided: bool = False, replay: Any = frozenset()) -> Any:
-        entry = real(active, f64=f64, strided=strided, replay=replay)
+    def adjoint(active: Any, *, f64: bool = False, **options: Any) -> Any:
+        entry = real(active, f64=f64, **options)
 
         def run(lo: int, hi: int, args: int) -> None:
             pointer = ctypes.c_uint64.from_address(args + 8 * broken.layout.adjoints[0]).value
