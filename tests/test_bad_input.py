@@ -231,9 +231,9 @@ KERNELS = {
     "vectors only": (
         "y[i] = wp.dot(x[i], x[i])",
         wp.KernelTypeError,
-        "kernel `k`: dot() takes two vectors of one type; got float32 and float32",
+        "kernel `k`: dot() takes two vectors or quaternions of one type; got float32 and float32",
         "wp.dot(x[i], x[i])",
-        "pass two vectors, such as vec3 values",
+        "pass two vectors or quaternions, such as vec3 values",
     ),
     "one branch": (
         "if x[i] > 0.0:\n        z = 1.0\n    y[i] = z",
