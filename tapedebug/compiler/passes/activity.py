@@ -39,8 +39,8 @@ def _touches(gradient: Block, active: frozenset[int], kinds: frozenset[str]) -> 
     return any(op.kind in kinds and op.data[0] in active for op in ops_of(gradient))
 
 
-class _Varied:
-    """Forward: values that depend on what an active array holds."""
+class _Reached:
+    """Values that a property reaches, step by step, until nothing more is found."""
 
     def __init__(self, active: frozenset[int]) -> None:
         self.active = active
@@ -54,13 +54,21 @@ class _Varied:
                 return self.found
 
     def _block(self, block: Block) -> None:
+        raise NotImplementedError
+
+    def _flow(self, start: list[Value], end: list[Value]) -> None:
+        """What has the property at the start has it at the end."""
+        for one, other in zip(start, end, strict=True):
+            if one in self.found:
+                self.found.add(other)
+
+
+class _Varied(_Reached):
+    """Forward: values that depend on what an active array holds."""
+
+    def _block(self, block: Block) -> None:
         for node in block.ops:
             self._node(node)
-
-    def _flow(self, sources: list[Value], targets: list[Value]) -> None:
-        for source, target in zip(sources, targets, strict=True):
-            if source in self.found:
-                self.found.add(target)
 
     def _node(self, node: Node) -> None:
         match node:
@@ -95,28 +103,12 @@ class _Varied:
                     self.found.add(node.result)
 
 
-class _Useful:
+class _Useful(_Reached):
     """Backward: values that what is stored into an active array depends on."""
-
-    def __init__(self, active: frozenset[int]) -> None:
-        self.active = active
-        self.found: set[Value] = set()
-
-    def run(self, body: Block) -> set[Value]:
-        while True:
-            before = len(self.found)
-            self._block(body)
-            if len(self.found) == before:
-                return self.found
 
     def _block(self, block: Block) -> None:
         for node in reversed(block.ops):
             self._node(node)
-
-    def _flow(self, targets: list[Value], sources: list[Value]) -> None:
-        for target, source in zip(targets, sources, strict=True):
-            if target in self.found:
-                self.found.add(source)
 
     def _node(self, node: Node) -> None:
         match node:
