@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from tapedebug._errors import ArrayError, TapeError
+from tapedebug._errors import ArrayError, TapedebugError, TapeError
 from tapedebug._names import find_names
 from tapedebug.runtime import _backward, _observers
 from tapedebug.runtime._seeds import Seeds, checked_seeds
@@ -285,7 +285,10 @@ class Tape:
                 a seed does not fit.
         """
         self.tracker.catch_up_everywhere()
-        seeds = checked_seeds(self.tracker, loss, grads, self._spare)
+        try:
+            seeds = checked_seeds(self.tracker, loss, grads, self._spare)
+        except TapedebugError as error:
+            raise error.with_traceback(None) from None
         call = BackwardCall(loss, seeds, len(self.records))
         recording, state.tape = state.tape, None
         start = perf_counter()

@@ -15,8 +15,8 @@ def wrong(x: wp.array(dtype=float)):
     x[i] = missing[i]  # noqa: F821
 
 
-def frames_of(call) -> list[str]:
-    with pytest.raises(wp.KernelNameError) as caught:
+def frames_of(call, error=wp.KernelNameError) -> list[str]:
+    with pytest.raises(error) as caught:
         call()
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
@@ -28,6 +28,15 @@ def test_a_launch_shows_no_frame_of_the_compiler():
         wp.launch(wrong, 1, inputs=[wp.zeros(1, dtype=float)])
 
     assert frames_of(user) == ["frames_of", "user", "launch"]
+
+
+def test_backward_shows_no_frame_of_its_checks():
+    loss = wp.zeros(3, dtype=float, requires_grad=True)
+
+    def user():
+        wp.Tape().backward(loss)
+
+    assert frames_of(user, wp.TapeError) == ["frames_of", "user", "backward"]
 
 
 def test_source_shows_no_frame_of_the_lowering():
