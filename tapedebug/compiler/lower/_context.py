@@ -17,6 +17,7 @@ import numpy as np
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.function import Gradient
 from tapedebug.compiler.ir import Param, Value
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity, RuleError
@@ -51,9 +52,10 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Undefined:
-    """A variable that is assigned on some paths only."""
+    """A variable that is assigned on some paths only, or means nothing."""
 
     reason: str
+    mend: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,15 @@ class Context:
         finally:
             self.in_custom, self.uses_atomic_result = outer
 
+    @contextmanager
+    def differentiated(self) -> Iterator[None]:
+        """What is lowered here is differentiated, wherever it stands."""
+        outer, self.in_custom = self.in_custom, False
+        try:
+            yield
+        finally:
+            self.in_custom = outer
+
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""
         return self.origin.span(node)
@@ -155,7 +166,7 @@ class Context:
         item = self.env.get(node.id)
         if item is not None:
             if isinstance(item, Undefined):
-                self.name_error(node, f"`{node.id}` {item.reason}", f"assign `{node.id}` before")
+                self.name_error(node, f"`{node.id}` {item.reason}", item.mend or f"assign `{node.id}` before")
             return item
         if node.id in self.locals:
             self.name_error(node, f"`{node.id}` is read before it is assigned", f"assign `{node.id}` before")
@@ -181,7 +192,9 @@ class Context:
             self.type_error(
                 node,
                 f"{what} is needed here; got the Python object `{shown}`",
-                "kernels capture numbers and vectors; pass anything else as an argument of the launch",
+                f"call it: {shown}(…)"
+                if isinstance(item.value, Gradient)
+                else "kernels capture numbers and vectors; pass anything else as an argument of the launch",
             )
         if isinstance(item, ArrayView):
             shape = f"{item.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"
