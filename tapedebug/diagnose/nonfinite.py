@@ -284,15 +284,19 @@ def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
     at = f"{code} at {words.place(_location(culprit.span))}" if culprit.span is not None else culprit.kind
     plural = "s" if len(culprit.operands) > 1 else ""
     text = f"In thread {birth.thread}, {at} has the operand{plural} {operands}: {sentence}."
+    if culprit.adjoint == 0:
+        zero = ", or set config.strong_zero = True: then an adjoint of 0 stays 0"
+    else:
+        zero = ""
     if culprit.unselected is None:
-        return name, text, fix
+        return name, text, fix + zero
     where = f"{_snippet(culprit.unselected)} at {words.place(_location(culprit.unselected))}"
     return (
         "where",
         f"{text} The result is not even selected by {where}, but both operands of where are computed, "
         "and an adjoint of 0 times an infinite slope is nan.",
         "make the operand safe before the operation, not its result after it: put the where inside, "
-        f"as in {_safe(culprit)}",
+        f"as in {_safe(culprit)}{zero}",
     )
 
 
