@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, construct, control, expressions
+from tapedebug.compiler.lower import arrays, construct, control, expressions, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -124,8 +124,8 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if isinstance(item, ArrayView) and not item.indices:
-        length = arrays.shape(ctx, item).items[0]
+    if isinstance(item, ArrayView):
+        length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
     if isinstance(item, Quantity) and t.is_compound(item.type):
@@ -182,12 +182,14 @@ def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
     q = expressions.value(ctx, node.args[-1])
     inner = node.args[1] if array.free == 1 else ast.Tuple(list(node.args[1:-1]), ast.Load())
     subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    place = arrays.whole(arrays.view_at(ctx, subscript, array))
+    place = arrays.Place(views.view_at(ctx, subscript, array))
     if name == "atomic_sub":
         q = expressions.apply(ctx, node, "neg", f"{name}()", q)
     ctx.at(node)
     ctx.uses_atomic_result = ctx.uses_atomic_result or used
-    return arrays.add(ctx, node, place, q, node.args[-1])
+    before = arrays.add(ctx, node, place, q, node.args[-1])
+    assert before is not None  # a whole element has certain components
+    return before
 
 
 # User functions --------------------------------------------------------------------------------------------
