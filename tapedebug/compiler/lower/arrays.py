@@ -89,7 +89,7 @@ def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
     found = components.places(dtype, place.path)
     if found is None:
         return components.get(read(ctx, node, Place(view)), place.path)
-    offset = _offset(ctx, view)
+    offset = offset_of(ctx, view)
     if view.adjoint:
         values = [builder.emit("load_adjoint", (offset,), scalar, (index, c)) for c in found]
         return Quantity(place.type, tuple(builder.expr(v) for v in values))
@@ -100,7 +100,7 @@ def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
 
 def write(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> None:
     """Write an element or component; the type must be that of the array, else the error is at `source`."""
-    _require(ctx, source, place, q)
+    require(ctx, source, place, q)
     ctx.at(node)
     index, b = place.view.param.index, ctx.builder
     if place.view.adjoint:
@@ -112,7 +112,7 @@ def write(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AS
 
 def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> Quantity | None:
     """Add to an element or component, as an atomic; the value before, where it is a certain component's."""
-    _require(ctx, source, place, q)
+    require(ctx, source, place, q)
     if place.type is t.bool:
         ctx.type_error(node, "cannot add to an array of bool", "use an array of int32")
     index, b = place.view.param.index, ctx.builder
@@ -134,7 +134,7 @@ def _each(
     Where there is no such component, nothing happens.
     """
     dtype = place.view.param.type.dtype
-    offset, found = _offset(ctx, place.view), components.places(dtype, place.path)
+    offset, found = offset_of(ctx, place.view), components.places(dtype, place.path)
     parts = [part.value for part in q.parts]
     if found is not None:
         return [effect(c, offset, part) for c, part in zip(found, parts, strict=True)]
@@ -149,11 +149,13 @@ def _each(
     return []
 
 
-def _offset(ctx: Context, view: ArrayView) -> Value:
+def offset_of(ctx: Context, view: ArrayView) -> Value:
+    """The place of an element (int64), in scalars from the array's start."""
     return ctx.builder.offset(view.param.index, tuple(view.numbers))
 
 
-def _require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
+def require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
+    """Require a value of the type of what stands at a place; else the error is at `node`."""
     if q.type is place.type:
         return
     thing = components.noun(place.path, place.type)
