@@ -32,7 +32,12 @@ from tapedebug.lang.rules import RULES, Expr, Gate
 
 
 def adjoint_of(
-    function: Function, active: frozenset[int], replay: frozenset[int], *, backwards: bool = False
+    function: Function,
+    active: frozenset[int],
+    replay: frozenset[int],
+    *,
+    backwards: bool = False,
+    strong_zero: bool = False,
 ) -> Function:
     """The function that adds the kernel's vector-Jacobian product to the adjoint arrays.
 
@@ -42,9 +47,11 @@ def adjoint_of(
         replay: The array parameters that the kernel both reads (values needed) and writes; their stores are
             done again, into a scratch copy of the values before the launch.
         backwards: Whether threads depend on each other, so that the last has to be reversed first.
+        strong_zero: Whether a zero adjoint stays zero, whatever it is multiplied with.
     """
     carrying = active_values(function, active)
     transform = Transform(active, replay, carrying)
+    transform.strong_zero = strong_zero
     known: Values = {}
     record: Record = {}
     alone = not function.body.yields  # else keep_log has logged the top level
@@ -79,6 +86,7 @@ class Transform(Loops):
         self.replay = replay
         self.after = False
         """Whether arrays are read as the launch left them: in replays and gradients of the user's."""
+        self.strong_zero = False
 
     # Forward sweep
 
@@ -240,7 +248,8 @@ class Transform(Loops):
         for argument, partial in zip(op.args, rule.partials, strict=True):
             if partial is None or argument not in self.carrying:
                 continue
-            self.accumulate(adj, argument, pulled_back(partial(*exprs, result), g, argument.type))
+            part = pulled_back(partial(*exprs, result), g, argument.type, strong_zero=self.strong_zero)
+            self.accumulate(adj, argument, part)
 
     def _reverse_if(self, node: If, known: Values, adj: Values) -> None:
         seeds = {r: adj.pop(r) for r in node.results if r in adj}
@@ -286,12 +295,19 @@ class Transform(Loops):
         )
 
 
-def pulled_back(partial: Expr | float | Gate, seed: Expr, type: object) -> Value:
-    """The contribution `partial · seed` to an operand's adjoint, in the operand's type."""
+def pulled_back(
+    partial: Expr | float | Gate, seed: Expr, type: object, *, strong_zero: bool = False
+) -> Value:
+    """The contribution `partial · seed` to an operand's adjoint, in the operand's type.
+
+    With `strong_zero`, a seed of zero contributes zero, also where the partial is infinite or NaN.
+    """
     if isinstance(partial, Gate):
         value = partial.condition.select(seed, seed.lift(0.0))
     elif isinstance(partial, Expr):
         value = partial * seed if constant_of(partial.value) != 0 else seed.lift(0.0)
+        if strong_zero and constant_of(partial.value) is None:
+            value = seed.apply("eq", 0.0).select(0.0, value)
     elif partial == 1.0:
         value = seed
     elif partial == -1.0:
