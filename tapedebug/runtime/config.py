@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
+from tapedebug.compiler import backend
+
 MODES = ("preserve", "warn", "error", "ignore")
 
 
@@ -12,6 +14,8 @@ class Config:
     """The settings and their defaults.
 
     Attributes:
+        compiler: What compiles kernels from now on: `"llvm"`, or `"numba"`, which takes the same generated
+            text another way to the same numbers, and takes longer.
         on_overwrite: What a `Tape` does, unless it is told, when a value that an adjoint needs is
             overwritten:
             `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
@@ -21,9 +25,10 @@ class Config:
         quiet: `ScopedTimer` prints nothing.
     """
 
-    __slots__ = ("on_overwrite", "quiet", "verify_autograd_array_access")
+    __slots__ = ("compiler", "on_overwrite", "quiet", "verify_autograd_array_access")
 
     def __init__(self) -> None:
+        self.compiler = "llvm"
         self.on_overwrite = "preserve"
         self.verify_autograd_array_access = False
         self.quiet = False
@@ -33,6 +38,8 @@ class Config:
             raise AttributeError(_unknown(name))
         if name == "on_overwrite" and value not in MODES:
             raise ValueError(f"config.on_overwrite is one of {', '.join(MODES)}; got {value!r}")
+        if name == "compiler":
+            backend.select(value)
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:

@@ -440,7 +440,7 @@ def test_config_refuses_unknown_names_and_values():
         wp.config.quite = True
     assert str(caught.value) == (
         "tapedebug.config has no setting 'quite'; did you mean 'quiet'? "
-        "(settings: on_overwrite, quiet, verify_autograd_array_access)"
+        "(settings: compiler, on_overwrite, quiet, verify_autograd_array_access)"
     )
     with pytest.raises(
         ValueError, match=r"config\.on_overwrite is one of preserve, warn, error, ignore; got 'keep'"
