@@ -6,6 +6,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
+from tapedebug._config import config
 from tapedebug.compiler import objects
 from tapedebug.compiler.llvm.library import Misfit
 from tapedebug.compiler.llvm.translate import TranslationError, translated
@@ -64,25 +65,16 @@ def with_numba(code: str, symbol: str) -> bytes:
 
 
 COMPILERS: dict[str, Callable[[str, str], bytes]] = {"llvm": with_llvm, "numba": with_numba}
-selected = "llvm"
-"""Which of `COMPILERS` compiles what is not in the cache."""
-
-
-def select(name: str) -> None:
-    """Choose the compiler of what is compiled from now on."""
-    global selected
-    if name not in COMPILERS:
-        raise ValueError(f"config.compiler is one of {', '.join(COMPILERS)}; got {name!r}")
-    selected = name
+"""By the name that `config.compiler` has."""
 
 
 def compiled(text: Text) -> objects.Entry:
     """The machine code of a generated function, from the cache where it is there."""
     code = text.code
-    key = objects.key_of(code, selected)
+    key = objects.key_of(code, config.compiler)
     symbol = f"entry_{key[:20]}"  # objects that different processes made are linked into one
     kept = objects.read(key)
     if kept is None:
-        kept = COMPILERS[selected](code, symbol)
+        kept = COMPILERS[config.compiler](code, symbol)
         objects.write(key, kept)
     return objects.load(key, symbol, kept)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler import backend, objects
+from tapedebug._config import CHOICES
+from tapedebug.compiler import backend
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.llvm.library import LIBRARY, Misfit, call_of
 from tapedebug.compiler.llvm.translate import TranslationError, constant, translated
@@ -25,7 +26,7 @@ def both(monkeypatch, tmp_path):
         found = []
         for name in backend.COMPILERS:
             monkeypatch.setenv("TAPEDEBUG_CACHE_DIR", str(tmp_path / name))
-            monkeypatch.setattr(backend, "selected", name)
+            monkeypatch.setattr(wp.config, "compiler", name)
             found.append(work())
             assert list((tmp_path / name).glob("*.o")), "nothing was compiled"
         return found
@@ -43,6 +44,12 @@ def bits(array: np.ndarray) -> np.ndarray:
 def assert_same(one: list[np.ndarray], two: list[np.ndarray]) -> None:
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(bits(a), bits(b))
+
+
+def test_the_setting_names_the_compilers() -> None:
+    assert CHOICES["compiler"] == tuple(backend.COMPILERS)
+    with pytest.raises(ValueError, match=r"config\.compiler is one of llvm, numba; got 'gcc'"):
+        wp.config.compiler = "gcc"
 
 
 @pytest.mark.parametrize("seed", range(500, 506))
@@ -181,16 +188,3 @@ def test_library_refuses_what_does_not_fit() -> None:
     }.items():
         with pytest.raises(Misfit):
             call_of(name, operands)
-
-
-def test_setting_of_the_compiler() -> None:
-    assert wp.config.compiler == "llvm"
-    with pytest.raises(ValueError, match=r"config\.compiler is one of llvm, numba; got 'gcc'"):
-        wp.config.compiler = "gcc"
-    try:
-        wp.config.compiler = "numba"
-        assert backend.selected == "numba"
-        assert objects.key_of("x", backend.selected) != objects.key_of("x", "llvm")
-    finally:
-        wp.config.compiler = "llvm"
-    assert backend.selected == "llvm"

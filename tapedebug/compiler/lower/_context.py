@@ -23,11 +23,21 @@ from tapedebug.lang.rules import Quantity, RuleError
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """Part of an axis: the elements `start + k * step` for `k` below `length` (int64)."""
+
+    start: Value
+    step: int
+    length: Value
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayView:
-    """An array parameter, perhaps with its first indices given (`a[i]` of a 2-D array)."""
+    """An array parameter, perhaps with some of its indices given (`a[i]` of a 2-D array, `a[1:, j]`)."""
 
     param: Param
-    indices: tuple[Value, ...] = ()
+    indices: tuple[Value | Slice | None, ...] = ()
+    """What is chosen on each axis: an index, a slice, or None for all of it, as on the axes that follow."""
     adjoint: bool = False
     """Whether it is the array's adjoint that is meant."""
 
@@ -37,9 +47,43 @@ class ArrayView:
         return f"wp.adjoint[{self.param.name}]" if self.adjoint else self.param.name
 
     @property
+    def shown(self) -> str:
+        """How messages show which view it is: `m[i, :]`."""
+        letters = iter("ijkl")
+        axes = [next(letters) if isinstance(index, Value) else ":" for index in self.indices]
+        return f"{self.name}[{', '.join(axes)}]" if axes else self.name
+
+    @property
     def free(self) -> int:
         """How many indices an element still needs."""
-        return int(self.param.type.ndim) - len(self.indices)
+        return int(self.param.type.ndim) - sum(isinstance(index, Value) for index in self.indices)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What two views have in common that differ in the numbers they are made of only."""
+        kinds = [i.step if isinstance(i, Slice) else i is None for i in self.indices]
+        return self.param, self.adjoint, tuple(kinds), len(self.numbers)
+
+    @property
+    def numbers(self) -> list[Value]:
+        """The indices, starts and lengths (int64) that the view is made of."""
+        found: list[Value] = []
+        for index in self.indices:
+            if isinstance(index, Slice):
+                found += [index.start, index.length]
+            elif index is not None:
+                found.append(index)
+        return found
+
+    def remade(self, numbers: Iterator[Value]) -> ArrayView:
+        """The view made of other numbers."""
+        made: list[Value | Slice | None] = []
+        for index in self.indices:
+            if isinstance(index, Slice):
+                made.append(Slice(next(numbers), index.step, next(numbers)))
+            else:
+                made.append(None if index is None else next(numbers))
+        return ArrayView(self.param, tuple(made), self.adjoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +98,7 @@ class Undefined:
     """A variable that is assigned on some paths only."""
 
     reason: str
+    mend: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +200,7 @@ class Context:
         item = self.env.get(node.id)
         if item is not None:
             if isinstance(item, Undefined):
-                self.name_error(node, f"`{node.id}` {item.reason}", f"assign `{node.id}` before")
+                self.name_error(node, f"`{node.id}` {item.reason}", item.mend or f"assign `{node.id}` before")
             return item
         if node.id in self.locals:
             self.name_error(node, f"`{node.id}` is read before it is assigned", f"assign `{node.id}` before")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, atomics, construct, control, expressions
+from tapedebug.compiler.lower import atomics, construct, control, expressions, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -124,8 +124,8 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if isinstance(item, ArrayView) and not item.indices:
-        length = arrays.shape(ctx, item).items[0]
+    if isinstance(item, ArrayView):
+        length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
     if isinstance(item, Quantity) and t.is_compound(item.type):
