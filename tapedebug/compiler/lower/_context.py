@@ -17,6 +17,7 @@ import numpy as np
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.function import Gradient
 from tapedebug.compiler.ir import Param, Value
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity, RuleError
@@ -95,7 +96,7 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Undefined:
-    """A variable that is assigned on some paths only."""
+    """A variable that is assigned on some paths only, or means nothing."""
 
     reason: str
     mend: str | None = None
@@ -159,6 +160,15 @@ class Context:
             yield
         finally:
             self.in_custom, self.uses_atomic_result = outer
+
+    @contextmanager
+    def differentiated(self) -> Iterator[None]:
+        """What is lowered here is differentiated, wherever it stands."""
+        outer, self.in_custom = self.in_custom, False
+        try:
+            yield
+        finally:
+            self.in_custom = outer
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""
@@ -226,7 +236,9 @@ class Context:
             self.type_error(
                 node,
                 f"{what} is needed here; got the Python object `{shown}`",
-                "kernels capture numbers and vectors; pass anything else as an argument of the launch",
+                f"call it: {shown}(…)"
+                if isinstance(item.value, Gradient)
+                else "kernels capture numbers and vectors; pass anything else as an argument of the launch",
             )
         if isinstance(item, ArrayView):
             shape = f"{item.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"
