@@ -1,4 +1,4 @@
-"""Every operation of the rule table: the tangent of its adjoint is the derivative of its adjoint, and symmetric."""
+"""Every operation of the rule table: second derivatives are differences of first ones, and symmetric."""
 
 from __future__ import annotations
 
