@@ -35,6 +35,26 @@ def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
     assert any("gradient AGREE" in line for line in lines), "the diagnosis that the page ends with"
 
 
+@pytest.mark.parametrize("torch", [False, True])
+def test_the_page_about_arrays_prints_what_it_promises(torch: bool, tmp_path: Path) -> None:
+    """Its blocks about PyTorch run where that is installed."""
+    if torch:
+        pytest.importorskip("torch")
+    page = (ROOT / "docs/arrays.md").read_text(encoding="utf-8")
+    script = (
+        blocks("docs/arrays.md")
+        if torch
+        else re.sub(r"^import torch\n.*", "", blocks("docs/arrays.md"), flags=re.S | re.M)
+    )
+    path = tmp_path / "example.py"
+    path.write_text(script, encoding="utf-8")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = promised(script)
+    assert len(wanted) == page.count("  # [") - (not torch)
+    assert [line for line in done.stdout.splitlines() if line in wanted] == wanted
+
+
 def test_every_link_of_readme_and_contributing_leads_somewhere() -> None:
     for page in ("README.md", "CONTRIBUTING.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
