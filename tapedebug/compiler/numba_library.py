@@ -285,6 +285,65 @@ def inside(context: Any, index: Any, length: Any) -> Any:
     return types.int64(types.int64, types.int64), generate
 
 
+# Random numbers ---------------------------------------------------------------------------------------------
+
+
+def _pcg(b: Any, state: Any) -> Any:
+    """The hash of a state of random numbers."""
+    kind = state.type
+    word = b.add(b.mul(state, kind(747796405)), kind(2891336453))
+    word = b.xor(b.lshr(word, b.add(b.lshr(word, kind(28)), kind(4))), word)
+    word = b.mul(word, kind(277803737))
+    return b.xor(b.lshr(word, kind(22)), word)
+
+
+@intrinsic
+def rand_pcg(context: Any, state: Any) -> Any:
+    """The state after a state of random numbers."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        return _pcg(b, values[0])
+
+    return types.uint32(types.uint32), generate
+
+
+def _centred(target: Any) -> Any:
+    @intrinsic
+    def centred(context: Any, state: Any) -> Any:
+        """The number in [-0.5, 0.5) that a state of random numbers stands for."""
+
+        def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+            kind = ctx.get_value_type(target)
+            number = b.uitofp(b.lshr(values[0], values[0].type(8)), kind)
+            return b.fsub(b.fmul(number, kind(2.0**-24)), kind(0.5))
+
+        return target(types.uint32), generate
+
+    return centred
+
+
+@intrinsic
+def direction(context: Any, part: Any, length: Any) -> Any:
+    """A component of a vector over its length; 0 where that is 0."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        part, length = values
+        some = b.fcmp_ordered(">", length, length.type(0.0))
+        return b.select(some, b.fdiv(part, length), length.type(0.0))
+
+    return part(part, part), generate
+
+
+@intrinsic
+def single(context: Any, x: Any) -> Any:
+    """A float64, rounded to the nearest float32."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        return b.fpext(b.fptrunc(values[0], ir.FloatType()), values[0].type)
+
+    return types.float64(types.float64), generate
+
+
 # Stacks: two words, the address of the memory and its capacity in words -------------------------------------
 
 
@@ -397,6 +456,12 @@ def namespace() -> dict[str, Any]:
         "c_mod": _division(quotient=False, floor=False),
         "shl": _shift(left=True),
         "shr": _shift(left=False),
+        "rand_pcg": rand_pcg,
+        "centred_f32": _centred(types.float32),
+        "centred_f64": _centred(types.float64),
+        "direction_f32": direction,
+        "direction_f64": direction,
+        "single": single,
         "stack_new": stack_new,
         "stack_ensure": stack_ensure,
         "stack_free": stack_free,

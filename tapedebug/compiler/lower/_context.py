@@ -100,6 +100,8 @@ class Context:
     """In a gradient of the user's: what its function was called with, which is what has adjoints."""
     in_custom: bool = False
     """Whether a replay or gradient of the user's is being lowered: nobody differentiates that."""
+    called_at: Span | None = None
+    """The user's call, where what is lowered is a function of our own library."""
     functions: dict[Any, None] = field(default_factory=dict)
     """The functions that were inlined."""
 
@@ -117,7 +119,7 @@ class Context:
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""
-        return self.origin.span(node)
+        return self.called_at or self.origin.span(node)
 
     def at(self, node: ast.AST) -> None:
         """From now on, operations come from `node`."""

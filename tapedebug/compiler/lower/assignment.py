@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tapedebug.compiler.lower import arrays, calls, components, custom, expressions
+from tapedebug.compiler.lower import arrays, calls, components, custom, expressions, random
 from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -145,6 +145,10 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
     place = arrays.place_of(ctx, node.target) if not isinstance(node.target, ast.Name) else None
     right = expressions.value(ctx, node.value)
     if place is None:
+        if any(random.draws_from(ctx, [node.target])):  # it is read, then written to: two draws
+            ctx.syntax_error(
+                node.target, "a random number is drawn in what is changed", "draw it in a statement before"
+            )
         load = _as_load(node.target)
         result = expressions.binary(ctx, node, node.op, expressions.value(ctx, load), right)
         assign_to(ctx, node.target, result, node.value)

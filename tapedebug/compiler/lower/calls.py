@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, construct, control, expressions
+from tapedebug.compiler.lower import arrays, construct, control, expressions, random
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -23,7 +23,7 @@ from tapedebug.compiler.lower._context import (
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin
-from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Quantity
 
 PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
 MAX_INLINE_DEPTH = 64
@@ -42,6 +42,8 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return _inline(ctx, node, target)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
+    if isinstance(target, Builtin) and target.name == "curlnoise":
+        return random.curlnoise(ctx, node)
     if node.keywords:
         ctx.syntax_error(
             node, "functions of the kernel language take no keywords", "pass the values in order"
@@ -119,6 +121,10 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
         return thread_index(ctx, node, 1)
     if name in ("atomic_add", "atomic_sub"):
         return _atomic(ctx, node, name, used)
+    if name in DRAWS:
+        return random.draw(ctx, node, name)
+    if name == "lower_bound":
+        return random.lower_bound(ctx, node)
     return _operation(ctx, node, name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import assignment, calls, control, custom, expressions
+from tapedebug.compiler.lower import assignment, calls, control, custom, expressions, random
 from tapedebug.compiler.lower._context import Context, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -248,6 +248,10 @@ def _for_with_exit(
 def _while(ctx: Context, node: ast.While) -> None:
     if node.orelse:
         ctx.syntax_error(node, "a kernel's loop has no `else`", "use a variable that says how the loop ended")
+    if any(random.draws_from(ctx, [node.test])):  # the state that a test leaves is carried by bodies only
+        stop = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+        node = ast.While(ast.Constant(True), [stop, *node.body], [])
+        ast.fix_missing_locations(ast.copy_location(node, stop.test.operand))
     found = control.jumps(node.body)
     outer = _enter_loop(ctx, found)
     names = list(custom.changed_names(ctx, node.body))
