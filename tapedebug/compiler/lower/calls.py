@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, construct, control, expressions, random
+from tapedebug.compiler.lower import arrays, atomics, construct, control, expressions, random
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -119,8 +119,8 @@ def _operand_names(name: str) -> tuple[str, ...]:
 def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     if name == "tid":
         return thread_index(ctx, node, 1)
-    if name in ("atomic_add", "atomic_sub"):
-        return _atomic(ctx, node, name, used)
+    if name in atomics.NAMES:
+        return atomics.lower(ctx, node, name, used)
     if name in DRAWS:
         return random.draw(ctx, node, name)
     if name == "lower_bound":
@@ -139,7 +139,7 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
     ctx.type_error(node, "len() takes an array or a vector", "pass an array parameter")
 
 
-# Threads and atomics ---------------------------------------------------------------------------------------
+# Threads ---------------------------------------------------------------------------------------------------
 
 
 def is_tid(ctx: Context, node: ast.Call) -> bool:
@@ -172,28 +172,6 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
         index = expressions.wrap(ctx, ctx.builder.apply("to_i32", ctx.builder.thread(axis)))
         indices.append(index)
     return indices[0] if axes == 1 else Items(tuple(indices))
-
-
-def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
-    array = expressions.lower(ctx, node.args[0]) if node.args else None
-    if not isinstance(array, ArrayView):
-        ctx.type_error(node, f"{name}() takes an array first", f"write {name}(array, index, value)")
-    if len(node.args) != array.free + 2:
-        indices = ", ".join("ijkl"[: array.free])
-        ctx.type_error(
-            node,
-            f"{name}() on `{array.param.name}` takes {array.free + 2} arguments; got {len(node.args)}",
-            f"write {name}({array.param.name}, {indices}, value)",
-        )
-    q = expressions.value(ctx, node.args[-1])
-    inner = node.args[1] if array.free == 1 else ast.Tuple(list(node.args[1:-1]), ast.Load())
-    subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    place = arrays.whole(arrays.view_at(ctx, subscript, array))
-    if name == "atomic_sub":
-        q = expressions.apply(ctx, node, "neg", f"{name}()", q)
-    ctx.at(node)
-    ctx.uses_atomic_result = ctx.uses_atomic_result or used
-    return arrays.add(ctx, node, place, q, node.args[-1])
 
 
 # User functions --------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ What they compute shows the line of the user's call. Numbers that a decision dep
 variant and rounded to float32 after each step (`single`), so that the float64 twin decides alike, and both as
 warp-lang does.
 """
-# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, var-annotated"
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ def length(ctx: Context, view: ArrayView) -> Quantity:
 
 @Function
 def lower_bound(array, begin, end, value):
+    """The first place in [begin, end) whose element is not below the value; else the last."""
     low = begin
     high = end - 1
     while low < high:
@@ -107,7 +108,7 @@ def poisson_by_products(state, mean):
 
 @Function
 def log_factorial(k):
-    """The logarithm of the gamma function at k + 1 (Zhang and Jin, "Computation of Special Functions", 1996)."""
+    """The logarithm of k! (Zhang and Jin, "Computation of Special Functions", 1996, ISBN 0-471-11963-6)."""
     x = single(k + float64(1.0))
     steps = int32(0)
     if x < float64(7.0):
@@ -121,7 +122,7 @@ def log_factorial(k):
     result = single(single(series / start) + HALF_LOG_TAU)
     result = single(result + single(single(start - float64(0.5)) * single(log(start))))
     result = single(result - start)
-    for i in range(steps):
+    for _step in range(steps):
         result = single(result - single(log(start - float64(1.0))))
         start = start - float64(1.0)
     if x == float64(1.0) or x == float64(2.0):
@@ -131,7 +132,7 @@ def log_factorial(k):
 
 @Function
 def poisson_by_rejection(state, mean):
-    """For means from 10 (Hörmann, "The transformed rejection method", 1993, DOI 10.1016/0167-6687(93)90997-4)."""
+    """For means from 10 (Hörmann, 1993, DOI 10.1016/0167-6687(93)90997-4: transformed rejection)."""
     log_mean = single(log(mean))
     b = single(C0_931 + single(C2_53 * single(sqrt(mean))))
     a = single(-C0_059 + single(C0_02483 * b))
@@ -157,6 +158,7 @@ def poisson_by_rejection(state, mean):
 
 @Function
 def poisson(state, lam):
+    """The state after, and a number of the Poisson distribution."""
     mean = single(float64(lam))
     count = uint32(0)
     if mean >= float64(10.0):
@@ -168,6 +170,7 @@ def poisson(state, lam):
 
 @Function
 def sample_cdf(state, cdf, count):
+    """The state after, and the index of an interval of [0, 1]."""
     u = randf(state)
     return state, lower_bound(cdf, 0, count, u)
 
@@ -177,6 +180,7 @@ def sample_cdf(state, cdf, count):
 
 @Function
 def curlnoise_in_plane(state, x, octaves, lacunarity, gain, total, one):
+    """Octaves of one field; `total` is 0 and `one` is 1, in the types of the result."""
     frequency = one
     amplitude = one
     for _octave in range(octaves):
@@ -188,6 +192,7 @@ def curlnoise_in_plane(state, x, octaves, lacunarity, gain, total, one):
 
 @Function
 def curlnoise_in_space(state, x, octaves, lacunarity, gain, total, one):
+    """Octaves, each of fields of its own."""
     frequency = one
     amplitude = one
     for _octave in range(octaves):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.lower import construct, control, expressions, library
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, counted
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 from tapedebug.lang.rules import DRAWS, Quantity
@@ -16,10 +16,15 @@ from tapedebug.lang.rules.random import Draw, Stream, require_state
 STATE = "a state of random numbers"
 
 
-def draws_from(ctx: Context, body: list[ast.stmt] | list[ast.expr]) -> Iterator[str]:
+def draws_from(ctx: Context, body: Sequence[ast.AST]) -> Iterator[str]:
     """The variables whose states are advanced by calls in statements or expressions."""
     for node in (inner for outer in body for inner in ast.walk(outer)):
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name) and _drawing(ctx, node):
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and isinstance(node.args[0], ast.Name)
+            and _drawing(ctx, node)
+        ):
             yield node.args[0].id
 
 
@@ -62,7 +67,9 @@ def _from_library(ctx: Context, node: ast.Call, entry: Draw) -> Item:
         operands = [mean]
         if mean.type is not t.float32:
             got = t.type_name(mean.type)
-            ctx.type_error(node.args[1], f"poisson() takes a mean of float32; got {got}", "convert it with float(…)")
+            ctx.type_error(
+                node.args[1], f"poisson() takes a mean of float32; got {got}", "convert it with float(…)"
+            )
     state = _state(ctx, node)
     ctx.guarded(node, f"{entry.name}()", require_state, state)
     result = library.run(ctx, node, getattr(library, entry.name), state, *operands)
@@ -110,9 +117,10 @@ def _sorted_array(
     item = expressions.lower(ctx, given)
     if not isinstance(item, ArrayView) or item.free != 1 or item.param.type.dtype not in kinds:
         of = "float" if kinds == (t.float32,) else "numbers"
+        got = t.type_name(item.param.type) if isinstance(item, ArrayView) else control.kind_of(item)
         ctx.type_error(
             given,
-            f"{name}() takes an array of {of} with one dimension; got {control.kind_of(item)}",
+            f"{name}() takes an array of {of} with one dimension; got {got}",
             f"pass an array parameter, such as a: wp.array(dtype={'float' if of == 'float' else 'int'})",
         )
     return item
@@ -123,7 +131,7 @@ def lower_bound(ctx: Context, node: ast.Call) -> Item:
     if len(node.args) not in (2, 4):
         ctx.type_error(
             node,
-            f"lower_bound() takes 2 or 4 arguments; got {counted(len(node.args), 'argument')}",
+            f"lower_bound() takes 2 or 4 arguments; got {len(node.args)}",
             "write lower_bound(array, value) or lower_bound(array, begin, end, value)",
         )
     view = _sorted_array(ctx, node, node.args[0], "lower_bound", (*t.INTEGERS, *t.FLOATS))
@@ -131,7 +139,9 @@ def lower_bound(ctx: Context, node: ast.Call) -> Item:
     if value.type is not view.param.type.dtype:
         holds, got = t.type_name(view.param.type.dtype), t.type_name(value.type)
         message = f"`{view.param.name}` holds {holds}, in which lower_bound() cannot search {got}"
-        ctx.type_error(node.args[-1], message, f"convert the value with {t.conversion(view.param.type.dtype)}")
+        ctx.type_error(
+            node.args[-1], message, f"convert the value with {t.conversion(view.param.type.dtype)}"
+        )
     if any(b.type is not t.int32 for b in bounds):
         ctx.type_error(node, "lower_bound() searches between integers (int32)", "convert them with int(…)")
     if not bounds:
@@ -146,7 +156,7 @@ OCTAVES = ("state", "x", "octaves", "lacunarity", "gain")
 
 
 def curlnoise(ctx: Context, node: ast.Call) -> Item:
-    """`curlnoise(state, x, octaves=1, lacunarity=2.0, gain=0.5)`: one octave is a composite, more are a loop."""
+    """`curlnoise(state, x, octaves, lacunarity, gain)`: one octave is a composite, more are a loop."""
     given = dict(zip(OCTAVES, node.args, strict=False))
     given |= {k.arg: k.value for k in node.keywords if k.arg is not None}
     known = len(node.args) + len(node.keywords) == len(given) and set(given) <= set(OCTAVES)
@@ -156,12 +166,16 @@ def curlnoise(ctx: Context, node: ast.Call) -> Item:
     state, x = (expressions.argument(ctx, given[name]) for name in ("state", "x"))
     octaves = expressions.argument(ctx, given["octaves"]) if "octaves" in given else None
     kind = t.scalar_of(x.type)
-    weights = [_weight(ctx, node, given, name, usual, kind) for name, usual in (("lacunarity", 2.0), ("gain", 0.5))]
+    weights = [
+        _weight(ctx, node, given, name, usual, kind) for name, usual in (("lacunarity", 2.0), ("gain", 0.5))
+    ]
     if octaves is None or (octaves.type in t.INTEGERS and constant_of(octaves.scalar.value) == 1):
         return expressions.apply(ctx, node, "curlnoise", "curlnoise()", state, x)
     if octaves.type not in t.INTEGERS:
         got = t.type_name(octaves.type)
-        ctx.type_error(given["octaves"], f"octaves are an integer; got {got}", "write a whole number, such as 3")
+        ctx.type_error(
+            given["octaves"], f"octaves are an integer; got {got}", "write a whole number, such as 3"
+        )
     if not t.is_vector(x.type) or state.type is not t.uint32:
         return expressions.apply(ctx, node, "curlnoise", "curlnoise()", state, x)  # which refuses them
     plane = x.type.length == len("xy")

@@ -249,9 +249,10 @@ def _while(ctx: Context, node: ast.While) -> None:
     if node.orelse:
         ctx.syntax_error(node, "a kernel's loop has no `else`", "use a variable that says how the loop ended")
     if any(random.draws_from(ctx, [node.test])):  # the state that a test leaves is carried by bodies only
+        before = node
         stop = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
         node = ast.While(ast.Constant(True), [stop, *node.body], [])
-        ast.fix_missing_locations(ast.copy_location(node, stop.test.operand))
+        ast.fix_missing_locations(ast.copy_location(node, before))
     found = control.jumps(node.body)
     outer = _enter_loop(ctx, found)
     names = list(custom.changed_names(ctx, node.body))

@@ -1,7 +1,7 @@
 """Perlin noise: smooth fields that a state selects, differentiable in the point.
 
-Each point of the integer lattice has a random direction; the field is the product of direction and distance
-at the corners of a cell, blended by a polynomial of degree 5, so that its first two derivatives are continuous
+Each point of the integer lattice has a random direction; the field is the product of direction and distance at
+the corners of a cell, blended by a polynomial of degree 5, so that its first two derivatives are continuous
 (Perlin, "Improving Noise", SIGGRAPH 2002, DOI 10.1145/566654.566636). Hashes are those of warp-lang 1.19.
 """
 
@@ -80,7 +80,7 @@ class _Cell:
         return self._blended(len(self.inside) - 1, (), slopes=True)[1]
 
     def _blended(self, axis: int, corner: Corner, *, slopes: bool) -> tuple[Expr, list[Expr]]:
-        """Value and gradient between the corners that end with `corner`, blended on the axes up to this one."""
+        """Value and gradient between the corners that end with `corner`, blended up to this axis."""
         if axis < 0:
             return self._at(corner)
         low, from_low = self._blended(axis - 1, (0, *corner), slopes=slopes)
@@ -95,7 +95,7 @@ class _Cell:
         return value, found
 
     def _at(self, corner: Corner) -> tuple[Expr, list[Expr]]:
-        """What one corner contributes: a linear function, 0 there, with a random direction as its gradient."""
+        """What one corner contributes: a linear function, 0 there, with a random gradient."""
         terms = [
             ends[end].apply("to_u32") * prime
             for ends, end, prime in zip(self.ends, corner, PRIMES, strict=False)
@@ -123,7 +123,8 @@ def _cell(state: Quantity, point: Quantity, periods: Sequence[Quantity] = ()) ->
     floating = t.scalar_of(kind) in (t.float32, t.float64)
     if not (floating and (t.is_scalar(kind) or (t.is_vector(kind) and 2 <= kind.length <= len(PRIMES)))):
         raise RuleError(
-            f"takes a point: a float, vec2, vec3 or vec4; got {t.type_name(kind)}", "convert it with float(…)"
+            f"takes a point: a float, vec2, vec3 or vec4; got {t.type_name(kind)}",
+            "convert it with float(…)" if t.is_scalar(kind) else "make a vector of two to four floats",
         )
     whole = [x.apply("floor") for x in point.parts]
     lower = [w.apply("to_i32") for w in whole]
@@ -164,7 +165,9 @@ def pnoise(*operands: Quantity) -> Quantity:
     return scalar(_cell(state, x, periods).value())
 
 
-@composite("curlnoise", "Random vector field without sources at a vec2, vec3, or vec4 (its last axis is time).")
+@composite(
+    "curlnoise", "Random vector field without sources at a vec2, vec3, or vec4 (its last axis is time)."
+)
 def curlnoise(state: Quantity, x: Quantity) -> Quantity:
     if not t.is_vector(x.type):
         raise RuleError(

@@ -1,8 +1,8 @@
 """Random numbers: states that hash to the next, and what is drawn with them.
 
 A state is a uint32 that every draw replaces by its hash (PCG; Jarzynski and Olano, "Hash Functions for GPU
-Rendering", JCGT 9(3), 2020), so that the numbers are a pure function of it: adjoints and float64 twins draw the
-same ones. Streams and formulas are those of warp-lang 1.19.
+Rendering", JCGT 9(3), 2020), so that the numbers are a pure function of it: adjoints and float64 twins draw
+the same ones. Streams and formulas are those of warp-lang 1.19.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tapedebug.lang.rules._table import (
     Quantity,
     RuleError,
     composite,
-    conversion,
     name_list,
     rule,
 )
@@ -122,7 +121,9 @@ def _bounds(kind: type[t.Scalar], low: Quantity, high: Quantity) -> tuple[Expr, 
     kinds = [low.type, high.type]
     if any(k is not kind for k in kinds):
         name = t.type_name(kind)
-        mend = conversion([*kinds, kind]) if kind is not t.float32 else "write literals as 0.0 and 1.0"
+        mend = f"convert them with {t.conversion(kind)}, or write literals as 0.0 and 1.0"
+        if kind is not t.float32:
+            mend = f"convert them with {t.conversion(kind)}"
         raise RuleError(f"takes bounds of {name}; got {name_list(kinds)}", mend)
     return low.scalar, high.scalar
 
