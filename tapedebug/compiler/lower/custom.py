@@ -103,6 +103,12 @@ def _gradient(
 ) -> None:
     gradient, b = function.gradient, ctx.builder
     assert gradient is not None
+    if gradient in ctx.active:
+        ctx.syntax_error(
+            node,
+            f"`{gradient.name}` is itself the gradient of `{function.name}`, which is asked for here",
+            f"write the derivative of `{function.name}` down",
+        )
     seeds = [
         Quantity(q.type, tuple(b.expr(Value(p.type, f"adj_{p.value.hint or 'ret'}")) for p in q.parts))
         for q in leaves

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, calls
+from tapedebug.compiler.lower import calls, views
 from tapedebug.compiler.lower._context import ArrayView, Context, Item
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin
@@ -69,7 +69,7 @@ def run(ctx: Context, node: ast.Call, function: Function, *arguments: Item) -> I
 
 def length(ctx: Context, view: ArrayView) -> Quantity:
     """The length of an array of one dimension, as int32."""
-    found = arrays.shape(ctx, view).items[view.param.type.ndim - 1]
+    found = views.shape(ctx, view).items[0]
     assert isinstance(found, Quantity)
     return found
 

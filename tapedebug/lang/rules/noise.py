@@ -1,7 +1,7 @@
 """Perlin noise: smooth fields that a state selects, differentiable in the point.
 
-Each point of the integer lattice has a random direction; the field is the product of direction and distance at
-the corners of a cell, blended by a polynomial of degree 5, so that its first two derivatives are continuous
+Each point of the integer lattice has a random direction; the field is the product of direction and distance
+at the corners of a cell, blended by a polynomial of degree 5: its first two derivatives are continuous
 (Perlin, "Improving Noise", SIGGRAPH 2002, DOI 10.1145/566654.566636). Hashes are those of warp-lang 1.19.
 """
 
