@@ -23,6 +23,7 @@ from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
 from tapedebug._errors import TapedebugWarning as TapedebugWarning
 from tapedebug._errors import TapeError as TapeError
+from tapedebug.compiler.function import grad as grad
 from tapedebug.compiler.kernel import func as func
 from tapedebug.compiler.kernel import func_grad as func_grad
 from tapedebug.compiler.kernel import func_replay as func_replay

@@ -6,31 +6,22 @@ came from.
 
 from __future__ import annotations
 
-import math
-import re
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tapedebug._source import Span
-from tapedebug.compiler.builder import is_free
+from tapedebug.compiler.emit_memory import MemoryWriter
 from tapedebug.compiler.ir import (
-    ADJOINT,
     Block,
     For,
     Function,
     If,
     Op,
-    Value,
     While,
     blocks_of,
     operands,
     walk,
 )
 from tapedebug.compiler.layout import Layout
-from tapedebug.compiler.text import Line, Text
-from tapedebug.lang import types as t
+from tapedebug.compiler.text import Text
 from tapedebug.lang.rules import RULES
 
 WIDENED = frozenset({"add", "sub", "mul", "neg", "bit_and", "bit_or", "bit_xor", "invert"})
@@ -54,21 +45,7 @@ def emit(
 
 
 @dataclass
-class _Emitter:
-    function: Function
-    layout: Layout
-    f64: bool
-    strided: bool
-    guarded: bool
-    lines: list[Line] = field(default_factory=list)
-    indent: int = 0
-    names: dict[Value, str] = field(default_factory=dict)
-    numbers: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    span: Span | None = None
-    counted: set[int] = field(default_factory=set)
-    stacks: list[str] = field(default_factory=list)
-    counters: set[Value] = field(default_factory=set)
-
+class _Emitter(MemoryWriter):
     def run(self) -> Text:
         function = self.function
         self.used = {v for block in function.blocks for v in block.yields}
@@ -111,68 +88,6 @@ class _Emitter:
             self.span = None
             self._line(f"place = {self._text(prelude.yields[0])}")
 
-    @contextmanager
-    def _suite(self, indent: int = 1) -> Iterator[None]:
-        """Indented lines, with a `pass` where there would be none."""
-        self.indent += indent
-        before = len(self.lines)
-        yield
-        if len(self.lines) == before:
-            self._line("pass")
-        self.indent -= indent
-
-    # Names and types
-
-    def _code(self, kind: type[t.Scalar]) -> str:
-        return "f64" if self.f64 and kind is t.float32 else kind.code
-
-    def _line(self, text: str) -> None:
-        self.lines.append(Line("    " * self.indent + text, self.span))
-
-    def _name(self, value: Value) -> str:
-        name = self.names.get(value)
-        if name is None:
-            hint = re.sub(r"[^0-9A-Za-z_]", "", value.hint) or "v"
-            stem = hint if not hint[0].isdigit() else f"v{hint}"
-            self.numbers[stem] += 1
-            name = self.names[value] = f"{stem}_{self.numbers[stem]}"
-        return name
-
-    def _param(self, index: int) -> str:
-        name = self.function.params[index].name
-        plain = re.sub(r"[^0-9A-Za-z_]", "", name)
-        return (
-            name if plain == name else f"{plain}_p{index}_"
-        )  # two names may differ in their other letters only
-
-    def _text(self, value: Value) -> str:
-        op = value.op
-        if op is None:
-            return self._name(value)
-        match op.kind:
-            case "const":
-                return self._constant(op.data[0], value.type)
-            case "thread":
-                return "t" if self.function.axes == 1 else f"t{op.data[0]}"
-            case "argument":
-                return f"{self._param(op.data[0])}_a{op.data[1]}"
-            case "extent":
-                return f"{self._param(op.data[0])}_n{op.data[1]}"
-            case "place":
-                return "place"
-        return self._name(value)
-
-    def _constant(self, number: object, kind: type[t.Scalar]) -> str:
-        if kind is t.bool:
-            return str(bool(number))
-        if kind is t.int64:
-            return str(number)
-        if isinstance(number, float) and not math.isfinite(number):
-            shown = "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
-        else:
-            shown = repr(number)
-        return f"{self._code(kind)}({shown})"
-
     # The frame around the body
 
     def _prologue(self) -> None:
@@ -202,19 +117,6 @@ class _Emitter:
             self._line(f"d{axis} = args[{axis}]")
         for name in self.stacks:
             self._line(f"{name} = stack_new()")
-
-    def _touched(self) -> dict[str, str]:
-        """The pointers that the body uses, and how each is read from the slots."""
-        pointers: dict[str, str] = {}
-        for op in self.function.ops():
-            adjoint = op.kind in ADJOINT
-            if op.kind in ("load", "load_after", "store", "atomic_add") or adjoint:
-                param = op.data[0]
-                slot = self.layout.adjoints[param] if adjoint else self.layout.values[param]
-                code = self._code(t.scalar_of(self.function.params[param].type))
-                name = f"{self._param(param)}_{'adj' if adjoint else 'v'}"
-                pointers[name] = f"ptr_{code}(args, {slot})"
-        return dict(sorted(pointers.items()))
 
     def _linear(self) -> str:
         """The thread's number."""
@@ -338,10 +240,6 @@ class _Emitter:
         else:
             self._keeping(op)
 
-    def _name_of(self, op: Op) -> str:
-        assert op.result is not None
-        return self._name(op.result)
-
     def _rule(self, op: Op) -> None:
         assert op.result is not None
         kind = op.kind
@@ -355,103 +253,9 @@ class _Emitter:
                 else f"to_f64({self._text(op.args[0])})"
             )
         else:
+            if self.f64 and kind.endswith("_f32"):
+                kind = kind.removesuffix("f32") + "f64"
             text = RULES[kind].text.format(*(self._text(a) for a in op.args))
         if kind in WIDENED:
             text = self._wrapped(text, op.result.type)
         self._line(f"{self._name(op.result)} = {text}")
-
-    def _offset(self, op: Op) -> str:
-        param = op.data[0]
-        name, size = self._param(param), t.components(self.function.params[param].type)
-        indices = [self._index(a, f"{name}_n{axis}") for axis, a in enumerate(op.args)]
-        if self.strided:
-            return " + ".join(f"{index} * {name}_s{axis}" for axis, index in enumerate(indices))
-        place = indices[0]
-        for axis, index in enumerate(indices[1:], start=1):
-            place = f"({place} * {name}_n{axis} + {index})"
-        return f"{place} * {size}" if size > 1 else place
-
-    def _index(self, value: Value, length: str) -> str:
-        text = self._text(value)
-        return f"inside({text}, {length})" if self._at_risk(value) else text
-
-    def _at_risk(self, value: Value) -> bool:
-        """Whether an index has to be guarded: all but those made of threads, arguments and loop counters."""
-        if not self.guarded or is_free(value) or value in self.counters:
-            return False
-        return value.op is None or value.op.kind not in RULES or any(map(self._at_risk, value.op.args))
-
-    def _memory(self, op: Op) -> None:
-        param, component = op.data
-        adjoint = op.kind.endswith("adjoint")
-        place = self._text(op.args[0]) + (f" + {component}" if component else "")
-        target = f"{self._param(param)}_{'adj' if adjoint else 'v'}[{place}]"
-        match op.kind:
-            case "load" | "load_after" | "load_adjoint":
-                assert op.result is not None
-                target = f"to_b1({target})" if op.result.type is t.bool else target  # a byte in memory
-                self._line(f"{self._name_of(op)} = {target}")
-            case "store" | "store_adjoint":
-                self._line(f"{target} = {self._text(op.args[1])}")
-            case "add_adjoint":
-                self._line(f"{target} += {self._text(op.args[1])}")
-            case "atomic_add":
-                self._atomic(op, target)
-
-    def _atomic(self, op: Op, target: str) -> None:
-        """Threads of one entry run in order, so that a plain addition is atomic."""
-        value = self._text(op.args[1])
-        before = target
-        if op.result in self.used:
-            before = self._name_of(op)
-            self._line(f"{before} = {target}")
-        total = f"{before} + {value}"
-        self._line(f"{target} = {self._wrapped(total, op.args[1].type)}")
-
-    def _wrapped(self, text: str, kind: type[t.Scalar]) -> str:
-        """The text, its value in the integer's own width."""
-        return f"{kind.code}({text})" if kind in t.INTEGERS and kind is not t.int64 else text
-
-    def _kept_slots(self) -> dict[int, dict[int, int]]:
-        """For each tag, the places of the slots that are still saved: dead code removal drops the others."""
-        slots: dict[int, dict[int, int]] = {}
-        for op in self.function.ops():
-            if op.kind == "save":
-                tag, slot = op.data
-                slots.setdefault(tag, {}).setdefault(slot, len(slots.get(tag, {})))
-        return slots
-
-    def _keeping(self, op: Op) -> None:
-        if op.kind == "note":
-            code = self._code(op.args[1].type)
-            self._line(f"stack_ensure(kept, {self._text(op.args[0])} + 1)")
-            self._line(f"put_{code}(kept, {self._text(op.args[0])}, {self._text(op.args[1])})")
-            return
-        if op.kind == "recall":
-            assert op.result is not None
-            code = self._code(op.result.type)
-            self._line(f"{self._name(op.result)} = get_{code}(kept, {self._text(op.args[0])})")
-            return
-        tag = op.data[0]
-        places = self.slots.get(tag, {})
-        base, width = f"base{tag}", len(places)
-        match op.kind:
-            case "reserve":
-                self._line(f"{base} = top")
-                if op.args:
-                    self._line(f"stack_ensure(stack, {base} + {self._text(op.args[0])} * {width})")
-                    self.counted.add(tag)
-            case "save":
-                place = f"{base} + {self._text(op.args[0])} * {width} + {places[op.data[1]]}"
-                if tag not in self.counted:
-                    self._line(f"stack_ensure(stack, {place} + 1)")
-                code = self._code(op.args[1].type)
-                self._line(f"put_{code}(stack, {place}, {self._text(op.args[1])})")
-            case "commit":
-                self._line(f"top = {base} + {self._text(op.args[0])} * {width}")
-            case "restore":
-                assert op.result is not None
-                place = f"{base} + {self._text(op.args[0])} * {width} + {places[op.data[1]]}"
-                self._line(f"{self._name(op.result)} = get_{self._code(op.result.type)}(stack, {place})")
-            case "release":
-                self._line(f"top = {base}")

@@ -9,8 +9,8 @@ import types as python_types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, construct, control, expressions
+from tapedebug.compiler.function import Function, Gradient, grad
+from tapedebug.compiler.lower import atomics, construct, control, expressions, gradient, random, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -23,7 +23,7 @@ from tapedebug.compiler.lower._context import (
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin
-from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Quantity
 
 PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
 MAX_INLINE_DEPTH = 64
@@ -39,9 +39,15 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         )
     target = function.value
     if isinstance(target, Function):
-        return _inline(ctx, node, target)
+        return inlined(ctx, node, target, bound(ctx, node, target))
+    if target is grad:
+        return gradient.of(ctx, node)
+    if isinstance(target, Gradient):
+        return gradient.call(ctx, node, target)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
+    if isinstance(target, Builtin) and target.name == "curlnoise":
+        return random.curlnoise(ctx, node)
     if node.keywords:
         ctx.syntax_error(
             node, "functions of the kernel language take no keywords", "pass the values in order"
@@ -49,7 +55,7 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     if isinstance(target, Builtin):
         return _builtin(ctx, node, target.name, used)
     if target in PYTHON:
-        return _operation(ctx, node, PYTHON[target])
+        return operation(ctx, node, PYTHON[target], *operands(ctx, node, PYTHON[target]))
     if target is len:
         return _len(ctx, node)
     if isinstance(target, type) and target is not range:
@@ -94,7 +100,8 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     )
 
 
-def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
+def operands(ctx: Context, node: ast.Call, name: str) -> list[Quantity]:
+    """The arguments of an operation of the rule table, as many as it takes."""
     values = [expressions.argument(ctx, argument) for argument in node.args]
     ctx.at(node)
     entry = COMPOSITES.get(name)
@@ -106,6 +113,11 @@ def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
             f"{name}() takes {counted(arity, 'argument')}; got {len(values)}",
             f"{name}({', '.join(_operand_names(name)[:arity])}): {(entry or RULES[name]).doc}",
         )
+    return values
+
+
+def operation(ctx: Context, node: ast.Call, name: str, *values: Quantity) -> Quantity:
+    """An operation of the rule table on values."""
     return expressions.apply(ctx, node, name, f"{name}()", *values)
 
 
@@ -117,15 +129,19 @@ def _operand_names(name: str) -> tuple[str, ...]:
 def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     if name == "tid":
         return thread_index(ctx, node, 1)
-    if name in ("atomic_add", "atomic_sub"):
-        return _atomic(ctx, node, name, used)
-    return _operation(ctx, node, name)
+    if name in atomics.NAMES:
+        return atomics.lower(ctx, node, name, used)
+    if name in DRAWS:
+        return random.draw(ctx, node, name)
+    if name == "lower_bound":
+        return random.lower_bound(ctx, node)
+    return operation(ctx, node, name, *operands(ctx, node, name))
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if isinstance(item, ArrayView) and not item.indices:
-        length = arrays.shape(ctx, item).items[0]
+    if isinstance(item, ArrayView):
+        length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
     if isinstance(item, Quantity) and t.is_compound(item.type):
@@ -133,7 +149,7 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
     ctx.type_error(node, "len() takes an array or a vector", "pass an array parameter")
 
 
-# Threads and atomics ---------------------------------------------------------------------------------------
+# Threads ---------------------------------------------------------------------------------------------------
 
 
 def is_tid(ctx: Context, node: ast.Call) -> bool:
@@ -168,37 +184,14 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
     return indices[0] if axes == 1 else Items(tuple(indices))
 
 
-def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
-    array = expressions.lower(ctx, node.args[0]) if node.args else None
-    if not isinstance(array, ArrayView):
-        ctx.type_error(node, f"{name}() takes an array first", f"write {name}(array, index, value)")
-    if len(node.args) != array.free + 2:
-        indices = ", ".join("ijkl"[: array.free])
-        ctx.type_error(
-            node,
-            f"{name}() on `{array.param.name}` takes {array.free + 2} arguments; got {len(node.args)}",
-            f"write {name}({array.param.name}, {indices}, value)",
-        )
-    q = expressions.value(ctx, node.args[-1])
-    inner = node.args[1] if array.free == 1 else ast.Tuple(list(node.args[1:-1]), ast.Load())
-    subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    place = arrays.whole(arrays.view_at(ctx, subscript, array))
-    if name == "atomic_sub":
-        q = expressions.apply(ctx, node, "neg", f"{name}()", q)
-    ctx.at(node)
-    ctx.uses_atomic_result = ctx.uses_atomic_result or used
-    return arrays.add(ctx, node, place, q, node.args[-1])
-
-
 # User functions --------------------------------------------------------------------------------------------
 
 
-def _inline(ctx: Context, node: ast.Call, function: Function) -> Item:
-    """The body of a @func in place of its call."""
+def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
+    """The body of a @func, with these values of its parameters, in place of its call."""
     if function in ctx.active or len(ctx.active) > MAX_INLINE_DEPTH:
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
         ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
-    env = _bind(ctx, node, function)
     ctx.functions[function] = None
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
         return run(ctx, node, function, env)
@@ -212,20 +205,21 @@ def parameters(function: Function) -> list[str]:
     return list(inspect.signature(function.python).parameters)
 
 
-def _bind(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
+def bound(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
+    """The values that a call gives to the parameters of a function."""
     signature = inspect.signature(function.python)
     items = [expressions.lower(ctx, a) for a in node.args]
     named = {k.arg: expressions.lower(ctx, k.value) for k in node.keywords if k.arg is not None}
     ctx.at(node)
     try:
-        bound = signature.bind(*items, **named)
+        arguments = signature.bind(*items, **named)
     except TypeError as error:
         ctx.type_error(
             node, f"{function.name}{signature_text(signature)}: {error}", "match the function's parameters"
         )
     env: dict[str, Item] = {}
     for name, parameter in signature.parameters.items():
-        item = bound.arguments.get(name, Static(parameter.default))
+        item = arguments.arguments.get(name, Static(parameter.default))
         if isinstance(item, Static) and ctx.number(node, item.value) is not None:
             item = ctx.quantity(node, item)
         declared = function.types.get(name)

@@ -1,0 +1,122 @@
+"""Memory in generated text: places of elements, loads and stores, what loops keep for the reverse pass."""
+
+from __future__ import annotations
+
+from tapedebug.compiler.builder import is_free
+from tapedebug.compiler.emit_writer import Writer
+from tapedebug.compiler.ir import ADJOINT, Op, Value
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import RULES
+
+
+class MemoryWriter(Writer):
+    """Emits the operations on arrays and on the stacks."""
+
+    def _touched(self) -> dict[str, str]:
+        """The pointers that the body uses, and how each is read from the slots."""
+        pointers: dict[str, str] = {}
+        for op in self.function.ops():
+            adjoint = op.kind in ADJOINT
+            if op.kind in ("load", "load_after", "store", "atomic_add") or adjoint:
+                param = op.data[0]
+                slot = self.layout.adjoints[param] if adjoint else self.layout.values[param]
+                code = self._code(t.scalar_of(self.function.params[param].type))
+                name = f"{self._param(param)}_{'adj' if adjoint else 'v'}"
+                pointers[name] = f"ptr_{code}(args, {slot})"
+        return dict(sorted(pointers.items()))
+
+    def _offset(self, op: Op) -> str:
+        param = op.data[0]
+        name, size = self._param(param), t.components(self.function.params[param].type)
+        indices = [self._index(a, f"{name}_n{axis}") for axis, a in enumerate(op.args)]
+        if self.strided:
+            return " + ".join(f"{index} * {name}_s{axis}" for axis, index in enumerate(indices))
+        place = indices[0]
+        for axis, index in enumerate(indices[1:], start=1):
+            place = f"({place} * {name}_n{axis} + {index})"
+        return f"{place} * {size}" if size > 1 else place
+
+    def _index(self, value: Value, length: str) -> str:
+        text = self._text(value)
+        return f"inside({text}, {length})" if self._at_risk(value) else text
+
+    def _at_risk(self, value: Value) -> bool:
+        """Whether an index has to be guarded: all but those made of threads, arguments and loop counters."""
+        if not self.guarded or is_free(value) or value in self.counters:
+            return False
+        return value.op is None or value.op.kind not in RULES or any(map(self._at_risk, value.op.args))
+
+    def _memory(self, op: Op) -> None:
+        param, component = op.data
+        adjoint = op.kind.endswith("adjoint")
+        place = self._text(op.args[0]) + (f" + {component}" if component else "")
+        target = f"{self._param(param)}_{'adj' if adjoint else 'v'}[{place}]"
+        match op.kind:
+            case "load" | "load_after" | "load_adjoint":
+                assert op.result is not None
+                target = f"to_b1({target})" if op.result.type is t.bool else target  # a byte in memory
+                self._line(f"{self._name_of(op)} = {target}")
+            case "store" | "store_adjoint":
+                self._line(f"{target} = {self._text(op.args[1])}")
+            case "add_adjoint":
+                self._line(f"{target} += {self._text(op.args[1])}")
+            case "atomic_add":
+                self._atomic(op, target)
+
+    def _atomic(self, op: Op, target: str) -> None:
+        """Threads of one entry run in order, so that a plain addition is atomic."""
+        value = self._text(op.args[1])
+        before = target
+        if op.result in self.used:
+            before = self._name_of(op)
+            self._line(f"{before} = {target}")
+        total = f"{before} + {value}"
+        self._line(f"{target} = {self._wrapped(total, op.args[1].type)}")
+
+    def _wrapped(self, text: str, kind: type[t.Scalar]) -> str:
+        """The text, its value in the integer's own width."""
+        return f"{kind.code}({text})" if kind in t.INTEGERS and kind is not t.int64 else text
+
+    def _kept_slots(self) -> dict[int, dict[int, int]]:
+        """For each tag, the places of the slots that are still saved: dead code removal drops the others."""
+        slots: dict[int, dict[int, int]] = {}
+        for op in self.function.ops():
+            if op.kind == "save":
+                tag, slot = op.data
+                slots.setdefault(tag, {}).setdefault(slot, len(slots.get(tag, {})))
+        return slots
+
+    def _keeping(self, op: Op) -> None:
+        if op.kind == "note":
+            code = self._code(op.args[1].type)
+            self._line(f"stack_ensure(kept, {self._text(op.args[0])} + 1)")
+            self._line(f"put_{code}(kept, {self._text(op.args[0])}, {self._text(op.args[1])})")
+            return
+        if op.kind == "recall":
+            assert op.result is not None
+            code = self._code(op.result.type)
+            self._line(f"{self._name(op.result)} = get_{code}(kept, {self._text(op.args[0])})")
+            return
+        tag = op.data[0]
+        places = self.slots.get(tag, {})
+        base, width = f"base{tag}", len(places)
+        match op.kind:
+            case "reserve":
+                self._line(f"{base} = top")
+                if op.args:
+                    self._line(f"stack_ensure(stack, {base} + {self._text(op.args[0])} * {width})")
+                    self.counted.add(tag)
+            case "save":
+                place = f"{base} + {self._text(op.args[0])} * {width} + {places[op.data[1]]}"
+                if tag not in self.counted:
+                    self._line(f"stack_ensure(stack, {place} + 1)")
+                code = self._code(op.args[1].type)
+                self._line(f"put_{code}(stack, {place}, {self._text(op.args[1])})")
+            case "commit":
+                self._line(f"top = {base} + {self._text(op.args[0])} * {width}")
+            case "restore":
+                assert op.result is not None
+                place = f"{base} + {self._text(op.args[0])} * {width} + {places[op.data[1]]}"
+                self._line(f"{self._name(op.result)} = get_{self._code(op.result.type)}(stack, {place})")
+            case "release":
+                self._line(f"top = {base}")
