@@ -16,6 +16,7 @@ import numpy as np
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.function import Gradient
 from tapedebug.compiler.ir import Param, Value
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity, RuleError
@@ -94,7 +95,7 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Undefined:
-    """A variable that is assigned on some paths only."""
+    """A variable that is assigned on some paths only, or means nothing."""
 
     reason: str
     mend: str | None = None
@@ -159,6 +160,8 @@ class Context:
     """In a gradient of the user's: what its function was called with, which is what has adjoints."""
     in_custom: bool = False
     """Whether a replay or gradient of the user's is being lowered: nobody differentiates that."""
+    called_at: Span | None = None
+    """The user's call, where what is lowered is a function of our own library."""
     functions: dict[Any, None] = field(default_factory=dict)
     """The functions that were inlined."""
     captured: list[tuple[Any, str, dict[str, Any], Any]] = field(default_factory=list)
@@ -184,9 +187,18 @@ class Context:
         finally:
             self.in_custom, self.uses_atomic_result = outer
 
+    @contextmanager
+    def differentiated(self) -> Iterator[None]:
+        """What is lowered here is differentiated, wherever it stands."""
+        outer, self.in_custom = self.in_custom, False
+        try:
+            yield
+        finally:
+            self.in_custom = outer
+
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""
-        return self.origin.span(node)
+        return self.called_at or self.origin.span(node)
 
     def at(self, node: ast.AST) -> None:
         """From now on, operations come from `node`."""
@@ -248,11 +260,15 @@ class Context:
             found = self.number(node, item.value)
             if found is not None:
                 return found
-            shown = getattr(item.value, "__name__", None) or type(item.value).__name__
+            value = item.value
+            plain = value is None or isinstance(value, str)
+            shown = repr(value) if plain else getattr(value, "__name__", None) or type(value).__name__
             self.type_error(
                 node,
                 f"{what} is needed here; got the Python object `{shown}`",
-                "kernels capture numbers and vectors; pass anything else as an argument of the launch",
+                f"call it: {shown}(…)"
+                if isinstance(item.value, Gradient)
+                else "kernels capture numbers and vectors; pass anything else as an argument of the launch",
             )
         if isinstance(item, ArrayView):
             shape = f"{item.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"

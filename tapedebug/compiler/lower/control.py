@@ -282,7 +282,7 @@ class Carried:
 
     def _key(self, name: str) -> Any:
         """Names a variable of this loop in `Context.early`."""
-        return id(self.node), self.ctx.calls, name
+        return self.ctx.span(self.node), self.ctx.calls, name
 
     def yields(self, node: ast.AST) -> list[Value]:
         """The values of the variables at the end of the body; their types must not have changed."""

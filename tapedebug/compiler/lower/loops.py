@@ -9,7 +9,7 @@ from typing import Any
 from tapedebug._config import config
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import assignment, control, custom, expressions, statics
+from tapedebug.compiler.lower import assignment, control, custom, expressions, random, statics
 from tapedebug.compiler.lower._context import Context, Item, Static, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -190,6 +190,11 @@ def _with_exit(
 def while_(ctx: Context, node: ast.While) -> None:
     """A `while`."""
     _refuse_else(ctx, node)
+    if any(random.draws_from(ctx, [node.test])):  # the state that a test leaves is carried by bodies only
+        before = node
+        stop = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+        node = ast.While(ast.Constant(True), [stop, *node.body], [])
+        ast.fix_missing_locations(ast.copy_location(node, before))
     found = control.jumps(node.body)
     outer = _enter(ctx)
     names = list(custom.changed_names(ctx, node.body))
