@@ -102,6 +102,7 @@ from tapedebug.runtime import full_like as full_like
 from tapedebug.runtime import get_cuda_device_count as get_cuda_device_count
 from tapedebug.runtime import get_device as get_device
 from tapedebug.runtime import get_devices as get_devices
+from tapedebug.runtime import get_preferred_device as get_preferred_device
 from tapedebug.runtime import init as init
 from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available
@@ -129,6 +130,7 @@ _LAZY = {
     "autograd": ("tapedebug.autograd", None),
     "visualize": ("tapedebug.visualize", None),
     "notebook": ("tapedebug.notebook", None),
+    "optim": ("tapedebug.optim", None),
     "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
     "load_ipython_extension": ("tapedebug.notebook", "load_ipython_extension"),
 }
