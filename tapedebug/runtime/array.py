@@ -53,6 +53,7 @@ class array:
 
     __slots__ = (
         "__weakref__",
+        "_fields",
         "_grad",
         "_kind",
         "_requires_grad",
@@ -86,6 +87,8 @@ class array:
     stop: int
     is_contiguous: bool
     retain_grad: bool
+    _fields: tuple[array, ...] | None
+    """Of an array of structs, the views of its numbers (`_fields.leaves`), once they were asked for."""
     _kind: int
     _slots: tuple[int, ...]
     _requires_grad: bool
@@ -144,6 +147,11 @@ class array:
         return _convert.item_bytes(self.dtype)
 
     @property
+    def kernel_type(self) -> types.ArrayType:
+        """The type of a kernel's parameter, or a struct's field, that takes this array."""
+        return types.ArrayType(self.dtype, self.ndim)
+
+    @property
     def device(self) -> Device:
         """Where the memory is."""
         return CPU
@@ -156,6 +164,7 @@ class array:
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         self._requires_grad = bool(value)
+        self._fields = None
         self._kind = _kind(self.dtype, self.ndim, self.is_contiguous, self._requires_grad)
 
     @property
@@ -230,6 +239,8 @@ class array:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         look = self._look()
+        if look.dtype.names is not None:  # which an interface cannot describe: NumPy asks `__array__` then
+            raise AttributeError("arrays of structs have no __array_interface__")
         whole = {
             "data": (self.buffer.address, False),
             "shape": (self.buffer.nbytes,),
@@ -246,10 +257,16 @@ class array:
             "version": 3,
         }
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        """For NumPy, where the elements are structs."""
+        values = self.numpy()
+        return np.array(values, dtype=dtype) if copy or dtype not in (None, values.dtype) else values
+
     def numpy(self) -> Values:
         """The values as a NumPy array of shape `shape` plus the vector dimension, sharing memory.
 
-        Writing into it changes the array without the tape's knowledge; prefer `assign`.
+        Of structs it is a structured array. Writing into it changes the array without the tape's knowledge;
+        prefer `assign`.
         """
         look = self._look()
         interface = {
@@ -259,11 +276,14 @@ class array:
             "typestr": look.dtype.str,
             "version": 3,
         }
-        return np.asarray(Window(self.buffer, interface, self.start, self.stop))
+        values = np.asarray(Window(self.buffer, interface, self.start, self.stop))
+        return values if look.dtype.names is None else values.view(look.dtype)
 
     def list(self) -> list[Any]:
         """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
         look = self._look()
+        if types.is_struct(self.dtype):
+            return [self.dtype.from_numpy(one) for one in look.reshape(-1)]
         if not types.value_shape(self.dtype):
             return list(look.reshape(-1).tolist())
         return [self.dtype(*one) for one in look.reshape(-1, types.components(self.dtype))]
@@ -302,7 +322,11 @@ class array:
     # -- views ------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        """A view (ints and slices); with one int for each dimension, the value of that element."""
+        """A view (ints and slices); with one int for each dimension, the value of that element.
+
+        Of an array of structs, `a["pos"]` is the view of a field. Arrays of indices among the key give an
+        `indexedarray`.
+        """
         from tapedebug.runtime import _views
 
         return _views.item(self, key)
@@ -377,7 +401,7 @@ def make(
     a.is_contiguous = contiguous or size == 0
     a.start, a.stop = (first + low, first + high) if size else (first, first)
     a._slots = (ptr, *shape, *(s // scalar for s in strides))
-    a._grad = None
+    a._grad = a._fields = None
     a.retain_grad = like.retain_grad if like is not None else False
     a._requires_grad = like._requires_grad if like is not None else False
     a._kind = _kind(dtype, a.ndim, a.is_contiguous, a._requires_grad)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin
-from tapedebug.compiler import ir
+from tapedebug.compiler import flatten, ir
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import control, expressions, statements
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, name_resolver
+from tapedebug.compiler.lower import control, expressions, statements, structs
+from tapedebug.compiler.lower._context import AccessRecord, Context, name_resolver
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -34,8 +34,8 @@ class Lowered:
     functions: tuple[Function, ...] = ()
 
 
-def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python: object) -> Lowered:
-    """Lower a kernel's Python function.
+def lower_kernel(name: str, origin: Origin, signature: tuple[ir.Param, ...], python: object) -> Lowered:
+    """Lower a kernel's Python function, given its parameters as they are declared.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
@@ -45,8 +45,12 @@ def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python
     ctx.at(origin.tree)
     ctx.locals = control.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
-    for param in params:
-        ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)
+    params = signature if flatten.is_flat(signature) else flatten.flattened(signature)
+    flat = iter(params)
+    for declared in signature:
+        ctx.env[declared.name] = structs.bound(
+            declared.type, declared.name, flat, lambda param: _argument(builder, param)
+        )
     try:
         statements.block(ctx, origin.tree.body)
     except RecursionError:

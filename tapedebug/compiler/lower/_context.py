@@ -37,9 +37,81 @@ class ArrayView:
         return f"wp.adjoint[{self.param.name}]" if self.adjoint else self.param.name
 
     @property
+    def type(self) -> t.ArrayType:
+        """The type of the whole array."""
+        found: t.ArrayType = self.param.type
+        return found
+
+    @property
     def free(self) -> int:
         """How many indices an element still needs."""
         return int(self.param.type.ndim) - len(self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class StructArray:
+    """An array of structs, perhaps with indices given: one view a field, which all have the same indices."""
+
+    name: str
+    type: t.ArrayType
+    fields: tuple[ArrayView | StructArray, ...]
+
+    @property
+    def kind(self) -> Any:
+        """The struct."""
+        return self.type.dtype
+
+    @property
+    def first(self) -> ArrayView:
+        """The view of its first number."""
+        inner = self.fields[0]
+        return inner.first if isinstance(inner, StructArray) else inner
+
+    @property
+    def free(self) -> int:
+        """How many indices an element still needs."""
+        return self.first.free
+
+    @property
+    def adjoint(self) -> bool:
+        """Whether it is the array's adjoint that is meant."""
+        return self.first.adjoint
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedView:
+    """An indexed array: indices into `data` come from `tables`, one for each axis that has none yet."""
+
+    name: str
+    type: t.IndexedArrayType
+    data: ArrayView | StructArray
+    tables: tuple[ArrayView, ...]
+
+    @property
+    def free(self) -> int:
+        """How many indices an element still needs."""
+        return len(self.tables)
+
+
+View = ArrayView | StructArray | IndexedView
+"""What is indexed to reach memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructValue:
+    """A value of a struct type: what each of its fields holds."""
+
+    kind: type[t.Struct]
+    fields: tuple[Item, ...]
+
+    def get(self, name: str) -> Item:
+        """What a field holds."""
+        return self.fields[list(self.kind.fields).index(name)]
+
+    def put(self, name: str, item: Item) -> StructValue:
+        """The value with another field."""
+        place = list(self.kind.fields).index(name)
+        return StructValue(self.kind, (*self.fields[:place], item, *self.fields[place + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +135,7 @@ class Items:
     items: tuple[Item, ...]
 
 
-Item = Quantity | ArrayView | Static | Undefined | Items
+Item = Quantity | ArrayView | StructArray | IndexedView | StructValue | Static | Undefined | Items
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +255,17 @@ class Context:
                 f"{what} is needed here; got the Python object `{shown}`",
                 "kernels capture numbers and vectors; pass anything else as an argument of the launch",
             )
-        if isinstance(item, ArrayView):
-            shape = f"{item.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"
+        if isinstance(item, View):
             self.type_error(
                 node,
-                f"{what} is needed here; got the array `{item.name}` ({t.type_name(item.param.type)})",
-                f"index it: {shape}",
+                f"{what} is needed here; got the array `{item.name}` ({t.type_name(item.type)})",
+                f"index it: {item.name}[{', '.join('ijkl'[: item.type.ndim])}]",
+            )
+        if isinstance(item, StructValue):
+            self.type_error(
+                node,
+                f"{what} is needed here; got the struct {t.type_name(item.kind)}",
+                f"use its fields: {', '.join(item.kind.fields)}",
             )
         if isinstance(item, Items) and not item.items:
             self.type_error(

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import components, custom, expressions
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, Items, counted
+from tapedebug.compiler.lower import components, custom, expressions, structs
+from tapedebug.compiler.lower._context import (
+    AccessRecord,
+    ArrayView,
+    Context,
+    IndexedView,
+    Items,
+    StructArray,
+    StructValue,
+    View,
+    counted,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -51,33 +61,56 @@ def _part(base: Place, where: components.Path) -> Place | None:
     )
 
 
-def shape(ctx: Context, view: ArrayView) -> Items:
+def shape(ctx: Context, view: View) -> Items:
     """The lengths of an array's axes, as int32."""
     builder = ctx.builder
-    lengths = [
-        builder.apply("to_i32", builder.extent(view.param.index, axis))
-        for axis in range(view.param.type.ndim)
-    ]
+    if isinstance(view, IndexedView):
+        axes = [(table.param.index, 0) for table in view.tables]
+    else:
+        first = view.first if isinstance(view, StructArray) else view
+        axes = [(first.param.index, axis) for axis in range(view.type.ndim)]
+    lengths = [builder.apply("to_i32", builder.extent(param, axis)) for param, axis in axes]
     return Items(tuple(expressions.wrap(ctx, length) for length in lengths))
 
 
-def view_at(ctx: Context, node: ast.Subscript, base: ArrayView) -> ArrayView:
+def no_attribute(ctx: Context, node: ast.Attribute, view: View) -> NoReturn:
+    """Refuse an attribute that arrays do not have."""
+    mend = f"inside kernels an array has `shape`; index it to reach its values: {view.name}[i]"
+    ctx.type_error(node, f"the array `{view.name}` has no attribute `{node.attr}` in a kernel", mend)
+
+
+def view_at(ctx: Context, node: ast.Subscript, base: View) -> View:
     """The view with the indices of a subscript added."""
     nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if len(nodes) > base.free:
-        dims = base.param.type.ndim
-        given = len(base.indices) + len(nodes)
+        dims = base.type.ndim
+        given = dims - base.free + len(nodes)
         ctx.type_error(
             node,
-            f"the array `{base.param.name}` has {counted(dims, 'dimension')} and is indexed with {given}",
+            f"the array `{base.name}` has {counted(dims, 'dimension')} and is indexed with {given}",
             f"declare it with ndim={given}, or use {counted(dims, 'index', 'indices')}"
             if given <= t.MAX_DIMENSIONS
             else f"use {counted(dims, 'index', 'indices')}",
         )
-    return replace(base, indices=base.indices + tuple(_index(ctx, n, base) for n in nodes))
+    return _at(ctx, node, base, tuple(_index(ctx, n, base) for n in nodes))
 
 
-def _index(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
+def _at(ctx: Context, node: ast.AST, base: View, indices: tuple[Value, ...]) -> View:
+    if isinstance(base, ArrayView):
+        return replace(base, indices=base.indices + indices)
+    if isinstance(base, StructArray):
+        return structs.indexed(base, lambda view: replace(view, indices=view.indices + indices))
+    looked_up = []
+    for table, index in zip(base.tables, indices, strict=False):
+        found = read(ctx, node, whole(replace(table, indices=(index,))))
+        looked_up.append(widened(ctx.builder, found.scalar.value))
+    data = _at(ctx, node, base.data, tuple(looked_up))
+    rest = base.tables[len(indices) :]
+    assert not isinstance(data, IndexedView)
+    return replace(base, data=data, tables=rest) if rest else data
+
+
+def _index(ctx: Context, node: ast.expr, base: View) -> Value:
     if isinstance(node, ast.Slice):
         ctx.syntax_error(
             node,
@@ -88,62 +121,88 @@ def _index(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
     if q.type not in t.INTEGERS:
         ctx.type_error(
             node,
-            f"an index of `{base.param.name}` is an integer; got {t.type_name(q.type)}",
+            f"an index of `{base.name}` is an integer; got {t.type_name(q.type)}",
             "convert it with int(…)",
         )
     number = constant_of(q.scalar.value)
     if number is not None and number < 0:
         ctx.type_error(
             node,
-            f"the index {number} of `{base.param.name}` is negative; kernels do not count from the end",
-            f"write {base.param.name}.shape[0] - {-number}",
+            f"the index {number} of `{base.name}` is negative; kernels do not count from the end",
+            f"write {base.name}.shape[0] - {-number}",
         )
     return widened(ctx.builder, q.scalar.value)
 
 
-def element(ctx: Context, node: ast.Subscript, base: ArrayView) -> Item:
-    """What a subscript of an array reads: an element, or a view with fewer dimensions."""
-    view = view_at(ctx, node, base)
-    if view.free:
-        return view
-    return read(ctx, node, whole(view))
-
-
-def place_of(ctx: Context, node: ast.expr) -> Place | None:
-    """The array element or component that a target names; None where it is a variable's."""
+def place_of(ctx: Context, node: ast.expr) -> Place | StructArray | None:
+    """The array element (a place, or a struct) or component that a target names; None of a variable's."""
     found = _base(ctx, node)
-    if isinstance(found, ArrayView):
-        if isinstance(node, ast.Name):
+    if isinstance(found, StructValue):
+        return None
+    if isinstance(found, View) and found.free:
+        if isinstance(node, ast.Name) or _field_of_value(ctx, node):
             return None
         ctx.type_error(
             node,
-            f"`{found.param.name}` needs {counted(found.free, 'more index', 'more indices')} here",
+            f"`{found.name}` needs {counted(found.free, 'more index', 'more indices')} here",
             "write to one element at a time",
         )
-    return found
+    assert not isinstance(found, IndexedView)
+    return whole(found) if isinstance(found, ArrayView) else found
 
 
-def _base(ctx: Context, node: ast.expr) -> ArrayView | Place | None:
-    """The array, element or part of an element that an expression names."""
+def _field_of_value(ctx: Context, node: ast.expr) -> bool:
+    """Whether a target is an array field of a struct, which is to hold another array."""
+    return isinstance(node, ast.Attribute) and isinstance(_base(ctx, node.value), StructValue)
+
+
+def is_memory(ctx: Context, target: ast.expr) -> bool:
+    """Whether a target certainly lies in an array, and not in the variable that it begins with."""
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        path: list[str] = []
+        at: ast.expr = target.value
+        while isinstance(at, ast.Attribute):
+            path.insert(0, at.attr)
+            at = at.value
+        item: Any = ctx.env.get(at.id) if isinstance(at, ast.Name) else None
+        for name in path:
+            known = isinstance(item, StructValue) and name in item.kind.fields
+            item = item.get(name) if known else None
+        if isinstance(item, View):
+            return True
+        target = target.value
+    return False
+
+
+def _base(ctx: Context, node: ast.expr) -> View | StructValue | Place | None:
+    """The array, element, struct or part of an element that an expression names."""
     if isinstance(node, ast.Name):
         item = ctx.env.get(node.id)
-        return item if isinstance(item, ArrayView) else None
+        return item if isinstance(item, View | StructValue) else None
     if not isinstance(node, ast.Subscript | ast.Attribute):
         return None
     if isinstance(node, ast.Subscript) and custom.is_adjoint(ctx, node.value):
         item = custom.adjoint_of(ctx, node)
-        return item if isinstance(item, ArrayView) else None
+        return item if isinstance(item, View) else None
     base = _base(ctx, node.value)
-    if isinstance(base, ArrayView):
-        if isinstance(node, ast.Attribute):
-            return None
-        view = view_at(ctx, node, base)
-        return view if view.free else whole(view)
-    if base is None:
-        return None
+    if isinstance(base, StructValue):
+        item = structs.field(ctx, node, base) if isinstance(node, ast.Attribute) else None
+        return item if isinstance(item, View | StructValue) else None
+    if isinstance(base, View) and base.free:
+        return view_at(ctx, node, base) if isinstance(node, ast.Subscript) else None
+    if isinstance(base, StructArray):
+        return structs.field(ctx, node, base) if isinstance(node, ast.Attribute) else None  # type: ignore[return-value]
+    assert not isinstance(base, IndexedView)
+    part_of = whole(base) if isinstance(base, ArrayView) else base
+    return None if part_of is None else _part_at(ctx, node, part_of)
+
+
+def _part_at(ctx: Context, node: ast.Subscript | ast.Attribute, base: Place) -> Place:
+    """A part of an element that a subscript or attribute names."""
     if isinstance(node, ast.Attribute):
-        return _part(base, (components.named(ctx, node, base.type, node.attr),))
-    part = _part(base, components.path(ctx, node, base.type))
+        part = _part(base, (components.named(ctx, node, base.type, node.attr),))
+    else:
+        part = _part(base, components.path(ctx, node, base.type))
     if part is None:
         word = base.type.word
         ctx.syntax_error(

@@ -5,10 +5,23 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tapedebug.compiler.lower import arrays, calls, components, custom, expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined, counted
+from tapedebug.compiler.lower import arrays, calls, components, custom, expressions, structs
+from tapedebug.compiler.lower._context import (
+    Context,
+    Item,
+    Items,
+    Static,
+    StructArray,
+    StructValue,
+    Undefined,
+    View,
+    counted,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
+
+Step = ast.Subscript | ast.Attribute
+"""From a variable to what an assignment to a part of it replaces."""
 
 
 def assign(ctx: Context, node: ast.Assign) -> None:
@@ -34,13 +47,14 @@ def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> No
             _unpack(ctx, target, item, source)
         case ast.Subscript() | ast.Attribute():
             place = arrays.place_of(ctx, target)
-            q = ctx.quantity(source, item)
             if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
-                _assign_adjoint(ctx, target, q, source)
+                _assign_adjoint(ctx, target, ctx.quantity(source, item), source)
+            elif isinstance(place, StructArray):
+                structs.store(ctx, target, place, item, source)
             elif place is not None:
-                arrays.write(ctx, target, place, q, source)
+                arrays.write(ctx, target, place, ctx.quantity(source, item), source)
             else:
-                _assign_component(ctx, target, q, source)
+                _assign_component(ctx, target, item, source)
         case _:
             ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
 
@@ -58,8 +72,8 @@ def _assign_adjoint(ctx: Context, target: ast.Subscript, q: Quantity, source: as
 def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
     """The item as a variable's value: numbers get the variable's name in generated code."""
     if isinstance(item, Static):
-        number = ctx.number(source, item.value)
-        return item if number is None else number
+        known = ctx.number(source, item.value) or structs.as_value(ctx, source, item)
+        return item if known is None else known
     if isinstance(item, Quantity):
         labels = components.labels(item.type) if len(item.parts) > 1 else []
         for place, part in enumerate(item.parts):
@@ -89,28 +103,51 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.e
 
 
 def _assign_component(
-    ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity, source: ast.expr
+    ctx: Context, target: ast.Subscript | ast.Attribute, item: Item, source: ast.expr
 ) -> None:
-    """`v.x = …`, `m[i, j] = …` or `m[i] = …` of a variable: the variable gets a new value."""
+    """`v.x = …`, `m[i, j] = …`, `m[i] = …`, `state.mass = …` of a variable: it gets a new value."""
     base, steps = _owner(ctx, target)
     if isinstance(base, ast.Subscript):
         name = custom.variable(ctx, base)
-        item = ctx.env[name]
+        old = ctx.env[name]
     elif isinstance(base, ast.Name):
-        name, item = base.id, ctx.lookup(base)
+        name, old = base.id, ctx.lookup(base)
     else:
         ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
-    if isinstance(item, ArrayView):
+    if isinstance(old, View):
         ctx.type_error(
             target, "a kernel cannot change an array's attributes", f"write to an element: {name}[i] = …"
         )
-    if isinstance(item, Static):
+    if isinstance(old, Static):
         ctx.syntax_error(
             target,
             f"`{name}` comes from outside the function and cannot be changed",
             f"copy it first: v = {name}",
         )
-    old = ctx.quantity(base, item)
+    ctx.env[name] = _with(ctx, base, old, steps, item, source)
+
+
+def _with(ctx: Context, base: ast.expr, old: Item, steps: list[Step], item: Item, source: ast.expr) -> Item:
+    """A value with what `steps` lead to replaced by `item`."""
+    if isinstance(old, StructValue):
+        step = steps[0]
+        if not isinstance(step, ast.Attribute):
+            ctx.type_error(
+                step, f"the struct {t.type_name(old.kind)} has fields, and no elements", "name a field"
+            )
+        structs.require_field(ctx, step, old.kind)
+        if len(steps) > 1:
+            new = _with(ctx, step, structs.field(ctx, step, old), steps[1:], item, source)
+        else:
+            name = ast.unparse(step)
+            new = structs.fitting(ctx, source, name, old.kind.fields[step.attr], item)
+        return old.put(step.attr, new)
+    return _with_component(ctx, ctx.quantity(base, old), steps, ctx.quantity(source, item), source)
+
+
+def _with_component(
+    ctx: Context, old: Quantity, steps: list[Step], new: Quantity, source: ast.expr
+) -> Quantity:
     where: components.Path = ()
     kind = old.type
     for step in steps:
@@ -119,19 +156,19 @@ def _assign_component(
         else:
             where += components.path(ctx, step, kind)
         kind = components.type_at(old.type, where)
-    if q.type is not kind:
+    if new.type is not kind:
         ctx.type_error(
             source,
             f"a {'component' if t.is_scalar(kind) else 'row'} of {t.type_name(old.type)} is "
-            f"{t.type_name(kind)}; got {t.type_name(q.type)}",
-            arrays.mend_value(kind, q.type),
+            f"{t.type_name(kind)}; got {t.type_name(new.type)}",
+            arrays.mend_value(kind, new.type),
         )
-    ctx.env[name] = components.put(old, where, q)
+    return components.put(old, where, new)
 
 
-def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[ast.Subscript | ast.Attribute]]:
+def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[Step]]:
     """What a target is a component of (a variable, `adjoint[x]`), and the steps from it to the component."""
-    steps: list[ast.Subscript | ast.Attribute] = []
+    steps: list[Step] = []
     while isinstance(target, ast.Subscript | ast.Attribute):
         if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
             break
@@ -143,6 +180,12 @@ def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[ast.Subscript
 def augmented(ctx: Context, node: ast.AugAssign) -> None:
     """`target += value` and the like."""
     place = arrays.place_of(ctx, node.target) if not isinstance(node.target, ast.Name) else None
+    if isinstance(place, StructArray):
+        ctx.type_error(
+            node,
+            f"`{place.name}` holds {t.type_name(place.kind)}, which operators do not take",
+            f"change its fields one by one: {', '.join(place.kind.fields)}",
+        )
     right = expressions.value(ctx, node.value)
     if place is None:
         load = _as_load(node.target)

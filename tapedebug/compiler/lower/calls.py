@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, construct, control, expressions
+from tapedebug.compiler.lower import arrays, construct, control, expressions, structs
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
     Item,
     Items,
     Static,
+    StructArray,
     Undefined,
+    View,
     counted,
     name_resolver,
 )
@@ -42,6 +44,8 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return _inline(ctx, node, target)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
+    if t.is_struct(target):
+        return structs.construct_struct(ctx, node, target)
     if node.keywords:
         ctx.syntax_error(
             node, "functions of the kernel language take no keywords", "pass the values in order"
@@ -124,7 +128,7 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if isinstance(item, ArrayView) and not item.indices:
+    if isinstance(item, View) and item.free == item.type.ndim:
         length = arrays.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
@@ -168,26 +172,35 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
     return indices[0] if axes == 1 else Items(tuple(indices))
 
 
-def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
+def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     array = expressions.lower(ctx, node.args[0]) if node.args else None
-    if not isinstance(array, ArrayView):
+    if not isinstance(array, View):
         ctx.type_error(node, f"{name}() takes an array first", f"write {name}(array, index, value)")
     if len(node.args) != array.free + 2:
         indices = ", ".join("ijkl"[: array.free])
         ctx.type_error(
             node,
-            f"{name}() on `{array.param.name}` takes {array.free + 2} arguments; got {len(node.args)}",
-            f"write {name}({array.param.name}, {indices}, value)",
+            f"{name}() on `{array.name}` takes {array.free + 2} arguments; got {len(node.args)}",
+            f"write {name}({array.name}, {indices}, value)",
         )
-    q = expressions.value(ctx, node.args[-1])
+    item = expressions.lower(ctx, node.args[-1])
     inner = node.args[1] if array.free == 1 else ast.Tuple(list(node.args[1:-1]), ast.Load())
     subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    place = arrays.whole(arrays.view_at(ctx, subscript, array))
+    target = arrays.view_at(ctx, subscript, array)
+    if isinstance(target, StructArray):
+        item = structs.as_value(ctx, node.args[-1], item) or item
+    else:
+        item = ctx.quantity(node.args[-1], item)
     if name == "atomic_sub":
-        q = expressions.apply(ctx, node, "neg", f"{name}()", q)
+        leaves = (expressions.apply(ctx, node, "neg", f"{name}()", q) for q in control.leaves_of(item) or ())
+        item = control.rebuilt(item, leaves)
     ctx.at(node)
     ctx.uses_atomic_result = ctx.uses_atomic_result or used
-    return arrays.add(ctx, node, place, q, node.args[-1])
+    if isinstance(target, StructArray):
+        return structs.add(ctx, node, target, item, node.args[-1])
+    assert isinstance(target, ArrayView)
+    assert isinstance(item, Quantity)
+    return arrays.add(ctx, node, arrays.whole(target), item, node.args[-1])
 
 
 # User functions --------------------------------------------------------------------------------------------
@@ -226,8 +239,8 @@ def _bind(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
     env: dict[str, Item] = {}
     for name, parameter in signature.parameters.items():
         item = bound.arguments.get(name, Static(parameter.default))
-        if isinstance(item, Static) and ctx.number(node, item.value) is not None:
-            item = ctx.quantity(node, item)
+        if isinstance(item, Static):
+            item = ctx.number(node, item.value) or structs.as_value(ctx, node, item) or item
         declared = function.types.get(name)
         if declared is not None:
             _check_argument(ctx, node, function, name, declared, item)
@@ -243,7 +256,7 @@ def signature_text(signature: inspect.Signature) -> str:
 def _check_argument(
     ctx: Context, node: ast.Call, function: Function, name: str, declared: Any, item: Item
 ) -> None:
-    actual = type_of(item)
+    actual = structs.type_of(item)
     if actual != declared:
         got = t.type_name(actual) if actual is not None else "something else"
         ctx.type_error(
@@ -251,13 +264,6 @@ def _check_argument(
             f"`{name}` of {function.name}() is {t.type_name(declared)}; got {got}",
             "convert the argument, or change the annotation",
         )
-
-
-def type_of(item: Item) -> Any:
-    """The type that a parameter must be declared with to take an item; None where it has none."""
-    if isinstance(item, Quantity):
-        return item.type
-    return t.ArrayType(item.param.type.dtype, item.free) if isinstance(item, ArrayView) else None
 
 
 def run(
@@ -305,7 +311,7 @@ FRAME = ("env", "origin", "names", "calls", "in_kernel", "active", "in_loop", "l
 def _zero_result(ctx: Context, function: Function) -> None:
     """A declared result exists from the start, so that loops can carry it to a `return` inside them."""
     kinds = function.result_type if isinstance(function.result_type, tuple) else (function.result_type,)
-    zeros = [construct.zeros(ctx, kind) for kind in kinds]
+    zeros = [structs.zeros(ctx, kind) for kind in kinds]
     result = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
     ctx.env[control.RESULT] = result
     ctx.returned = (control.kind_of(result), f"`{function.name}` is declared to return")

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from tapedebug.compiler.builder import constant_of, same_values
 from tapedebug.compiler.ir import Block, For, If, Op, Value, While
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, Undefined
+from tapedebug.compiler.lower._context import Context, Item, Items, Static, StructValue, Undefined, View
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Quantity
 
@@ -112,6 +112,11 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
     if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
         pairs = zip(one.items, two.items, strict=True)
         return Items(tuple(merged(ctx, node, name, a, b, node_if) for a, b in pairs))
+    if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
+        fields = zip(one.kind.fields, one.fields, two.fields, strict=True)
+        return StructValue(
+            one.kind, tuple(merged(ctx, node, f"{name}.{field}", a, b, node_if) for field, a, b in fields)
+        )
     for item in (one, two):
         if isinstance(item, Undefined):
             return item
@@ -171,29 +176,48 @@ def zeros_like(ctx: Context, item: Item) -> Item:
         return Quantity(item.type, tuple(parts))
     if isinstance(item, Items):
         return Items(tuple(zeros_like(ctx, i) for i in item.items))
+    if isinstance(item, StructValue):
+        return StructValue(item.kind, tuple(zeros_like(ctx, i) for i in item.fields))
     return item
 
 
 def leaves_of(item: Item | None) -> list[Quantity] | None:
-    """The numbers and vectors that an item consists of; None where it is something else."""
+    """The numbers and vectors that an item consists of; None where it is something else.
+
+    Of a struct, those of its fields; its arrays are what they are.
+    """
     if isinstance(item, Quantity):
         return [item]
-    if not isinstance(item, Items):
+    if not isinstance(item, Items | StructValue):
         return None
     leaves: list[Quantity] = []
-    for part in item.items:
+    for part in _parts(item):
         inside = leaves_of(part)
-        if inside is None:
+        if inside is None and isinstance(item, Items):
             return None
-        leaves.extend(inside)
+        leaves.extend(inside or ())
     return leaves
+
+
+def _parts(item: Items | StructValue) -> tuple[Item, ...]:
+    return item.items if isinstance(item, Items) else item.fields
 
 
 def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
     """The item with its numbers and vectors replaced, in order."""
     if isinstance(item, Items):
         return Items(tuple(rebuilt(part, leaves) for part in item.items))
+    if isinstance(item, StructValue):
+        fields = (f if leaves_of(f) is None else rebuilt(f, leaves) for f in item.fields)
+        return StructValue(item.kind, tuple(fields))
     return next(leaves)
+
+
+def fixed_of(item: Item | None) -> list[Item]:
+    """The arrays among the fields of an item, which loops do not carry."""
+    if isinstance(item, Items | StructValue):
+        return [inner for part in _parts(item) for inner in fixed_of(part)]
+    return [] if item is None or isinstance(item, Quantity) else [item]
 
 
 def kind_of(item: Item | None) -> str:
@@ -201,13 +225,13 @@ def kind_of(item: Item | None) -> str:
     match item:
         case Quantity():
             return t.type_name(item.type)
-        case ArrayView():
-            return f"the array `{item.param.name}`"
+        case StructValue():
+            return t.type_name(item.kind)
         case Items():
             return f"({', '.join(kind_of(i) for i in item.items)})"
         case Static():
             return f"the Python object `{getattr(item.value, '__name__', item.value)}`"
-    return "undefined"
+    return f"the array `{item.name}`" if isinstance(item, View) else "undefined"
 
 
 class Carried:
@@ -248,6 +272,12 @@ class Carried:
                     self._changed(node, name, was, now)
             elif leaves is None or kind_of(now) != kind_of(was):
                 self._changed(node, name, was, now)
+            elif fixed_of(now) != fixed_of(was):
+                self.ctx.type_error(
+                    node,
+                    f"an array of `{name}` is another one after an iteration of this loop",
+                    "choose the array before the loop",
+                )
             else:
                 values.extend(part.value for leaf in leaves for part in leaf.parts)
         return values
@@ -321,20 +351,21 @@ def local_names(body: Iterable[ast.stmt]) -> frozenset[str]:
     return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
-def assigned_names(body: Iterable[ast.stmt]) -> list[str]:
-    """The variables that statements assign, in order of appearance."""
+def assigned_names(body: Iterable[ast.stmt], is_memory: Callable[[ast.expr], bool]) -> list[str]:
+    """The variables that statements assign, in order of appearance; not what `is_memory` holds of."""
     names: dict[str, Any] = {}
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names[node.id] = None
             # `v.x = …` and `v[0] = …` change the variable v.
-            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-                base: ast.expr = node.value
-                while isinstance(base, ast.Attribute | ast.Subscript):
-                    base = base.value
-                if isinstance(base, ast.Name):
-                    names[base.id] = None
+            if not isinstance(node, ast.Attribute | ast.Subscript) or not isinstance(node.ctx, ast.Store):
+                continue
+            base: ast.expr = node.value
+            while isinstance(base, ast.Attribute | ast.Subscript):
+                base = base.value
+            if isinstance(base, ast.Name) and not is_memory(node):
+                names[base.id] = None
     return list(names)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import arrays, calls, components, control, custom
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
+from tapedebug.compiler.lower import arrays, calls, components, control, custom, structs
+from tapedebug.compiler.lower._context import Context, Item, Items, Static, StructArray, StructValue, View
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
 
@@ -42,6 +42,11 @@ COMPARE = {
 
 def lower(ctx: Context, node: ast.expr) -> Item:
     """The value of an expression."""
+    return structs.loaded(ctx, node, reference(ctx, node))
+
+
+def reference(ctx: Context, node: ast.expr) -> Item:
+    """What an expression means; an element of an array is not read yet."""
     for kind, handler in HANDLERS.items():
         if isinstance(node, kind):
             ctx.at(node)
@@ -166,18 +171,21 @@ def _part(ctx: Context, node: ast.expr, item: Item) -> Item:
 
 
 def _attribute(ctx: Context, node: ast.Attribute) -> Item:
-    base = lower(ctx, node.value)
+    base = reference(ctx, node.value)
     ctx.at(node)
+    base = structs.as_value(ctx, node.value, base) or base
+    if isinstance(base, StructValue):
+        return structs.field(ctx, node, base)
     if isinstance(base, Static) and not isinstance(base.value, t.Compound | int | float | np.generic):
         return _static_attribute(ctx, node, base.value)
-    if isinstance(base, ArrayView):
-        if node.attr == "shape" and not base.indices:
+    if isinstance(base, StructArray):
+        return structs.element_attribute(ctx, node, base)
+    if isinstance(base, View) and base.free:
+        if node.attr == "shape" and base.free == base.type.ndim:
             return arrays.shape(ctx, base)
-        mend = f"inside kernels an array has `shape`; index it to reach its values: {base.param.name}[i]"
-        ctx.type_error(
-            node, f"the array `{base.param.name}` has no attribute `{node.attr}` in a kernel", mend
-        )
-    q = ctx.quantity(node.value, base)
+        arrays.no_attribute(ctx, node, base)
+    q = ctx.quantity(node.value, structs.loaded(ctx, node.value, base))
+    ctx.at(node)
     return components.get(q, (components.named(ctx, node, q.type, node.attr),))
 
 
@@ -200,8 +208,8 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Item:
     if custom.is_adjoint(ctx, node.value):
         return custom.adjoint_of(ctx, node)
     base = lower(ctx, node.value)
-    if isinstance(base, ArrayView):
-        return arrays.element(ctx, node, base)
+    if isinstance(base, View):
+        return arrays.view_at(ctx, node, base)
     if isinstance(base, Items):
         index = _static_index(ctx, node, len(base.items))
         return base.items[index]
