@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tapedebug.autograd.pairs import Mask
+from tapedebug.autograd.pairs import Mask, is_array, obstacle
 from tapedebug.runtime._flatten import check_and_flatten, named_parts
 
 Named = tuple[int, str, Any]
@@ -60,6 +60,6 @@ def _parts(kernel: Any, key: Any, named: Sequence[Named]) -> list[Any]:
         places = declared[key : key + 1] if key >= 0 else []
     else:
         return [key]
-    parts = [name for _, name, _ in named if owners[name] in places]
-    floats = [name for _, name, value in named if name in parts and getattr(value, "requires_grad", False)]
-    return floats or parts or [key]
+    parts = {name: value for _, name, value in named if owners[name] in places}
+    floats = [name for name, value in parts.items() if is_array(value) and obstacle(name, value) is None]
+    return floats or list(parts) or [key]

@@ -38,21 +38,16 @@ def leaves(a: array) -> Leaves:
         return (a,)
     found = a._fields
     if found is None:
-        found = a._fields = tuple(
-            make(a.buffer, a.ptr + leaf.offset, leaf.type, a.shape, a.strides, like=a)
-            for leaf in a.dtype.leaves()
-        )
+        found = a._fields = tuple(_leaf(a, leaf) for leaf in a.dtype.leaves())
     for view in found:
         view.retain_grad = a.retain_grad
     return found
 
 
-def named_leaves(a: array) -> list[tuple[str, array]]:
-    """The leaves with what is added to the array's name: `.pos`, `.inner.x`."""
-    if not types.is_struct(a.dtype):
-        return []
-    endings = ("".join(f".{name}" for name in leaf.path) for leaf in a.dtype.leaves())
-    return list(zip(endings, leaves(a), strict=True))
+def _leaf(a: array, leaf: Any) -> array:
+    view = make(a.buffer, a.ptr + leaf.offset, leaf.type, a.shape, a.strides, like=a)
+    view.part = "".join(f".{name}" for name in leaf.path)
+    return view
 
 
 def element_values(data: Any, kind: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

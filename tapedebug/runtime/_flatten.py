@@ -110,7 +110,7 @@ def named_parts(name: str, value: Any) -> list[tuple[str, Any]]:
         held = ((f"{name}.{label}", inner) for label, inner in value.__dict__.items())
         return [part for label, inner in held for part in named_parts(label, inner)]
     if isinstance(value, array) and types.is_struct(value.dtype):
-        return [(name + ending, leaf) for ending, leaf in _fields.named_leaves(value)]
+        return [(name + leaf.part, leaf) for leaf in _fields.leaves(value)]
     return [(name, value)]
 
 

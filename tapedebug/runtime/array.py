@@ -62,6 +62,7 @@ class array:
         "dtype",
         "is_contiguous",
         "ndim",
+        "part",
         "ptr",
         "retain_grad",
         "shape",
@@ -86,6 +87,8 @@ class array:
     """First byte of the buffer that the elements occupy."""
     stop: int
     is_contiguous: bool
+    part: str
+    """Of a view that stands for a field of an array of structs, what follows the array's name: `.pos`."""
     retain_grad: bool
     _fields: tuple[array, ...] | None
     """Of an array of structs, the views of its numbers (`_fields.leaves`), once they were asked for."""
@@ -402,6 +405,7 @@ def make(
     a.start, a.stop = (first + low, first + high) if size else (first, first)
     a._slots = (ptr, *shape, *(s // scalar for s in strides))
     a._grad = a._fields = None
+    a.part = ""
     a.retain_grad = like.retain_grad if like is not None else False
     a._requires_grad = like._requires_grad if like is not None else False
     a._kind = _kind(dtype, a.ndim, a.is_contiguous, a._requires_grad)
