@@ -12,7 +12,6 @@ _PLANNED = """
     transform_get_translation transform_get_rotation transform_multiply
     transform_point transform_vector transform_inverse spatial_top spatial_bottom spatial_dot spatial_cross
     spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass
-    atomic_min atomic_max atomic_exch atomic_cas atomic_and atomic_or atomic_xor
     rand_init randi randf randn sample_cdf sample_unit_disk sample_unit_ring sample_unit_sphere
     sample_unit_sphere_surface sample_unit_hemisphere sample_unit_cube poisson noise pnoise curlnoise
     func_native grad overload static printf expect_eq expect_near

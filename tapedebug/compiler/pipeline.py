@@ -40,7 +40,7 @@ class Analysis:
         writes: Parameters that it stores to, atomics included.
         covers: Parameters that it stores to unconditionally at exactly the thread's index: a launch whose
             dimensions are the array's shape overwrites every element.
-        atomic: Parameters that it adds to atomically.
+        atomic: Parameters that it changes atomically.
         accesses: The places in the source, each with its kind: "read", "write" or "atomic".
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
     """
@@ -94,8 +94,8 @@ def analysis(kernel: Lowered) -> Analysis:
         reads=reads,
         writes=writes,
         covers=_covered(kernel.function),
-        atomic=of["atomic_add"],
-        accesses=tuple(a for a in kernel.accesses if a.param in (writes | reads)),
+        atomic=of["atomic_add"] | {access.param for access in kernel.accesses if access.kind == "atomic"},
+        accesses=tuple(access for access in kernel.accesses if access.param in reads | writes),
         serial=kernel.uses_atomic_result,
     )
 
@@ -116,7 +116,9 @@ def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
     return frozenset(p.index for p in params if p.is_array and t.is_float(p.type.dtype))
 
 
-def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> tuple[Function, AdjointInfo]:
+def adjoint(
+    kernel: Lowered, active: frozenset[int], replay: frozenset[int], *, strong_zero: bool = False
+) -> tuple[Function, AdjointInfo]:
     """The adjoint in IR, and what it needs.
 
     Which values it needs is known only once it is built and its dead code removed; where these include values
@@ -129,7 +131,8 @@ def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> 
     while True:
         crossing = crossed(kernel.custom, active, replay)
         primal = keep_log(kernel.custom, replay, everywhere=bool(crossing & replay))
-        function = remove_dead_code(adjoint_of(primal, active, replay, backwards=bool(crossing)))
+        reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
+        function = remove_dead_code(reverse)
         loads = [op for op in function.ops() if op.kind in ("load", "load_after", "atomic_add")]
         needs = frozenset(op.data[0] for op in loads)
         overwritten = writes & frozenset(op.data[0] for op in loads if op.kind != "load_after")
@@ -145,10 +148,10 @@ def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> 
     return function, AdjointInfo(needs, replay, found, after=(needs & writes) - replay)
 
 
-def tangent(kernel: Lowered, active: frozenset[int]) -> Function:
+def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
     active = active & differentiable(kernel.function.params)
-    return verify(remove_dead_code(tangent_of(kernel.function, active)))
+    return verify(remove_dead_code(tangent_of(kernel.function, active, strong_zero=strong_zero)))
 
 
 def text(

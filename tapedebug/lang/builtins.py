@@ -15,6 +15,13 @@ SPECIAL = {
     "tid": "The index of the current thread: `i = tid()`, or `i, j = tid()` for two to four axes.",
     "atomic_add": "Add to an array element, safely when several threads do; returns the value before.",
     "atomic_sub": "Subtract from an array element, safely when several threads do; returns the value before.",
+    "atomic_min": "Let an array element hold the smaller of its value and another; returns the value before.",
+    "atomic_max": "Let an array element hold the larger of its value and another; returns the value before.",
+    "atomic_exch": "Write to an array element; returns the value before.",
+    "atomic_cas": "Write `value` to an array element that equals `compare`; returns the value before.",
+    "atomic_and": "Keep those bits of an array element that another integer has; returns the value before.",
+    "atomic_or": "Set the bits of another integer in an array element; returns the value before.",
+    "atomic_xor": "Flip the bits of another integer in an array element; returns the value before.",
     "identity": "Square matrix of `n` rows with 1 on its diagonal; `n` is known when the kernel is compiled.",
     "quat_identity": "The quaternion of no rotation: 0, 0, 0, 1.",
 }

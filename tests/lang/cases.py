@@ -144,7 +144,7 @@ RULES = [
 """Scalar rules on floats."""
 
 BITS = {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
-INTEGER_ONLY = {"idiv", "trip_count"} | BITS
+INTEGER_ONLY = {"from_end", "idiv", "trip_count"} | BITS
 """Rules that no float reaches: `test_rules.py` compares them with Python."""
 
 

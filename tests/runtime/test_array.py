@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._config import DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -439,8 +440,7 @@ def test_config_refuses_unknown_names_and_values():
     with pytest.raises(AttributeError) as caught:
         wp.config.quite = True
     assert str(caught.value) == (
-        "tapedebug.config has no setting 'quite'; did you mean 'quiet'? "
-        "(settings: on_overwrite, quiet, verify_autograd_array_access)"
+        f"tapedebug.config has no setting 'quite'; did you mean 'quiet'? (settings: {', '.join(DEFAULTS)})"
     )
     with pytest.raises(
         ValueError, match=r"config\.on_overwrite is one of preserve, warn, error, ignore; got 'keep'"

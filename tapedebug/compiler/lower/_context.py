@@ -9,7 +9,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,18 +23,31 @@ from tapedebug.lang.rules import Quantity, RuleError
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """Part of an axis: the elements `start + k * step` for `k` below `length` (int64)."""
+
+    start: Value
+    step: int
+    length: Value
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayView:
-    """An array parameter, perhaps with its first indices given (`a[i]` of a 2-D array)."""
+    """An array parameter, perhaps with some of its indices given (`a[i]` of a 2-D array, `a[1:, j]`)."""
 
     param: Param
-    indices: tuple[Value, ...] = ()
+    indices: tuple[Value | Slice | None, ...] = ()
+    """What is chosen on each axis: an index, a slice, or None for all of it, as on the axes that follow."""
     adjoint: bool = False
     """Whether it is the array's adjoint that is meant."""
+    label: str = ""
+    """What messages call it, where that is not the parameter."""
 
     @property
     def name(self) -> str:
         """How messages name it."""
-        return f"wp.adjoint[{self.param.name}]" if self.adjoint else self.param.name
+        name = self.label or self.param.name
+        return f"wp.adjoint[{name}]" if self.adjoint else name
 
     @property
     def type(self) -> t.ArrayType:
@@ -43,14 +56,48 @@ class ArrayView:
         return found
 
     @property
+    def shown(self) -> str:
+        """How messages show which view it is: `m[i, :]`."""
+        letters = iter("ijkl")
+        axes = [next(letters) if isinstance(index, Value) else ":" for index in self.indices]
+        return f"{self.name}[{', '.join(axes)}]" if axes else self.name
+
+    @property
     def free(self) -> int:
         """How many indices an element still needs."""
-        return int(self.param.type.ndim) - len(self.indices)
+        return int(self.param.type.ndim) - sum(isinstance(index, Value) for index in self.indices)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What two views have in common that differ in the numbers they are made of only."""
+        kinds = [i.step if isinstance(i, Slice) else i is None for i in self.indices]
+        return self.param, self.adjoint, tuple(kinds), len(self.numbers)
+
+    @property
+    def numbers(self) -> list[Value]:
+        """The indices, starts and lengths (int64) that the view is made of."""
+        found: list[Value] = []
+        for index in self.indices:
+            if isinstance(index, Slice):
+                found += [index.start, index.length]
+            elif index is not None:
+                found.append(index)
+        return found
+
+    def remade(self, numbers: Iterator[Value]) -> ArrayView:
+        """The view made of other numbers."""
+        made: list[Value | Slice | None] = []
+        for index in self.indices:
+            if isinstance(index, Slice):
+                made.append(Slice(next(numbers), index.step, next(numbers)))
+            else:
+                made.append(None if index is None else next(numbers))
+        return replace(self, indices=tuple(made))
 
 
 @dataclass(frozen=True, slots=True)
 class StructArray:
-    """An array of structs, perhaps with indices given: one view a field, which all have the same indices."""
+    """An array of structs, perhaps with some of its indices given: one view a field, all with the same."""
 
     name: str
     type: t.ArrayType
@@ -63,9 +110,14 @@ class StructArray:
 
     @property
     def first(self) -> ArrayView:
-        """The view of its first number."""
+        """The view of its first number, under the name of the whole."""
         inner = self.fields[0]
-        return inner.first if isinstance(inner, StructArray) else inner
+        return replace(inner if isinstance(inner, ArrayView) else inner.first, label=self.name)
+
+    @property
+    def shown(self) -> str:
+        """How messages show which view it is."""
+        return self.first.shown
 
     @property
     def free(self) -> int:
@@ -73,14 +125,31 @@ class StructArray:
         return self.first.free
 
     @property
-    def adjoint(self) -> bool:
-        """Whether it is the array's adjoint that is meant."""
-        return self.first.adjoint
+    def form(self) -> tuple[Any, ...]:
+        """As of `ArrayView`."""
+        return self.type, *self.first.form
+
+    @property
+    def numbers(self) -> list[Value]:
+        """As of `ArrayView`."""
+        return self.first.numbers
+
+    def at(self, indices: tuple[Value | Slice | None, ...]) -> StructArray:
+        """The view with these indices on each field."""
+        fields = (
+            replace(view, indices=indices) if isinstance(view, ArrayView) else view.at(indices)
+            for view in self.fields
+        )
+        return replace(self, fields=tuple(fields))
+
+    def remade(self, numbers: Iterator[Value]) -> StructArray:
+        """The view made of other numbers."""
+        return self.at(self.first.remade(numbers).indices)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedView:
-    """An indexed array: indices into `data` come from `tables`, one for each axis that has none yet."""
+    """An indexed array: for each axis of `data` that has no index yet, a table of indices into it."""
 
     name: str
     type: t.IndexedArrayType
@@ -88,9 +157,29 @@ class IndexedView:
     tables: tuple[ArrayView, ...]
 
     @property
+    def shown(self) -> str:
+        """How messages show which view it is."""
+        return self.name
+
+    @property
     def free(self) -> int:
         """How many indices an element still needs."""
         return len(self.tables)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """As of `ArrayView`."""
+        return self.type, self.data.form, *(table.form for table in self.tables)
+
+    @property
+    def numbers(self) -> list[Value]:
+        """As of `ArrayView`."""
+        return [*self.data.numbers, *(number for table in self.tables for number in table.numbers)]
+
+    def remade(self, numbers: Iterator[Value]) -> IndexedView:
+        """The view made of other numbers."""
+        data = self.data.remade(numbers)
+        return replace(self, data=data, tables=tuple(table.remade(numbers) for table in self.tables))
 
 
 View = ArrayView | StructArray | IndexedView
@@ -108,8 +197,13 @@ class StructValue:
         """What a field holds."""
         return self.fields[list(self.kind.fields).index(name)]
 
-    def put(self, name: str, item: Item) -> StructValue:
-        """The value with another field."""
+    def put(self, path: tuple[str, ...], item: Item) -> StructValue:
+        """The value with another field, at any depth."""
+        name, *rest = path
+        inner = self.get(name)
+        if rest:
+            assert isinstance(inner, StructValue)
+            item = inner.put(tuple(rest), item)
         place = list(self.kind.fields).index(name)
         return StructValue(self.kind, (*self.fields[:place], item, *self.fields[place + 1 :]))
 
@@ -126,6 +220,7 @@ class Undefined:
     """A variable that is assigned on some paths only."""
 
     reason: str
+    mend: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +322,7 @@ class Context:
         item = self.env.get(node.id)
         if item is not None:
             if isinstance(item, Undefined):
-                self.name_error(node, f"`{node.id}` {item.reason}", f"assign `{node.id}` before")
+                self.name_error(node, f"`{node.id}` {item.reason}", item.mend or f"assign `{node.id}` before")
             return item
         if node.id in self.locals:
             self.name_error(node, f"`{node.id}` is read before it is assigned", f"assign `{node.id}` before")

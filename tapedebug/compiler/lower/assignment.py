@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Any
 
 from tapedebug.compiler.lower import arrays, calls, components, custom, expressions, structs
@@ -20,22 +21,48 @@ from tapedebug.compiler.lower._context import (
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
-Step = ast.Subscript | ast.Attribute
-"""From a variable to what an assignment to a part of it replaces."""
-
 
 def assign(ctx: Context, node: ast.Assign) -> None:
     """`target = value`."""
-    if len(node.targets) > 1:
-        ctx.syntax_error(
-            node, "a kernel cannot assign to several targets at once", "write one assignment each"
-        )
-    target = node.targets[0]
-    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
-        item: Any = calls.thread_index(ctx, node.value, len(target.elts))
+    first = node.targets[0]
+    if isinstance(first, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
+        item: Any = calls.thread_index(ctx, node.value, len(first.elts))
     else:
         item = expressions.lower(ctx, node.value)
-    assign_to(ctx, target, item, node.value)
+    for target in node.targets:
+        assign_to(ctx, target, item, node.value)
+
+
+def annotated(ctx: Context, node: ast.AnnAssign) -> None:
+    """`target: type = value`: the value must be of that type; a number that is written down takes it."""
+    if node.value is None:
+        return
+    declared = expressions.lower(ctx, node.annotation)
+    try:
+        kind = t.canonical(declared.value if isinstance(declared, Static) else None)
+    except TypeError:
+        ctx.type_error(
+            node.annotation,
+            f"`{ast.unparse(node.annotation)}` is not a type of values",
+            "use float, int, bool, wp.vec3, …, or leave the annotation out",
+        )
+    if t.is_struct(kind):
+        item = expressions.lower(ctx, node.value)
+        item = structs.fitting(ctx, node.value, ast.unparse(node.target), kind, item)
+        assign_to(ctx, node.target, item, node.value)
+        return
+    number = expressions.literal(ctx, node.value) if t.is_scalar(kind) and kind is not t.bool else None
+    if number is not None and not (kind in t.INTEGERS and isinstance(number, float)):
+        q = ctx.constant(node.value, number, kind)
+    else:
+        q = expressions.value(ctx, node.value)
+    if q.type is not kind:
+        ctx.type_error(
+            node.value,
+            f"`{ast.unparse(node.target)}` is declared as {t.type_name(kind)}; got {t.type_name(q.type)}",
+            arrays.mend_value(kind, q.type),
+        )
+    assign_to(ctx, node.target, q, node.value)
 
 
 def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> None:
@@ -47,14 +74,14 @@ def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> No
             _unpack(ctx, target, item, source)
         case ast.Subscript() | ast.Attribute():
             place = arrays.place_of(ctx, target)
-            if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
-                _assign_adjoint(ctx, target, ctx.quantity(source, item), source)
-            elif isinstance(place, StructArray):
+            if isinstance(place, StructArray):
                 structs.store(ctx, target, place, item, source)
+            elif isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
+                _assign_adjoint(ctx, target, ctx.quantity(source, item), source)
             elif place is not None:
                 arrays.write(ctx, target, place, ctx.quantity(source, item), source)
             else:
-                _assign_component(ctx, target, item, source)
+                _put(ctx, _part(ctx, target), item, source)
         case _:
             ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
 
@@ -92,6 +119,11 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.e
     if isinstance(item, Quantity) and t.is_compound(item.type):
         item = Items(tuple(components.get(item, (k,)) for k in range(item.type.shape[0])))
     count = len(item.items) if isinstance(item, Items) else 1
+    starred = next((e for e in target.elts if isinstance(e, ast.Starred)), None)
+    if starred is not None:
+        ctx.syntax_error(
+            starred, "a kernel cannot unpack into a starred name", "write one name for each value"
+        )
     if not isinstance(item, Items) or count != len(target.elts):
         ctx.type_error(
             target,
@@ -102,73 +134,82 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.e
         assign_to(ctx, element, part, source)
 
 
-def _assign_component(
-    ctx: Context, target: ast.Subscript | ast.Attribute, item: Item, source: ast.expr
-) -> None:
-    """`v.x = …`, `m[i, j] = …`, `m[i] = …`, `state.mass = …` of a variable: it gets a new value."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a variable: of a struct a field, of that or of a compound value a component.
+
+    Attributes:
+        name: The variable.
+        fields: The fields that lead to what `old` is; none where it is the variable itself.
+        kind: The type that is declared for the last of them.
+        old: What holds the component, or the field that is meant as a whole.
+        where: The component; empty where it is all of `old`.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    kind: Any
+    old: Item
+    where: components.Path
+
+
+def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> _Part:
+    """What `v.x`, `m[i, j]`, `m[i]` or `s.mass` means: an assignment gives the variable a new value."""
     base, steps = _owner(ctx, target)
     if isinstance(base, ast.Subscript):
         name = custom.variable(ctx, base)
-        old = ctx.env[name]
+        item = ctx.env[name]
     elif isinstance(base, ast.Name):
-        name, old = base.id, ctx.lookup(base)
+        name, item = base.id, ctx.lookup(base)
     else:
         ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
-    if isinstance(old, View):
+    if isinstance(item, View):
         ctx.type_error(
             target, "a kernel cannot change an array's attributes", f"write to an element: {name}[i] = …"
         )
-    if isinstance(old, Static):
+    if isinstance(item, Static):
         ctx.syntax_error(
             target,
             f"`{name}` comes from outside the function and cannot be changed",
             f"copy it first: v = {name}",
         )
-    ctx.env[name] = _with(ctx, base, old, steps, item, source)
+    fields, kind, old, steps = structs.steps_to(ctx, steps, item)
+    where: components.Path = ()
+    if steps:
+        old = ctx.quantity(base, old)
+        for step in steps:
+            where = components.step(ctx, step, old.type, where)
+    return _Part(name, fields, kind, old, where)
 
 
-def _with(ctx: Context, base: ast.expr, old: Item, steps: list[Step], item: Item, source: ast.expr) -> Item:
-    """A value with what `steps` lead to replaced by `item`."""
-    if isinstance(old, StructValue):
-        step = steps[0]
-        if not isinstance(step, ast.Attribute):
-            ctx.type_error(
-                step, f"the struct {t.type_name(old.kind)} has fields, and no elements", "name a field"
-            )
-        structs.require_field(ctx, step, old.kind)
-        if len(steps) > 1:
-            new = _with(ctx, step, structs.field(ctx, step, old), steps[1:], item, source)
-        else:
-            name = ast.unparse(step)
-            new = structs.fitting(ctx, source, name, old.kind.fields[step.attr], item)
-        return old.put(step.attr, new)
-    return _with_component(ctx, ctx.quantity(base, old), steps, ctx.quantity(source, item), source)
+def _put(ctx: Context, part: _Part, item: Item, source: ast.expr) -> None:
+    """Let a part of a variable hold an item."""
+    if part.where:
+        old = ctx.quantity(source, part.old)
+        item = _with_component(ctx, old, part.where, ctx.quantity(source, item), source)
+    else:
+        item = structs.fitting(ctx, source, ".".join((part.name, *part.fields)), part.kind, item)
+    whole = ctx.env[part.name]
+    ctx.env[part.name] = whole.put(part.fields, item) if isinstance(whole, StructValue) else item
 
 
 def _with_component(
-    ctx: Context, old: Quantity, steps: list[Step], new: Quantity, source: ast.expr
+    ctx: Context, old: Quantity, where: components.Path, q: Quantity, source: ast.expr
 ) -> Quantity:
-    where: components.Path = ()
-    kind = old.type
-    for step in steps:
-        if isinstance(step, ast.Attribute):
-            where += (components.named(ctx, step, kind, step.attr),)
-        else:
-            where += components.path(ctx, step, kind)
-        kind = components.type_at(old.type, where)
-    if new.type is not kind:
+    kind = components.type_at(old.type, where)
+    if q.type is not kind:
         ctx.type_error(
             source,
-            f"a {'component' if t.is_scalar(kind) else 'row'} of {t.type_name(old.type)} is "
-            f"{t.type_name(kind)}; got {t.type_name(new.type)}",
-            arrays.mend_value(kind, new.type),
+            f"{components.noun(where, kind)} of {t.type_name(old.type)} is "
+            f"{t.type_name(kind)}; got {t.type_name(q.type)}",
+            arrays.mend_value(kind, q.type),
         )
-    return components.put(old, where, new)
+    return components.put(old, where, q)
 
 
-def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[Step]]:
+def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[ast.Subscript | ast.Attribute]]:
     """What a target is a component of (a variable, `adjoint[x]`), and the steps from it to the component."""
-    steps: list[Step] = []
+    steps: list[ast.Subscript | ast.Attribute] = []
     while isinstance(target, ast.Subscript | ast.Attribute):
         if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
             break
@@ -178,39 +219,47 @@ def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[Step]]:
 
 
 def augmented(ctx: Context, node: ast.AugAssign) -> None:
-    """`target += value` and the like."""
-    place = arrays.place_of(ctx, node.target) if not isinstance(node.target, ast.Name) else None
+    """`target += value` and the like; what the target's indices compute is computed once."""
+    target = node.target
+    place = None if isinstance(target, ast.Name) else arrays.place_of(ctx, target)
+    if isinstance(target, ast.Name) or (place is None and _is_whole_adjoint(ctx, target)):
+        old = expressions.value(ctx, _as_load(target))
+        right = expressions.value(ctx, node.value)
+        assign_to(ctx, target, expressions.binary(ctx, node, node.op, old, right), node.value)
+        return
     if isinstance(place, StructArray):
         ctx.type_error(
             node,
             f"`{place.name}` holds {t.type_name(place.kind)}, which operators do not take",
             f"change its fields one by one: {', '.join(place.kind.fields)}",
         )
-    right = expressions.value(ctx, node.value)
     if place is None:
-        load = _as_load(node.target)
-        result = expressions.binary(ctx, node, node.op, expressions.value(ctx, load), right)
-        assign_to(ctx, node.target, result, node.value)
+        part = _part(ctx, target)
+        now = components.get(ctx.quantity(target, part.old), part.where)
+        right = expressions.value(ctx, node.value)
+        _put(ctx, part, expressions.binary(ctx, node, node.op, now, right), node.value)
         return
+    right = expressions.value(ctx, node.value)
     # `a[i] += v` adds as an atomic does: what stood there passes no derivative on but its own.
     if isinstance(node.op, ast.Add | ast.Sub) and right.type is place.type:
         if isinstance(node.op, ast.Sub):
             right = expressions.apply(ctx, node, "neg", "`-`", right)
-        arrays.add(ctx, node.target, place, right, node.value)
+        arrays.add(ctx, target, place, right, node.value)
         return
-    old = arrays.read(ctx, node.target, place)
-    arrays.write(ctx, node.target, place, expressions.binary(ctx, node, node.op, old, right), node.value)
+    old = arrays.read(ctx, target, place)
+    arrays.write(ctx, target, place, expressions.binary(ctx, node, node.op, old, right), node.value)
+
+
+def _is_whole_adjoint(ctx: Context, target: ast.expr) -> bool:
+    """Whether a target is `adjoint[x]` itself."""
+    return isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value)
 
 
 def _as_load(target: ast.expr) -> ast.expr:
-    """The target of an augmented assignment as an expression."""
-    match target:
-        case ast.Name():
-            loaded: ast.expr = ast.Name(target.id, ast.Load())
-        case ast.Attribute():
-            loaded = ast.Attribute(target.value, target.attr, ast.Load())
-        case ast.Subscript():
-            loaded = ast.Subscript(target.value, target.slice, ast.Load())
-        case _:
-            return target
+    """A variable, or `adjoint[x]`, as an expression."""
+    if isinstance(target, ast.Name):
+        loaded: ast.expr = ast.Name(target.id, ast.Load())
+    else:
+        assert isinstance(target, ast.Subscript)
+        loaded = ast.Subscript(target.value, target.slice, ast.Load())
     return ast.copy_location(loaded, target)

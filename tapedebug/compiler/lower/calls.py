@@ -10,14 +10,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, construct, control, expressions, structs
+from tapedebug.compiler.lower import atomics, construct, control, expressions, structs, views
 from tapedebug.compiler.lower._context import (
-    ArrayView,
     Context,
     Item,
     Items,
     Static,
-    StructArray,
     Undefined,
     View,
     counted,
@@ -121,15 +119,15 @@ def _operand_names(name: str) -> tuple[str, ...]:
 def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     if name == "tid":
         return thread_index(ctx, node, 1)
-    if name in ("atomic_add", "atomic_sub"):
-        return _atomic(ctx, node, name, used)
+    if name in atomics.NAMES:
+        return atomics.lower(ctx, node, name, used)
     return _operation(ctx, node, name)
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if isinstance(item, View) and item.free == item.type.ndim:
-        length = arrays.shape(ctx, item).items[0]
+    if isinstance(item, View):
+        length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
     if isinstance(item, Quantity) and t.is_compound(item.type):
@@ -137,7 +135,7 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
     ctx.type_error(node, "len() takes an array or a vector", "pass an array parameter")
 
 
-# Threads and atomics ---------------------------------------------------------------------------------------
+# Threads ---------------------------------------------------------------------------------------------------
 
 
 def is_tid(ctx: Context, node: ast.Call) -> bool:
@@ -170,37 +168,6 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
         index = expressions.wrap(ctx, ctx.builder.apply("to_i32", ctx.builder.thread(axis)))
         indices.append(index)
     return indices[0] if axes == 1 else Items(tuple(indices))
-
-
-def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
-    array = expressions.lower(ctx, node.args[0]) if node.args else None
-    if not isinstance(array, View):
-        ctx.type_error(node, f"{name}() takes an array first", f"write {name}(array, index, value)")
-    if len(node.args) != array.free + 2:
-        indices = ", ".join("ijkl"[: array.free])
-        ctx.type_error(
-            node,
-            f"{name}() on `{array.name}` takes {array.free + 2} arguments; got {len(node.args)}",
-            f"write {name}({array.name}, {indices}, value)",
-        )
-    item = expressions.lower(ctx, node.args[-1])
-    inner = node.args[1] if array.free == 1 else ast.Tuple(list(node.args[1:-1]), ast.Load())
-    subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    target = arrays.view_at(ctx, subscript, array)
-    if isinstance(target, StructArray):
-        item = structs.as_value(ctx, node.args[-1], item) or item
-    else:
-        item = ctx.quantity(node.args[-1], item)
-    if name == "atomic_sub":
-        leaves = (expressions.apply(ctx, node, "neg", f"{name}()", q) for q in control.leaves_of(item) or ())
-        item = control.rebuilt(item, leaves)
-    ctx.at(node)
-    ctx.uses_atomic_result = ctx.uses_atomic_result or used
-    if isinstance(target, StructArray):
-        return structs.add(ctx, node, target, item, node.args[-1])
-    assert isinstance(target, ArrayView)
-    assert isinstance(item, Quantity)
-    return arrays.add(ctx, node, arrays.whole(target), item, node.args[-1])
 
 
 # User functions --------------------------------------------------------------------------------------------

@@ -8,7 +8,18 @@ from typing import Any, NoReturn
 
 from tapedebug.compiler.builder import constant_of, same_values
 from tapedebug.compiler.ir import Block, For, If, Op, Value, While
-from tapedebug.compiler.lower._context import Context, Item, Items, Static, StructValue, Undefined, View
+from tapedebug.compiler.lower._context import (
+    ArrayView,
+    Context,
+    IndexedView,
+    Item,
+    Items,
+    Static,
+    StructArray,
+    StructValue,
+    Undefined,
+    View,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Quantity
 
@@ -112,11 +123,13 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
     if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
         pairs = zip(one.items, two.items, strict=True)
         return Items(tuple(merged(ctx, node, name, a, b, node_if) for a, b in pairs))
+    if isinstance(one, View) and isinstance(two, View) and one.form == two.form:
+        numbers = zip(leaves_of(one, ctx) or [], leaves_of(two, ctx) or [], strict=True)
+        return rebuilt(one, (_merged_quantity(ctx, name, a, b, node_if) for a, b in numbers))
     if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
         fields = zip(one.kind.fields, one.fields, two.fields, strict=True)
-        return StructValue(
-            one.kind, tuple(merged(ctx, node, f"{name}.{field}", a, b, node_if) for field, a, b in fields)
-        )
+        parts = (merged(ctx, node, f"{name}.{field}", a, b, node_if) for field, a, b in fields)
+        return StructValue(one.kind, tuple(parts))
     for item in (one, two):
         if isinstance(item, Undefined):
             return item
@@ -124,7 +137,8 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
         return one
     line = ctx.span(node).line
     return Undefined(
-        f"is {kind_of(one)} on one branch of the `if` in line {line} and {kind_of(two)} on the other"
+        f"is {kind_of(one)} on one branch of the `if` in line {line} and {kind_of(two)} on the other",
+        f"use another name on each branch, and do there what needs `{_plain(name)}`",
     )
 
 
@@ -181,43 +195,52 @@ def zeros_like(ctx: Context, item: Item) -> Item:
     return item
 
 
-def leaves_of(item: Item | None) -> list[Quantity] | None:
+def leaves_of(item: Item | None, views: Context | None = None) -> list[Quantity] | None:
     """The numbers and vectors that an item consists of; None where it is something else.
 
-    Of a struct, those of its fields; its arrays are what they are.
+    With `views`, the indices that views of arrays are made of are among them.
     """
-    if isinstance(item, Quantity):
-        return [item]
-    if not isinstance(item, Items | StructValue):
-        return None
-    leaves: list[Quantity] = []
-    for part in _parts(item):
-        inside = leaves_of(part)
-        if inside is None and isinstance(item, Items):
-            return None
-        leaves.extend(inside or ())
-    return leaves
+    match item:
+        case Quantity():
+            return [item]
+        case ArrayView() | StructArray() | IndexedView() if views is not None:
+            return [Quantity(number.type, (views.builder.expr(number),)) for number in item.numbers]
+        case Items() | StructValue():
+            leaves = [leaves_of(part, views) for part in _parts(item)]
+            found = [leaf for part in leaves for leaf in part or ()]
+            return None if None in leaves else found
+    return None
 
 
-def _parts(item: Items | StructValue) -> tuple[Item, ...]:
-    return item.items if isinstance(item, Items) else item.fields
+def _parts(item: Items | StructValue) -> list[Item]:
+    """What a tuple or struct consists of, without the fields that hold nothing yet."""
+    if isinstance(item, Items):
+        return list(item.items)
+    return [part for part in item.fields if not isinstance(part, Undefined)]
 
 
 def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
     """The item with its numbers and vectors replaced, in order."""
-    if isinstance(item, Items):
-        return Items(tuple(rebuilt(part, leaves) for part in item.items))
-    if isinstance(item, StructValue):
-        fields = (f if leaves_of(f) is None else rebuilt(f, leaves) for f in item.fields)
-        return StructValue(item.kind, tuple(fields))
+    match item:
+        case Items():
+            return Items(tuple(rebuilt(part, leaves) for part in item.items))
+        case StructValue():
+            fields = (f if isinstance(f, Undefined) else rebuilt(f, leaves) for f in item.fields)
+            return StructValue(item.kind, tuple(fields))
+        case ArrayView() | StructArray() | IndexedView():
+            return item.remade(next(leaves).scalar.value for _ in item.numbers)
     return next(leaves)
 
 
-def fixed_of(item: Item | None) -> list[Item]:
-    """The arrays among the fields of an item, which loops do not carry."""
-    if isinstance(item, Items | StructValue):
-        return [inner for part in _parts(item) for inner in fixed_of(part)]
-    return [] if item is None or isinstance(item, Quantity) else [item]
+def _alike(one: Item | None, two: Item | None) -> bool:
+    """Whether two items differ in numbers only."""
+    if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
+        return all(_alike(a, b) for a, b in zip(one.items, two.items, strict=True))
+    if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
+        return all(_alike(a, b) for a, b in zip(one.fields, two.fields, strict=True))
+    if isinstance(one, View) and isinstance(two, View):
+        return one.form == two.form
+    return kind_of(one) == kind_of(two)
 
 
 def kind_of(item: Item | None) -> str:
@@ -225,13 +248,15 @@ def kind_of(item: Item | None) -> str:
     match item:
         case Quantity():
             return t.type_name(item.type)
+        case ArrayView() | StructArray() | IndexedView():
+            return f"the array `{item.shown}`"
         case StructValue():
             return t.type_name(item.kind)
         case Items():
             return f"({', '.join(kind_of(i) for i in item.items)})"
         case Static():
             return f"the Python object `{getattr(item.value, '__name__', item.value)}`"
-    return f"the array `{item.name}`" if isinstance(item, View) else "undefined"
+    return "undefined"
 
 
 class Carried:
@@ -241,7 +266,8 @@ class Carried:
         self.ctx = ctx
         self.before = dict(ctx.env)
         self.assigned = list(dict.fromkeys(names))
-        self.carried = {n: found for n in self.assigned if (found := leaves_of(ctx.env.get(n))) is not None}
+        leaves = {name: leaves_of(ctx.env.get(name), ctx) for name in self.assigned}
+        self.carried = {name: found for name, found in leaves.items() if found is not None}
         self.inits: list[Value] = []
         self.inside: list[Value] = []
         self.inner: dict[str, Item] = dict(ctx.env)
@@ -266,23 +292,23 @@ class Carried:
         values: list[Value] = []
         for name in self.assigned:
             was, now = self.before.get(name), self.ctx.env.get(name)
-            leaves = leaves_of(now)
+            leaves = leaves_of(now, self.ctx)
             if name not in self.carried:
                 if was is not None and not isinstance(was, Undefined) and now is not was and now != was:
                     self._changed(node, name, was, now)
-            elif leaves is None or kind_of(now) != kind_of(was):
+            elif leaves is None or not _alike(was, now):
                 self._changed(node, name, was, now)
-            elif fixed_of(now) != fixed_of(was):
-                self.ctx.type_error(
-                    node,
-                    f"an array of `{name}` is another one after an iteration of this loop",
-                    "choose the array before the loop",
-                )
             else:
                 values.extend(part.value for leaf in leaves for part in leaf.parts)
         return values
 
     def _changed(self, node: ast.AST, name: str, was: Item | None, now: Item | None) -> NoReturn:
+        if isinstance(was, StructValue) and isinstance(now, StructValue) and was.kind is now.kind:
+            self.ctx.type_error(
+                node,
+                f"a field of `{name}` holds another array after an iteration of this loop",
+                "choose the array before the loop",
+            )
         number = isinstance(now, Quantity) and t.is_scalar(now.type)
         self.ctx.type_error(
             node,
@@ -313,6 +339,7 @@ def for_loop(
     _check_depth(ctx, node)
     carried = Carried(ctx, names)
     index = Value(t.int64, hint="k")
+    ctx.builder.counters.add(index)
     ctx.env = carried.inner
     ctx.builder.forget_loads()
     with ctx.builder.block() as block:

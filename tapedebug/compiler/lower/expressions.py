@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import arrays, calls, components, control, custom, structs
+from tapedebug.compiler.lower import calls, components, control, custom, structs, views
 from tapedebug.compiler.lower._context import Context, Item, Items, Static, StructArray, StructValue, View
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
@@ -178,15 +178,27 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
         return structs.field(ctx, node, base)
     if isinstance(base, Static) and not isinstance(base.value, t.Compound | int | float | np.generic):
         return _static_attribute(ctx, node, base.value)
-    if isinstance(base, StructArray):
-        return structs.element_attribute(ctx, node, base)
     if isinstance(base, View) and base.free:
-        if node.attr == "shape" and base.free == base.type.ndim:
-            return arrays.shape(ctx, base)
-        arrays.no_attribute(ctx, node, base)
+        return _array_attribute(ctx, node, base)
+    if isinstance(base, StructArray):
+        return structs.element_field(ctx, node, base)
     q = ctx.quantity(node.value, structs.loaded(ctx, node.value, base))
     ctx.at(node)
     return components.get(q, (components.named(ctx, node, q.type, node.attr),))
+
+
+def _array_attribute(ctx: Context, node: ast.Attribute, base: View) -> Item:
+    if node.attr == "shape":
+        return views.shape(ctx, base)
+    name, indices = base.name, ", ".join("ijkl"[: base.free])
+    if t.is_struct(base.type.dtype) and node.attr in base.type.dtype.fields:
+        ctx.type_error(
+            node,
+            f"`{node.attr}` is a field of the elements of the array `{name}`",
+            f"index it first: {name}[{indices}].{node.attr}",
+        )
+    mend = f"inside kernels an array has `shape`; index it to reach its values: {name}[i]"
+    ctx.type_error(node, f"the array `{name}` has no attribute `{node.attr}` in a kernel", mend)
 
 
 def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:
@@ -209,7 +221,7 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Item:
         return custom.adjoint_of(ctx, node)
     base = lower(ctx, node.value)
     if isinstance(base, View):
-        return arrays.view_at(ctx, node, base)
+        return views.view_at(ctx, node, base)
     if isinstance(base, Items):
         index = _static_index(ctx, node, len(base.items))
         return base.items[index]

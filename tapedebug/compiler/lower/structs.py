@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn, TypeGuard
 
 from tapedebug.compiler import flatten
 from tapedebug.compiler.ir import Param
@@ -46,44 +45,63 @@ def bound(kind: Any, name: str, flat: Iterator[Param], number: Callable[[Param],
 # Fields ----------------------------------------------------------------------------------------------------
 
 
-def field(ctx: Context, node: ast.Attribute, base: StructValue | StructArray) -> Item:
-    """`base.name`: what a field of a value holds, or the view of a field of an element."""
-    require_field(ctx, node, base.kind)
-    if isinstance(base, StructArray):
-        return base.fields[list(base.kind.fields).index(node.attr)]
+def is_field(node: ast.AST, base: StructValue) -> TypeGuard[ast.Attribute]:
+    """Whether a node names a field of a value."""
+    return isinstance(node, ast.Attribute) and node.attr in base.kind.fields
+
+
+def field(ctx: Context, node: ast.Attribute, base: StructValue) -> Item:
+    """What a field of a value holds."""
+    require_field(ctx, node, node.attr, base.kind)
     item = base.get(node.attr)
     if isinstance(item, Undefined):
-        ctx.name_error(node, f"`{ast.unparse(node)}` {item.reason}", f"assign `{ast.unparse(node)}` before")
+        shown = ast.unparse(node)
+        ctx.name_error(node, f"`{shown}` {item.reason}", item.mend or f"assign `{shown}` before")
     return item
 
 
-def require_field(ctx: Context, node: ast.Attribute, kind: type[t.Struct]) -> None:
+def element_field(
+    ctx: Context, node: ast.Attribute | ast.Subscript, base: StructArray
+) -> ArrayView | StructArray:
+    """A field of an element of an array of structs."""
+    if isinstance(node, ast.Subscript):
+        _no_elements(ctx, node, base.kind)
+    require_field(ctx, node, node.attr, base.kind)
+    return base.fields[list(base.kind.fields).index(node.attr)]
+
+
+def _no_elements(ctx: Context, node: ast.AST, kind: Any) -> NoReturn:
+    ctx.type_error(
+        node, f"the struct {t.type_name(kind)} has no elements", f"use its fields: {', '.join(kind.fields)}"
+    )
+
+
+def require_field(ctx: Context, node: ast.AST, name: str, kind: Any) -> None:
     """Refuse a name that is no field."""
-    if node.attr not in kind.fields:
-        mend = near_field(kind, node.attr).replace("'", "`")
-        ctx.type_error(node, f"{t.type_name(kind)} has no field `{node.attr}`", mend)
+    if name not in kind.fields:
+        mend = near_field(kind, name).replace("'", "`")
+        ctx.type_error(node, f"{t.type_name(kind)} has no field `{name}`", mend)
 
 
-def element_attribute(ctx: Context, node: ast.Attribute, base: StructArray) -> Item:
-    """`particles.shape`, `particles[i].pos`."""
-    if not base.free:
-        return field(ctx, node, base)
-    if node.attr == "shape" and base.free == base.type.ndim:
-        return arrays.shape(ctx, base)
-    if node.attr in base.kind.fields:
-        indices = ", ".join("ijkl"[: base.free])
-        ctx.type_error(
-            node,
-            f"`{node.attr}` is a field of the elements of the array `{base.name}`",
-            f"index it first: {base.name}[{indices}].{node.attr}",
-        )
-    arrays.no_attribute(ctx, node, base)
+def steps_to(
+    ctx: Context, steps: list[ast.Subscript | ast.Attribute], item: Item
+) -> tuple[tuple[str, ...], Any, Item, list[ast.Subscript | ast.Attribute]]:
+    """The fields that steps of a target lead through.
 
-
-def indexed(view: StructArray, add: Callable[[ArrayView], ArrayView]) -> StructArray:
-    """The array with indices given to the views of all fields."""
-    fields = (indexed(f, add) if isinstance(f, StructArray) else add(f) for f in view.fields)
-    return replace(view, fields=tuple(fields))
+    Returns:
+        Their names, the type of the last, what it holds, and the steps that are left.
+    """
+    path: tuple[str, ...] = ()
+    kind: Any = None
+    while steps and isinstance(item, StructValue):
+        step, *steps = steps
+        if isinstance(step, ast.Subscript):
+            _no_elements(ctx, step, item.kind)
+        require_field(ctx, step, step.attr, item.kind)
+        kind = item.kind.fields[step.attr]
+        item = field(ctx, step, item) if steps else item.get(step.attr)
+        path += (step.attr,)
+    return path, kind, item, steps
 
 
 # Elements --------------------------------------------------------------------------------------------------
@@ -92,7 +110,7 @@ def indexed(view: StructArray, add: Callable[[ArrayView], ArrayView]) -> StructA
 def loaded(ctx: Context, node: ast.AST, item: Item) -> Item:
     """An item as a value: an element of an array of structs is read, everything else is what it is."""
     if isinstance(item, ArrayView) and not item.free:
-        return arrays.read(ctx, node, arrays.whole(item))
+        return arrays.read(ctx, node, arrays.Place(item))
     if isinstance(item, StructArray) and not item.free:
         return StructValue(item.kind, tuple(loaded(ctx, node, f) for f in item.fields))
     return item
@@ -100,28 +118,29 @@ def loaded(ctx: Context, node: ast.AST, item: Item) -> Item:
 
 def store(ctx: Context, node: ast.AST, target: StructArray, item: Item, source: ast.AST) -> None:
     """`particles[i] = p`."""
-    for view, part in _pairs(ctx, target, item, source, "holds"):
-        arrays.write(ctx, node, arrays.whole(view), part, source)
+    for view, part in _pairs(ctx, target, item, source):
+        arrays.write(ctx, node, arrays.Place(view), part, source)
 
 
 def add(ctx: Context, node: ast.AST, target: StructArray, item: Item, source: ast.AST) -> Item:
     """Add each field to that of an element, as atomics; the element before."""
-    before = [
-        arrays.add(ctx, node, arrays.whole(view), part, source)
-        for view, part in _pairs(ctx, target, item, source, "adds")
-    ]
+    before = []
+    for view, part in _pairs(ctx, target, item, source):
+        was = arrays.add(ctx, node, arrays.Place(view), part, source)
+        assert was is not None  # a whole field has certain components
+        before.append(was)
     return control.rebuilt(item, iter(before))
 
 
 def _pairs(
-    ctx: Context, target: StructArray, item: Item, source: ast.AST, verb: str
+    ctx: Context, target: StructArray, item: Item, source: ast.AST
 ) -> list[tuple[ArrayView, Quantity]]:
     item = as_value(ctx, source, item) or item
     if not isinstance(item, StructValue) or item.kind is not target.kind:
         kind = t.type_name(target.kind)
         ctx.type_error(
             source,
-            f"`{target.name}` {verb} {kind}; got {control.kind_of(item)}",
+            f"`{target.name}` holds {kind}; got {control.kind_of(item)}",
             f"make a {kind} of it, or write one field: {target.name}[…].{next(iter(target.kind.fields))} = …",
         )
     leaves = control.leaves_of(item)
@@ -169,7 +188,8 @@ def _captured(ctx: Context, node: ast.AST, value: t.Struct) -> StructValue:
             assert number is not None
             fields.append(number)
         else:
-            fields.append(Undefined("is an array of a captured struct: pass the struct as an argument"))
+            reason = "is an array of a struct that was captured"
+            fields.append(Undefined(reason, "pass the struct as an argument of the launch"))
     return StructValue(kind, tuple(fields))
 
 
@@ -187,9 +207,7 @@ def construct_struct(ctx: Context, node: ast.Call, kind: type[t.Struct]) -> Stru
     for keyword in node.keywords:
         if keyword.arg is None:
             ctx.syntax_error(node, "a kernel cannot use `**`", "name each field")
-        if keyword.arg not in names:
-            place = ast.copy_location(ast.Attribute(node.func, keyword.arg, ast.Load()), keyword)
-            require_field(ctx, place, kind)
+        require_field(ctx, keyword, keyword.arg, kind)
         if keyword.arg in dict(given):
             ctx.type_error(keyword, f"the field `{keyword.arg}` has two values", "give it once")
         given.append((keyword.arg, keyword.value))
@@ -200,7 +218,7 @@ def construct_struct(ctx: Context, node: ast.Call, kind: type[t.Struct]) -> Stru
             item: Item = ctx.constant(argument, number, inner)
         else:
             item = expressions.lower(ctx, argument)
-        made = made.put(name, fitting(ctx, argument, f"{t.type_name(kind)}.{name}", inner, item))
+        made = made.put((name,), fitting(ctx, argument, f"{t.type_name(kind)}.{name}", inner, item))
     ctx.at(node)
     return made
 

@@ -36,7 +36,12 @@ Values = dict[Value, Value]
 
 
 def adjoint_of(
-    function: Function, active: frozenset[int], replay: frozenset[int], *, backwards: bool = False
+    function: Function,
+    active: frozenset[int],
+    replay: frozenset[int],
+    *,
+    backwards: bool = False,
+    strong_zero: bool = False,
 ) -> Function:
     """The function that adds the kernel's vector-Jacobian product to the adjoint arrays.
 
@@ -46,8 +51,10 @@ def adjoint_of(
         replay: The array parameters that the kernel both reads (values needed) and writes; their stores are
             done again, into a scratch copy of the values before the launch.
         backwards: Whether threads depend on each other, so that the last has to be reversed first.
+        strong_zero: Whether a zero adjoint stays zero, whatever it is multiplied with.
     """
     transform = Transform(function, active, replay)
+    transform.strong_zero = strong_zero
     known: Values = {}
     record: Record = {}
     alone = not function.body.yields  # else keep_log has logged the top level
@@ -84,6 +91,7 @@ class Transform:
         self.tags = count()
         self.after = False
         """Whether arrays are read as the launch left them: in replays and gradients of the user's."""
+        self.strong_zero = False
 
     # Forward sweep
 
@@ -301,7 +309,8 @@ class Transform:
         for argument, partial in zip(op.args, rule.partials, strict=True):
             if partial is None or argument not in self.carrying:
                 continue
-            self.accumulate(adj, argument, pulled_back(partial(*exprs, result), g, argument.type))
+            part = pulled_back(partial(*exprs, result), g, argument.type, strong_zero=self.strong_zero)
+            self.accumulate(adj, argument, part)
 
     def _reverse_if(self, node: If, known: Values, adj: Values) -> None:
         seeds = {r: adj.pop(r) for r in node.results if r in adj}
@@ -411,12 +420,19 @@ class Transform:
         return [v for v in used if v in self.carrying and v in known]
 
 
-def pulled_back(partial: Expr | float | Gate, seed: Expr, type: object) -> Value:
-    """The contribution `partial · seed` to an operand's adjoint, in the operand's type."""
+def pulled_back(
+    partial: Expr | float | Gate, seed: Expr, type: object, *, strong_zero: bool = False
+) -> Value:
+    """The contribution `partial · seed` to an operand's adjoint, in the operand's type.
+
+    With `strong_zero`, a seed of zero contributes zero, also where the partial is infinite or NaN.
+    """
     if isinstance(partial, Gate):
         value = partial.condition.select(seed, seed.lift(0.0))
     elif isinstance(partial, Expr):
         value = partial * seed if constant_of(partial.value) != 0 else seed.lift(0.0)
+        if strong_zero and constant_of(partial.value) is None:
+            value = seed.apply("eq", 0.0).select(0.0, value)
     elif partial == 1.0:
         value = seed
     elif partial == -1.0:
