@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -89,6 +91,10 @@ def test_arrays_of_structs() -> None:
     shared["mass"].fill_(2.0)
     assert shared[0].mass == 2.0
     assert wp.array([[Body(), Body()]], dtype=Body).shape == (1, 2)
+    for same in (copy.deepcopy(a), pickle.loads(pickle.dumps(a))):
+        assert np.array_equal(same.numpy(), values)
+        assert same.dtype is Body and same.requires_grad
+    assert repr(pickle.loads(pickle.dumps(a[1]))) == repr(a[1])
     assert wp.array([((1, 2, 3), 4, (5, 6), 7)], dtype=Body)[0].inner.n == 6
     assert wp.full((2, 2), Body(mass=3.0), dtype=Body)[1, 1].mass == 3.0
 
