@@ -20,7 +20,7 @@ ABSENT = """
     spatial_adjoint spatial_bottom spatial_cross spatial_cross_dual spatial_dot spatial_jacobian spatial_mass
     spatial_matrix spatial_matrixd spatial_matrixf spatial_matrixh
     spatial_top spatial_vector spatial_vectord spatial_vectorf spatial_vectorh
-    struct svd3 transform transform_get_rotation transform_get_translation transform_identity
+    svd3 transform transform_get_rotation transform_get_translation transform_identity
     transform_inverse transform_multiply transform_point transform_vector transformd transformf transformh
     types.transformation vec2h vec3h vec4h vector view
 """
