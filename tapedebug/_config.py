@@ -16,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "asserts": True,
     "check_bounds": False,
     "enable_backward": True,
+    "interpreted": False,
     "kernel_cache_dir": None,
     "log_level": logging.INFO,
     "max_unroll": 16,
@@ -38,6 +39,7 @@ class Config:
         check_bounds: An index outside its array is an error that names it, forward and backward, in place of
             undefined behaviour. Kernels and modules may say otherwise.
         enable_backward: Whether kernels have adjoints, where they do not say so themselves.
+        interpreted: Kernels, their adjoints and tangents run as plain Python, slow and open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.
         log_level: What is logged (logger `"tapedebug"`): a number as in `logging`, or its name.
         max_unroll: Loops over so many known iterations are unrolled.

@@ -14,7 +14,7 @@ _PLANNED = """
     spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass
     rand_init randi randf randn sample_cdf sample_unit_disk sample_unit_ring sample_unit_sphere
     sample_unit_sphere_surface sample_unit_hemisphere sample_unit_cube poisson noise pnoise curlnoise
-    func_native grad overload static printf expect_eq expect_near
+    func_native grad overload static
     lower_bound Float Int Scalar
     set_module_options get_module force_load load_module clear_kernel_cache optim
 """

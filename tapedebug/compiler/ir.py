@@ -4,7 +4,7 @@ A function is a tree of blocks. A block is a list of operations; `If`, `For` and
 results, so that no variable is ever assigned twice; `Custom` is a call that is reversed in the user's way.
 Vectors were taken apart before: every value is a scalar.
 Memory is reached through `offset`, `load`, `store`, `atomic_add`; in adjoints through `load_adjoint`,
-`store_adjoint`, `add_adjoint`.
+`store_adjoint`, `add_adjoint`. What a kernel says to its user are `tell`, `require` and `within`.
 """
 
 from __future__ import annotations
@@ -147,11 +147,15 @@ STRUCTURAL = {
     "release": "() (tag,): the loop's kept values are no longer needed",
     "note": "(place, value) (): keep a value that cannot be computed again",
     "recall": "(place,) () -> the value kept",
+    "tell": "(value, …) (remark,): leave values in the journal",
+    "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
+    "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
 }
 
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
-EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "note"})
+REMARKS = frozenset({"tell", "require", "within"})
+EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "note"}) | REMARKS
 ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 

@@ -367,6 +367,49 @@ def _stack_access(kind: Any) -> tuple[Any, Any]:
     return put, get
 
 
+# The journal: words 0 address of the lines, 1 capacity, 2 words used, 3 lines, 4 most lines, 5 lines dropped,
+# 6 number of the remark that ended the launch and 1, 7 its thread. What does not fit goes behind it all.
+
+
+@intrinsic
+def tell(context: Any, journal: Any, number: Any, thread: Any, count: Any) -> Any:
+    """Begin a remark in the journal: its number, thread and count of values; gives the place of these."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        journal, number, thread, count = values
+
+        def field(k: int) -> Any:
+            return b.gep(journal, [WORD(k)])
+
+        used, capacity = b.load(field(2)), b.load(field(1))
+        after = b.add(used, b.add(count, WORD(3)))
+        room = b.icmp_signed("<=", after, capacity)
+        fits = b.and_(room, b.icmp_signed("<", b.load(field(3)), b.load(field(4))))
+        place = b.select(fits, used, capacity)
+        b.store(b.select(fits, after, used), field(2))
+        b.store(b.add(b.load(field(3)), b.zext(fits, WORD)), field(3))
+        b.store(b.add(b.load(field(5)), b.zext(b.not_(fits), WORD)), field(5))
+        words = b.inttoptr(b.load(journal), WORD.as_pointer())
+        for k, value in enumerate((number, thread, count)):
+            b.store(value, b.gep(words, [b.add(place, WORD(k))]))
+        return b.add(place, WORD(3))
+
+    return types.int64(STACK, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def fail(context: Any, journal: Any, number: Any, thread: Any, count: Any) -> Any:
+    """Note what ends the launch; gives the place of its values."""
+
+    def generate(ctx: Any, b: Any, sig: Any, values: Any) -> Any:
+        journal, number, thread, _ = values
+        b.store(b.add(number, WORD(1)), b.gep(journal, [WORD(6)]))
+        b.store(thread, b.gep(journal, [WORD(7)]))
+        return b.add(b.load(b.gep(journal, [WORD(1)])), WORD(3))
+
+    return types.int64(STACK, types.int64, types.int64, types.int64), generate
+
+
 C_LIBRARY = "tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc cbrt"
 
 
@@ -397,6 +440,9 @@ def namespace() -> dict[str, Any]:
         "c_mod": _division(quotient=False, floor=False),
         "shl": _shift(left=True),
         "shr": _shift(left=False),
+        "journal_at": _pointer(types.int64),
+        "tell": tell,
+        "fail": fail,
         "stack_new": stack_new,
         "stack_ensure": stack_ensure,
         "stack_free": stack_free,

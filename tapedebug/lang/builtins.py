@@ -22,6 +22,10 @@ SPECIAL = {
     "atomic_and": "Keep those bits of an array element that another integer has; returns the value before.",
     "atomic_or": "Set the bits of another integer in an array element; returns the value before.",
     "atomic_xor": "Flip the bits of another integer in an array element; returns the value before.",
+    "expect_eq": "Print a message where two values are not equal; the kernel runs on.",
+    "expect_near": "Print a message where two floats, or components, differ by more than a tolerance.",
+    "print": "Print values and text, as Python's print does; shown after the launch, in thread order.",
+    "printf": "Print values by a format, as in C; shown after the launch, in thread order.",
     "identity": "Square matrix of `n` rows with 1 on its diagonal; `n` is known when the kernel is compiled.",
     "quat_identity": "The quaternion of no rotation: 0, 0, 0, 1.",
 }

@@ -35,6 +35,10 @@ class Space(Protocol):
         """Values are not where the records packed them."""
 
     @property
+    def live(self) -> bool:
+        """This is the user's own reverse pass: what kernels say in it is shown."""
+
+    @property
     def guarded(self) -> bool:
         """Adjoints may see other values than their launches did: an index among them must not lead astray."""
 
@@ -88,7 +92,7 @@ class Table:
         self.held: list[Any] = [self.memory]
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
-        self.runs = _Found(lambda plan: plan.adjoint_run(NOTHING, space.f64, space.guarded))
+        self.runs = _Found(lambda plan: plan.adjoint_run(NOTHING, space.f64, space.guarded, space.live))
         self.copies: dict[int, int] = {}
         self.base: dict[int, int] = {}
         at = 0
@@ -140,7 +144,7 @@ class Table:
     def _replaying(self, record: Record, base: int) -> Runner:
         """An adjoint that re-executes stores: into a copy of the values, made when it runs."""
         words, space, slots = self.words, self.space, dict(record.plan.value_slots)
-        entry = record.plan.adjoint_run(record.replay, space.f64, space.guarded)
+        entry = record.plan.adjoint_run(record.replay, space.f64, space.guarded, space.live)
 
         def run(lo: int, hi: int, where: int) -> None:
             copies = []

@@ -16,6 +16,7 @@ from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce, announced
+from tapedebug.runtime.watched import launch as launch_watched
 
 _PROBE = b"tapedebug"
 _HEADER = bytes.__basicsize__ - 1
@@ -71,6 +72,9 @@ def launch(
             plan, args = resolve(kernel, args)
         except TapedebugError as error:
             raise error.with_traceback(None) from None  # the user's line is in the message, not in our frames
+        if plan.watched:
+            launch_watched(plan, dim, args, record_tape=record_tape)
+            return
     if dim.__class__ is int:
         sizes: tuple[int, ...] = (dim,)
         threads: int = dim
@@ -122,10 +126,11 @@ def resolve(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, 
     """
     args = _arguments.checked(kernel, args)
     key = tuple([a._kind if type(a) is array else type(a) for a in args])
-    plan = kernel.plans.get(key)
+    plan = kernel.plans.get(key) or kernel.watched.get(key)
     if plan is None:
         packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)
-        plan = kernel.plans[key] = KernelPlan(kernel, args, packers)
+        plan = KernelPlan(kernel, args, packers)
+        (kernel.watched if plan.watched else kernel.plans)[key] = plan
     return plan, args
 
 

@@ -23,10 +23,15 @@ SIGNATURES = {
     "atomic_sub": "array, i, …, value",
     **{f"atomic_{name}": "array, i, …, value" for name in ("min", "max", "exch", "and", "or", "xor")},
     "atomic_cas": "array, i, …, compare, value",
+    "expect_eq": "a, b",
+    "expect_near": "a, b, tolerance=1e-6",
+    "print": "*values, sep=' ', end='\\n'",
+    "printf": "format, *values",
     "identity": "n, dtype=float",
     "quat_identity": "dtype=float",
 }
 CONSTANT = {"tid", "identity", "quat_identity", "atomic_and", "atomic_or", "atomic_xor"}
+CONSTANT |= {"print", "printf", "expect_eq", "expect_near"}
 
 
 def operands(name: str) -> str:

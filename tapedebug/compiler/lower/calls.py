@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import atomics, construct, control, expressions, views
+from tapedebug.compiler.lower import atomics, construct, control, expressions, remarks, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -42,6 +42,9 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return _inline(ctx, node, target)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
+    name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
+    if name in remarks.NAMES:
+        return remarks.lower(ctx, node, name)
     if node.keywords:
         ctx.syntax_error(
             node, "functions of the kernel language take no keywords", "pass the values in order"
@@ -59,12 +62,6 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
 
 def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     name = getattr(target, "__name__", repr(target))
-    if target is print:
-        ctx.name_error(
-            node.func,
-            "print() is not in this version of the kernel language",
-            "write values into an array, and print them after the launch",
-        )
     if name in BUILTINS:
         shown = ast.unparse(node.func)
         ctx.name_error(node.func, f"`{shown}` is not a function of the kernel language", f"use wp.{name}")

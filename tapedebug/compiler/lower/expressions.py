@@ -274,14 +274,14 @@ def _compare(ctx: Context, node: ast.Compare) -> Item:
         right = value(ctx, right_node)
         ctx.at(node)
         name, sign = COMPARE[type(operator)]
-        one = apply(ctx, node, name, sign, *_comparable(ctx, (left_node, left), (right_node, right)))
+        one = apply(ctx, node, name, sign, *comparable(ctx, (left_node, left), (right_node, right)))
         result = one if result is None else apply(ctx, node, "and", "`and`", result, one)
         left, left_node = right, right_node
     assert result is not None  # a comparison has at least one operator
     return result
 
 
-def _comparable(
+def comparable(
     ctx: Context, left: tuple[ast.expr, Quantity], right: tuple[ast.expr, Quantity]
 ) -> tuple[Quantity, Quantity]:
     """Two operands of a comparison: a number that is written down takes the type of the other, as `x > 0`."""

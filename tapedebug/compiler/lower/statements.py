@@ -7,7 +7,7 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import assignment, calls, control, custom, expressions
+from tapedebug.compiler.lower import assignment, calls, control, custom, expressions, remarks
 from tapedebug.compiler.lower._context import Context, Static, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -24,7 +24,6 @@ UNSUPPORTED = {
     "Global": "`global`",
     "Nonlocal": "`nonlocal`",
     "Delete": "`del`",
-    "Assert": "`assert` in this version",
     "Match": "`match`",
     "AsyncFor": "`async`",
     "AsyncWith": "`async`",
@@ -38,8 +37,7 @@ MENDS = {
     "ImportFrom": "import it outside",
     "Global": "pass an array to write to",
     "Nonlocal": "pass an array to write to",
-    "Assert": "write what happened into an array, and test it after the launch",
-    "Raise": "write what happened into an array, and test it after the launch",
+    "Raise": "use assert, or write what happened into an array and test it after the launch",
     "Match": "use if, elif and else",
 }
 
@@ -115,6 +113,8 @@ def _statement(ctx: Context, node: ast.stmt) -> None:
             _set_flag(ctx, "%continue")
         case ast.Pass():
             pass
+        case ast.Assert():
+            remarks.assertion(ctx, node)
         case ast.Expr():
             _expression(ctx, node)
         case _:

@@ -14,6 +14,7 @@ from itertools import count
 from tapedebug.compiler.builder import Builder, constant_of, is_free
 from tapedebug.compiler.ir import (
     ADJOINT,
+    REMARKS,
     Block,
     Custom,
     For,
@@ -140,6 +141,9 @@ class Transform:
         b = self.builder
         if op.kind == "note":
             self._forward_note(op, known, first)
+            return
+        if op.kind in REMARKS:
+            b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
             return
         if self.after and (op.kind == "load" or op.kind in ADJOINT):
             custom.memory(self, op, known)
