@@ -15,6 +15,7 @@ LOG = logging.getLogger("tapedebug")
 DEFAULTS: dict[str, Any] = {
     "asserts": True,
     "check_bounds": False,
+    "compiler": "llvm",
     "enable_backward": True,
     "interpreted": False,
     "kernel_cache_dir": None,
@@ -28,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "verify_autograd_array_access": False,
     "verify_fp": False,
 }
-CHOICES = {"on_overwrite": MODES, "mode": ("release", "debug")}
+CHOICES = {"compiler": ("llvm", "numba"), "on_overwrite": MODES, "mode": ("release", "debug")}
 
 
 class Config:
@@ -38,6 +39,8 @@ class Config:
         asserts: Kernels test their `assert` statements. Without, these cost nothing.
         check_bounds: An index outside its array is an error that names it, forward and backward, in place of
             undefined behaviour. Kernels and modules may say otherwise.
+        compiler: What compiles kernels from now on: `"llvm"`, or `"numba"`, which takes the same generated
+            text another way to the same numbers, and takes longer.
         enable_backward: Whether kernels have adjoints, where they do not say so themselves.
         interpreted: Kernels, their adjoints and tangents run as plain Python, slow and open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.

@@ -7,13 +7,15 @@ import contextlib
 import inspect
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
-from tapedebug._errors import KernelSyntaxError, KernelTypeError
+from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
 from tapedebug.lang import types as t
+from tapedebug.lang.builtins import Builtin
 
 
 class Function:
@@ -61,6 +63,51 @@ class Function:
         return declared_types(self.python, self.origin, "function").get("return")
 
 
+@dataclass(frozen=True)
+class Gradient:
+    """What `grad(f)` is: called in a kernel like `f`, it gives the derivatives by the inputs of `f`."""
+
+    function: Any
+    """A `Function`, or a function of the kernel language that is one operation."""
+
+    @property
+    def __name__(self) -> str:
+        return f"grad({self.function.__name__})"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: there is no derivative of a plain Python function."""
+        raise TapedebugError(
+            f"{self.__name__} belongs to the kernel language and was called outside a kernel",
+            mend="call it inside a function decorated with @kernel or @func",
+        )
+
+
+def grad(function: Any) -> Gradient:
+    """The derivatives of a function of the kernel language, in kernels: `grad(f)(x, y)`.
+
+    Called with the arguments of `f`, it gives the derivative of the result by each of them, of the argument's
+    type: one value where `f` has one parameter, else a tuple in their order. Of a result with several
+    components, or of several results, it is the derivative of the sum of all; by an integer it is 0. Arrays
+    that `f` reads are constant, and have no derivative. Gradients of the user's own (`func_grad`) are used.
+
+    It can be differentiated in turn: a kernel that uses it has right gradients, and `grad` takes functions
+    that use `grad`.
+
+    Args:
+        function: A function decorated with `@func`, or a differentiable function of the kernel language such
+            as `sin`.
+
+    Raises:
+        KernelTypeError: It is neither.
+    """
+    if isinstance(function, Function | Builtin):
+        return Gradient(function)
+    raise KernelTypeError(
+        f"grad() takes a function of the kernel language; got {getattr(function, '__name__', function)!r}",
+        mend="decorate it with @wp.func",
+    )
+
+
 def origin_of(python: Callable[..., Any], what: str) -> Origin:
     """The source of a decorated function, or the user's error."""
     try:
@@ -78,6 +125,7 @@ def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> Non
     Only there are the variables of a factory known that its annotations use. What cannot be read yet stays a
     string; it is read, or refused, when the types are asked for.
     """
+    remember_scope(python)
     annotations = getattr(python, "__annotations__", {})
     if frame is None or not any(isinstance(a, str) for a in annotations.values()):
         return
@@ -85,6 +133,30 @@ def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> Non
         if isinstance(annotation, str):
             with contextlib.suppress(Exception):
                 annotations[name] = eval(annotation, frame.f_globals, frame.f_locals)
+
+
+_SCOPES: weakref.WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def remember_scope(python: Callable[..., Any]) -> None:
+    """Keep what the names in a function mean where it is decorated, for `static(…)`."""
+    names: set[str] = set()
+    codes: list[Any] = [python.__code__]
+    for code in codes:
+        names.update(code.co_names, code.co_freevars)
+        codes += [inner for inner in code.co_consts if hasattr(inner, "co_names")]
+    scope = scope_of(python)
+    _SCOPES[python] = {name: scope[name] for name in names if name in scope}
+
+
+def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
+    """What the free names of a function mean to `static(…)`: as where it was decorated, else as now."""
+    cells = dict(zip(python.__code__.co_freevars, python.__closure__ or (), strict=True))
+    closure: dict[str, Any] = {}
+    for name, cell in cells.items():
+        with contextlib.suppress(ValueError):  # not assigned yet
+            closure[name] = cell.cell_contents
+    return {**python.__globals__, **closure, **_SCOPES.get(python, {})}
 
 
 def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:

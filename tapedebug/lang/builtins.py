@@ -9,7 +9,7 @@ import math
 from typing import Any, NoReturn
 
 from tapedebug._errors import TapedebugError
-from tapedebug.lang.rules import COMPOSITES, RULES
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
 
 SPECIAL = {
     "tid": "The index of the current thread: `i = tid()`, or `i, j = tid()` for two to four axes.",
@@ -26,6 +26,7 @@ SPECIAL = {
     "expect_near": "Print a message where two floats, or components, differ by more than a tolerance.",
     "print": "Print values and text, as Python's print does; shown after the launch, in thread order.",
     "printf": "Print values by a format, as in C; shown after the launch, in thread order.",
+    "lower_bound": "First index (int32) of a sorted array whose element is not below a value; else the last.",
     "identity": "Square matrix of `n` rows with 1 on its diagonal; `n` is known when the kernel is compiled.",
     "quat_identity": "The quaternion of no rotation: 0, 0, 0, 1.",
 }
@@ -98,6 +99,7 @@ class Builtin:
 BUILTINS: dict[str, Builtin] = {
     **{name: Builtin(name, RULES[name].doc) for name in SCALAR_FUNCTIONS},
     **{name: Builtin(name, COMPOSITES[name].doc) for name in COMPOSITE_FUNCTIONS},
+    **{name: Builtin(name, draw.doc) for name, draw in DRAWS.items()},
     **{name: Builtin(name, doc) for name, doc in SPECIAL.items()},
 }
 
@@ -130,6 +132,14 @@ class AdjointOf:
 
 
 adjoint = AdjointOf()
+
+
+def static(expression: Any) -> Any:
+    """Compute a Python expression when a kernel is compiled, and use its result in the kernel.
+
+    Outside kernels it is its argument.
+    """
+    return expression
 
 
 def constant(value: Any) -> Any:

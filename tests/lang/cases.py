@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.lang import noise_reference
+
 Domain = tuple[float, float]
 WIDE: Domain = (-2.0, 2.0)
 POSITIVE: Domain = (0.2, 3.0)
@@ -144,7 +146,9 @@ RULES = [
 """Scalar rules on floats."""
 
 BITS = {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
-INTEGER_ONLY = {"from_end", "idiv", "trip_count"} | BITS
+OF_STATES = {"rand_pcg", "centred_f32", "centred_f64", "direction_f32", "direction_f64", "single"}
+"""Rules of random numbers and noise: those of `NOISE`, and in `test_random.py`, consist of them."""
+INTEGER_ONLY = {"from_end", "idiv", "trip_count"} | BITS | OF_STATES
 """Rules that no float reaches: `test_rules.py` compares them with Python."""
 
 
@@ -410,7 +414,61 @@ QUATERNIONS = [
 ]
 """Composite operations on quaternions."""
 
+SEED = int(noise_reference.pcg(7))
+
+
+def _state_bits(x: Any) -> Any:
+    seeds = np.trunc(x * 1000).astype(np.int64).astype(np.uint32)
+    return (noise_reference.pcg(seeds) >> np.uint32(16)).astype(float)
+
+
+NOISE = [
+    Case(
+        "rand_init",
+        "scalar(wp.rand_init(int({0} * 1000.0)) >> wp.uint32(16))",
+        _state_bits,
+        (WIDE,),
+        "s>s",
+    ),
+    Case(
+        "noise",
+        "wp.noise(wp.rand_init(7), {0})",
+        lambda x: noise_reference.noise(SEED, x[..., None]),
+        (WIDE,),
+        "s>s",
+    ),
+    Case("noise", "wp.noise(wp.rand_init(7), {0})", lambda x: noise_reference.noise(SEED, x), (WIDE,), "v>s"),
+    *(
+        Case(
+            "pnoise",
+            f"wp.pnoise(wp.rand_init(7), {{0}}, {', '.join(map(str, periods))})",
+            lambda x, periods=periods: noise_reference.noise(
+                SEED, x.reshape(-1, len(periods)), np.array(periods)
+            ),
+            ((-8.0, 8.0),),
+            "v>s" if len(periods) > 1 else "s>s",
+            (len(periods),) if len(periods) > 1 else (2, 3, 4),
+        )
+        for periods in ((3,), (3, 2), (3, 2, 5), (3, 2, 5, 4))
+    ),
+    Case(
+        "curlnoise",
+        "wp.curlnoise(wp.rand_init(7), {0})",
+        lambda x: noise_reference.curl(SEED, x),
+        (WIDE,),
+        "v>v",
+        (2, 3),
+    ),
+]
+"""Fields of random numbers, and the states that select them."""
+
 ROUNDED = {"to_f32"}
 """Operations that the float64 twin, too, computes with constants or values of float32."""
 
-TABLES = {"rules": RULES, "composites": COMPOSITES, "matrices": MATRICES, "quaternions": QUATERNIONS}
+TABLES = {
+    "rules": RULES,
+    "composites": COMPOSITES,
+    "matrices": MATRICES,
+    "quaternions": QUATERNIONS,
+    "noise": NOISE,
+}

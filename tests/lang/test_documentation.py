@@ -13,7 +13,7 @@ import pytest
 
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.lang.builtins import BUILTINS, SPECIAL
-from tapedebug.lang.rules import COMPOSITES, RULES
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 TABLE = re.compile(r"(<!-- table: .*? -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -27,10 +27,24 @@ SIGNATURES = {
     "expect_near": "a, b, tolerance=1e-6",
     "print": "*values, sep=' ', end='\\n'",
     "printf": "format, *values",
+    "curlnoise": "state, x, octaves=1, lacunarity=2.0, gain=0.5",
     "identity": "n, dtype=float",
+    "lower_bound": "array, begin, end, value",
+    "pnoise": "state, x, px, …",
     "quat_identity": "dtype=float",
+    "rand_init": "seed, offset",
+    **{name: draw.signature for name, draw in DRAWS.items()},
 }
-CONSTANT = {"tid", "identity", "quat_identity", "atomic_and", "atomic_or", "atomic_xor"}
+CONSTANT = {
+    "tid",
+    "identity",
+    "lower_bound",
+    "quat_identity",
+    "atomic_and",
+    "atomic_or",
+    "atomic_xor",
+    *(name for name in DRAWS if name != "randf"),
+}
 CONSTANT |= {"print", "printf", "expect_eq", "expect_near"}
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from tapedebug.lang import builtins
 from tapedebug.lang import types as t
-from tapedebug.lang.rules import COMPOSITES, RULES
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
 from tests.compiler.harness import run, twin
 from tests.lang import cases
 from tests.lang.cases import Case
@@ -72,6 +72,10 @@ GROUPS = [
     Group(t.float64, 4, "matrices"),
     Group(t.float32, 3, "quaternions"),
     Group(t.float64, 3, "quaternions"),
+    Group(t.float32, 2, "noise"),
+    Group(t.float32, 3, "noise"),
+    Group(t.float32, 4, "noise"),
+    Group(t.float64, 3, "noise"),
 ]
 ALL = [
     pytest.param(g, row, id=f"{g}-{c.name}-{c.kinds or 's'}") for g in GROUPS for row, c in enumerate(g.cases)
@@ -122,7 +126,9 @@ def operands(group: Group) -> dict[str, np.ndarray]:
 
 def flat(case: Case) -> bool:
     """Whether the operation passes no derivative on."""
-    table = COMPOSITES if case in cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS else RULES
+    table = (
+        COMPOSITES if case in cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS + cases.NOISE else RULES
+    )
     return not table[case.name].differentiable
 
 
@@ -255,7 +261,7 @@ def test_interpreted_text_gives_the_same(group: Group) -> None:
 
 def test_every_entry_of_the_table_is_checked() -> None:
     assert {c.name for c in cases.RULES} | cases.INTEGER_ONLY == set(RULES)
-    composites = cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS
+    composites = cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS + cases.NOISE
     assert {c.name for c in composites} == set(COMPOSITES)
 
 
@@ -263,7 +269,7 @@ def test_every_entry_that_users_call_is_a_builtin() -> None:
     every = [case for table in cases.TABLES.values() for case in table]
     called = {c.name for c in every if f"wp.{c.name}(" in c.spelling}
     operators = {"floordiv", "mod", "pow"}  # functions with an operator of their own
-    assert called | operators | set(builtins.SPECIAL) == set(builtins.BUILTINS)
+    assert called | operators | set(DRAWS) | set(builtins.SPECIAL) == set(builtins.BUILTINS)
 
 
 # Integers --------------------------------------------------------------------------------------------------

@@ -350,7 +350,10 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
         (
             lambda: GRID.view(wp.vec3),
             wp.ArrayError,
-            "view: vec3 has 12 bytes, float32 has 4\n  = mend: view as a type of the same size",
+            "view: vec3 has 12 bytes, float32 has 4 (shape (3, 4), strides (16, 4))\n"
+            "  = mend: view as a type of the same size, vectors as scalars, or scalars side by side in a "
+            "last "
+            "dimension of a vector's length as vectors",
         ),
         (
             lambda: GRID.fill_("a"),

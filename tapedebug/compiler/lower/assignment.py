@@ -90,7 +90,7 @@ def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
             if not part.value.hint and part.value.op is not None and part.value.op.kind != "const":
                 part.value.hint = target.id + (f"_{labels[place]}" if place < len(labels) else "")
     if isinstance(item, Undefined):
-        ctx.name_error(source, f"the value {item.reason}", "assign it before")
+        ctx.name_error(source, f"the value {item.reason}", item.mend or "assign it before")
     if isinstance(item, Items) and not item.items:
         ctx.quantity(source, item)  # which refuses it
     return item
@@ -114,7 +114,10 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.e
             "write one name for each value",
         )
     for element, part in zip(target.elts, item.items, strict=True):
-        assign_to(ctx, element, part, source)
+        if isinstance(part, Undefined) and isinstance(element, ast.Name):
+            ctx.env[element.id] = part  # nothing is wrong until it is read
+        else:
+            assign_to(ctx, element, part, source)
 
 
 Part = tuple[str, Quantity, components.Path]

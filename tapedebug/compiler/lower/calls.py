@@ -9,8 +9,18 @@ import types as python_types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import atomics, construct, control, expressions, remarks, views
+from tapedebug.compiler.function import Function, Gradient, grad
+from tapedebug.compiler.lower import (
+    atomics,
+    construct,
+    control,
+    expressions,
+    gradient,
+    random,
+    remarks,
+    statics,
+    views,
+)
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -19,11 +29,11 @@ from tapedebug.compiler.lower._context import (
     Static,
     Undefined,
     counted,
-    name_resolver,
+    hashable,
 )
 from tapedebug.lang import types as t
-from tapedebug.lang.builtins import BUILTINS, Builtin
-from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
+from tapedebug.lang.builtins import BUILTINS, Builtin, static
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Quantity
 
 PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
 MAX_INLINE_DEPTH = 64
@@ -39,22 +49,32 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         )
     target = function.value
     if isinstance(target, Function):
-        return _inline(ctx, node, target)
+        return inlined(ctx, node, target, bound(ctx, node, target))
+    if target is grad:
+        return gradient.of(ctx, node)
+    if isinstance(target, Gradient):
+        return gradient.call(ctx, node, target)
+    if target is static:
+        return statics.evaluate(ctx, node)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
     name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
     if name in remarks.NAMES:
         return remarks.lower(ctx, node, name)
+    if isinstance(target, Builtin) and target.name == "curlnoise":
+        return random.curlnoise(ctx, node)
     if node.keywords:
         ctx.syntax_error(
             node, "functions of the kernel language take no keywords", "pass the values in order"
         )
     if isinstance(target, Builtin):
         return _builtin(ctx, node, target.name, used)
-    if target in PYTHON:
-        return _operation(ctx, node, PYTHON[target])
+    if hashable(target) and target in PYTHON:
+        return operation(ctx, node, PYTHON[target], *operands(ctx, node, PYTHON[target]))
     if target is len:
         return _len(ctx, node)
+    if target is type:
+        return _type(ctx, node)
     if isinstance(target, type) and target is not range:
         return construct.lower(ctx, node, target)
     _not_callable(ctx, node, target)
@@ -91,7 +111,8 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     )
 
 
-def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
+def operands(ctx: Context, node: ast.Call, name: str) -> list[Quantity]:
+    """The arguments of an operation of the rule table, as many as it takes."""
     values = [expressions.argument(ctx, argument) for argument in node.args]
     ctx.at(node)
     entry = COMPOSITES.get(name)
@@ -103,6 +124,11 @@ def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
             f"{name}() takes {counted(arity, 'argument')}; got {len(values)}",
             f"{name}({', '.join(_operand_names(name)[:arity])}): {(entry or RULES[name]).doc}",
         )
+    return values
+
+
+def operation(ctx: Context, node: ast.Call, name: str, *values: Quantity) -> Quantity:
+    """An operation of the rule table on values."""
     return expressions.apply(ctx, node, name, f"{name}()", *values)
 
 
@@ -116,7 +142,19 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
         return thread_index(ctx, node, 1)
     if name in atomics.NAMES:
         return atomics.lower(ctx, node, name, used)
-    return _operation(ctx, node, name)
+    if name in DRAWS:
+        return random.draw(ctx, node, name)
+    if name == "lower_bound":
+        return random.lower_bound(ctx, node)
+    return operation(ctx, node, name, *operands(ctx, node, name))
+
+
+def _type(ctx: Context, node: ast.Call) -> Item:
+    """`type(x)`, which makes values of the type of `x`."""
+    item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
+    if item is None or isinstance(item, ArrayView):
+        ctx.type_error(node, "type() takes a number or a vector", "an array has a dtype")
+    return Static(ctx.quantity(node.args[0], item).type)
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
@@ -168,12 +206,11 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
 # User functions --------------------------------------------------------------------------------------------
 
 
-def _inline(ctx: Context, node: ast.Call, function: Function) -> Item:
-    """The body of a @func in place of its call."""
+def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
+    """The body of a @func, with these values of its parameters, in place of its call."""
     if function in ctx.active or len(ctx.active) > MAX_INLINE_DEPTH:
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
         ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
-    env = _bind(ctx, node, function)
     ctx.functions[function] = None
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
         return run(ctx, node, function, env)
@@ -187,20 +224,21 @@ def parameters(function: Function) -> list[str]:
     return list(inspect.signature(function.python).parameters)
 
 
-def _bind(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
+def bound(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
+    """The values that a call gives to the parameters of a function."""
     signature = inspect.signature(function.python)
     items = [expressions.lower(ctx, a) for a in node.args]
     named = {k.arg: expressions.lower(ctx, k.value) for k in node.keywords if k.arg is not None}
     ctx.at(node)
     try:
-        bound = signature.bind(*items, **named)
+        arguments = signature.bind(*items, **named)
     except TypeError as error:
         ctx.type_error(
             node, f"{function.name}{signature_text(signature)}: {error}", "match the function's parameters"
         )
     env: dict[str, Item] = {}
     for name, parameter in signature.parameters.items():
-        item = bound.arguments.get(name, Static(parameter.default))
+        item = arguments.arguments.get(name, Static(parameter.default))
         if isinstance(item, Static) and ctx.number(node, item.value) is not None:
             item = ctx.quantity(node, item)
         declared = function.types.get(name)
@@ -249,7 +287,7 @@ def run(
 
     outer = {name: getattr(ctx, name) for name in FRAME}
     call_span = ctx.span(node)
-    ctx.env, ctx.origin, ctx.names = env, function.origin, name_resolver(function.python)
+    ctx.env, ctx.origin, ctx.python = env, function.origin, function.python
     ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
     ctx.in_loop, ctx.returned = 0, None
     ctx.locals = control.local_names(function.origin.tree.body)
@@ -273,7 +311,7 @@ def run(
     return Items(()) if result is None or isinstance(result, Undefined) else result
 
 
-FRAME = ("env", "origin", "names", "calls", "in_kernel", "active", "in_loop", "locals", "returned", "inputs")
+FRAME = ("env", "origin", "python", "calls", "in_kernel", "active", "in_loop", "locals", "returned", "inputs")
 """What of the context belongs to one function, and is set aside while another is inlined."""
 
 

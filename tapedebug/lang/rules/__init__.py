@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tapedebug.lang.rules import matrix as matrix
+from tapedebug.lang.rules import noise as noise
 from tapedebug.lang.rules import operators as operators
 from tapedebug.lang.rules import quaternion as quaternion
+from tapedebug.lang.rules import random as random
 from tapedebug.lang.rules import scalar as scalar
 from tapedebug.lang.rules import vector as vector
 from tapedebug.lang.rules._table import COMPOSITES as COMPOSITES
@@ -17,3 +19,4 @@ from tapedebug.lang.rules._table import Gate as Gate
 from tapedebug.lang.rules._table import Quantity as Quantity
 from tapedebug.lang.rules._table import Rule as Rule
 from tapedebug.lang.rules._table import RuleError as RuleError
+from tapedebug.lang.rules.random import DRAWS as DRAWS
