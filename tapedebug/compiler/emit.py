@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tapedebug.compiler.emit_remarks import RemarkWriter
 from tapedebug.compiler.ir import (
+    MEMORY,
     REMARKS,
     Block,
     For,
@@ -236,15 +237,7 @@ class _Emitter(RemarkWriter):
             if self.checked:
                 self._check(op)
             self._line(f"{self._name_of(op)} = {self._offset(op)}")
-        elif op.kind in (
-            "load",
-            "load_after",
-            "load_adjoint",
-            "store",
-            "store_adjoint",
-            "add_adjoint",
-            "atomic_add",
-        ):
+        elif op.kind in MEMORY:
             self._memory(op)
         else:
             self._keeping(op)
