@@ -12,12 +12,15 @@ from types import ModuleType
 from typing import Any
 
 from tapedebug._errors import ArrayError as ArrayError
+from tapedebug._errors import BoundsError as BoundsError
 from tapedebug._errors import DeviceError as DeviceError
 from tapedebug._errors import GradcheckError as GradcheckError
+from tapedebug._errors import KernelAssertionError as KernelAssertionError
 from tapedebug._errors import KernelNameError as KernelNameError
 from tapedebug._errors import KernelSyntaxError as KernelSyntaxError
 from tapedebug._errors import KernelTypeError as KernelTypeError
 from tapedebug._errors import LaunchError as LaunchError
+from tapedebug._errors import NonFiniteError as NonFiniteError
 from tapedebug._errors import OverwriteError as OverwriteError
 from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
