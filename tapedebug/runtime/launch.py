@@ -10,12 +10,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.runtime import _arguments
+from tapedebug.runtime import _arguments, _flatten
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce, announced
+from tapedebug.runtime.watched import launch as launch_watched
 
 if TYPE_CHECKING:
     from tapedebug.runtime.command import Launch
@@ -91,6 +92,9 @@ def launch(
             plan, args = resolve(kernel, args)
         except TapedebugError as error:
             raise error.with_traceback(None) from None  # the user's line is in the message, not in our frames
+        if plan.watched:
+            launch_watched(plan, dim, args, record_tape=record_tape)
+            return None
     if dim.__class__ is int:
         sizes: tuple[int, ...] = (dim,)
         threads: int = dim
@@ -157,18 +161,36 @@ def _otherwise(
     return None
 
 
-def resolve(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
+def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[KernelPlan, tuple[Any, ...]]:
     """Check the arguments and make (or find) the plan for their kinds.
 
+    Args:
+        kernel: The kernel.
+        args: As given to `launch`; with `flat`, one for each flat parameter, as records have them.
+        flat: Whether structs were taken apart already.
+
     Returns:
-        The plan, and the arguments with NumPy arrays wrapped.
+        The plan, and the flat arguments, with NumPy arrays wrapped.
     """
+    if kernel.flat or flat:
+        return _plan_of(kernel, args, checked=False)
+    return _plan_of(kernel, _flatten.check_and_flatten(kernel, args), checked=True)
+
+
+def _plan_of(kernel: Any, args: tuple[Any, ...], *, checked: bool) -> tuple[KernelPlan, tuple[Any, ...]]:
+    """The plan for flat arguments; of taken-apart ones the key begins with None, which no argument has."""
+    lead = () if kernel.flat else (None,)
+    if checked:
+        plan = kernel.plans.get((*lead, *[a._kind if type(a) is array else type(a) for a in args]))
+        if plan is not None:
+            return plan, args
     args = _arguments.checked(kernel, args)
-    key = tuple([a._kind if type(a) is array else type(a) for a in args])
-    plan = kernel.plans.get(key)
+    key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
+    plan = kernel.plans.get(key) or kernel.watched.get(key)
     if plan is None:
         packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)
-        plan = kernel.plans[key] = KernelPlan(kernel, args, packers)
+        plan = KernelPlan(kernel, args, packers)
+        (kernel.watched if plan.watched else kernel.plans)[key] = plan
     return plan, args
 
 
