@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, construct, control, expressions
+from tapedebug.compiler.lower import arrays, assignment, construct, control, expressions, generic
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -25,6 +25,9 @@ from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin
 from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
 
+TYPE_MAKERS = (t.vector, t.matrix, t.quaternion, t.transformation)
+OUTPUTS = {"svd2": 3, "svd3": 3, "qr3": 2, "eig3": 2, "quat_to_axis_angle": 2}
+"""Functions that may be given variables for their results, and how many."""
 PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
 MAX_INLINE_DEPTH = 64
 
@@ -40,8 +43,12 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     target = function.value
     if isinstance(target, Function):
         return _inline(ctx, node, target)
-    if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
-        return construct.identity(ctx, node, target.name)
+    if isinstance(target, Builtin) and target.name in generic.MAKERS:
+        return generic.lower(ctx, node, target.name)
+    if target in TYPE_MAKERS:
+        return generic.type_of_call(ctx, node, target)
+    if isinstance(target, type) and issubclass(target, t.Transformation):
+        return generic.transform(ctx, node, target)
     if node.keywords:
         ctx.syntax_error(
             node, "functions of the kernel language take no keywords", "pass the values in order"
@@ -94,19 +101,28 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     )
 
 
-def _operation(ctx: Context, node: ast.Call, name: str) -> Quantity:
-    values = [expressions.argument(ctx, argument) for argument in node.args]
+def _operation(ctx: Context, node: ast.Call, name: str) -> Item:
+    count = OUTPUTS.get(name, 0)
+    given = len(node.args) - count
+    outputs = node.args[given:] if count and given > 0 else []
+    values = [expressions.argument(ctx, a) for a in node.args[: len(node.args) - len(outputs)]]
     ctx.at(node)
     entry = COMPOSITES.get(name)
-    text = RULES[name].text if entry is None else ""
-    arity = entry.arity if entry is not None else 1 + max(i for i in range(9) if f"{{{i}}}" in text)
-    if arity is not None and len(values) != arity:
+    least, most = (entry.least, entry.most) if entry is not None else (RULES[name].arity,) * 2
+    if len(values) < least or (most is not None and len(values) > most):
+        takes = counted(least, "argument") if least == most else f"{least} to {most} arguments"
         ctx.type_error(
             node,
-            f"{name}() takes {counted(arity, 'argument')}; got {len(values)}",
-            f"{name}({', '.join(_operand_names(name)[:arity])}): {(entry or RULES[name]).doc}",
+            f"{name}() takes {takes}; got {len(values)}",
+            f"{name}({', '.join(_operand_names(name)[:most])}): {(entry or RULES[name]).doc}",
         )
-    return expressions.apply(ctx, node, name, f"{name}()", *values)
+    result = expressions.apply(ctx, node, name, f"{name}()", *values)
+    if not outputs:
+        return result
+    assert isinstance(result, Items)
+    for target, item in zip(outputs, result.items, strict=True):
+        assignment.assign_to(ctx, target, item, target)
+    return Items(())
 
 
 def _operand_names(name: str) -> tuple[str, ...]:
@@ -117,9 +133,24 @@ def _operand_names(name: str) -> tuple[str, ...]:
 def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     if name == "tid":
         return thread_index(ctx, node, 1)
+    if name in SETTERS:
+        return _set_part(ctx, node, name)
     if name in ("atomic_add", "atomic_sub"):
         return _atomic(ctx, node, name, used)
     return _operation(ctx, node, name)
+
+
+SETTERS = {"transform_set_translation": "p", "transform_set_rotation": "q"}
+"""Functions that change a part of their first argument."""
+
+
+def _set_part(ctx: Context, node: ast.Call, name: str) -> Items:
+    part = SETTERS[name]
+    if len(node.args) != 2:
+        ctx.type_error(node, f"{name}() takes 2 arguments; got {len(node.args)}", f"write {name}(t, {part})")
+    target = ast.copy_location(ast.Attribute(node.args[0], part, ast.Store()), node)
+    assignment.assign_to(ctx, target, expressions.value(ctx, node.args[1]), node.args[1])
+    return Items(())
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
