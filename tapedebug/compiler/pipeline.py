@@ -40,7 +40,7 @@ class Analysis:
         writes: Parameters that it stores to, atomics included.
         covers: Parameters that it stores to unconditionally at exactly the thread's index: a launch whose
             dimensions are the array's shape overwrites every element.
-        atomic: Parameters that it adds to atomically.
+        atomic: Parameters that it changes atomically.
         accesses: The places in the source, each with its kind: "read", "write" or "atomic".
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
     """
@@ -93,7 +93,7 @@ def analysis(kernel: Lowered) -> Analysis:
         reads=of["load"] | (everywhere - writes),
         writes=writes,
         covers=_covered(kernel.function),
-        atomic=of["atomic_add"],
+        atomic=of["atomic_add"] | {access.param for access in kernel.accesses if access.kind == "atomic"},
         accesses=kernel.accesses,
         serial=kernel.uses_atomic_result,
     )

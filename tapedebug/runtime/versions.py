@@ -330,7 +330,11 @@ class Tracker:
                 groups.remove(group)
                 members |= group
             groups.append(members)
-        kept = {(n.start, n.stop): n.copy for n in record.needs if n.clobber == record.index}
+        kept = {
+            (record.args[p].buffer, n.start, n.stop): n.copy
+            for p, n in zip(plan.needed, record.needs, strict=True)
+            if n.clobber == record.index
+        }
         found = []
         for members in groups:
             start = min(own[p].start for p in members)
@@ -338,7 +342,7 @@ class Tracker:
             buffer = record.args[min(members)].buffer
             copy = None
             if self.mode != "ignore":
-                copy = kept.get((start, stop))
+                copy = kept.get((buffer, start, stop))
                 if copy is None:
                     copy = buffer.copy_range(start, stop)
             found.append(Scratch(tuple(sorted(members)), start, stop, copy))

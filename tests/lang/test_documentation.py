@@ -21,10 +21,12 @@ SIGNATURES = {
     "tid": "",
     "atomic_add": "array, i, …, value",
     "atomic_sub": "array, i, …, value",
+    **{f"atomic_{name}": "array, i, …, value" for name in ("min", "max", "exch", "and", "or", "xor")},
+    "atomic_cas": "array, i, …, compare, value",
     "identity": "n, dtype=float",
     "quat_identity": "dtype=float",
 }
-CONSTANT = {"tid", "identity", "quat_identity"}
+CONSTANT = {"tid", "identity", "quat_identity", "atomic_and", "atomic_or", "atomic_xor"}
 
 
 def operands(name: str) -> str:

@@ -470,3 +470,21 @@ def test_a_write_outside_the_tape_warns_with_its_place():
     assert caught[0].filename == __file__
     tape.backward(grads={y: [1.0, 1.0]})
     assert x.grad.numpy().tolist() == [10, 10]
+
+
+@wp.kernel
+def two_in_place(a: wp.array(dtype=float), b: wp.array(dtype=float)):
+    i = wp.tid()
+    a[i] = a[i] * a[i]
+    b[i] = b[i] * b[i]
+
+
+def test_two_arrays_of_one_size_changed_in_one_launch_keep_their_own_values():
+    a = wp.array([2.0, 3.0], dtype=float, requires_grad=True)
+    b = wp.array([5.0, 7.0], dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(two_in_place, dim=2, inputs=[a, b])
+    ones = wp.ones(2, dtype=float)
+    tape.backward(grads={a: ones, b: ones})
+    assert a.grad.numpy().tolist() == [4.0, 6.0]
+    assert b.grad.numpy().tolist() == [10.0, 14.0]

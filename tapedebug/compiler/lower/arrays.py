@@ -171,7 +171,7 @@ def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
 
 def write(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> None:
     """Write an element or component; the type must be that of the array, else the error is at `source`."""
-    _require(ctx, source, place, q)
+    require(ctx, source, place, q)
     ctx.at(node)
     if place.view.adjoint:
         _adjoint_effect(ctx, "store_adjoint", place, q)
@@ -184,7 +184,7 @@ def write(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AS
 
 def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> Quantity:
     """Add to an element or component, as an atomic; the value before."""
-    _require(ctx, source, place, q)
+    require(ctx, source, place, q)
     if place.type is t.bool:
         ctx.type_error(node, "cannot add to an array of bool", "use an array of int32")
     if place.view.adjoint:
@@ -209,7 +209,8 @@ def _adjoint_effect(ctx: Context, kind: str, place: Place, q: Quantity) -> None:
         ctx.builder.effect(kind, (offset, part.value), (index, c))
 
 
-def _require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
+def require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
+    """Require a value of the type of what stands at a place; else the error is at `node`."""
     if q.type is place.type:
         return
     thing = "a component" if t.is_scalar(place.type) else "a row"

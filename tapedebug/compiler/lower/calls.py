@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, assignment, construct, control, expressions, generic
+from tapedebug.compiler.lower import arrays, atomics, construct, control, expressions, generic, operations
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -23,11 +23,9 @@ from tapedebug.compiler.lower._context import (
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin
-from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
+from tapedebug.lang.rules import Quantity
 
 TYPE_MAKERS = (t.vector, t.matrix, t.quaternion, t.transformation)
-OUTPUTS = {"svd2": 3, "svd3": 3, "qr3": 2, "eig3": 2, "quat_to_axis_angle": 2}
-"""Functions that may be given variables for their results, and how many."""
 PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
 MAX_INLINE_DEPTH = 64
 
@@ -56,7 +54,7 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     if isinstance(target, Builtin):
         return _builtin(ctx, node, target.name, used)
     if target in PYTHON:
-        return _operation(ctx, node, PYTHON[target])
+        return operations.lower(ctx, node, PYTHON[target])
     if target is len:
         return _len(ctx, node)
     if isinstance(target, type) and target is not range:
@@ -101,56 +99,14 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     )
 
 
-def _operation(ctx: Context, node: ast.Call, name: str) -> Item:
-    count = OUTPUTS.get(name, 0)
-    given = len(node.args) - count
-    outputs = node.args[given:] if count and given > 0 else []
-    values = [expressions.argument(ctx, a) for a in node.args[: len(node.args) - len(outputs)]]
-    ctx.at(node)
-    entry = COMPOSITES.get(name)
-    least, most = (entry.least, entry.most) if entry is not None else (RULES[name].arity,) * 2
-    if len(values) < least or (most is not None and len(values) > most):
-        takes = counted(least, "argument") if least == most else f"{least} to {most} arguments"
-        ctx.type_error(
-            node,
-            f"{name}() takes {takes}; got {len(values)}",
-            f"{name}({', '.join(_operand_names(name)[:most])}): {(entry or RULES[name]).doc}",
-        )
-    result = expressions.apply(ctx, node, name, f"{name}()", *values)
-    if not outputs:
-        return result
-    assert isinstance(result, Items)
-    for target, item in zip(outputs, result.items, strict=True):
-        assignment.assign_to(ctx, target, item, target)
-    return Items(())
-
-
-def _operand_names(name: str) -> tuple[str, ...]:
-    entry = COMPOSITES.get(name)
-    return entry.operands if entry is not None else ("x", "y", "z")
-
-
 def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     if name == "tid":
         return thread_index(ctx, node, 1)
-    if name in SETTERS:
-        return _set_part(ctx, node, name)
-    if name in ("atomic_add", "atomic_sub"):
-        return _atomic(ctx, node, name, used)
-    return _operation(ctx, node, name)
-
-
-SETTERS = {"transform_set_translation": "p", "transform_set_rotation": "q"}
-"""Functions that change a part of their first argument."""
-
-
-def _set_part(ctx: Context, node: ast.Call, name: str) -> Items:
-    part = SETTERS[name]
-    if len(node.args) != 2:
-        ctx.type_error(node, f"{name}() takes 2 arguments; got {len(node.args)}", f"write {name}(t, {part})")
-    target = ast.copy_location(ast.Attribute(node.args[0], part, ast.Store()), node)
-    assignment.assign_to(ctx, target, expressions.value(ctx, node.args[1]), node.args[1])
-    return Items(())
+    if name in operations.SETTERS:
+        return operations.set_part(ctx, node, name)
+    if name in atomics.NAMES:
+        return atomics.lower(ctx, node, name, used)
+    return operations.lower(ctx, node, name)
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
@@ -164,7 +120,7 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
     ctx.type_error(node, "len() takes an array or a vector", "pass an array parameter")
 
 
-# Threads and atomics ---------------------------------------------------------------------------------------
+# Threads ---------------------------------------------------------------------------------------------------
 
 
 def is_tid(ctx: Context, node: ast.Call) -> bool:
@@ -197,28 +153,6 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
         index = expressions.wrap(ctx, ctx.builder.apply("to_i32", ctx.builder.thread(axis)))
         indices.append(index)
     return indices[0] if axes == 1 else Items(tuple(indices))
-
-
-def _atomic(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
-    array = expressions.lower(ctx, node.args[0]) if node.args else None
-    if not isinstance(array, ArrayView):
-        ctx.type_error(node, f"{name}() takes an array first", f"write {name}(array, index, value)")
-    if len(node.args) != array.free + 2:
-        indices = ", ".join("ijkl"[: array.free])
-        ctx.type_error(
-            node,
-            f"{name}() on `{array.param.name}` takes {array.free + 2} arguments; got {len(node.args)}",
-            f"write {name}({array.param.name}, {indices}, value)",
-        )
-    q = expressions.value(ctx, node.args[-1])
-    inner = node.args[1] if array.free == 1 else ast.Tuple(list(node.args[1:-1]), ast.Load())
-    subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    place = arrays.whole(arrays.view_at(ctx, subscript, array))
-    if name == "atomic_sub":
-        q = expressions.apply(ctx, node, "neg", f"{name}()", q)
-    ctx.at(node)
-    ctx.uses_atomic_result = ctx.uses_atomic_result or used
-    return arrays.add(ctx, node, place, q, node.args[-1])
 
 
 # User functions --------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from tapedebug.compiler.builder import constant_of, same_values
 from tapedebug.compiler.ir import Block, For, If, Op, Value, While
+from tapedebug.compiler.lower import operations
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Quantity
@@ -330,12 +331,19 @@ def assigned_names(body: Iterable[ast.stmt]) -> list[str]:
                 names[node.id] = None
             # `v.x = …` and `v[0] = …` change the variable v.
             if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-                base: ast.expr = node.value
-                while isinstance(base, ast.Attribute | ast.Subscript):
-                    base = base.value
-                if isinstance(base, ast.Name):
-                    names[base.id] = None
+                _add_root(names, node.value)
+            if isinstance(node, ast.Call):
+                for changed in operations.changed_by(node):
+                    _add_root(names, changed)
     return list(names)
+
+
+def _add_root(names: dict[str, Any], base: ast.expr) -> None:
+    """Add the variable that an expression is a component of."""
+    while isinstance(base, ast.Attribute | ast.Subscript):
+        base = base.value
+    if isinstance(base, ast.Name):
+        names[base.id] = None
 
 
 def jumps(body: Iterable[ast.stmt]) -> set[str]:

@@ -11,6 +11,7 @@ from tapedebug.compiler.builder import Builder, is_free
 from tapedebug.compiler.ir import Block, For, Function, If, Op, Value, While
 from tapedebug.compiler.passes.activity import varied_values
 from tapedebug.compiler.passes.adjoint import pulled_back
+from tapedebug.compiler.passes.verify import InvalidIR
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
@@ -92,6 +93,8 @@ class _Transform:
             known[op.result] = b.atomic_add(param, component, *args)
             if moving and op.args[1] in dots:
                 b.effect("add_adjoint", (args[0], dots[op.args[1]]), op.data)
+        else:
+            raise InvalidIR(f"tangents know no operation {op.kind!r}")
 
     def _push(self, op: Op, known: Values, dots: Values) -> None:
         rule, b = RULES[op.kind], self.builder

@@ -1,0 +1,58 @@
+"""Calls of operations of the rule table; functions that leave their results in variables."""
+
+from __future__ import annotations
+
+import ast
+
+from tapedebug.compiler.lower import assignment, expressions
+from tapedebug.compiler.lower._context import Context, Item, Items, counted
+from tapedebug.lang.rules import COMPOSITES, RULES
+
+OUTPUTS = {"svd2": 3, "svd3": 3, "qr3": 2, "eig3": 2, "quat_to_axis_angle": 2}
+"""Functions that may be given variables for their results, and how many results there are."""
+SETTERS = {"transform_set_translation": "p", "transform_set_rotation": "q"}
+"""Functions that change a part of their first argument."""
+
+
+def lower(ctx: Context, node: ast.Call, name: str) -> Item:
+    """The value of a call of an entry of the rule table: a number, a compound value, or several."""
+    count = OUTPUTS.get(name, 0)
+    split = len(node.args) - count if count and len(node.args) > count else len(node.args)
+    values = [expressions.argument(ctx, a) for a in node.args[:split]]
+    ctx.at(node)
+    entry = COMPOSITES.get(name)
+    least, most = (entry.least, entry.most) if entry is not None else (RULES[name].arity,) * 2
+    if len(values) < least or (most is not None and len(values) > most):
+        takes = counted(least, "argument") if least == most else f"{least} to {most} arguments"
+        operands = entry.operands if entry is not None else ("x", "y", "z")
+        ctx.type_error(
+            node,
+            f"{name}() takes {takes}; got {len(values)}",
+            f"{name}({', '.join(operands[:most])}): {(entry or RULES[name]).doc}",
+        )
+    result: Item = expressions.apply(ctx, node, name, f"{name}()", *values)
+    if split == len(node.args):
+        return result
+    assert isinstance(result, Items)
+    for target, item in zip(node.args[split:], result.items, strict=True):
+        assignment.assign_to(ctx, target, item, target)
+    return Items(())
+
+
+def set_part(ctx: Context, node: ast.Call, name: str) -> Items:
+    """`transform_set_translation(t, p)` and its kin: an assignment to a part of a transform."""
+    part = SETTERS[name]
+    if len(node.args) != 2:
+        ctx.type_error(node, f"{name}() takes 2 arguments; got {len(node.args)}", f"write {name}(t, {part})")
+    target = ast.copy_location(ast.Attribute(node.args[0], part, ast.Store()), node)
+    assignment.assign_to(ctx, target, expressions.value(ctx, node.args[1]), node.args[1])
+    return Items(())
+
+
+def changed_by(node: ast.Call) -> list[ast.expr]:
+    """The arguments that a call leaves something in, as far as its name tells."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in SETTERS:
+        return node.args[:1]
+    count = OUTPUTS.get(name, 0)
+    return node.args[-count:] if count and len(node.args) > count else []

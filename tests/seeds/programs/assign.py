@@ -1,0 +1,24 @@
+"""array.assign() is differentiable."""
+
+import numpy as np
+import warp as wp
+
+
+@wp.kernel
+def double(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    tid = wp.tid()
+    y[tid] = x[tid] * 2.0
+
+
+x = wp.array(np.arange(3), dtype=float, requires_grad=True)
+y = wp.zeros_like(x)
+z = wp.zeros_like(y)
+
+tape = wp.Tape()
+with tape:
+    wp.launch(double, dim=3, inputs=[x], outputs=[y])
+    z.assign(y)
+
+tape.backward(grads={z: wp.ones_like(x)})
+
+print(x.grad)

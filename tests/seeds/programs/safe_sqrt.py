@@ -1,0 +1,25 @@
+"""Custom gradients, example 1, before the gradient is given."""
+
+import numpy as np
+import warp as wp
+
+
+@wp.func
+def safe_sqrt(x: float):
+    return wp.sqrt(x)
+
+
+@wp.kernel
+def run_safe_sqrt(xs: wp.array(dtype=float), output: wp.array(dtype=float)):
+    i = wp.tid()
+    output[i] = safe_sqrt(xs[i])
+
+
+xs = wp.array([1.0, 2.0, 0.0], dtype=wp.float32, requires_grad=True)
+ys = wp.zeros_like(xs)
+tape = wp.Tape()
+with tape:
+    wp.launch(run_safe_sqrt, dim=len(xs), inputs=[xs], outputs=[ys])
+tape.backward(grads={ys: wp.array(np.ones(len(xs)), dtype=wp.float32)})
+print("ys     ", ys)
+print("xs.grad", xs.grad)
