@@ -72,9 +72,11 @@ def mul(x: Quantity, y: Quantity) -> Quantity:
 
 @composite("matmul", "Product of two matrices, or of a matrix and a vector.")
 def matmul(x: Quantity, y: Quantity) -> Quantity:
-    if not (t.is_matrix(x.type) or t.is_matrix(y.type)):
+    kinds = [x.type, y.type]
+    if not any(map(t.is_matrix, kinds)) or not all(t.is_matrix(k) or t.is_vector(k) for k in kinds):
         raise RuleError(
-            f"takes matrices and vectors; got {name_list([x.type, y.type])}", "use dot(a, b) for two vectors"
+            f"takes matrices and vectors; got {name_list(kinds)}",
+            "use dot(a, b) for two vectors, and `*` for a number or quaternions",
         )
     return _product(x, y)
 
