@@ -23,6 +23,7 @@ from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
 from tapedebug._errors import TapedebugWarning as TapedebugWarning
 from tapedebug._errors import TapeError as TapeError
+from tapedebug.compiler.function import grad as grad
 from tapedebug.compiler.kernel import func as func
 from tapedebug.compiler.kernel import func_grad as func_grad
 from tapedebug.compiler.kernel import func_replay as func_replay
@@ -77,6 +78,7 @@ from tapedebug.lang.types import vec4 as vec4
 from tapedebug.lang.types import vec4d as vec4d
 from tapedebug.lang.types import vec4f as vec4f
 from tapedebug.lang.types import vec4i as vec4i
+from tapedebug.runtime import Launch as Launch
 from tapedebug.runtime import ScopedDevice as ScopedDevice
 from tapedebug.runtime import ScopedTimer as ScopedTimer
 from tapedebug.runtime import Tape as Tape
@@ -88,9 +90,23 @@ from tapedebug.runtime import array4d as array4d
 from tapedebug.runtime import clone as clone
 from tapedebug.runtime import config as config
 from tapedebug.runtime import copy as copy
+from tapedebug.runtime import device_from_jax as device_from_jax
+from tapedebug.runtime import device_from_torch as device_from_torch
+from tapedebug.runtime import device_to_jax as device_to_jax
+from tapedebug.runtime import device_to_torch as device_to_torch
+from tapedebug.runtime import dtype_from_jax as dtype_from_jax
+from tapedebug.runtime import dtype_from_numpy as dtype_from_numpy
+from tapedebug.runtime import dtype_from_torch as dtype_from_torch
+from tapedebug.runtime import dtype_to_jax as dtype_to_jax
+from tapedebug.runtime import dtype_to_numpy as dtype_to_numpy
+from tapedebug.runtime import dtype_to_torch as dtype_to_torch
 from tapedebug.runtime import empty as empty
 from tapedebug.runtime import empty_like as empty_like
+from tapedebug.runtime import from_dlpack as from_dlpack
+from tapedebug.runtime import from_jax as from_jax
 from tapedebug.runtime import from_numpy as from_numpy
+from tapedebug.runtime import from_ptr as from_ptr
+from tapedebug.runtime import from_torch as from_torch
 from tapedebug.runtime import full as full
 from tapedebug.runtime import full_like as full_like
 from tapedebug.runtime import get_cuda_device_count as get_cuda_device_count
@@ -106,6 +122,9 @@ from tapedebug.runtime import ones_like as ones_like
 from tapedebug.runtime import set_device as set_device
 from tapedebug.runtime import synchronize as synchronize
 from tapedebug.runtime import synchronize_device as synchronize_device
+from tapedebug.runtime import to_dlpack as to_dlpack
+from tapedebug.runtime import to_jax as to_jax
+from tapedebug.runtime import to_torch as to_torch
 from tapedebug.runtime import zeros as zeros
 from tapedebug.runtime import zeros_like as zeros_like
 

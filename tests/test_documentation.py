@@ -7,7 +7,7 @@ import pytest
 
 from tests._processes import ROOT, run_python
 
-PAGES = ["README.md", "docs/getting-started.md"]
+PAGES = ["README.md", "docs/getting-started.md", "docs/random.md"]
 
 
 def blocks(page: str) -> str:
@@ -33,6 +33,26 @@ def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in wanted] == wanted, done.stdout
     assert any("gradient AGREE" in line for line in lines), "the diagnosis that the page ends with"
+
+
+@pytest.mark.parametrize("torch", [False, True])
+def test_the_page_about_arrays_prints_what_it_promises(torch: bool, tmp_path: Path) -> None:
+    """Its blocks about PyTorch run where that is installed."""
+    if torch:
+        pytest.importorskip("torch")
+    page = (ROOT / "docs/arrays.md").read_text(encoding="utf-8")
+    script = (
+        blocks("docs/arrays.md")
+        if torch
+        else re.sub(r"^import torch\n.*", "", blocks("docs/arrays.md"), flags=re.S | re.M)
+    )
+    path = tmp_path / "example.py"
+    path.write_text(script, encoding="utf-8")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = promised(script)
+    assert len(wanted) == page.count("  # [") - (not torch)
+    assert [line for line in done.stdout.splitlines() if line in wanted] == wanted
 
 
 def test_every_link_of_readme_and_contributing_leads_somewhere() -> None:

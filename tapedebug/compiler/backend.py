@@ -1,52 +1,80 @@
-"""From generated text to machine code: Numba compiles it, once; afterwards it comes from the cache."""
+"""From generated text to machine code: compiled once; afterwards it comes from the cache."""
 
 from __future__ import annotations
 
 import linecache
+from collections.abc import Callable
 from typing import Any
 
+from tapedebug._config import config
 from tapedebug.compiler import objects
+from tapedebug.compiler.llvm.library import Misfit
+from tapedebug.compiler.llvm.translate import TranslationError, translated
 from tapedebug.compiler.text import Text
 
 
 class CompilerError(Exception):
-    """Generated code that Numba refuses: a bug of this compiler; carries the code and Numba's words."""
+    """Generated code that is refused: a bug of this compiler; carries the code and what is wrong with it."""
+
+
+def with_llvm(code: str, symbol: str) -> bytes:
+    """Object code of a generated text, translated to LLVM directly.
+
+    Raises:
+        CompilerError: The text was refused.
+    """
+    from tapedebug.compiler.llvm.machine import object_code
+
+    try:
+        return object_code(translated(code, symbol))
+    except (TranslationError, Misfit, RuntimeError) as error:
+        raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
+
+
+WRAPPER = """declare i32 @{inner}(ptr, ptr, i64, i64, ptr)
+define void @{symbol}(i64 %lo, i64 %hi, ptr %args) {{
+  %result = alloca ptr
+  %exception = alloca ptr
+  %status = call i32 @{inner}(ptr %result, ptr %exception, i64 %lo, i64 %hi, ptr %args)
+  ret void
+}}
+"""
+"""Numba's calling convention has places for a result and an exception; kernels have neither."""
+
+
+def with_numba(code: str, symbol: str) -> bytes:
+    """Object code of a generated text, compiled by Numba.
+
+    Raises:
+        CompilerError: Numba refused the text.
+    """
+    from numba.core.errors import NumbaError
+
+    from tapedebug.compiler.llvm.machine import object_code
+    from tapedebug.compiler.numba_library import NAMESPACE, assembly_of
+
+    filename = f"<tapedebug {symbol}>"
+    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+    names: dict[str, Any] = dict(NAMESPACE)
+    exec(compile(code, filename, "exec"), names)
+    try:
+        inner, assembly = assembly_of(names["entry"])
+    except NumbaError as error:
+        raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
+    return object_code(WRAPPER.format(symbol=symbol, inner=inner), *assembly)
+
+
+COMPILERS: dict[str, Callable[[str, str], bytes]] = {"llvm": with_llvm, "numba": with_numba}
+"""By the name that `config.compiler` has."""
 
 
 def compiled(text: Text) -> objects.Entry:
     """The machine code of a generated function, from the cache where it is there."""
     code = text.code
-    key = objects.key_of(code)
+    key = objects.key_of(code, config.compiler)
+    symbol = f"entry_{key[:20]}"  # objects that different processes made are linked into one
     kept = objects.read(key)
     if kept is None:
-        kept = compile_with_numba(code, key)
-        objects.write(key, *kept)
-    return objects.load(key, *kept)
-
-
-def compile_with_numba(code: str, key: str) -> tuple[str, bytes]:
-    """Symbol and object code of a generated text.
-
-    Raises:
-        CompilerError: Numba refused the text.
-    """
-    import numba
-    from numba.core.errors import NumbaError
-
-    from tapedebug.compiler.numba_library import NAMESPACE
-
-    filename = f"<tapedebug {key[:12]}>"
-    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
-    names: dict[str, Any] = dict(NAMESPACE)
-    exec(compile(code, filename, "exec"), names)
-    # The symbol comes from the name: objects that different processes made are linked into one.
-    names["entry"].__qualname__ = names["entry"].__name__ = f"entry_{key[:20]}"
-    int64 = numba.types.int64
-    signature = numba.types.void(int64, int64, numba.types.CPointer(int64))
-    options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    try:
-        function = numba.njit(signature, **options)(names["entry"])
-    except NumbaError as error:
-        raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
-    result = function.overloads[function.signatures[0]]
-    return result.fndesc.llvm_func_name, bytes(result.library._get_compiled_object())
+        kept = COMPILERS[config.compiler](code, symbol)
+        objects.write(key, kept)
+    return objects.load(key, symbol, kept)

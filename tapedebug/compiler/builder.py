@@ -29,6 +29,8 @@ class Builder:
         self._free: dict[Any, Value] = {}
         self._epoch = 0
         self._epochs: dict[Any, int] = {}
+        self.counters: set[Value] = set()
+        """The indices of loops, which are not negative."""
 
     # Blocks
 
@@ -266,6 +268,27 @@ def widened(builder: Builder, value: Value, depth: int = 8) -> Value:
         if op.kind in ("add", "sub", "mul", "neg"):
             return builder.apply(op.kind, *(widened(builder, a, depth - 1) for a in op.args))
     return builder.apply("to_i64", value)
+
+
+GROWING = frozenset({"add", "mul", "floordiv", "mod", "div", "to_i32", "to_i64", "from_end", "bit_and"})
+"""Operations of integers whose result is not negative where no operand is (overflow aside)."""
+
+
+def not_negative(builder: Builder, value: Value, depth: int = 8) -> bool:
+    """Whether an index is known not to be negative: threads, counters, lengths, and what is made of them."""
+    number = constant_of(value)
+    if number is not None:
+        return bool(number >= 0)
+    if value.type in t.UNSIGNED or value in builder.counters:
+        return True
+    op = value.op
+    if op is None or depth == 0:
+        return False
+    if op.kind in ("thread", "extent", "trip_count"):
+        return True
+    operands = op.args[1:] if op.kind == "where" else op.args
+    made = op.kind in GROWING or op.kind == "where"
+    return made and all(not_negative(builder, a, depth - 1) for a in operands)
 
 
 def same_values(a: list[Value], b: list[Value]) -> bool:

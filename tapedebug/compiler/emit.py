@@ -253,6 +253,8 @@ class _Emitter(MemoryWriter):
                 else f"to_f64({self._text(op.args[0])})"
             )
         else:
+            if self.f64 and kind.endswith("_f32"):
+                kind = kind.removesuffix("f32") + "f64"
             text = RULES[kind].text.format(*(self._text(a) for a in op.args))
         if kind in WIDENED:
             text = self._wrapped(text, op.result.type)

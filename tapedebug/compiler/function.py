@@ -7,13 +7,15 @@ import contextlib
 import inspect
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
-from tapedebug._errors import KernelSyntaxError, KernelTypeError
+from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
 from tapedebug.lang import types as t
+from tapedebug.lang.builtins import Builtin
 
 
 class Function:
@@ -59,6 +61,51 @@ class Function:
     def result_type(self) -> Any:
         """The declared result type (a tuple of types for several results), or None."""
         return declared_types(self.python, self.origin, "function").get("return")
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What `grad(f)` is: called in a kernel like `f`, it gives the derivatives by the inputs of `f`."""
+
+    function: Any
+    """A `Function`, or a function of the kernel language that is one operation."""
+
+    @property
+    def __name__(self) -> str:
+        return f"grad({self.function.__name__})"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: there is no derivative of a plain Python function."""
+        raise TapedebugError(
+            f"{self.__name__} belongs to the kernel language and was called outside a kernel",
+            mend="call it inside a function decorated with @kernel or @func",
+        )
+
+
+def grad(function: Any) -> Gradient:
+    """The derivatives of a function of the kernel language, in kernels: `grad(f)(x, y)`.
+
+    Called with the arguments of `f`, it gives the derivative of the result by each of them, of the argument's
+    type: one value where `f` has one parameter, else a tuple in their order. Of a result with several
+    components, or of several results, it is the derivative of the sum of all; by an integer it is 0. Arrays
+    that `f` reads are constant, and have no derivative. Gradients of the user's own (`func_grad`) are used.
+
+    It can be differentiated in turn: a kernel that uses it has right gradients, and `grad` takes functions
+    that use `grad`.
+
+    Args:
+        function: A function decorated with `@func`, or a differentiable function of the kernel language such
+            as `sin`.
+
+    Raises:
+        KernelTypeError: It is neither.
+    """
+    if isinstance(function, Function | Builtin):
+        return Gradient(function)
+    raise KernelTypeError(
+        f"grad() takes a function of the kernel language; got {getattr(function, '__name__', function)!r}",
+        mend="decorate it with @wp.func",
+    )
 
 
 def origin_of(python: Callable[..., Any], what: str) -> Origin:

@@ -29,6 +29,7 @@ class _Variant:
     f64: bool = False
     strided: bool = False
     guarded: bool = False
+    strong_zero: bool = False
 
 
 class Kernel:
@@ -156,20 +157,29 @@ class Kernel:
         strided: bool = False,
         replay: frozenset[int] = frozenset(),
         guarded: bool = False,
+        strong_zero: bool = False,
     ) -> Entry:
         """The compiled adjoint for these array parameters with gradients.
 
-        With `guarded`, indices that depend on values in memory stay inside their arrays.
+        With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
+        a zero adjoint stays zero, whatever it is multiplied with.
         """
         replay = self.adjoint_info(active, replay=replay).replay
-        return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded))
+        return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero))
 
-    def tangent(self, active: frozenset[int], *, f64: bool = False, strided: bool = False) -> Entry:
+    def tangent(
+        self,
+        active: frozenset[int],
+        *,
+        f64: bool = False,
+        strided: bool = False,
+        strong_zero: bool = False,
+    ) -> Entry:
         """The compiled tangent: runs the kernel and pushes the tangents of these array parameters forward.
 
         Tangent arrays have the shape and strides of the values, and stand in the slots of the adjoints.
         """
-        return self._entry(_Variant("tangent", active, f64=f64, strided=strided))
+        return self._entry(_Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero))
 
     def interpreted(
         self,
@@ -209,7 +219,9 @@ class Kernel:
         if variant.kind == "forward":
             return self._lowered.function
         if variant.kind == "tangent":
-            return pipeline.tangent(self._lowered, variant.active)
+            return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
+        if variant.strong_zero:
+            return pipeline.adjoint(self._lowered, variant.active, variant.replay, strong_zero=True)[0]
         return self._adjoints[variant.active, variant.replay]
 
     def source(self, kind: str = "forward") -> str:

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import hashlib
 import os
-import sys
 import tempfile
 import threading
 from functools import cache
@@ -19,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-MAGIC = b"tapedebug-object-2\n"
+MAGIC = b"tapedebug-object-3\n"
 DIGEST = 32
 
 
@@ -36,21 +35,21 @@ def _engine() -> Any:
 
 @cache
 def processor() -> str:
-    """What object code depends on besides its source: the processor, the compilers, what the source calls."""
+    """What object code depends on besides its source: the processor, the compiler, what the source calls."""
     import llvmlite
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features().flatten()
-    library = hashlib.sha256(Path(__file__).with_name("numba_library.py").read_bytes()).hexdigest()
-    versions = (
-        f"llvmlite {llvmlite.__version__} numba {metadata.version('numba')} python {sys.version_info[:2]}"
-    )
-    return f"{llvm.get_host_cpu_name()} {features} {versions} {library}"
+    own = Path(__file__).parent
+    made_by = [*sorted((own / "llvm").glob("*.py")), own / "numba_library.py", own / "backend.py"]
+    library = hashlib.sha256(b"".join(path.read_bytes() for path in made_by)).hexdigest()
+    return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} {library}"
 
 
-def key_of(code: str) -> str:
-    """The name under which the object code of a generated text is kept."""
-    return hashlib.sha256(f"{processor()}\n{code}".encode()).hexdigest()
+def key_of(code: str, compiler: str) -> str:
+    """The name under which the object code that a compiler made of a generated text is kept."""
+    version = "" if compiler == "llvm" else metadata.version(compiler)
+    return hashlib.sha256(f"{processor()}\n{compiler} {version}\n{code}".encode()).hexdigest()
 
 
 def folder() -> Path:
@@ -63,8 +62,8 @@ def folder() -> Path:
     return Path(platformdirs.user_cache_dir("tapedebug", appauthor=False)) / "objects"
 
 
-def read(key: str) -> tuple[str, bytes] | None:
-    """The symbol and object code kept under `key`; None where there is none that is whole."""
+def read(key: str) -> bytes | None:
+    """The object code kept under `key`; None where there is none that is whole."""
     path = folder() / f"{key}.o"
     try:
         content = path.read_bytes()
@@ -76,14 +75,12 @@ def read(key: str) -> tuple[str, bytes] | None:
         with contextlib.suppress(OSError):
             path.unlink()
         return None
-    symbol, _, code = body.partition(b"\n")
-    return symbol.decode(), code
+    return body
 
 
-def write(key: str, symbol: str, code: bytes) -> None:
+def write(key: str, code: bytes) -> None:
     """Keep object code under `key`; a folder that cannot be written to costs only the next start."""
-    body = symbol.encode() + b"\n" + code
-    content = MAGIC + _digest(key, body) + body
+    content = MAGIC + _digest(key, code) + code
     temporary = None
     try:
         folder().mkdir(parents=True, exist_ok=True)
@@ -111,9 +108,7 @@ def clear() -> int:
     return len(paths)
 
 
-ENTRY = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-)
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _lock = threading.Lock()
 _loaded: dict[str, int] = {}
 
@@ -133,13 +128,7 @@ class Entry:
 
     def __call__(self, lo: int, hi: int, args: int) -> None:
         """Run threads; `args` is the address of the packed slots."""
-        self._call(_result, _exception, lo, hi, args)
-
-
-# Numba's calling convention has places for a result and an exception; kernels have neither.
-_scratch = (ctypes.c_void_p * 4)()
-_result = ctypes.addressof(_scratch)
-_exception = _result + 16
+        self._call(lo, hi, args)
 
 
 def load(key: str, symbol: str, code: bytes) -> Entry:

@@ -115,7 +115,9 @@ def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
     return frozenset(p.index for p in params if p.is_array and t.is_float(p.type.dtype))
 
 
-def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> tuple[Function, AdjointInfo]:
+def adjoint(
+    kernel: Lowered, active: frozenset[int], replay: frozenset[int], *, strong_zero: bool = False
+) -> tuple[Function, AdjointInfo]:
     """The adjoint in IR, and what it needs.
 
     Which values it needs is known only once it is built and its dead code removed; where these include values
@@ -128,7 +130,8 @@ def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> 
     while True:
         crossing = crossed(kernel.custom, active, replay)
         primal = keep_log(kernel.custom, replay, everywhere=bool(crossing & replay))
-        function = remove_dead_code(adjoint_of(primal, active, replay, backwards=bool(crossing)))
+        reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
+        function = remove_dead_code(reverse)
         loads = [op for op in function.ops() if op.kind in ("load", "load_after", "atomic_add")]
         needs = frozenset(op.data[0] for op in loads)
         overwritten = writes & frozenset(op.data[0] for op in loads if op.kind != "load_after")
@@ -144,10 +147,10 @@ def adjoint(kernel: Lowered, active: frozenset[int], replay: frozenset[int]) -> 
     return function, AdjointInfo(needs, replay, found, after=(needs & writes) - replay)
 
 
-def tangent(kernel: Lowered, active: frozenset[int]) -> Function:
+def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
     active = active & differentiable(kernel.function.params)
-    return verify(remove_dead_code(tangent_of(kernel.function, active)))
+    return verify(remove_dead_code(tangent_of(kernel.function, active, strong_zero=strong_zero)))
 
 
 def text(

@@ -133,6 +133,13 @@ def _shift(left: bool) -> Callable[..., Any]:
     return shift
 
 
+def _pcg(state: Any) -> Any:
+    """The hash of a state of random numbers."""
+    word = (int(state) * 747796405 + 2891336453) % 2**32
+    word = ((word >> ((word >> 28) + 4)) ^ word) * 277803737 % 2**32
+    return np.uint32((word >> 22) ^ word)
+
+
 def _stack_put(stack: dict[int, Any], place: int, value: Any) -> None:
     stack[int(place)] = value
 
@@ -157,10 +164,16 @@ def _namespace() -> dict[str, Any]:
         "c_mod": _remainder,
         "shl": _shift(left=True),
         "shr": _shift(left=False),
+        "rand_pcg": _pcg,
+        "single": lambda x: np.float64(np.float32(x)),
         "stack_new": dict,
         "stack_ensure": lambda stack, count: None,
         "stack_free": dict.clear,
     }
+    for code in ("f32", "f64"):
+        number = NUMPY[code]
+        names[f"centred_{code}"] = lambda x, number=number: number((int(x) >> 8) * 2.0**-24 - 0.5)
+        names[f"direction_{code}"] = lambda part, length: part / length if length > 0 else length
     for code in NUMPY:
         names[code] = names[f"to_{code}"] = _cast(code)
         names[f"ptr_{code}"] = _pointer(code)

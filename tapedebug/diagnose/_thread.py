@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._config import config
 from tapedebug.diagnose._arithmetic import Lost, evaluate
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ class Thread:
                 memory[op.data[0]][step.place] += adjoints.get(id(step.result), 0.0)
             return None
         incoming = adjoints.get(id(step.result), step.result.type.numpy.type(0))
-        if not _finite(incoming):
+        if not _finite(incoming) or (config.strong_zero and incoming == 0):
             return None
         for arg, share in zip(step.args, _shares(step, incoming), strict=True):
             if share is None or not arg.active:

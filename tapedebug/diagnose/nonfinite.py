@@ -24,6 +24,7 @@ from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "nonfinite"
+STRONG_ZERO = ", or set config.strong_zero = True: then an adjoint of 0 stays 0"
 SECONDS = 3.0
 """How long threads are searched for the operation; the launch and the element are known without it."""
 
@@ -284,15 +285,16 @@ def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
     at = f"{code} at {words.place(_location(culprit.span))}" if culprit.span is not None else culprit.kind
     plural = "s" if len(culprit.operands) > 1 else ""
     text = f"In thread {birth.thread}, {at} has the operand{plural} {operands}: {sentence}."
+    zero = STRONG_ZERO if culprit.adjoint == 0 else ""
     if culprit.unselected is None:
-        return name, text, fix
+        return name, text, fix + zero
     where = f"{_snippet(culprit.unselected)} at {words.place(_location(culprit.unselected))}"
     return (
         "where",
         f"{text} The result is not even selected by {where}, but both operands of where are computed, "
         "and an adjoint of 0 times an infinite slope is nan.",
         "make the operand safe before the operation, not its result after it: put the where inside, "
-        f"as in {_safe(culprit)}",
+        f"as in {_safe(culprit)}{zero}",
     )
 
 

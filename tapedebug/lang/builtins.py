@@ -9,7 +9,7 @@ import math
 from typing import Any, NoReturn
 
 from tapedebug._errors import TapedebugError
-from tapedebug.lang.rules import COMPOSITES, RULES
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
 
 SPECIAL = {
     "tid": "The index of the current thread: `i = tid()`, or `i, j = tid()` for two to four axes.",
@@ -22,6 +22,7 @@ SPECIAL = {
     "atomic_and": "Keep those bits of an array element that another integer has; returns the value before.",
     "atomic_or": "Set the bits of another integer in an array element; returns the value before.",
     "atomic_xor": "Flip the bits of another integer in an array element; returns the value before.",
+    "lower_bound": "First index (int32) of a sorted array whose element is not below a value; else the last.",
     "identity": "Square matrix of `n` rows with 1 on its diagonal; `n` is known when the kernel is compiled.",
     "matrix": "Matrix of numbers, row by row, or zeros; or of position, rotation and scale. Its shape may be given.",
     "quat_identity": "The quaternion of no rotation: 0, 0, 0, 1.",
@@ -96,6 +97,7 @@ class Builtin:
 BUILTINS: dict[str, Builtin] = {
     **{name: Builtin(name, RULES[name].doc) for name in SCALAR_FUNCTIONS},
     **{name: Builtin(name, COMPOSITES[name].doc) for name in COMPOSITE_FUNCTIONS},
+    **{name: Builtin(name, draw.doc) for name, draw in DRAWS.items()},
     **{name: Builtin(name, doc) for name, doc in SPECIAL.items()},
 }
 

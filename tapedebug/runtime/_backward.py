@@ -17,6 +17,7 @@ from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
+from tapedebug.runtime.config import config
 from tapedebug.runtime.ledger import Need, Scratch, elements_of, range_key
 from tapedebug.runtime.plan import has_gradient
 from tapedebug.runtime.record import Record
@@ -127,6 +128,7 @@ class Prepared:
         self.length = len(records)
         self.kept = tracker.kept
         self.space = LiveSpace(tracker.mode)
+        self.strong_zero = config.strong_zero
         touched = {r.args[p].buffer for r in records for p in r.plan.active}
         self.memories = {buffer: buffer.gradient() for buffer in touched}
         self.table = Table(records, self.space)
@@ -135,9 +137,10 @@ class Prepared:
         self.written = _written(records)
 
     def holds(self, tracker: Tracker) -> bool:
-        """Whether it is still right: no record, no preserved copy and no other gradient memory since."""
+        """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
         return (
             self.tracker() is tracker
+            and self.strong_zero == config.strong_zero
             and self.length == len(tracker.records)
             and self.kept == tracker.kept
             and all(buffer.adjoint is memory for buffer, memory in self.memories.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,16 +56,82 @@ def _wrap(values: Values, dtype: Any, outer: Shape) -> array:
     return make(buffer, values.__array_interface__["data"][0], dtype, outer, values.strides[: len(outer)])
 
 
-def from_shape(shape: Any, dtype: Any, strides: Any, ptr: int | None) -> array:
-    """An array of undefined content, or over the memory at `ptr`."""
-    kept = _convert.element_type(dtype)
+def from_shape(shape: Any, dtype: Any) -> array:
+    """An array of undefined content."""
+    return new(_convert.shape_tuple(shape, "array"), _convert.element_type(dtype))
+
+
+def from_pointer(
+    ptr: Any,
+    shape: Any,
+    dtype: Any,
+    strides: Any = None,
+    capacity: int | None = None,
+    deleter: Callable[[int, int], object] | None = None,
+    owner: object = None,
+) -> array:
+    """An array over the memory at `ptr`, which belongs to somebody else.
+
+    Args:
+        ptr: Address of element (0, …).
+        shape: Shape of the array.
+        dtype: Element type.
+        strides: Bytes between neighbours; by default those of a contiguous array.
+        capacity: Bytes of the memory from `ptr` on; by default what the elements occupy.
+        deleter: Called with the address and the size of the memory when nothing uses it any more.
+        owner: Kept alive as long as anything uses the memory.
+
+    Raises:
+        ArrayError: They do not fit together.
+    """
     if shape is None:
         raise ArrayError("array: ptr= needs a shape", mend="pass shape=")
-    dims = _convert.shape_tuple(shape, "array")
-    if ptr is None:
-        return new(dims, kept)
-    item = _convert.item_bytes(kept)
-    steps = tuple(int(s) for s in strides) if strides is not None else _convert.contiguous_strides(dims, item)
-    low = sum(min(0, (n - 1) * s) for n, s in zip(dims, steps, strict=True))
-    high = item + sum(max(0, (n - 1) * s) for n, s in zip(dims, steps, strict=True))
-    return make(Buffer.at(ptr + low, high - low), ptr, kept, dims, steps)
+    kept, dims = _convert.element_type(dtype), _convert.shape_tuple(shape, "array")
+    address = _address(ptr)
+    item, steps = _convert.item_bytes(kept), _steps(strides, dims, kept)
+    extents = [(n - 1) * s for n, s in zip(dims, steps, strict=True)]
+    low, high = sum(min(0, e) for e in extents), item + sum(max(0, e) for e in extents)
+    if 0 in dims:
+        low, high = 0, 0
+    if capacity is not None and capacity < high:
+        raise ArrayError(
+            f"array: shape {dims} of {types.type_name(kept)} needs {high} bytes; capacity is {capacity}",
+            mend="pass a smaller shape, or the size of the memory",
+        )
+    size = max(high, capacity or 0) - low
+    return make(Buffer.at(address + low, size, owner, deleter), address, kept, dims, steps)
+
+
+def _address(ptr: Any) -> int:
+    try:
+        address = operator.index(ptr)
+    except TypeError:
+        address = -1
+    if address < 0:
+        raise ArrayError(
+            f"array: ptr is an address, an int; got {ptr!r}", mend="pass array.ptr or data_ptr()"
+        )
+    return address
+
+
+def _steps(strides: Any, dims: Shape, dtype: Any) -> Shape:
+    """Byte strides, checked."""
+    item = _convert.item_bytes(dtype)
+    if strides is None:
+        return _convert.contiguous_strides(dims, item)
+    try:
+        steps = tuple(operator.index(s) for s in strides)
+    except TypeError:
+        steps = ()
+    if len(steps) != len(dims):
+        raise ArrayError(
+            f"array: strides are one number of bytes for each dimension of shape {dims}; got {strides!r}",
+            mend="leave strides out for contiguous memory",
+        )
+    scalar = types.numpy_dtype(dtype).itemsize
+    if any(s % scalar for s in steps):
+        raise ArrayError(
+            f"array: strides of {types.type_name(dtype)} are multiples of {scalar} bytes; got {steps}",
+            mend="strides count bytes, not elements",
+        )
+    return steps

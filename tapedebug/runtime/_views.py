@@ -82,13 +82,30 @@ def transposed(a: array, axes: Any) -> array:
 def viewed(a: array, dtype: Any) -> array:
     """`a.view(dtype)`."""
     other = _convert.element_type(dtype, "view")
-    if _convert.item_bytes(other) != a.item_size:
+    same = _convert.item_bytes(other) == a.item_size
+    found = (a.shape, a.strides) if same else _regrouped(a, other)
+    if found is None:
         raise ArrayError(
             f"view: {types.type_name(other)} has {_convert.item_bytes(other)} bytes, "
-            f"{types.type_name(a.dtype)} has {a.item_size}",
-            mend="view as a type of the same size",
+            f"{types.type_name(a.dtype)} has {a.item_size} (shape {a.shape}, strides {a.strides})",
+            mend="view as a type of the same size, vectors as scalars, or scalars side by side in a last "
+            "dimension of a vector's length as vectors",
         )
-    return make(a.buffer, a.ptr, other, a.shape, a.strides, like=a)
+    return make(a.buffer, a.ptr, other, *found, like=a)
+
+
+def _regrouped(a: array, other: Any) -> tuple[Shape, Shape] | None:
+    """Shape and strides of vectors seen as scalars, or of scalars as vectors; None where that cannot be."""
+    inner, wanted = types.value_shape(a.dtype), types.value_shape(other)
+    scalar, rank = types.numpy_dtype(other).itemsize, len(wanted)
+    if types.numpy_dtype(a.dtype).itemsize != scalar:
+        return None
+    if not wanted and a.ndim + len(inner) <= types.MAX_DIMENSIONS:
+        return a.shape + inner, a.strides + _convert.contiguous_strides(inner, scalar)
+    steps = _convert.contiguous_strides(wanted, scalar)
+    if inner or not wanted or (a.shape[-rank:], a.strides[-rank:]) != (wanted, steps):
+        return None
+    return a.shape[:-rank] or (1,), a.strides[:-rank] or (_convert.item_bytes(other),)
 
 
 def _expand(key: Any, shape: Shape) -> list[Any]:

@@ -6,7 +6,7 @@ versions and gradients belong to memory, not to Python objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime import _convert
-from tapedebug.runtime.buffer import Buffer, Window
+from tapedebug.runtime._exchange import Exchange
+from tapedebug.runtime.buffer import Buffer
 from tapedebug.runtime.device import CPU, Device, get_device
 
 Values = np.ndarray[Any, Any]
@@ -24,7 +25,7 @@ KINDS: dict[tuple[Any, int, bool, bool], int] = {}
 """Small numbers for (dtype, ndim, contiguous, has a gradient): what `launch` keys its plans with."""
 
 
-class array:
+class array(Exchange):
     """A fixed-size array of scalars or vectors, of 1 to 4 dimensions.
 
     `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of
@@ -38,9 +39,14 @@ class array:
             Python floats is float64, as in NumPy).
         shape: Shape of the array, without the vector dimension; alone it makes an array of undefined content.
         strides: Byte strides, with `ptr` only.
-        ptr: Address of existing memory to use; keep its owner alive.
+        ptr: Address of existing memory to use. Where it lies in memory that an array has, the two share
+            gradients and versions, like views.
+        capacity: Bytes of that memory, if there is more of it than the shape needs.
         device: Only `"cpu"` exists.
+        pinned: Accepted and ignored on the CPU.
         copy: False uses the memory of a NumPy array of the right dtype instead of copying it.
+        deleter: Called with address and size of the memory at `ptr` when nothing uses it any more; without
+            it, keep the owner of the memory alive.
         ndim: Number of dimensions of an annotation.
         grad: The gradient array; implies `requires_grad`.
         requires_grad: Whether the array takes part in differentiation.
@@ -100,8 +106,11 @@ class array:
         shape: Any = None,
         strides: Any = None,
         ptr: int | None = None,
+        capacity: int | None = None,
         device: Any = None,
+        pinned: bool = False,
         copy: bool = True,
+        deleter: Callable[[int, int], object] | None = None,
         ndim: int | None = None,
         grad: array | None = None,
         requires_grad: bool = False,
@@ -114,8 +123,11 @@ class array:
         get_device(device)
         if data is not None:
             made = _construct.from_data(data, dtype, shape, copy)
+        elif ptr is not None:
+            kind = float if dtype is None else dtype
+            made = _construct.from_pointer(ptr, shape, kind, strides, capacity, deleter)
         else:
-            made = _construct.from_shape(shape, float if dtype is None else dtype, strides, ptr)
+            made = _construct.from_shape(shape, float if dtype is None else dtype)
         if cls._ndim_wanted and made.ndim != cls._ndim_wanted:
             raise ArrayError(
                 f"{cls.__name__}: the data has {made.ndim} dimensions (shape {made.shape})",
@@ -142,6 +154,21 @@ class array:
     def item_size(self) -> int:
         """Bytes of one element."""
         return _convert.item_bytes(self.dtype)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of memory that the elements need."""
+        return self.size * self.item_size
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the memory is pinned for copies to a GPU: never, on the CPU."""
+        return False
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the array is contiguous in the reverse order of its dimensions."""
+        return self.transpose().is_contiguous
 
     @property
     def device(self) -> Device:
@@ -215,52 +242,6 @@ class array:
 
     # -- values -----------------------------------------------------------------------------------------
 
-    def _look(self) -> Values:
-        """A NumPy view for our own short use; it does not count as a window."""
-        scalar = types.numpy_dtype(self.dtype)
-        inner = types.value_shape(self.dtype)
-        return np.ndarray(
-            self.shape + inner,
-            scalar,
-            self.buffer.data.data,
-            self.ptr - self.buffer.address,
-            self.strides + _convert.contiguous_strides(inner, scalar.itemsize),
-        )
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        look = self._look()
-        whole = {
-            "data": (self.buffer.address, False),
-            "shape": (self.buffer.nbytes,),
-            "typestr": "|u1",
-            "version": 3,
-        }
-        return {
-            # A byte array instead of an address: what NumPy makes of it keeps the window open, and counted.
-            "data": np.asarray(Window(self.buffer, whole, self.start, self.stop)),
-            "offset": self.ptr - self.buffer.address,
-            "shape": look.shape,
-            "strides": look.strides,
-            "typestr": look.dtype.str,
-            "version": 3,
-        }
-
-    def numpy(self) -> Values:
-        """The values as a NumPy array of shape `shape` plus the vector dimension, sharing memory.
-
-        Writing into it changes the array without the tape's knowledge; prefer `assign`.
-        """
-        look = self._look()
-        interface = {
-            "data": (self.ptr, False),
-            "shape": look.shape,
-            "strides": look.strides,
-            "typestr": look.dtype.str,
-            "version": 3,
-        }
-        return np.asarray(Window(self.buffer, interface, self.start, self.stop))
-
     def list(self) -> list[Any]:
         """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
         look = self._look()
@@ -299,6 +280,9 @@ class array:
 
         mark(self, writes=True)
 
+    def mark_init(self) -> None:
+        """Nothing to do: tapes know what was read and written without it. Kept for programs that call it."""
+
     # -- views ------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
@@ -335,8 +319,11 @@ class array:
     def view(self, dtype: Any) -> array:
         """The same memory as elements of another type of the same size (float32 as int32).
 
+        Vectors and matrices may be seen as their scalars, with dimensions more, and scalars in a last
+        dimension (for matrices, two) of the right length as vectors: `(N, 3)` as N vec3.
+
         Raises:
-            ArrayError: The element sizes differ.
+            ArrayError: The sizes do not fit.
         """
         from tapedebug.runtime import _views
 
@@ -350,8 +337,13 @@ class array:
 
         return clone(self)
 
-    def to(self, device: Any) -> array:
-        """This array on `device`; there is one device."""
+    def to(self, device: Any, requires_grad: bool | None = None) -> array:
+        """This array on `device`; there is one device.
+
+        Args:
+            device: Only `"cpu"` exists.
+            requires_grad: Accepted for arrays that change their device; without effect.
+        """
         get_device(device)
         return self
 

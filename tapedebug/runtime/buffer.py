@@ -1,15 +1,20 @@
 """Memory. Arrays are views of buffers; versions, preserved values and gradients belong to buffers.
 
 A buffer knows which live tapes have an interest in its content (`watch`, weak references), whether its
-content is a known constant (`fill`), and how many NumPy windows can change it behind our back (`windows`).
+content is a known constant (`fill`), and how many others can change it behind our back (`windows`): NumPy
+views, tensors that share its memory, buffers of foreign memory that overlap it.
 """
 
 from __future__ import annotations
 
+import warnings
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tapedebug._errors import TapedebugWarning
 
 if TYPE_CHECKING:
     from tapedebug.runtime.ledger import Ledger
@@ -45,13 +50,27 @@ class Buffer:
         adjoint: The gradient memory, of the same size, or None while nobody asked for a gradient.
         fill: The repeated byte pattern that is known to be the whole content, or None.
         watch: Ledgers of the tapes that must hear of a write before it happens.
-        windows: NumPy views that are alive and can write without telling us.
+        windows: How many can write without telling us: views that are alive, and the owner of foreign memory.
         writes: How many writes through this package have happened.
+        held: What must live as long as the buffer.
     """
 
-    __slots__ = ("__weakref__", "address", "adjoint", "data", "fill", "nbytes", "watch", "windows", "writes")
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "adjoint",
+        "data",
+        "fill",
+        "held",
+        "nbytes",
+        "watch",
+        "windows",
+        "writes",
+    )
 
-    def __init__(self, data: Bytes, fill: bytes | None = None, foreign: bool = False) -> None:
+    def __init__(
+        self, data: Bytes, fill: bytes | None = None, foreign: bool = False, known: bool = True
+    ) -> None:
         self.data = data
         self.address: int = data.ctypes.data if data.size else 0
         self.nbytes: int = data.nbytes
@@ -60,7 +79,9 @@ class Buffer:
         self.watch: tuple[weakref.ref[Ledger], ...] = ()
         self.windows = 1 if foreign else 0
         self.writes = 0
-        _REGISTRY[self.address] = self
+        self.held: list[object] = []
+        if known:
+            _REGISTRY[self.address, self.nbytes] = self
 
     @classmethod
     def allocate(cls, nbytes: int, *, zeroed: bool = False) -> Buffer:
@@ -82,18 +103,51 @@ class Buffer:
         if isinstance(owner.base, Window):
             return owner.base.buffer
         low, high = byte_bounds(owner)
-        known = _REGISTRY.get(low)
-        if known is not None and known.nbytes >= high - low:
-            return known
-        return cls(_window(low, high - low, values), foreign=True)
+        return cls.at(low, high - low, values)
 
     @classmethod
-    def at(cls, address: int, nbytes: int, owner: object = None) -> Buffer:
-        """The buffer that contains a range of foreign memory given by its address."""
-        for known in list(_REGISTRY.values()):
+    def at(
+        cls,
+        address: int,
+        nbytes: int,
+        owner: object = None,
+        deleter: Callable[[int, int], object] | None = None,
+        private: bool = False,
+    ) -> Buffer:
+        """The buffer of a range of foreign memory given by its address.
+
+        Memory within that of another buffer is that buffer. Where the two overlap in part, each sees what the
+        other writes as it sees writes through NumPy.
+
+        Args:
+            address: Of the first byte.
+            nbytes: How many.
+            owner: Kept alive as long as anything uses the memory.
+            deleter: Called with `address` and `nbytes` when nothing uses the memory any more.
+            private: A buffer of its own, with a gradient of its own, even of memory that has one.
+        """
+        met = _overlapping(address, nbytes)
+        for known in met if not private else ():
             if known.address <= address and address + nbytes <= known.address + known.nbytes:
+                known._keep(_Foreign(address, nbytes, owner, deleter))
                 return known
-        return cls(_window(address, nbytes, owner), foreign=True)
+        source = np.asarray(_Foreign(address, nbytes, owner, deleter))
+        made = cls(source, foreign=True, known=not private)
+        for known in met:
+            low = max(address, known.address) - known.address
+            high = min(address + nbytes, known.address + known.nbytes) - known.address
+            made.held.append(Window(known, {}, low, high))
+        if met and not private:
+            _warn_of_overlap(met[0], made)
+        return made
+
+    def _keep(self, other: _Foreign) -> None:
+        """Keep the owner of memory alive where this buffer knows none itself."""
+        if other.deleter is not None:
+            self.held.append(other)
+        own = self.data.base
+        if isinstance(own, _Foreign) and own.owner is None:
+            own.owner = other.owner
 
     def gradient(self) -> Buffer:
         """The adjoint memory; made of zeros when it is first asked for."""
@@ -151,20 +205,44 @@ class Window:
 class _Foreign:
     """Keeps the owner of foreign memory alive behind a byte view of it."""
 
-    __slots__ = ("__array_interface__", "owner")
+    __slots__ = ("__array_interface__", "deleter", "owner")
 
-    def __init__(self, address: int, nbytes: int, owner: object) -> None:
+    def __init__(
+        self, address: int, nbytes: int, owner: object, deleter: Callable[[int, int], object] | None
+    ) -> None:
         self.owner = owner
-        self.__array_interface__ = {
+        self.deleter = deleter
+        self.__array_interface__: dict[str, Any] = {
             "data": (address, False),
             "shape": (nbytes,),
             "typestr": "|u1",
             "version": 3,
         }
 
+    def __del__(self) -> None:
+        if self.deleter is not None:
+            self.deleter(self.__array_interface__["data"][0], self.__array_interface__["shape"][0])
 
-def _window(address: int, nbytes: int, owner: object) -> Bytes:
-    return np.asarray(_Foreign(address, nbytes, owner))
+
+_REGISTRY: weakref.WeakValueDictionary[tuple[int, int], Buffer] = weakref.WeakValueDictionary()
 
 
-_REGISTRY: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
+def _overlapping(address: int, nbytes: int) -> list[Buffer]:
+    """The buffers that share bytes with a range of memory."""
+    same = _REGISTRY.get((address, nbytes))
+    if same is not None:
+        return [same]
+    stop = address + nbytes
+    return [b for b in list(_REGISTRY.values()) if b.address < stop and address < b.address + b.nbytes]
+
+
+def _warn_of_overlap(known: Buffer, made: Buffer) -> None:
+    from tapedebug.runtime._messages import user_stacklevel
+
+    warnings.warn(
+        f"the memory of this array ({made.nbytes} bytes at {made.address:#x}) overlaps that of another array "
+        f"({known.nbytes} bytes at {known.address:#x}) in part: tapes see what is written through the other, "
+        "but gradients do not pass from one to the other; make the array of the whole memory first",
+        TapedebugWarning,
+        stacklevel=user_stacklevel(),
+    )

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import ArrayError
+from tapedebug.lang import types
 from tapedebug.runtime import _convert
+from tapedebug.runtime._construct import from_pointer
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.transfer import fill_bytes
@@ -28,7 +30,12 @@ def _made(
 
 
 def zeros(
-    shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, retain_grad: bool = False
+    shape: Any,
+    dtype: Any = float,
+    device: Any = None,
+    requires_grad: bool = False,
+    pinned: bool = False,
+    retain_grad: bool = False,
 ) -> array:
     """An array of zeros.
 
@@ -37,6 +44,7 @@ def zeros(
         dtype: Element type.
         device: Only `"cpu"` exists.
         requires_grad: Whether it takes part in differentiation.
+        pinned: Accepted and ignored on the CPU.
         retain_grad: Keep its `.grad` after `Tape.backward`.
 
     Raises:
@@ -46,14 +54,24 @@ def zeros(
 
 
 def empty(
-    shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, retain_grad: bool = False
+    shape: Any,
+    dtype: Any = float,
+    device: Any = None,
+    requires_grad: bool = False,
+    pinned: bool = False,
+    retain_grad: bool = False,
 ) -> array:
     """An array of undefined content; arguments as for `zeros`."""
     return _made(shape, dtype, device, requires_grad, retain_grad, False, "empty")
 
 
 def ones(
-    shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, retain_grad: bool = False
+    shape: Any,
+    dtype: Any = float,
+    device: Any = None,
+    requires_grad: bool = False,
+    pinned: bool = False,
+    retain_grad: bool = False,
 ) -> array:
     """An array of ones; arguments as for `zeros`."""
     made = _made(shape, dtype, device, requires_grad, retain_grad, False, "ones")
@@ -67,6 +85,7 @@ def full(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    pinned: bool = False,
     retain_grad: bool = False,
 ) -> array:
     """An array with every element `value`; other arguments as for `zeros`.
@@ -85,39 +104,54 @@ def _type_of(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.dtype
     if isinstance(value, list | tuple):
-        from tapedebug.lang import types
-
         return types.vector(len(value), float if any(isinstance(v, float) for v in value) else int)
     return type(value)
 
 
 def zeros_like(
-    src: array, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """Zeros of the shape and dtype of `src`; `requires_grad` too, unless given."""
-    return zeros(*_like(src, "zeros_like"), device, _grad(src, requires_grad), retain_grad)
+    return zeros(*_like(src, "zeros_like"), device, _grad(src, requires_grad), retain_grad=retain_grad)
 
 
 def empty_like(
-    src: array, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """Undefined content of the shape and dtype of `src`; `requires_grad` too, unless given."""
-    return empty(*_like(src, "empty_like"), device, _grad(src, requires_grad), retain_grad)
+    return empty(*_like(src, "empty_like"), device, _grad(src, requires_grad), retain_grad=retain_grad)
 
 
 def ones_like(
-    src: array, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """Ones of the shape and dtype of `src`; `requires_grad` too, unless given."""
-    return ones(*_like(src, "ones_like"), device, _grad(src, requires_grad), retain_grad)
+    return ones(*_like(src, "ones_like"), device, _grad(src, requires_grad), retain_grad=retain_grad)
 
 
 def full_like(
-    src: array, value: Any, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+    src: array,
+    value: Any,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """`value` in the shape and dtype of `src`; `requires_grad` too, unless given."""
     shape, dtype = _like(src, "full_like")
-    return full(shape, value, dtype, device, _grad(src, requires_grad), retain_grad)
+    return full(shape, value, dtype, device, _grad(src, requires_grad), retain_grad=retain_grad)
 
 
 def _like(src: Any, what: str) -> tuple[Any, Any]:
@@ -136,7 +170,34 @@ def from_numpy(
     shape: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    retain_grad: bool = False,
 ) -> array:
-    """A copy of a NumPy array; without `dtype`, of its own."""
-    made: array = array(arr, dtype=dtype, shape=shape, device=device, requires_grad=requires_grad)
+    """A copy of a NumPy array.
+
+    Args:
+        arr: The values.
+        dtype: Element type. Without it (and without `shape`), rows of a two-dimensional array become vectors
+            and the matrices of a three-dimensional one matrices, of its own scalar type.
+        shape: Shape of the array, without the dimensions of vectors and matrices.
+        device: Only `"cpu"` exists.
+        requires_grad: Whether it takes part in differentiation.
+        retain_grad: Keep its `.grad` after `Tape.backward`.
+
+    Raises:
+        ArrayError: Data, dtype and shape do not fit together.
+    """
+    if dtype is None and shape is None and np.ndim(arr) in (2, 3):
+        scalar = _convert.infer_dtype(arr)
+        inner = np.shape(arr)[1:]
+        if 0 not in inner:
+            dtype = types.vector(inner[0], scalar) if len(inner) == 1 else types.matrix(inner, scalar)
+    made: array = array(
+        arr, dtype=dtype, shape=shape, device=device, requires_grad=requires_grad, retain_grad=retain_grad
+    )
     return made
+
+
+def from_ptr(ptr: int, length: int, dtype: Any = None, shape: Any = None, device: Any = None) -> array:
+    """An array over `length` elements of memory at the address `ptr`; keep the owner of the memory alive."""
+    get_device(device)
+    return from_pointer(ptr, length if shape is None else shape, float if dtype is None else dtype)

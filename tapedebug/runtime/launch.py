@@ -7,7 +7,7 @@ import operator
 import sys
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments
@@ -16,6 +16,9 @@ from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce, announced
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.command import Launch
 
 _PROBE = b"tapedebug"
 _HEADER = bytes.__basicsize__ - 1
@@ -35,12 +38,16 @@ def launch(
     dim: int | Sequence[int],
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
-    *,
+    adj_inputs: Sequence[Any] = (),
+    adj_outputs: Sequence[Any] = (),
     device: Any = None,
+    stream: Any = None,
+    adjoint: bool = False,
     record_tape: bool = True,
+    record_cmd: bool = False,
     max_blocks: int = 0,
-    block_dim: int = 256,
-) -> None:
+    block_dim: int | None = 256,
+) -> Launch | None:
     """Run `kernel` once for each index of `dim`.
 
     Args:
@@ -48,11 +55,20 @@ def launch(
         dim: Number of threads, or up to four sizes. A size of 0 runs (and records) nothing.
         inputs: Arguments for the first parameters.
         outputs: Arguments for the parameters after those; where the line is drawn makes no difference.
+        adj_inputs: With `adjoint`, the adjoints of `inputs`: arrays, or None for an array's own gradient.
+        adj_outputs: The adjoints of `outputs`, likewise.
         device: Only `"cpu"` exists.
+        stream: Accepted and ignored on the CPU.
+        adjoint: Run the kernel's adjoint instead, with the values that memory holds now: adjoints of what
+            the kernel reads are added to, and those of what it overwrites are used up. Not recorded.
         record_tape: False leaves the launch off the active tape; what the tape needs of overwritten memory
             is kept.
+        record_cmd: Run nothing, and return a `Launch` that can be launched many times.
         max_blocks: Accepted and ignored on the CPU.
         block_dim: Accepted and ignored on the CPU.
+
+    Returns:
+        With `record_cmd` the command, else None.
 
     Raises:
         LaunchError: The arguments do not fit the kernel: their number, types, shapes; or `dim` is negative.
@@ -61,6 +77,10 @@ def launch(
     """
     if device is not None:
         _arguments.check_device(kernel, device)
+    if adjoint or record_cmd:
+        return _otherwise(
+            kernel, dim, inputs, outputs, (*adj_inputs, *adj_outputs), adjoint, record_cmd, record_tape
+        )
     args = (*inputs, *outputs)
     try:
         plan = kernel.plans.get(tuple([a._kind if a.__class__ is array else a.__class__ for a in args]))
@@ -83,7 +103,7 @@ def launch(
     packed = plan.struct.pack(*slots)
     if threads <= 0:
         _arguments.check_dim(kernel, sizes)
-        return
+        return None
     tape = state.tape
     if tape is None or not record_tape:
         for p in plan.written:
@@ -97,7 +117,7 @@ def launch(
         for p in plan.written:
             if args[p].buffer.windows:
                 announced(args[p])
-        return
+        return None
     frame = sys._getframe(1)
     if frame.f_globals.get("__name__", "").startswith("tapedebug"):
         site = call_site()
@@ -112,6 +132,29 @@ def launch(
     if watched:
         tape.tracker.after(record)
     records.append(record)
+    return None
+
+
+def _otherwise(
+    kernel: Any,
+    dim: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    adjoints: tuple[Any, ...],
+    adjoint: bool,
+    record_cmd: bool,
+    record_tape: bool,
+) -> Launch | None:
+    """A launch that is not simply run: a command, or the adjoint alone."""
+    from tapedebug.runtime import _adjoint_launch
+    from tapedebug.runtime.command import Launch
+
+    if not hasattr(kernel, "plans"):
+        raise _arguments.not_a_kernel(kernel)
+    if record_cmd:
+        return Launch(kernel, dim, (*inputs, *outputs), adjoints, adjoint=adjoint, record_tape=record_tape)
+    _adjoint_launch.run(kernel, dim, tuple(inputs), tuple(outputs), adjoints)
+    return None
 
 
 def resolve(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:

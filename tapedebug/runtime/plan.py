@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
+from tapedebug.runtime.config import config
 
 if TYPE_CHECKING:
     from tapedebug.runtime.record import Record
@@ -172,8 +173,8 @@ class KernelPlan(Plan):
         self.tail = [0] * len(arrays)
         self.run = runner(kernel.forward(strided=self.strided), analysis)
         self.twin: Runner | None = None
-        self.adjoints: dict[tuple[frozenset[int], bool, bool], Runner] = {}
-        self.tangents: dict[tuple[bool, bool], Runner] = {}
+        self.adjoints: dict[tuple[Any, ...], Runner] = {}
+        self.tangents: dict[tuple[Any, ...], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry, or its float64 twin (compiled when first asked for)."""
@@ -185,12 +186,18 @@ class KernelPlan(Plan):
 
     def adjoint_run(self, replay: frozenset[int], f64: bool, guarded: bool = False) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for)."""
-        found = self.adjoints.get((replay, f64, guarded))
+        key = (replay, f64, guarded, config.strong_zero)
+        found = self.adjoints.get(key)
         if found is None:
             entry = self.kernel.adjoint(
-                self.active, f64=f64, strided=self.strided, replay=replay, guarded=guarded
+                self.active,
+                f64=f64,
+                strided=self.strided,
+                replay=replay,
+                guarded=guarded,
+                strong_zero=config.strong_zero,
             )
-            found = self.adjoints[replay, f64, guarded] = runner(entry, self.kernel.analysis)
+            found = self.adjoints[key] = runner(entry, self.kernel.analysis)
         return found
 
     def dotted(self, detached: bool) -> Slots:
@@ -205,11 +212,13 @@ class KernelPlan(Plan):
 
     def tangent_run(self, f64: bool, detached: bool) -> Runner:
         """The tangent entry (compiled when first asked for)."""
-        found = self.tangents.get((f64, detached))
+        key = (f64, detached, config.strong_zero)
+        found = self.tangents.get(key)
         if found is None:
             active = frozenset(p for p, _ in self.dotted(detached))
-            entry = self.kernel.tangent(active, f64=f64, strided=self.strided)
-            found = self.tangents[f64, detached] = runner(entry, self.kernel.analysis)
+            strong = config.strong_zero
+            entry = self.kernel.tangent(active, f64=f64, strided=self.strided, strong_zero=strong)
+            found = self.tangents[key] = runner(entry, self.kernel.analysis)
         return found
 
 

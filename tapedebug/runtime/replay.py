@@ -18,6 +18,7 @@ from tapedebug.runtime._reverse import Step, Table
 from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace, injections_of, is_double
 from tapedebug.runtime._tangents import Calls, forward_special, paired, tangent_calls
 from tapedebug.runtime.array import array
+from tapedebug.runtime.config import config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.ledger import Need
 from tapedebug.runtime.plan import KernelPlan, Runner
@@ -60,9 +61,9 @@ class Shadow:
         self._inputs: dict[array, Values] = {}
         self._saves = self._plan_saves(tracker)
         self._forward = self._forward_table()
-        self._pushes: dict[bool, tuple[Any, Calls]] = {}
+        self._pushes: dict[tuple[bool, bool], tuple[Any, Calls]] = {}
         self.lost: list[str] = []
-        self._tables: dict[tuple[str, int], tuple[Table, dict[int, Step]]] = {}
+        self._tables: dict[tuple[str, int, bool], tuple[Table, dict[int, Step]]] = {}
         self._injections = injections_of(self._buffers)
 
     @classmethod
@@ -178,11 +179,12 @@ class Shadow:
         Raises:
             TapeError: As for `forward`; or a tangent does not fit its array.
         """
-        if detached not in self._pushes:
-            self._pushes[detached] = tangent_calls(self.records, self.space, self._note_lost, detached)
+        way = (detached, config.strong_zero)
+        if way not in self._pushes:
+            self._pushes[way] = tangent_calls(self.records, self.space, self._note_lost, detached)
         if tangents is not None:
             self._set_tangents(tangents)
-        return self._run(self._pushes[detached][1], start, stop, on_launch, moving=True)
+        return self._run(self._pushes[way][1], start, stop, on_launch, moving=True)
 
     def tangent(self, a: array) -> Values:
         """A copy of the tangent of `a` after `push`, of its shape plus the vector dimension."""
@@ -368,7 +370,7 @@ class Shadow:
         for record in self.records:
             for p in record.plan.active:
                 self._buffer(record.args[p]).gradient()
-        key = (consume, self.position)
+        key = (consume, self.position, config.strong_zero)
         if key not in self._tables:
             self.space.current = consume == "current"
             self.space.position = self.position

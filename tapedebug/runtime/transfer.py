@@ -78,7 +78,11 @@ def assign(dest: array, src: Any) -> None:
 
 
 def clone(
-    src: array, device: Any = None, requires_grad: bool | None = None, retain_grad: bool = False
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """A contiguous copy of `src`; differentiable on an active tape.
 
@@ -86,6 +90,7 @@ def clone(
         src: What to copy.
         device: Only `"cpu"` exists.
         requires_grad: By default as `src`; False detaches the copy.
+        pinned: Accepted and ignored on the CPU.
         retain_grad: Keep the copy's `.grad` after `Tape.backward`.
     """
     if not isinstance(src, array):

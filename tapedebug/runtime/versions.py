@@ -224,8 +224,11 @@ class Tracker:
 
     def window_opened(self, ledger: Ledger, start: int, stop: int) -> None:
         """From now on NumPy can write these bytes: keep what is open, until the window closes."""
-        for state in ledger.within(start, stop):
-            self._guard(state, ledger)
+        states = ledger.within(start, stop)
+        self.catch_up(ledger, states)  # what an earlier window changed is not what this one starts from
+        for state in states:
+            if state.number not in ledger.guarded:
+                self._guard(state, ledger)
 
     def window_closed(self, ledger: Ledger) -> None:
         """Nobody can write unseen any more: note what changed, and let go of copies of what did not."""
@@ -259,12 +262,26 @@ class Tracker:
 
     def catch_up(self, ledger: Ledger, states: Iterable[RangeState]) -> None:
         """Note what NumPy has changed in these ranges while a window is open."""
-        changed = [s for s in states if s.number in ledger.guarded and self._changed(s, ledger)]
+        changed = self._changed_among(ledger, states)
         for state in changed:
             self._note_numpy(ledger, state)
-        for state in changed:
-            # The write is over: what memory holds now is the injected value.
-            self._guard(state, ledger)
+        # The write is over: what memory holds now is the injected value. Ranges that overlap one that changed
+        # were closed with it, and have lost what they could be compared with.
+        for each in {near for state in changed for near in ledger.around(state)}:
+            if each.number in ledger.guarded or each in changed:
+                self._guard(each, ledger)
+
+    def _changed_among(self, ledger: Ledger, states: Iterable[RangeState]) -> list[RangeState]:
+        """The guarded ranges that changed: of these, of all that overlap one of those, and so on."""
+        changed: list[RangeState] = []
+        waiting, seen = list(states), set()
+        while waiting:
+            state = waiting.pop()
+            if state not in seen and state.number in ledger.guarded and self._changed(state, ledger):
+                changed.append(state)
+                waiting.extend(ledger.around(state))
+            seen.add(state)
+        return changed
 
     def catch_up_everywhere(self) -> None:
         """Note what NumPy has changed anywhere, before somebody relies on what the tape knows."""

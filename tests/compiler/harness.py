@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -109,3 +110,60 @@ def check_gradient(kernel: Kernel, dim: Any, args: list[Any], *, tolerance: floa
     if any(isinstance(a, np.ndarray) and a.dtype == np.float32 for a in args):
         single = gradient([a.copy() if isinstance(a, np.ndarray) else a for a in args], False)
         assert abs(single - difference) <= 2e-3 * scale, (single, difference)
+
+
+def check_tangent(kernel: Kernel, dim: Any, args: list[Any], *, tolerance: float = 1e-9) -> None:
+    """The tangent agrees with the adjoint by dot product, ⟨w, J v⟩ = ⟨Jᵀ w, v⟩, in float64."""
+    rng = np.random.default_rng(8)
+    before = twin(args)
+    floats = [i for i, a in enumerate(before) if isinstance(a, np.ndarray) and a.dtype == np.float64]
+    weights = {i: rng.normal(size=before[i].shape) for i in floats}
+    direction = {i: rng.normal(size=before[i].shape) for i in floats}
+    params = [p.index for p in kernel.params if p.is_array]
+    dots = {i: d.copy() for i, d in direction.items()}
+    run(kernel, dim, twin(before), f64=True, tangents=[dots.get(p) for p in params])
+    adjoints = {i: w.copy() for i, w in weights.items()}
+    run(kernel, dim, twin(before), f64=True, adjoints=[adjoints.get(p) for p in params])
+    pushed = sum((weights[i] * dots[i]).sum() for i in floats)
+    pulled = sum((adjoints[i] * direction[i]).sum() for i in floats)
+    assert abs(pushed - pulled) <= tolerance * max(1.0, abs(pushed)), (pushed, pulled)
+
+
+class _Threads:
+    """What a kernel's Python function calls as `wp` when it runs as plain Python."""
+
+    def __init__(self) -> None:
+        self.index: tuple[int, ...] = ()
+
+    def tid(self) -> Any:
+        return self.index[0] if len(self.index) == 1 else self.index
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+def as_python(kernel: Kernel, dim: Any, args: list[Any]) -> list[Any]:
+    """What a kernel of numbers leaves in its arrays, when its function runs as plain Python in float64.
+
+    Kernels that Python can run mean in Python what they mean here.
+    """
+    values, wp = twin(args), _Threads()
+    python = kernel.python
+    names = {**python.__globals__, "wp": wp}
+    plain = FunctionType(python.__code__, names, closure=python.__closure__)
+    for thread in np.ndindex(*np.atleast_1d(dim)):
+        wp.index = thread
+        plain(*values)
+    return values
+
+
+def check(kernel: Kernel, dim: Any, args: list[Any], *, tolerance: float = EXACT) -> list[Any]:
+    """The kernel does what its function does in Python, literals aside, and its derivatives are right."""
+    expected = as_python(kernel, dim, args)
+    found = twin(args)
+    run(kernel, dim, found, f64=True)
+    for param, one, two in zip(kernel.params, found, expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-6, err_msg=f"{kernel.key}: {param.name}")
+    check_gradient(kernel, dim, args, tolerance=tolerance)
+    check_tangent(kernel, dim, args)
+    return found

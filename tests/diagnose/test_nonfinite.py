@@ -14,6 +14,8 @@ import tapedebug as wp
 
 HERE = Path(__file__)
 
+STRONG_ZERO = ", or set config.strong_zero = True: then an adjoint of 0 stays 0"
+
 
 def line_of(text: str) -> int:
     """The first line of this file that holds `text`, counted from 1."""
@@ -162,8 +164,18 @@ def test_the_unselected_operand_of_where_is_its_own_cause() -> None:
     )
     assert finding.fix == (
         "make the operand safe before the operation, not its result after it: put the where inside, "
-        "as in sqrt(where(x > 0.0, x, 1.0))"
+        f"as in sqrt(where(x > 0.0, x, 1.0)){STRONG_ZERO}"
     )
+
+
+def test_following_the_other_fix_leaves_nothing_to_find() -> None:
+    wp.config.strong_zero = True
+    try:
+        tape, x = run(root_then_where, [4.0, 0.0])
+        assert np.isfinite(x.grad.numpy()).all()
+        assert not wp.diagnose(tape).findings
+    finally:
+        wp.config.strong_zero = False
 
 
 @pytest.mark.parametrize("kernel", [where_then_root, root_in_branch])
@@ -279,7 +291,7 @@ def test_a_division_that_where_does_not_select_is_found_in_the_reverse_pass() ->
     (finding,) = wp.diagnose(tape).findings
     assert (finding.evidence["cause"], finding.evidence["pass"]) == ("where", "backward")
     assert finding.evidence["expression"] == "1.0 / x[i]"
-    assert finding.fix.endswith("as in x / where(y != 0.0, y, 1.0)")
+    assert finding.fix.endswith(f"as in x / where(y != 0.0, y, 1.0){STRONG_ZERO}")
 
 
 @wp.kernel

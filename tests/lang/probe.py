@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tapedebug.lang import types as t
@@ -53,13 +53,21 @@ def _fits(name: str, kinds: Sequence[Any]) -> bool:
 
 
 def families(name: str, scalar: type[t.Scalar]) -> set[str]:
-    """The kinds of operands that an entry takes, a letter each; sizes are left out."""
-    members = _members(scalar) if name in COMPOSITES else [("s", scalar)]
-    if name in COMPOSITES:
-        entry = COMPOSITES[name]
-        counts = range(entry.least, entry.most + 1) if entry.most is not None else MANY
-    else:
-        counts = range(RULES[name].arity, RULES[name].arity + 1)
+    """The kinds of operands that an entry takes, a letter each; sizes, and integers beside them, are left out."""
+    if name not in COMPOSITES:
+        return _taken(name, [("s", scalar)], [RULES[name].arity])
+    entry = COMPOSITES[name]
+    counts = range(entry.least, entry.most + 1) if entry.most is not None else MANY
+    members = _members(scalar)
+    found = _taken(name, members, counts)
+    if found or scalar not in t.FLOATS:
+        return found
+    # Such as noise, whose first operand is a state.
+    mixed = _taken(name, [*members, ("", t.int32), ("", t.uint32)], counts)
+    return {letters for letters in mixed if letters}
+
+
+def _taken(name: str, members: list[tuple[str, Any]], counts: Iterable[int]) -> set[str]:
     found = set()
     for count in counts:
         for chosen in itertools.product(members, repeat=count):

@@ -13,7 +13,7 @@ import pytest
 
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.lang.builtins import BUILTINS, SPECIAL
-from tapedebug.lang.rules import COMPOSITES, RULES
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 TABLE = re.compile(r"(<!-- table: .*? -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -23,10 +23,24 @@ SIGNATURES = {
     "atomic_sub": "array, i, …, value",
     **{f"atomic_{name}": "array, i, …, value" for name in ("min", "max", "exch", "and", "or", "xor")},
     "atomic_cas": "array, i, …, compare, value",
+    "curlnoise": "state, x, octaves=1, lacunarity=2.0, gain=0.5",
     "identity": "n, dtype=float",
+    "lower_bound": "array, begin, end, value",
+    "pnoise": "state, x, px, …",
     "quat_identity": "dtype=float",
+    "rand_init": "seed, offset",
+    **{name: draw.signature for name, draw in DRAWS.items()},
 }
-CONSTANT = {"tid", "identity", "quat_identity", "atomic_and", "atomic_or", "atomic_xor"}
+CONSTANT = {
+    "tid",
+    "identity",
+    "lower_bound",
+    "quat_identity",
+    "atomic_and",
+    "atomic_or",
+    "atomic_xor",
+    *(name for name in DRAWS if name != "randf"),
+}
 
 
 def operands(name: str) -> str:

@@ -20,7 +20,7 @@ import pytest
 
 from tapedebug.lang import builtins
 from tapedebug.lang import types as t
-from tapedebug.lang.rules import COMPOSITES, RULES, Composite, Quantity, Rule
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Composite, Quantity, Rule
 from tapedebug.lang.rules._quantities import require
 from tapedebug.lang.rules._table import numbers
 from tests.compiler.harness import run, twin
@@ -69,6 +69,7 @@ GROUPS = [
     *(Group(scalar, 2, "decompositions") for scalar in t.FLOATS),
     *(Group(t.float32, 2, table) for table in ("norms", "matrices")),
     Group(t.float64, 4, "matrices"),
+    *(Group(scalar, length, "noise") for scalar, length in ((t.float32, 2), (t.float64, 2), (t.float32, 4))),
 ]
 ALL = [
     pytest.param(g, row, id=f"{g}-{c.name}-{c.kinds or 's'}") for g in GROUPS for row, c in enumerate(g.cases)
@@ -296,7 +297,7 @@ def test_every_entry_that_users_call_is_a_builtin() -> None:
     texts = [c.spelling for c in every] + list(cases.HEADERS.values())
     called = {c.name for c in every if any(f"wp.{c.name}(" in text for text in texts)}
     operators = {"floordiv", "pow"}  # functions with an operator of their own
-    assert called | operators | {"mod"} | set(builtins.SPECIAL) == set(builtins.BUILTINS)
+    assert called | operators | {"mod"} | set(DRAWS) | set(builtins.SPECIAL) == set(builtins.BUILTINS)
 
 
 # Integers --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._config import DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -349,7 +350,10 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
         (
             lambda: GRID.view(wp.vec3),
             wp.ArrayError,
-            "view: vec3 has 12 bytes, float32 has 4\n  = mend: view as a type of the same size",
+            "view: vec3 has 12 bytes, float32 has 4 (shape (3, 4), strides (16, 4))\n"
+            "  = mend: view as a type of the same size, vectors as scalars, or scalars side by side in a "
+            "last "
+            "dimension of a vector's length as vectors",
         ),
         (
             lambda: GRID.fill_("a"),
@@ -439,8 +443,7 @@ def test_config_refuses_unknown_names_and_values():
     with pytest.raises(AttributeError) as caught:
         wp.config.quite = True
     assert str(caught.value) == (
-        "tapedebug.config has no setting 'quite'; did you mean 'quiet'? "
-        "(settings: on_overwrite, quiet, verify_autograd_array_access)"
+        f"tapedebug.config has no setting 'quite'; did you mean 'quiet'? (settings: {', '.join(DEFAULTS)})"
     )
     with pytest.raises(
         ValueError, match=r"config\.on_overwrite is one of preserve, warn, error, ignore; got 'keep'"

@@ -106,7 +106,14 @@ def _run(steps, arrays, tape):
             wp.launch(square if kind == "square" else move, 4, inputs=[source], outputs=[target])
 
 
-@pytest.mark.parametrize("number", range(60))
+MISSED = (341, 1872, 2048, 2927)
+"""Programs in which a write through an open NumPy view was missed.
+
+A range lost what it was compared with when one that overlaps it was found changed, or another view opened.
+"""
+
+
+@pytest.mark.parametrize("number", [*range(60), *MISSED])
 def test_random_programs(number):
     rng = np.random.default_rng(number)
     steps = _program(rng, int(rng.integers(1, 14)))

@@ -17,17 +17,28 @@ import numpy as np
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.function import Gradient
 from tapedebug.compiler.ir import Param, Value
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity, RuleError
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """Part of an axis: the elements `start + k * step` for `k` below `length` (int64)."""
+
+    start: Value
+    step: int
+    length: Value
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayView:
-    """An array parameter, perhaps with its first indices given (`a[i]` of a 2-D array)."""
+    """An array parameter, perhaps with some of its indices given (`a[i]` of a 2-D array, `a[1:, j]`)."""
 
     param: Param
-    indices: tuple[Value, ...] = ()
+    indices: tuple[Value | Slice | None, ...] = ()
+    """What is chosen on each axis: an index, a slice, or None for all of it, as on the axes that follow."""
     adjoint: bool = False
     """Whether it is the array's adjoint that is meant."""
 
@@ -37,9 +48,43 @@ class ArrayView:
         return f"wp.adjoint[{self.param.name}]" if self.adjoint else self.param.name
 
     @property
+    def shown(self) -> str:
+        """How messages show which view it is: `m[i, :]`."""
+        letters = iter("ijkl")
+        axes = [next(letters) if isinstance(index, Value) else ":" for index in self.indices]
+        return f"{self.name}[{', '.join(axes)}]" if axes else self.name
+
+    @property
     def free(self) -> int:
         """How many indices an element still needs."""
-        return int(self.param.type.ndim) - len(self.indices)
+        return int(self.param.type.ndim) - sum(isinstance(index, Value) for index in self.indices)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What two views have in common that differ in the numbers they are made of only."""
+        kinds = [i.step if isinstance(i, Slice) else i is None for i in self.indices]
+        return self.param, self.adjoint, tuple(kinds), len(self.numbers)
+
+    @property
+    def numbers(self) -> list[Value]:
+        """The indices, starts and lengths (int64) that the view is made of."""
+        found: list[Value] = []
+        for index in self.indices:
+            if isinstance(index, Slice):
+                found += [index.start, index.length]
+            elif index is not None:
+                found.append(index)
+        return found
+
+    def remade(self, numbers: Iterator[Value]) -> ArrayView:
+        """The view made of other numbers."""
+        made: list[Value | Slice | None] = []
+        for index in self.indices:
+            if isinstance(index, Slice):
+                made.append(Slice(next(numbers), index.step, next(numbers)))
+            else:
+                made.append(None if index is None else next(numbers))
+        return ArrayView(self.param, tuple(made), self.adjoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +96,10 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Undefined:
-    """A variable that is assigned on some paths only."""
+    """A variable that is assigned on some paths only, or means nothing."""
 
     reason: str
+    mend: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +146,8 @@ class Context:
     """In a gradient of the user's: what its function was called with, which is what has adjoints."""
     in_custom: bool = False
     """Whether a replay or gradient of the user's is being lowered: nobody differentiates that."""
+    called_at: Span | None = None
+    """The user's call, where what is lowered is a function of our own library."""
     functions: dict[Any, None] = field(default_factory=dict)
     """The functions that were inlined."""
 
@@ -115,9 +163,18 @@ class Context:
         finally:
             self.in_custom, self.uses_atomic_result = outer
 
+    @contextmanager
+    def differentiated(self) -> Iterator[None]:
+        """What is lowered here is differentiated, wherever it stands."""
+        outer, self.in_custom = self.in_custom, False
+        try:
+            yield
+        finally:
+            self.in_custom = outer
+
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""
-        return self.origin.span(node)
+        return self.called_at or self.origin.span(node)
 
     def at(self, node: ast.AST) -> None:
         """From now on, operations come from `node`."""
@@ -155,7 +212,7 @@ class Context:
         item = self.env.get(node.id)
         if item is not None:
             if isinstance(item, Undefined):
-                self.name_error(node, f"`{node.id}` {item.reason}", f"assign `{node.id}` before")
+                self.name_error(node, f"`{node.id}` {item.reason}", item.mend or f"assign `{node.id}` before")
             return item
         if node.id in self.locals:
             self.name_error(node, f"`{node.id}` is read before it is assigned", f"assign `{node.id}` before")
@@ -181,7 +238,9 @@ class Context:
             self.type_error(
                 node,
                 f"{what} is needed here; got the Python object `{shown}`",
-                "kernels capture numbers and vectors; pass anything else as an argument of the launch",
+                f"call it: {shown}(…)"
+                if isinstance(item.value, Gradient)
+                else "kernels capture numbers and vectors; pass anything else as an argument of the launch",
             )
         if isinstance(item, ArrayView):
             shape = f"{item.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"

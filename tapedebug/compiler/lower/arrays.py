@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import components, custom, expressions
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, Items, counted
+from tapedebug.compiler.lower import components, control, custom, views
+from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -20,93 +20,22 @@ class Place:
 
     Attributes:
         view: The element.
-        type: The type of what stands there.
-        components: The components of the element that are touched.
+        path: Which part of it is meant.
     """
 
     view: ArrayView
-    type: Any
-    components: range
+    path: components.Path = ()
 
     @property
-    def whole(self) -> bool:
-        """Whether this is the whole element."""
-        return self.type is self.view.param.type.dtype
-
-
-def whole(view: ArrayView) -> Place:
-    """A whole element."""
-    dtype = view.param.type.dtype
-    return Place(view, dtype, range(t.components(dtype)))
-
-
-def _part(base: Place, where: components.Path) -> Place | None:
-    """A part of a place; None where that depends on a computed index."""
-    found = components.places(base.type, where)
-    if found is None:
-        return None
-    start = base.components.start
-    return Place(
-        base.view, components.type_at(base.type, where), range(start + found.start, start + found.stop)
-    )
-
-
-def shape(ctx: Context, view: ArrayView) -> Items:
-    """The lengths of an array's axes, as int32."""
-    builder = ctx.builder
-    lengths = [
-        builder.apply("to_i32", builder.extent(view.param.index, axis))
-        for axis in range(view.param.type.ndim)
-    ]
-    return Items(tuple(expressions.wrap(ctx, length) for length in lengths))
-
-
-def view_at(ctx: Context, node: ast.Subscript, base: ArrayView) -> ArrayView:
-    """The view with the indices of a subscript added."""
-    nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if len(nodes) > base.free:
-        dims = base.param.type.ndim
-        given = len(base.indices) + len(nodes)
-        ctx.type_error(
-            node,
-            f"the array `{base.param.name}` has {counted(dims, 'dimension')} and is indexed with {given}",
-            f"declare it with ndim={given}, or use {counted(dims, 'index', 'indices')}"
-            if given <= t.MAX_DIMENSIONS
-            else f"use {counted(dims, 'index', 'indices')}",
-        )
-    return replace(base, indices=base.indices + tuple(_index(ctx, n, base) for n in nodes))
-
-
-def _index(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
-    if isinstance(node, ast.Slice):
-        ctx.syntax_error(
-            node,
-            "slices of arrays are not in the kernel language yet",
-            "slice the array outside, or loop over it",
-        )
-    q = expressions.value(ctx, node, "an index")
-    if q.type not in t.INTEGERS:
-        ctx.type_error(
-            node,
-            f"an index of `{base.param.name}` is an integer; got {t.type_name(q.type)}",
-            "convert it with int(…)",
-        )
-    number = constant_of(q.scalar.value)
-    if number is not None and number < 0:
-        ctx.type_error(
-            node,
-            f"the index {number} of `{base.param.name}` is negative; kernels do not count from the end",
-            f"write {base.param.name}.shape[0] - {-number}",
-        )
-    return widened(ctx.builder, q.scalar.value)
+    def type(self) -> Any:
+        """The type of what stands there."""
+        return components.type_at(self.view.param.type.dtype, self.path)
 
 
 def element(ctx: Context, node: ast.Subscript, base: ArrayView) -> Item:
     """What a subscript of an array reads: an element, or a view with fewer dimensions."""
-    view = view_at(ctx, node, base)
-    if view.free:
-        return view
-    return read(ctx, node, whole(view))
+    view = views.view_at(ctx, node, base)
+    return view if view.free else read(ctx, node, Place(view))
 
 
 def place_of(ctx: Context, node: ast.expr) -> Place | None:
@@ -115,6 +44,12 @@ def place_of(ctx: Context, node: ast.expr) -> Place | None:
     if isinstance(found, ArrayView):
         if isinstance(node, ast.Name):
             return None
+        if isinstance(node, ast.Subscript) and any(isinstance(n, ast.Slice) for n in ast.walk(node.slice)):
+            ctx.syntax_error(
+                node,
+                f"a slice of the array `{found.name}` cannot be assigned to",
+                "write one element in each thread",
+            )
         ctx.type_error(
             node,
             f"`{found.param.name}` needs {counted(found.free, 'more index', 'more indices')} here",
@@ -137,35 +72,29 @@ def _base(ctx: Context, node: ast.expr) -> ArrayView | Place | None:
     if isinstance(base, ArrayView):
         if isinstance(node, ast.Attribute):
             return None
-        view = view_at(ctx, node, base)
-        return view if view.free else whole(view)
-    if base is None:
-        return None
-    if isinstance(node, ast.Attribute):
-        return _part(base, (components.named(ctx, node, base.type, node.attr),))
-    part = _part(base, components.path(ctx, node, base.type))
-    if part is None:
-        word = base.type.word
-        ctx.syntax_error(
-            node,
-            "a component of an array element is written with a constant index",
-            f"read the {word} into a variable, change it, and write it back",
-        )
-    return part
+        view = views.view_at(ctx, node, base)
+        return view if view.free else Place(view)
+    return (
+        None
+        if base is None
+        else replace(base, path=components.step(ctx, node, base.view.param.type.dtype, base.path))
+    )
 
 
 def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
     """Read an element or component."""
     ctx.at(node)
-    builder = ctx.builder
-    scalar = t.scalar_of(place.type)
-    offset = builder.offset(place.view.param.index, place.view.indices)
-    index = place.view.param.index
-    if place.view.adjoint:
-        values = [builder.emit("load_adjoint", (offset,), scalar, (index, c)) for c in place.components]
+    builder, view, dtype = ctx.builder, place.view, place.view.param.type.dtype
+    scalar, index = t.scalar_of(dtype), view.param.index
+    found = components.places(dtype, place.path)
+    if found is None:
+        return components.get(read(ctx, node, Place(view)), place.path)
+    offset = offset_of(ctx, view)
+    if view.adjoint:
+        values = [builder.emit("load_adjoint", (offset,), scalar, (index, c)) for c in found]
         return Quantity(place.type, tuple(builder.expr(v) for v in values))
     ctx.accesses.append(AccessRecord(index, "read", ctx.span(node)))
-    parts = [builder.expr(builder.load(index, c, offset, scalar)) for c in place.components]
+    parts = [builder.expr(builder.load(index, c, offset, scalar)) for c in found]
     return Quantity(place.type, tuple(parts))
 
 
@@ -173,49 +102,65 @@ def write(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AS
     """Write an element or component; the type must be that of the array, else the error is at `source`."""
     require(ctx, source, place, q)
     ctx.at(node)
+    index, b = place.view.param.index, ctx.builder
     if place.view.adjoint:
-        _adjoint_effect(ctx, "store_adjoint", place, q)
+        _each(ctx, node, place, q, lambda c, at, part: b.effect("store_adjoint", (at, part), (index, c)))
         return
-    ctx.accesses.append(AccessRecord(place.view.param.index, "write", ctx.span(node)))
-    offset = ctx.builder.offset(place.view.param.index, place.view.indices)
-    for c, part in zip(place.components, q.parts, strict=True):
-        ctx.builder.store(place.view.param.index, c, offset, part.value)
+    ctx.accesses.append(AccessRecord(index, "write", ctx.span(node)))
+    _each(ctx, node, place, q, lambda c, at, part: b.store(index, c, at, part))
 
 
-def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> Quantity:
-    """Add to an element or component, as an atomic; the value before."""
+def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> Quantity | None:
+    """Add to an element or component, as an atomic; the value before, where it is a certain component's."""
     require(ctx, source, place, q)
     if place.type is t.bool:
         ctx.type_error(node, "cannot add to an array of bool", "use an array of int32")
+    index, b = place.view.param.index, ctx.builder
     if place.view.adjoint:
         now = read(ctx, node, place)
-        _adjoint_effect(ctx, "add_adjoint", place, q)
+        _each(ctx, node, place, q, lambda c, at, part: b.effect("add_adjoint", (at, part), (index, c)))
         return now
     ctx.at(node)
-    ctx.accesses.append(AccessRecord(place.view.param.index, "atomic", ctx.span(node)))
-    builder = ctx.builder
-    offset = builder.offset(place.view.param.index, place.view.indices)
-    before = [
-        builder.atomic_add(place.view.param.index, c, offset, part.value)
-        for c, part in zip(place.components, q.parts, strict=True)
-    ]
-    return Quantity(place.type, tuple(builder.expr(b) for b in before))
+    ctx.accesses.append(AccessRecord(index, "atomic", ctx.span(node)))
+    before = _each(ctx, node, place, q, lambda c, at, part: b.expr(b.atomic_add(index, c, at, part)))
+    return Quantity(place.type, tuple(before)) if before else None
 
 
-def _adjoint_effect(ctx: Context, kind: str, place: Place, q: Quantity) -> None:
-    index = place.view.param.index
-    offset = ctx.builder.offset(index, place.view.indices)
-    for c, part in zip(place.components, q.parts, strict=True):
-        ctx.builder.effect(kind, (offset, part.value), (index, c))
+def _each(
+    ctx: Context, node: ast.AST, place: Place, q: Quantity, effect: Callable[[int, Value, Value], Any]
+) -> list[Any]:
+    """What an effect on each component gives: nothing where computed indices say which components are meant.
+
+    Where there is no such component, nothing happens.
+    """
+    dtype = place.view.param.type.dtype
+    offset, found = offset_of(ctx, place.view), components.places(dtype, place.path)
+    parts = [part.value for part in q.parts]
+    if found is not None:
+        return [effect(c, offset, part) for c, part in zip(found, parts, strict=True)]
+    first, rest, there = components.computed(ctx, dtype, place.path)
+
+    def run() -> None:
+        at = ctx.builder.apply("add", offset, first)
+        for c, part in zip(rest, parts, strict=True):
+            effect(c, at, part)
+
+    control.branch(ctx, node, there, run, lambda: None)
+    return []
+
+
+def offset_of(ctx: Context, view: ArrayView) -> Value:
+    """The place of an element (int64), in scalars from the array's start."""
+    return ctx.builder.offset(view.param.index, tuple(view.numbers))
 
 
 def require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
     """Require a value of the type of what stands at a place; else the error is at `node`."""
     if q.type is place.type:
         return
-    thing = "a component" if t.is_scalar(place.type) else "a row"
-    name = f"`{place.view.name}`" if place.whole else f"{thing} of `{place.view.name}`"
-    holds = "holds" if place.whole else "is"
+    thing = components.noun(place.path, place.type)
+    name = f"{thing} of `{place.view.name}`" if place.path else f"`{place.view.name}`"
+    holds = "is" if place.path else "holds"
     ctx.type_error(
         node,
         f"{name} {holds} {t.type_name(place.type)}; got {t.type_name(q.type)}",

@@ -13,16 +13,40 @@ from tapedebug.lang.rules import Quantity
 
 def assign(ctx: Context, node: ast.Assign) -> None:
     """`target = value`."""
-    if len(node.targets) > 1:
-        ctx.syntax_error(
-            node, "a kernel cannot assign to several targets at once", "write one assignment each"
-        )
-    target = node.targets[0]
-    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
-        item: Any = calls.thread_index(ctx, node.value, len(target.elts))
+    first = node.targets[0]
+    if isinstance(first, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
+        item: Any = calls.thread_index(ctx, node.value, len(first.elts))
     else:
         item = expressions.lower(ctx, node.value)
-    assign_to(ctx, target, item, node.value)
+    for target in node.targets:
+        assign_to(ctx, target, item, node.value)
+
+
+def annotated(ctx: Context, node: ast.AnnAssign) -> None:
+    """`target: type = value`: the value must be of that type; a number that is written down takes it."""
+    if node.value is None:
+        return
+    declared = expressions.lower(ctx, node.annotation)
+    try:
+        kind = t.canonical(declared.value if isinstance(declared, Static) else None)
+    except TypeError:
+        ctx.type_error(
+            node.annotation,
+            f"`{ast.unparse(node.annotation)}` is not a type of values",
+            "use float, int, bool, wp.vec3, …, or leave the annotation out",
+        )
+    number = expressions.literal(ctx, node.value) if t.is_scalar(kind) and kind is not t.bool else None
+    if number is not None and not (kind in t.INTEGERS and isinstance(number, float)):
+        q = ctx.constant(node.value, number, kind)
+    else:
+        q = expressions.value(ctx, node.value)
+    if q.type is not kind:
+        ctx.type_error(
+            node.value,
+            f"`{ast.unparse(node.target)}` is declared as {t.type_name(kind)}; got {t.type_name(q.type)}",
+            arrays.mend_value(kind, q.type),
+        )
+    assign_to(ctx, node.target, q, node.value)
 
 
 def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> None:
@@ -40,7 +64,7 @@ def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> No
             elif place is not None:
                 arrays.write(ctx, target, place, q, source)
             else:
-                _assign_component(ctx, target, q, source)
+                _put(ctx, _part(ctx, target), q, source)
         case _:
             ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
 
@@ -66,7 +90,7 @@ def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
             if not part.value.hint and part.value.op is not None and part.value.op.kind != "const":
                 part.value.hint = target.id + (f"_{labels[place]}" if place < len(labels) else "")
     if isinstance(item, Undefined):
-        ctx.name_error(source, f"the value {item.reason}", "assign it before")
+        ctx.name_error(source, f"the value {item.reason}", item.mend or "assign it before")
     if isinstance(item, Items) and not item.items:
         ctx.quantity(source, item)  # which refuses it
     return item
@@ -78,6 +102,11 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.e
     if isinstance(item, Quantity) and t.is_compound(item.type):
         item = Items(tuple(components.get(item, (k,)) for k in range(item.type.shape[0])))
     count = len(item.items) if isinstance(item, Items) else 1
+    starred = next((e for e in target.elts if isinstance(e, ast.Starred)), None)
+    if starred is not None:
+        ctx.syntax_error(
+            starred, "a kernel cannot unpack into a starred name", "write one name for each value"
+        )
     if not isinstance(item, Items) or count != len(target.elts):
         ctx.type_error(
             target,
@@ -85,13 +114,18 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.e
             "write one name for each value",
         )
     for element, part in zip(target.elts, item.items, strict=True):
-        assign_to(ctx, element, part, source)
+        if isinstance(part, Undefined) and isinstance(element, ast.Name):
+            ctx.env[element.id] = part  # nothing is wrong until it is read
+        else:
+            assign_to(ctx, element, part, source)
 
 
-def _assign_component(
-    ctx: Context, target: ast.Subscript | ast.Attribute, q: Quantity, source: ast.expr
-) -> None:
-    """`v.x = …`, `m[i, j] = …` or `m[i] = …` of a variable: the variable gets a new value."""
+Part = tuple[str, Quantity, components.Path]
+"""A component of a variable: the variable, its value, and where the component is."""
+
+
+def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> Part:
+    """What `v.x`, `m[i, j]` or `m[i]` means as a target: an assignment gives the variable a new value."""
     base, steps = _owner(ctx, target)
     if isinstance(base, ast.Subscript):
         name = custom.variable(ctx, base)
@@ -112,17 +146,19 @@ def _assign_component(
         )
     old = ctx.quantity(base, item)
     where: components.Path = ()
-    kind = old.type
     for step in steps:
-        if isinstance(step, ast.Attribute):
-            where += (components.named(ctx, step, kind, step.attr),)
-        else:
-            where += components.path(ctx, step, kind)
-        kind = components.type_at(old.type, where)
+        where = components.step(ctx, step, old.type, where)
+    return name, old, where
+
+
+def _put(ctx: Context, part: Part, q: Quantity, source: ast.expr) -> None:
+    """Let a component of a variable hold a value."""
+    name, old, where = part
+    kind = components.type_at(old.type, where)
     if q.type is not kind:
         ctx.type_error(
             source,
-            f"a {'component' if t.is_scalar(kind) else 'row'} of {t.type_name(old.type)} is "
+            f"{components.noun(where, kind)} of {t.type_name(old.type)} is "
             f"{t.type_name(kind)}; got {t.type_name(q.type)}",
             arrays.mend_value(kind, q.type),
         )
@@ -141,33 +177,41 @@ def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[ast.Subscript
 
 
 def augmented(ctx: Context, node: ast.AugAssign) -> None:
-    """`target += value` and the like."""
-    place = arrays.place_of(ctx, node.target) if not isinstance(node.target, ast.Name) else None
-    right = expressions.value(ctx, node.value)
-    if place is None:
-        load = _as_load(node.target)
-        result = expressions.binary(ctx, node, node.op, expressions.value(ctx, load), right)
-        assign_to(ctx, node.target, result, node.value)
+    """`target += value` and the like; what the target's indices compute is computed once."""
+    target = node.target
+    place = None if isinstance(target, ast.Name) else arrays.place_of(ctx, target)
+    if isinstance(target, ast.Name) or (place is None and _is_whole_adjoint(ctx, target)):
+        old = expressions.value(ctx, _as_load(target))
+        right = expressions.value(ctx, node.value)
+        assign_to(ctx, target, expressions.binary(ctx, node, node.op, old, right), node.value)
         return
+    if place is None:
+        name, old, where = _part(ctx, target)
+        now = components.get(old, where)
+        right = expressions.value(ctx, node.value)
+        _put(ctx, (name, old, where), expressions.binary(ctx, node, node.op, now, right), node.value)
+        return
+    right = expressions.value(ctx, node.value)
     # `a[i] += v` adds as an atomic does: what stood there passes no derivative on but its own.
     if isinstance(node.op, ast.Add | ast.Sub) and right.type is place.type:
         if isinstance(node.op, ast.Sub):
             right = expressions.apply(ctx, node, "neg", "`-`", right)
-        arrays.add(ctx, node.target, place, right, node.value)
+        arrays.add(ctx, target, place, right, node.value)
         return
-    old = arrays.read(ctx, node.target, place)
-    arrays.write(ctx, node.target, place, expressions.binary(ctx, node, node.op, old, right), node.value)
+    old = arrays.read(ctx, target, place)
+    arrays.write(ctx, target, place, expressions.binary(ctx, node, node.op, old, right), node.value)
+
+
+def _is_whole_adjoint(ctx: Context, target: ast.expr) -> bool:
+    """Whether a target is `adjoint[x]` itself."""
+    return isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value)
 
 
 def _as_load(target: ast.expr) -> ast.expr:
-    """The target of an augmented assignment as an expression."""
-    match target:
-        case ast.Name():
-            loaded: ast.expr = ast.Name(target.id, ast.Load())
-        case ast.Attribute():
-            loaded = ast.Attribute(target.value, target.attr, ast.Load())
-        case ast.Subscript():
-            loaded = ast.Subscript(target.value, target.slice, ast.Load())
-        case _:
-            return target
+    """A variable, or `adjoint[x]`, as an expression."""
+    if isinstance(target, ast.Name):
+        loaded: ast.expr = ast.Name(target.id, ast.Load())
+    else:
+        assert isinstance(target, ast.Subscript)
+        loaded = ast.Subscript(target.value, target.slice, ast.Load())
     return ast.copy_location(loaded, target)

@@ -11,7 +11,7 @@ import ast
 from typing import Any
 
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import arrays, expressions
+from tapedebug.compiler.lower import arrays, expressions, views
 from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -47,7 +47,9 @@ def lower(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
             else expressions.apply(ctx, node, "neg", f"{name}()", operands[0])
         )
         ctx.at(node)
-        return arrays.add(ctx, node, place, q, values[0])
+        before = arrays.add(ctx, node, place, q, values[0])
+        assert before is not None  # a whole element has certain components
+        return before
     for operand, source in zip(operands, values, strict=True):
         arrays.require(ctx, source, place, operand)
     _check_type(ctx, node, name, place)
@@ -72,7 +74,7 @@ def _element(ctx: Context, node: ast.Call, name: str) -> tuple[ArrayView, arrays
     indices = node.args[1 : 1 + array.free]
     inner = indices[0] if array.free == 1 else ast.Tuple(list(indices), ast.Load())
     subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    return array, arrays.whole(arrays.view_at(ctx, subscript, array))
+    return array, arrays.Place(views.view_at(ctx, subscript, array))
 
 
 def _check_type(ctx: Context, node: ast.Call, name: str, place: arrays.Place) -> None:
@@ -97,10 +99,12 @@ def _in_order(
 ) -> Quantity:
     builder, index = ctx.builder, place.view.param.index
     ctx.accesses.append(AccessRecord(index, "atomic", ctx.span(node)))
-    offset = builder.offset(index, place.view.indices)
+    offset = arrays.offset_of(ctx, place.view)
     scalar = t.scalar_of(place.type)
     before = []
-    for c, parts in zip(place.components, zip(*(q.parts for q in operands), strict=True), strict=True):
+    for c, parts in zip(
+        range(t.components(place.type)), zip(*(q.parts for q in operands), strict=True), strict=True
+    ):
         old = builder.load(index, c, offset, scalar)
         before.append(builder.expr(old))
         builder.store(index, c, offset, _new(ctx, name, old, *(part.value for part in parts)))

@@ -9,8 +9,18 @@ import types as python_types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import arrays, atomics, construct, control, expressions, generic, operations
+from tapedebug.compiler.function import Function, Gradient, grad
+from tapedebug.compiler.lower import (
+    atomics,
+    construct,
+    control,
+    expressions,
+    generic,
+    gradient,
+    operations,
+    random,
+    views,
+)
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -23,7 +33,7 @@ from tapedebug.compiler.lower._context import (
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin
-from tapedebug.lang.rules import Quantity
+from tapedebug.lang.rules import DRAWS, Quantity
 
 TYPE_MAKERS = (t.vector, t.matrix, t.quaternion, t.transformation)
 PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
@@ -40,13 +50,19 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         )
     target = function.value
     if isinstance(target, Function):
-        return _inline(ctx, node, target)
+        return inlined(ctx, node, target, bound(ctx, node, target))
+    if target is grad:
+        return gradient.of(ctx, node)
+    if isinstance(target, Gradient):
+        return gradient.call(ctx, node, target)
     if isinstance(target, Builtin) and target.name in generic.MAKERS:
         return generic.lower(ctx, node, target.name)
     if target in TYPE_MAKERS:
         return generic.type_of_call(ctx, node, target)
     if isinstance(target, type) and issubclass(target, t.Transformation):
         return generic.transform(ctx, node, target)
+    if isinstance(target, Builtin) and target.name == "curlnoise":
+        return random.curlnoise(ctx, node)
     if node.keywords:
         ctx.syntax_error(
             node, "functions of the kernel language take no keywords", "pass the values in order"
@@ -106,13 +122,17 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
         return operations.set_part(ctx, node, name)
     if name in atomics.NAMES:
         return atomics.lower(ctx, node, name, used)
+    if name in DRAWS:
+        return random.draw(ctx, node, name)
+    if name == "lower_bound":
+        return random.lower_bound(ctx, node)
     return operations.lower(ctx, node, name)
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if isinstance(item, ArrayView) and not item.indices:
-        length = arrays.shape(ctx, item).items[0]
+    if isinstance(item, ArrayView):
+        length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
     if isinstance(item, Quantity) and t.is_compound(item.type):
@@ -158,12 +178,11 @@ def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
 # User functions --------------------------------------------------------------------------------------------
 
 
-def _inline(ctx: Context, node: ast.Call, function: Function) -> Item:
-    """The body of a @func in place of its call."""
+def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item]) -> Item:
+    """The body of a @func, with these values of its parameters, in place of its call."""
     if function in ctx.active or len(ctx.active) > MAX_INLINE_DEPTH:
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
         ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
-    env = _bind(ctx, node, function)
     ctx.functions[function] = None
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
         return run(ctx, node, function, env)
@@ -177,20 +196,21 @@ def parameters(function: Function) -> list[str]:
     return list(inspect.signature(function.python).parameters)
 
 
-def _bind(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
+def bound(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
+    """The values that a call gives to the parameters of a function."""
     signature = inspect.signature(function.python)
     items = [expressions.lower(ctx, a) for a in node.args]
     named = {k.arg: expressions.lower(ctx, k.value) for k in node.keywords if k.arg is not None}
     ctx.at(node)
     try:
-        bound = signature.bind(*items, **named)
+        arguments = signature.bind(*items, **named)
     except TypeError as error:
         ctx.type_error(
             node, f"{function.name}{signature_text(signature)}: {error}", "match the function's parameters"
         )
     env: dict[str, Item] = {}
     for name, parameter in signature.parameters.items():
-        item = bound.arguments.get(name, Static(parameter.default))
+        item = arguments.arguments.get(name, Static(parameter.default))
         if isinstance(item, Static) and ctx.number(node, item.value) is not None:
             item = ctx.quantity(node, item)
         declared = function.types.get(name)

@@ -113,6 +113,9 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
     if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
         pairs = zip(one.items, two.items, strict=True)
         return Items(tuple(merged(ctx, node, name, a, b, node_if) for a, b in pairs))
+    if isinstance(one, ArrayView) and isinstance(two, ArrayView) and one.form == two.form:
+        numbers = zip(leaves_of(one, ctx) or [], leaves_of(two, ctx) or [], strict=True)
+        return rebuilt(one, (_merged_quantity(ctx, name, a, b, node_if) for a, b in numbers))
     for item in (one, two):
         if isinstance(item, Undefined):
             return item
@@ -120,7 +123,8 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
         return one
     line = ctx.span(node).line
     return Undefined(
-        f"is {kind_of(one)} on one branch of the `if` in line {line} and {kind_of(two)} on the other"
+        f"is {kind_of(one)} on one branch of the `if` in line {line} and {kind_of(two)} on the other",
+        f"use another name on each branch, and do there what needs `{_plain(name)}`",
     )
 
 
@@ -175,26 +179,40 @@ def zeros_like(ctx: Context, item: Item) -> Item:
     return item
 
 
-def leaves_of(item: Item | None) -> list[Quantity] | None:
-    """The numbers and vectors that an item consists of; None where it is something else."""
-    if isinstance(item, Quantity):
-        return [item]
-    if not isinstance(item, Items):
-        return None
-    leaves: list[Quantity] = []
-    for part in item.items:
-        inside = leaves_of(part)
-        if inside is None:
-            return None
-        leaves.extend(inside)
-    return leaves
+def leaves_of(item: Item | None, views: Context | None = None) -> list[Quantity] | None:
+    """The numbers and vectors that an item consists of; None where it is something else.
+
+    With `views`, the indices that views of arrays are made of are among them.
+    """
+    match item:
+        case Quantity():
+            return [item]
+        case ArrayView() if views is not None:
+            return [Quantity(number.type, (views.builder.expr(number),)) for number in item.numbers]
+        case Items():
+            leaves = [leaves_of(part, views) for part in item.items]
+            found = [leaf for part in leaves for leaf in part or ()]
+            return None if None in leaves else found
+    return None
 
 
 def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
     """The item with its numbers and vectors replaced, in order."""
-    if isinstance(item, Items):
-        return Items(tuple(rebuilt(part, leaves) for part in item.items))
+    match item:
+        case Items():
+            return Items(tuple(rebuilt(part, leaves) for part in item.items))
+        case ArrayView():
+            return item.remade(next(leaves).scalar.value for _ in item.numbers)
     return next(leaves)
+
+
+def _alike(one: Item | None, two: Item | None) -> bool:
+    """Whether two items differ in numbers only."""
+    if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
+        return all(_alike(a, b) for a, b in zip(one.items, two.items, strict=True))
+    if isinstance(one, ArrayView) and isinstance(two, ArrayView):
+        return one.form == two.form
+    return kind_of(one) == kind_of(two)
 
 
 def kind_of(item: Item | None) -> str:
@@ -203,7 +221,7 @@ def kind_of(item: Item | None) -> str:
         case Quantity():
             return t.type_name(item.type)
         case ArrayView():
-            return f"the array `{item.param.name}`"
+            return f"the array `{item.shown}`"
         case Items():
             return f"({', '.join(kind_of(i) for i in item.items)})"
         case Static():
@@ -218,7 +236,8 @@ class Carried:
         self.ctx = ctx
         self.before = dict(ctx.env)
         self.assigned = list(dict.fromkeys(names))
-        self.carried = {n: found for n in self.assigned if (found := leaves_of(ctx.env.get(n))) is not None}
+        leaves = {name: leaves_of(ctx.env.get(name), ctx) for name in self.assigned}
+        self.carried = {name: found for name, found in leaves.items() if found is not None}
         self.inits: list[Value] = []
         self.inside: list[Value] = []
         self.inner: dict[str, Item] = dict(ctx.env)
@@ -243,11 +262,11 @@ class Carried:
         values: list[Value] = []
         for name in self.assigned:
             was, now = self.before.get(name), self.ctx.env.get(name)
-            leaves = leaves_of(now)
+            leaves = leaves_of(now, self.ctx)
             if name not in self.carried:
                 if was is not None and not isinstance(was, Undefined) and now is not was and now != was:
                     self._changed(node, name, was, now)
-            elif leaves is None or kind_of(now) != kind_of(was):
+            elif leaves is None or not _alike(was, now):
                 self._changed(node, name, was, now)
             else:
                 values.extend(part.value for leaf in leaves for part in leaf.parts)
@@ -284,6 +303,7 @@ def for_loop(
     _check_depth(ctx, node)
     carried = Carried(ctx, names)
     index = Value(t.int64, hint="k")
+    ctx.builder.counters.add(index)
     ctx.env = carried.inner
     ctx.builder.forget_loads()
     with ctx.builder.block() as block:

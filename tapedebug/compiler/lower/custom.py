@@ -10,7 +10,7 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import calls, control
+from tapedebug.compiler.lower import calls, control, random
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
@@ -103,6 +103,12 @@ def _gradient(
 ) -> None:
     gradient, b = function.gradient, ctx.builder
     assert gradient is not None
+    if gradient in ctx.active:
+        ctx.syntax_error(
+            node,
+            f"`{gradient.name}` is itself the gradient of `{function.name}`, which is asked for here",
+            f"write the derivative of `{function.name}` down",
+        )
     seeds = [
         Quantity(q.type, tuple(b.expr(Value(p.type, f"adj_{p.value.hint or 'ret'}")) for p in q.parts))
         for q in leaves
@@ -265,6 +271,7 @@ def _differentiable(item: Item) -> bool:
 
 
 def changed_names(ctx: Context, body: list[ast.stmt]) -> Iterator[str]:
-    """The variables that a loop changes; in a gradient, all adjoints of inputs are among them."""
+    """The variables that a loop changes: by assignments and draws; in a gradient, all adjoints of inputs."""
     yield from (n for n in control.assigned_names(body) if n in ctx.env or n in ctx.locals)
+    yield from (n for n in random.draws_from(ctx, body) if n in ctx.env)
     yield from (n for n in ctx.env if n.startswith(PREFIX))

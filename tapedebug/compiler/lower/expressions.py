@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import arrays, calls, components, control, custom
+from tapedebug.compiler.lower import arrays, calls, components, control, custom, views
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
@@ -171,8 +171,8 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
     if isinstance(base, Static) and not isinstance(base.value, t.Compound | int | float | np.generic):
         return _static_attribute(ctx, node, base.value)
     if isinstance(base, ArrayView):
-        if node.attr == "shape" and not base.indices:
-            return arrays.shape(ctx, base)
+        if node.attr == "shape":
+            return views.shape(ctx, base)
         mend = f"inside kernels an array has `shape`; index it to reach its values: {base.param.name}[i]"
         ctx.type_error(
             node, f"the array `{base.param.name}` has no attribute `{node.attr}` in a kernel", mend

@@ -6,7 +6,7 @@ import ast
 
 from tapedebug.compiler.lower import assignment, expressions
 from tapedebug.compiler.lower._context import Context, Item, Items, counted
-from tapedebug.lang.rules import COMPOSITES, RULES
+from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
 
 OUTPUTS = {"svd2": 3, "svd3": 3, "qr3": 2, "eig3": 2, "quat_to_axis_angle": 2}
 """Functions that may be given variables for their results, and how many results there are."""
@@ -16,27 +16,38 @@ SETTERS = {"transform_set_translation": "p", "transform_set_rotation": "q"}
 
 def lower(ctx: Context, node: ast.Call, name: str) -> Item:
     """The value of a call of an entry of the rule table: a number, a compound value, or several."""
-    count = OUTPUTS.get(name, 0)
-    split = len(node.args) - count if count and len(node.args) > count else len(node.args)
-    values = [expressions.argument(ctx, a) for a in node.args[:split]]
+    outputs = changed_by(node, name)
+    split = len(node.args) - len(outputs)
+    result = applied(ctx, node, name, *operands(ctx, node, name, node.args[:split]))
+    if not outputs:
+        return result
+    assert isinstance(result, Items)
+    for target, item in zip(outputs, result.items, strict=True):
+        assignment.assign_to(ctx, target, item, target)
+    return Items(())
+
+
+def operands(ctx: Context, node: ast.Call, name: str, given: list[ast.expr]) -> list[Quantity]:
+    """The arguments of an operation of the rule table, as many as it takes."""
+    values = [expressions.argument(ctx, a) for a in given]
     ctx.at(node)
     entry = COMPOSITES.get(name)
     least, most = (entry.least, entry.most) if entry is not None else (RULES[name].arity,) * 2
     if len(values) < least or (most is not None and len(values) > most):
         takes = counted(least, "argument") if least == most else f"{least} to {most} arguments"
-        operands = entry.operands if entry is not None else ("x", "y", "z")
+        names = entry.operands if entry is not None else ("x", "y", "z")
         ctx.type_error(
             node,
             f"{name}() takes {takes}; got {len(values)}",
-            f"{name}({', '.join(operands[:most])}): {(entry or RULES[name]).doc}",
+            f"{name}({', '.join(names[:most])}): {(entry or RULES[name]).doc}",
         )
+    return values
+
+
+def applied(ctx: Context, node: ast.Call, name: str, *values: Quantity) -> Item:
+    """An operation of the rule table on values."""
     result: Item = expressions.apply(ctx, node, name, f"{name}()", *values)
-    if split == len(node.args):
-        return result
-    assert isinstance(result, Items)
-    for target, item in zip(node.args[split:], result.items, strict=True):
-        assignment.assign_to(ctx, target, item, target)
-    return Items(())
+    return result
 
 
 def set_part(ctx: Context, node: ast.Call, name: str) -> Items:
@@ -49,9 +60,10 @@ def set_part(ctx: Context, node: ast.Call, name: str) -> Items:
     return Items(())
 
 
-def changed_by(node: ast.Call) -> list[ast.expr]:
-    """The arguments that a call leaves something in, as far as its name tells."""
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+def changed_by(node: ast.Call, name: str = "") -> list[ast.expr]:
+    """The arguments that a call leaves something in, as far as the name of the function tells."""
+    if not name:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name in SETTERS:
         return node.args[:1]
     count = OUTPUTS.get(name, 0)

@@ -7,8 +7,8 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import assignment, calls, control, custom, expressions
-from tapedebug.compiler.lower._context import Context, Static
+from tapedebug.compiler.lower import assignment, calls, control, custom, expressions, random
+from tapedebug.compiler.lower._context import Context, Static, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -98,8 +98,7 @@ def _statement(ctx: Context, node: ast.stmt) -> None:
         case ast.Assign():
             assignment.assign(ctx, node)
         case ast.AnnAssign():
-            if node.value is not None:
-                assignment.assign_to(ctx, node.target, expressions.lower(ctx, node.value), node.value)
+            assignment.annotated(ctx, node)
         case ast.AugAssign():
             assignment.augmented(ctx, node)
         case ast.If():
@@ -188,6 +187,9 @@ def _for(ctx: Context, node: ast.For) -> None:
     start, step, count = _range(ctx, node)
     assert isinstance(node.target, ast.Name)  # _range has checked it
     target = node.target.id
+    if isinstance(ctx.env.get(target, Undefined("")), Undefined):
+        # After the loop it has its last value; where the loop does not run, the start of the range.
+        ctx.env[target] = expressions.wrap(ctx, ctx.builder.apply("to_i32", start))
     names = [*custom.changed_names(ctx, node.body), target]
     found = control.jumps(node.body)
     outer = _enter_loop(ctx, found)
@@ -248,6 +250,11 @@ def _for_with_exit(
 def _while(ctx: Context, node: ast.While) -> None:
     if node.orelse:
         ctx.syntax_error(node, "a kernel's loop has no `else`", "use a variable that says how the loop ended")
+    if any(random.draws_from(ctx, [node.test])):  # the state that a test leaves is carried by bodies only
+        before = node
+        stop = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+        node = ast.While(ast.Constant(True), [stop, *node.body], [])
+        ast.fix_missing_locations(ast.copy_location(node, before))
     found = control.jumps(node.body)
     outer = _enter_loop(ctx, found)
     names = list(custom.changed_names(ctx, node.body))

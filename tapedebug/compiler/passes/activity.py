@@ -34,6 +34,14 @@ def varied_values(function: Function, active: frozenset[int]) -> set[Value]:
     return _Varied(active).run(function.body)
 
 
+def values_between(body: Block, inputs: list[Value], results: list[Value]) -> set[Value]:
+    """The float values on a path from `inputs` to `results`; what arrays hold is constant."""
+    from_inputs, to_results = _Varied(frozenset()), _Useful(frozenset())
+    from_inputs.found.update(inputs)
+    to_results.found.update(results)
+    return from_inputs.run(body) & to_results.run(body)
+
+
 def _touches(gradient: Block, active: frozenset[int], kinds: frozenset[str]) -> bool:
     """Whether a gradient of the user's reaches the adjoint of an active array itself."""
     return any(op.kind in kinds and op.data[0] in active for op in ops_of(gradient))

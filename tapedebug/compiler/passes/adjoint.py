@@ -9,8 +9,6 @@ logged in the forward sweep and recalled. Dead code removal then keeps only what
 
 from __future__ import annotations
 
-from itertools import count
-
 from tapedebug.compiler.builder import Builder, constant_of, is_free
 from tapedebug.compiler.ir import (
     ADJOINT,
@@ -24,19 +22,22 @@ from tapedebug.compiler.ir import (
     Value,
     While,
     blocks_of,
-    operands,
     walk,
 )
 from tapedebug.compiler.passes import custom
 from tapedebug.compiler.passes.activity import active_values
+from tapedebug.compiler.passes.adjoint_loops import Loops, Record, Values
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Expr, Gate
 
-Values = dict[Value, Value]
-
 
 def adjoint_of(
-    function: Function, active: frozenset[int], replay: frozenset[int], *, backwards: bool = False
+    function: Function,
+    active: frozenset[int],
+    replay: frozenset[int],
+    *,
+    backwards: bool = False,
+    strong_zero: bool = False,
 ) -> Function:
     """The function that adds the kernel's vector-Jacobian product to the adjoint arrays.
 
@@ -46,21 +47,23 @@ def adjoint_of(
         replay: The array parameters that the kernel both reads (values needed) and writes; their stores are
             done again, into a scratch copy of the values before the launch.
         backwards: Whether threads depend on each other, so that the last has to be reversed first.
+        strong_zero: Whether a zero adjoint stays zero, whatever it is multiplied with.
     """
-    transform = Transform(function, active, replay)
+    carrying = active_values(function, active)
+    transform = Transform(active, replay, carrying)
+    transform.strong_zero = strong_zero
     known: Values = {}
     record: Record = {}
     alone = not function.body.yields  # else keep_log has logged the top level
-    prelude = None if alone else _prelude(function, active, replay)
+    prelude = None if alone else _prelude(function, Transform(active, replay, carrying))
     transform.forward(function.body, known, record, first=alone)
     transform.reverse(function.body, known, {}, record)
     name = f"adj_{function.name}"
     return Function(name, function.params, transform.builder.root, function.axes, prelude, backwards)
 
 
-def _prelude(function: Function, active: frozenset[int], replay: frozenset[int]) -> Block:
+def _prelude(function: Function, transform: Transform) -> Block:
     """The forward sweep of all threads, before any is reversed: it does the stores and keeps the log."""
-    transform = Transform(function, active, replay)
     known: Values = {}
     transform.forward(function.body, known, None, first=True)
     block = transform.builder.root
@@ -68,22 +71,22 @@ def _prelude(function: Function, active: frozenset[int], replay: frozenset[int])
     return block
 
 
-Record = dict[int, tuple[int, Value]]
-"""Loops recorded in one region: node id -> (tag of the kept values, number of iterations)."""
+class Transform(Loops):
+    """The adjoint in the making: a builder, and what both sweeps know of the kernel.
 
+    Args:
+        active: The array parameters that have an adjoint array.
+        replay: Those whose stores are done again.
+        carrying: The values that have an adjoint.
+    """
 
-class Transform:
-    """The adjoint in the making: a builder, and what both sweeps know of the kernel."""
-
-    def __init__(self, function: Function, active: frozenset[int], replay: frozenset[int]) -> None:
-        self.params = function.params
+    def __init__(self, active: frozenset[int], replay: frozenset[int], carrying: set[Value]) -> None:
+        super().__init__(Builder(), carrying)
         self.active = active
         self.replay = replay
-        self.carrying = active_values(function, active)
-        self.builder = Builder()
-        self.tags = count()
         self.after = False
         """Whether arrays are read as the launch left them: in replays and gradients of the user's."""
+        self.strong_zero = False
 
     # Forward sweep
 
@@ -122,11 +125,14 @@ class Transform:
                 case If():
                     self._forward_if(node, known, first)
                 case For():
-                    self._forward_for(node, known, record, first)
+                    self.forward_for(node, known, record, first)
                 case While():
-                    self._forward_while(node, known, record, first)
+                    self.forward_while(node, known, record, first)
                 case Custom():
-                    custom.forward(self, node, known, record, first=first)
+                    self._forward_custom(node, known, record, first)
+
+    def _forward_custom(self, node: Custom, known: Values, record: Record | None, first: bool) -> None:
+        custom.forward(self, node, known, record, first=first)
 
     def _forward_op(self, op: Op, known: Values, first: bool) -> None:
         b = self.builder
@@ -183,65 +189,6 @@ class Transform:
         self.builder.forget_loads()
         known.update(zip(node.results, results, strict=True))
 
-    def _carried(self, node: For | While, known: Values) -> tuple[list[Value], list[Value], Values]:
-        inits = [self.value(known, v) for v in node.inits]
-        carried = [Value(v.type, v.hint) for v in node.carried]
-        return inits, carried, {**known, **dict(zip(node.carried, carried, strict=True))}
-
-    def _save(self, tag: int, iteration: Value, carried: list[Value]) -> None:
-        for slot, value in enumerate(carried):
-            self.builder.effect("save", (iteration, value), (tag, slot))
-
-    def _forward_for(self, node: For, known: Values, record: Record | None, first: bool) -> None:
-        b, total = self.builder, self.value(known, node.count)
-        inits, carried, inside = self._carried(node, known)
-        index = inside[node.index] = Value(t.int64, node.index.hint)
-        tag = next(self.tags)
-        if record is not None:
-            record[id(node)] = (tag, total)
-            b.effect("reserve", (total,), (tag,))
-        b.forget_loads()
-        with b.block() as body:
-            if record is not None:
-                self._save(tag, index, carried)
-            self.forward(node.body, inside, None, first=first)
-            body.yields = [self.value(inside, v) for v in node.body.yields]
-        b.forget_loads()
-        results = [Value(v.type, v.hint) for v in node.results]
-        b.append(For(total, index, inits, carried, body, results, node.span))
-        if record is not None:
-            b.effect("commit", (total,), (tag,))
-        known.update(zip(node.results, results, strict=True))
-
-    def _forward_while(self, node: While, known: Values, record: Record | None, first: bool) -> None:
-        b = self.builder
-        inits, carried, inside = self._carried(node, known)
-        tag = next(self.tags)
-        if record is not None:
-            b.effect("reserve", (), (tag,))
-        index = Value(t.int64, "n")
-        b.forget_loads()
-        with b.block() as test:
-            within = dict(inside)
-            self.forward(node.test, within, None, first=first)
-            test.yields = [self.value(within, v) for v in node.test.yields]
-        b.forget_loads()
-        with b.block() as body:
-            if record is not None:
-                self._save(tag, index, carried)
-            self.forward(node.body, inside, None, first=first)
-            body.yields = [self.value(inside, v) for v in node.body.yields]
-            body.yields.append(b.apply("add", index, b.constant(1, t.int64)))
-        b.forget_loads()
-        results = [Value(v.type, v.hint) for v in node.results]
-        total = Value(t.int64, "n")
-        zero = b.constant(0, t.int64)
-        b.append(While([*inits, zero], [*carried, index], test, body, [*results, total], node.span))
-        if record is not None:
-            record[id(node)] = (tag, total)
-            b.effect("commit", (total,), (tag,))
-        known.update(zip(node.results, results, strict=True))
-
     # Reverse sweep
 
     def reverse(self, block: Block, known: Values, adj: Values, record: Record) -> None:
@@ -254,7 +201,7 @@ class Transform:
                 case If():
                     self._reverse_if(node, known, adj)
                 case For() | While():
-                    self._reverse_loop(node, known, adj, record)
+                    self.reverse_loop(node, known, adj, record)
                 case Custom():
                     custom.reverse(self, node, known, adj, record)
 
@@ -262,7 +209,7 @@ class Transform:
         """Add to the adjoint of a primal value."""
         before = adj.get(primal)
         total = contribution if before is None else self.builder.apply("add", before, contribution)
-        if primal.hint and not total.hint:
+        if primal.hint and not total.hint and not is_free(total):
             total.hint = f"adj_{primal.hint}"
         adj[primal] = total
 
@@ -301,7 +248,8 @@ class Transform:
         for argument, partial in zip(op.args, rule.partials, strict=True):
             if partial is None or argument not in self.carrying:
                 continue
-            self.accumulate(adj, argument, pulled_back(partial(*exprs, result), g, argument.type))
+            part = pulled_back(partial(*exprs, result), g, argument.type, strong_zero=self.strong_zero)
+            self.accumulate(adj, argument, part)
 
     def _reverse_if(self, node: If, known: Values, adj: Values) -> None:
         seeds = {r: adj.pop(r) for r in node.results if r in adj}
@@ -336,10 +284,6 @@ class Transform:
         )
         adj.update(zip(touched, results, strict=True))
 
-    def zero(self, value: Value) -> Value:
-        """A zero of the type of a value."""
-        return self.builder.constant(0, value.type)
-
     def has_effect(self, node: Node) -> bool:
         """Whether a node loads from or stores to an active array, at any depth."""
         return any(
@@ -350,73 +294,20 @@ class Transform:
             for n in walk(block)
         )
 
-    def _reverse_loop(self, node: For | While, known: Values, adj: Values, record: Record) -> None:
-        seeds = [adj.pop(r, None) for r in node.results]
-        if all(s is None for s in seeds) and not self.has_effect(node):
-            return
-        b = self.builder
-        tag, total = record[id(node)]
-        own = [k for k, c in enumerate(node.carried) if c in self.carrying]
-        shared = self._outer_values(node, known)
-        index = Value(t.int64, "k")
-        inits = [seeds[k] or self.zero(node.carried[k]) for k in own]
-        inits += [adj.get(v) or self.zero(v) for v in shared]
-        names = [node.carried[k] for k in own] + shared
-        carried = [Value(v.type, f"adj_{v.hint}" if v.hint else "") for v in names]
-        with b.block() as body:
-            body.yields = self._reverse_iteration(node, known, (tag, index), own, shared, carried)
-        results = [Value(c.type, c.hint) for c in carried]
-        b.append(For(total, index, inits, carried, body, results, node.span, reverse=True))
-        b.effect("release", (), (tag,))
-        adj.update(zip(shared, results[len(own) :], strict=True))
-        for k, result in zip(own, results, strict=False):
-            if node.inits[k] in self.carrying:
-                self.accumulate(adj, node.inits[k], result)
 
-    def _reverse_iteration(
-        self,
-        node: For | While,
-        known: Values,
-        kept: tuple[int, Value],
-        own: list[int],
-        shared: list[Value],
-        carried: list[Value],
-    ) -> list[Value]:
-        """The reverse of one iteration; gives the adjoints that the iteration before begins with."""
-        b, (tag, index) = self.builder, kept
-        inside = dict(known)
-        if isinstance(node, For):
-            inside[node.index] = index
-        for slot, value in enumerate(node.carried):
-            inside[value] = b.emit("restore", (index,), value.type, (tag, slot))
-            inside[value].hint = value.hint
-        record: Record = {}
-        self.forward(node.body, inside, record, first=False)
-        local: Values = dict(zip(shared, carried[len(own) :], strict=True))
-        for place, k in enumerate(own):
-            if node.body.yields[k] in self.carrying:
-                self.accumulate(local, node.body.yields[k], carried[place])
-        self.reverse(node.body, inside, local, record)
-        yields = [local.get(node.carried[k]) or self.zero(node.carried[k]) for k in own]
-        return yields + [local.get(v) or self.zero(v) for v in shared]
+def pulled_back(
+    partial: Expr | float | Gate, seed: Expr, type: object, *, strong_zero: bool = False
+) -> Value:
+    """The contribution `partial · seed` to an operand's adjoint, in the operand's type.
 
-    def _outer_values(self, node: For | While, known: Values) -> list[Value]:
-        """The carrying values from outside that an iteration uses."""
-        used: dict[Value, None] = {}
-        for inner in walk(node.body):
-            used.update(dict.fromkeys(operands(inner)))
-            for block in blocks_of(inner):
-                used.update(dict.fromkeys(block.yields))
-        used.update(dict.fromkeys(node.body.yields))
-        return [v for v in used if v in self.carrying and v in known]
-
-
-def pulled_back(partial: Expr | float | Gate, seed: Expr, type: object) -> Value:
-    """The contribution `partial · seed` to an operand's adjoint, in the operand's type."""
+    With `strong_zero`, a seed of zero contributes zero, also where the partial is infinite or NaN.
+    """
     if isinstance(partial, Gate):
         value = partial.condition.select(seed, seed.lift(0.0))
     elif isinstance(partial, Expr):
         value = partial * seed if constant_of(partial.value) != 0 else seed.lift(0.0)
+        if strong_zero and constant_of(partial.value) is None:
+            value = seed.apply("eq", 0.0).select(0.0, value)
     elif partial == 1.0:
         value = seed
     elif partial == -1.0:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, ops_of
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.passes.adjoint import Record, Transform, Values
+    from tapedebug.compiler.passes.adjoint import Transform
+    from tapedebug.compiler.passes.adjoint_loops import Record, Values
 
 
 def opened(function: Function) -> Function:

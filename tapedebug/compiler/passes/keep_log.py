@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tapedebug._source import Span
-from tapedebug.compiler.builder import Builder, is_free
+from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.ir import (
     Block,
     Custom,
@@ -28,6 +28,7 @@ from tapedebug.compiler.ir import (
     operands,
     walk,
 )
+from tapedebug.compiler.passes.copying import copied
 from tapedebug.lang import types as t
 
 
@@ -148,47 +149,10 @@ class _Keeper:
         return start, rotated
 
     def _copy(self, block: Block, known: dict[Value, Value]) -> Block:
-        """A copy of a block with fresh values, under a substitution of values from outside."""
+        """A copy of a block with fresh values, which are used where the old ones are."""
 
-        def get(value: Value) -> Value:
-            return value if is_free(value) else known.get(value, value)
+        def made(old: Value, new: Value) -> None:
+            if old in self.used:
+                self.used.add(new)
 
-        def fresh(value: Value) -> Value:
-            known[value] = Value(value.type, value.hint)
-            if value in self.used:
-                self.used.add(known[value])
-            return known[value]
-
-        ops: list[Node] = []
-        for node in block.ops:
-            match node:
-                case Op():
-                    args = tuple(get(a) for a in node.args)
-                    new = replace(node, args=args, result=fresh(node.result) if node.result else None)
-                    if new.result is not None:
-                        new.result.op = new
-                    ops.append(new)
-                case If():
-                    then, orelse = self._copy(node.then, known), self._copy(node.orelse, known)
-                    results = [fresh(r) for r in node.results]
-                    ops.append(If(get(node.condition), then, orelse, results, node.span))
-                case Custom():
-                    inputs = [get(v) for v in node.inputs]
-                    body = self._copy(node.body, known)
-                    replay = node.replay and self._copy(node.replay, known)
-                    before, seeds = [fresh(v) for v in node.before], [fresh(v) for v in node.seeds]
-                    gradient = node.gradient and self._copy(node.gradient, known)
-                    ops.append(Custom(node.name, body, replay, gradient, inputs, before, seeds, node.span))
-                case For() | While():
-                    inits = [get(v) for v in node.inits]
-                    carried = [fresh(v) for v in node.carried]
-                    if isinstance(node, For):
-                        index = fresh(node.index)
-                        body = self._copy(node.body, known)
-                        results = [fresh(r) for r in node.results]
-                        ops.append(For(get(node.count), index, inits, carried, body, results, node.span))
-                    else:
-                        test, body = self._copy(node.test, known), self._copy(node.body, known)
-                        results = [fresh(r) for r in node.results]
-                        ops.append(While(inits, carried, test, body, results, node.span))
-        return Block(ops, [get(v) for v in block.yields])
+        return copied(block, known, made)

@@ -18,21 +18,23 @@ from tapedebug.lang.rules import RULES
 Values = dict[Value, Value]
 
 
-def tangent_of(function: Function, active: frozenset[int]) -> Function:
+def tangent_of(function: Function, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The function that runs a kernel and pushes tangents forward.
 
     Args:
         function: A kernel in IR.
         active: The array parameters that have a tangent array.
+        strong_zero: Whether a zero tangent stays zero, whatever it is multiplied with.
     """
-    transform = _Transform(function, active)
+    transform = _Transform(function, active, strong_zero)
     transform.block(function.body, {}, {})
     return Function(f"dot_{function.name}", function.params, transform.builder.root, function.axes)
 
 
 class _Transform:
-    def __init__(self, function: Function, active: frozenset[int]) -> None:
+    def __init__(self, function: Function, active: frozenset[int], strong_zero: bool) -> None:
         self.active = active
+        self.strong_zero = strong_zero
         self.varied = varied_values(function, active)
         self.builder = Builder()
 
@@ -107,7 +109,8 @@ class _Transform:
         for argument, partial in zip(op.args, rule.partials, strict=True):
             if partial is None or argument not in dots:
                 continue
-            part = pulled_back(partial(*exprs, result), b.expr(dots[argument]), op.result.type)
+            seed, kind = b.expr(dots[argument]), op.result.type
+            part = pulled_back(partial(*exprs, result), seed, kind, strong_zero=self.strong_zero)
             total = part if total is None else b.apply("add", total, part)
         if total is not None:
             if op.result.hint and not total.hint:

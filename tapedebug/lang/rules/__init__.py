@@ -6,8 +6,10 @@ from tapedebug.lang.rules import choice as choice
 from tapedebug.lang.rules import componentwise as componentwise
 from tapedebug.lang.rules import decompositions as decompositions
 from tapedebug.lang.rules import matrix as matrix
+from tapedebug.lang.rules import noise as noise
 from tapedebug.lang.rules import operators as operators
 from tapedebug.lang.rules import quaternion as quaternion
+from tapedebug.lang.rules import random as random
 from tapedebug.lang.rules import ramps as ramps
 from tapedebug.lang.rules import scalar as scalar
 from tapedebug.lang.rules import spatial as spatial
@@ -23,3 +25,4 @@ from tapedebug.lang.rules._table import Gate as Gate
 from tapedebug.lang.rules._table import Quantity as Quantity
 from tapedebug.lang.rules._table import Rule as Rule
 from tapedebug.lang.rules._table import RuleError as RuleError
+from tapedebug.lang.rules.random import DRAWS as DRAWS

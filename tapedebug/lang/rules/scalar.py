@@ -301,6 +301,15 @@ rule(
     partials=NOT_DIFFERENTIABLE,
 )
 
+rule(
+    "from_end",
+    "An index into so many elements: a negative one counts from the end.",
+    result=integers,
+    text="select({0} < 0, {0} + {1}, {0})",
+    partials=NOT_DIFFERENTIABLE,
+    fold=lambda index, length: index + length if index < 0 else index,
+)
+
 # Conversions -----------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ who adds one says what it is.
 
 from __future__ import annotations
 
-from tests.lang.cases import matrices, quaternions, scalars, vectors
+from tests.lang.cases import matrices, noise, quaternions, scalars, vectors
 from tests.lang.cases.base import FAMILY as FAMILY
 from tests.lang.cases.base import KINDS as KINDS
 from tests.lang.cases.base import Case as Case
@@ -22,6 +22,7 @@ TABLES: dict[str, list[Case]] = {
     "decompositions": matrices.DECOMPOSITIONS,
     "quaternions": quaternions.QUATERNIONS,
     "transforms": quaternions.TRANSFORMS,
+    "noise": noise.NOISE,
 }
 HEADERS = {"decompositions": matrices.HEADER}
 """Functions that the spellings of a table call."""

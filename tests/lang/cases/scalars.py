@@ -93,5 +93,7 @@ RULES = [
 """Scalar rules on floats."""
 
 BITS = {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
-INTEGER_ONLY = {"idiv", "trip_count"} | BITS
+OF_STATES = {"rand_pcg", "centred_f32", "centred_f64", "direction_f32", "direction_f64", "single"}
+"""Rules of random numbers and noise: those of `cases.noise`, and in `test_random.py`, consist of them."""
+INTEGER_ONLY = {"from_end", "idiv", "trip_count"} | BITS | OF_STATES
 """Rules that no float reaches: `test_rules.py` compares them with Python."""

@@ -1,0 +1,119 @@
+"""Settings of the process, as attributes of `tapedebug.config`; an unknown name is an error."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+MODES = ("preserve", "warn", "error", "ignore")
+
+LOG = logging.getLogger("tapedebug")
+
+DEFAULTS: dict[str, Any] = {
+    "asserts": True,
+    "check_bounds": False,
+    "compiler": "llvm",
+    "enable_backward": True,
+    "kernel_cache_dir": None,
+    "log_level": logging.INFO,
+    "max_unroll": 16,
+    "mode": "release",
+    "on_overwrite": "preserve",
+    "print_lines": 10_000,
+    "quiet": False,
+    "strong_zero": False,
+    "verify_autograd_array_access": False,
+    "verify_fp": False,
+}
+CHOICES = {"compiler": ("llvm", "numba"), "on_overwrite": MODES, "mode": ("release", "debug")}
+
+
+class Config:
+    """The settings and their defaults.
+
+    Attributes:
+        asserts: Kernels test their `assert` statements. Without, these cost nothing.
+        check_bounds: An index outside its array is an error that names it, forward and backward, in place of
+            undefined behaviour. Kernels and modules may say otherwise.
+        compiler: What compiles kernels from now on: `"llvm"`, or `"numba"`, which takes the same generated
+            text another way to the same numbers, and takes longer.
+        enable_backward: Whether kernels have adjoints, where they do not say so themselves.
+        kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.
+        log_level: What is logged (logger `"tapedebug"`): a number as in `logging`, or its name.
+        max_unroll: Loops over so many known iterations are unrolled.
+        mode: `"release"`, or `"debug"`: with `check_bounds`.
+        on_overwrite: What a `Tape` does, unless it is told, when a value that an adjoint needs is
+            overwritten: `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
+        print_lines: How many lines one launch prints at most; what is beyond is counted.
+        quiet: `ScopedTimer` prints nothing.
+        strong_zero: An adjoint (or tangent) of zero stays zero, whatever it is multiplied with: 0 · inf = 0.
+        verify_autograd_array_access: Also warn (`OverwriteWarning`) in `"preserve"` mode, once for each pair
+            of a reading line and an overwriting line.
+        verify_fp: A launch or an adjoint that makes a NaN or an infinite number is an error that names it.
+    """
+
+    __slots__ = tuple(DEFAULTS)
+
+    def __init__(self) -> None:
+        for name, value in DEFAULTS.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, checked(name, value, f"config.{name}", "tapedebug.config"))
+        if name == "log_level":
+            LOG.setLevel(self.log_level)
+        for listener in LISTENERS:
+            listener()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(unknown(name, "tapedebug.config"))
+
+
+LISTENERS: list[Callable[[], Any]] = []
+"""Called after a setting has changed."""
+
+
+def checked(name: str, value: Any, what: str, where: str) -> Any:
+    """The value of a setting in its own type.
+
+    Args:
+        name: The setting.
+        value: What somebody sets it to.
+        what: What messages call it.
+        where: Whose setting it is.
+
+    Raises:
+        AttributeError: There is no such setting.
+        ValueError: The value is not one that it can have.
+    """
+    if name not in DEFAULTS:
+        raise AttributeError(unknown(name, where))
+    default = DEFAULTS[name]
+    if name in CHOICES:
+        fits, allowed = value in CHOICES[name], f"one of {', '.join(CHOICES[name])}"
+    elif name == "log_level":
+        value = logging.getLevelNamesMapping().get(value, value) if isinstance(value, str) else value
+        fits, allowed = type(value) is int, "a level of `logging`, such as 'DEBUG' or 20"
+    elif name == "kernel_cache_dir":
+        fits, allowed = value is None or isinstance(value, str | os.PathLike), "a folder, or None"
+    elif isinstance(default, bool):
+        fits, allowed = isinstance(value, int) and value in (0, 1), "True or False"
+        value = bool(value) if fits else value
+    else:
+        fits, allowed = type(value) is int and value >= 0, "an integer from 0"
+    if not fits:
+        raise ValueError(f"{what} is {allowed}; got {value!r}")
+    return value
+
+
+def unknown(name: str, where: str, names: Any = tuple(DEFAULTS)) -> str:
+    """The message for a setting that there is not."""
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{where} has no setting {name!r}{hint} (settings: {', '.join(names)})"
+
+
+config = Config()

@@ -1,0 +1,6 @@
+"""From generated text to machine code without a compiler's front end between: translation, library, LLVM."""
+
+from __future__ import annotations
+
+from tapedebug.compiler.llvm import library as library
+from tapedebug.compiler.llvm import random as random

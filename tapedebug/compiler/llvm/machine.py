@@ -1,0 +1,47 @@
+"""LLVM: from its assembly to object code, for this processor, and the linker of this process."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def target_machine() -> Any:
+    """What code is generated for: this processor, with all its instructions."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="static" if target.name.startswith("x86") else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def object_code(*assembly: str) -> bytes:
+    """Optimised machine code of modules, linked into one.
+
+    Raises:
+        RuntimeError: LLVM refuses the assembly.
+    """
+    import llvmlite.binding as llvm
+
+    machine = target_machine()
+    module, *others = [llvm.parse_assembly(text) for text in assembly]
+    for other in others:
+        module.link_in(other)
+    module.triple = llvm.get_process_triple()
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))

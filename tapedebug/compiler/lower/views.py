@@ -1,0 +1,126 @@
+"""Views of arrays: what a subscript leaves of one, and how long its axes are."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from tapedebug.compiler.builder import constant_of, not_negative, widened
+from tapedebug.compiler.ir import Value
+from tapedebug.compiler.lower import expressions
+from tapedebug.compiler.lower._context import ArrayView, Context, Items, Slice, counted
+from tapedebug.lang import types as t
+
+
+def shape(ctx: Context, view: ArrayView) -> Items:
+    """The lengths of a view's axes, as int32."""
+    lengths = [_length(ctx, view, axis) for axis in _free(view)]
+    return Items(tuple(expressions.wrap(ctx, ctx.builder.apply("to_i32", length)) for length in lengths))
+
+
+def view_at(ctx: Context, node: ast.Subscript, base: ArrayView) -> ArrayView:
+    """The view with the indices and slices of a subscript added."""
+    nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    free = _free(base)
+    if len(nodes) > len(free):
+        dims = base.param.type.ndim
+        given = dims - len(free) + len(nodes)
+        ctx.type_error(
+            node,
+            f"the array `{base.param.name}` has {counted(dims, 'dimension')} and is indexed with {given}",
+            f"declare it with ndim={given}, or use {counted(dims, 'index', 'indices')}"
+            if given <= t.MAX_DIMENSIONS
+            else f"use {counted(dims, 'index', 'indices')}",
+        )
+    indices: list[Value | Slice | None] = [*base.indices]
+    indices += [None] * (base.param.type.ndim - len(indices))
+    for one, axis in zip(nodes, free, strict=False):
+        indices[axis] = (
+            _slice(ctx, one, base, axis) if isinstance(one, ast.Slice) else _index(ctx, one, base, axis)
+        )
+    while indices and indices[-1] is None:
+        indices.pop()
+    return replace(base, indices=tuple(indices))
+
+
+def _free(view: ArrayView) -> list[int]:
+    """The axes of the array that the view has, too."""
+    return [axis for axis in range(view.param.type.ndim) if not isinstance(_on(view, axis), Value)]
+
+
+def _on(view: ArrayView, axis: int) -> Value | Slice | None:
+    return view.indices[axis] if axis < len(view.indices) else None
+
+
+def _length(ctx: Context, view: ArrayView, axis: int) -> Value:
+    found = _on(view, axis)
+    return found.length if isinstance(found, Slice) else ctx.builder.extent(view.param.index, axis)
+
+
+def _integer(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
+    """An index or a bound of a slice, as int64."""
+    q = expressions.value(ctx, node, "an index")
+    if q.type not in t.INTEGERS:
+        ctx.type_error(
+            node,
+            f"an index of `{base.param.name}` is an integer; got {t.type_name(q.type)}",
+            "convert it with int(…)",
+        )
+    return widened(ctx.builder, q.scalar.value)
+
+
+def _index(ctx: Context, node: ast.expr, base: ArrayView, axis: int) -> Value:
+    """The place on the array's axis that an index of the view means."""
+    b, found = ctx.builder, _on(base, axis)
+    index = from_end(ctx, _integer(ctx, node, base), _length(ctx, base, axis))
+    if isinstance(found, Slice):
+        return b.apply("add", found.start, b.apply("mul", index, b.constant(found.step, t.int64)))
+    return index
+
+
+def from_end(ctx: Context, index: Value, length: Value) -> Value:
+    """An index that counts from the end where it is negative."""
+    b = ctx.builder
+    return index if not_negative(b, index) else b.apply("from_end", index, length)
+
+
+def _slice(ctx: Context, node: ast.Slice, base: ArrayView, axis: int) -> Slice:
+    """`start:stop:step` on an axis, as Python has it: bounds beyond the ends are the ends."""
+    b, length, found = ctx.builder, _length(ctx, base, axis), _on(base, axis)
+    step = 1 if node.step is None else _step(ctx, node.step, base)
+    zero, one = b.constant(0, t.int64), b.constant(1, t.int64)
+    first, last = (zero, length) if step > 0 else (b.constant(-1, t.int64), b.apply("sub", length, one))
+    if node.lower is None:
+        start = first if step > 0 else last
+    else:
+        start = _held(ctx, from_end(ctx, _integer(ctx, node.lower, base), length), first, last)
+    if node.upper is None:
+        stop = last if step > 0 else first
+    else:
+        stop = _held(ctx, from_end(ctx, _integer(ctx, node.upper, base), length), first, last)
+    steps = b.constant(step, t.int64)
+    simple = step == 1 and start is zero
+    count = b.apply("sub", stop, start) if simple else b.apply("trip_count", start, stop, steps)
+    if isinstance(found, Slice):
+        start = b.apply("add", found.start, b.apply("mul", start, b.constant(found.step, t.int64)))
+        step *= found.step
+    return Slice(start, step, count)
+
+
+def _held(ctx: Context, place: Value, first: Value, last: Value) -> Value:
+    """A bound, held between two others."""
+    b = ctx.builder
+    if not (not_negative(b, place) and constant_of(first) == 0):
+        place = b.apply("where", b.apply("lt", place, first), first, place)
+    return b.apply("where", b.apply("lt", last, place), last, place)
+
+
+def _step(ctx: Context, node: ast.expr, base: ArrayView) -> int:
+    step = constant_of(_integer(ctx, node, base))
+    if step is None:
+        ctx.type_error(
+            node, "the step of a slice is known when the kernel is compiled", "write it as a number"
+        )
+    if step == 0:
+        ctx.type_error(node, "the step of a slice is not 0", "use a step that is not 0")
+    return int(step)

@@ -1,0 +1,143 @@
+"""`launch(…, adjoint=True)`: the adjoint of a kernel by itself, with adjoint arrays that the caller gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import LaunchError, TapedebugError
+from tapedebug.lang import types
+from tapedebug.runtime._backward import LiveSpace
+from tapedebug.runtime._reverse import Table
+from tapedebug.runtime.array import Values, array, make, new
+from tapedebug.runtime.launch import launch_dims, packed_for, resolve
+from tapedebug.runtime.plan import KernelPlan, has_gradient
+from tapedebug.runtime.record import Record, call_site
+from tapedebug.runtime.versions import Tracker, announce, announced
+
+
+class _Given(LiveSpace):
+    """Values where they are; adjoints where the caller has them."""
+
+    def __init__(self, adjoints: dict[array, array]) -> None:
+        super().__init__("ignore")
+        self.adjoints = adjoints
+
+    def adjoint(self, a: array) -> int:
+        """Address of the adjoint."""
+        return self.adjoints[a].ptr
+
+    def adjoint_view(self, a: array) -> Values:
+        """The adjoint as a NumPy view."""
+        return self.adjoints[a]._look()
+
+
+def run(
+    kernel: Any, dim: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...], adjoints: tuple[Any, ...]
+) -> None:
+    """Run the adjoint of a launch.
+
+    Args:
+        kernel: The kernel.
+        dim: The launch dimensions.
+        inputs: The first arguments.
+        outputs: The arguments after those.
+        adjoints: An array for each argument, or None for an array's own gradient; what stands for numbers is
+            ignored. Missing ones at the end count as None.
+
+    Raises:
+        LaunchError: The arguments do not fit the kernel, an adjoint does not fit its array, or the kernel has
+            no adjoint.
+    """
+    try:
+        plan, args = resolve(kernel, (*inputs, *outputs))
+        given = _given(kernel, args, adjoints)
+        sizes, threads, slots = launch_dims(kernel, dim)
+    except TapedebugError as error:
+        raise error.with_traceback(None) from None
+    if not given or not threads:
+        return
+    plan = _plan(kernel, args, plan, frozenset(given))
+    if plan.info is None:
+        raise LaunchError(
+            f"launch of {kernel.key}: the kernel has no adjoint (enable_backward=False)",
+            mend="decorate it with @kernel alone, or leave out adjoint=True",
+        )
+    record = Record(0, plan, args, sizes, threads, packed_for(plan, args, slots), call_site(), None)
+    Tracker("ignore", dry=True).before(record)
+    keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
+    used = {p: _in_place(args[p], gradient, keeps[p]) for p, gradient in given.items()}
+    changed = {p: gradient for p, gradient in given.items() if not keeps[p]}
+    for gradient in changed.values():
+        announce(gradient, record.site, "launch")
+    ((_, call, count, address),) = Table([record], _Given({args[p]: g for p, g in used.items()})).steps(
+        [record]
+    )
+    call(0, count, address)
+    for p, gradient in changed.items():
+        if used[p] is not gradient:
+            np.copyto(gradient._look(), used[p]._look())
+        announced(gradient)
+
+
+def _plan(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: frozenset[int]) -> KernelPlan:
+    """The plan for arguments of which these have an adjoint, made once."""
+    if active == plan.active:
+        return plan
+    key = ("adjoint", plan, active)
+    found: KernelPlan | None = kernel.plans.get(key)
+    if found is None:
+        found = kernel.plans[key] = KernelPlan(kernel, args, plan.packers, active)
+    return found
+
+
+def _given(kernel: Any, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
+    """The adjoint of each argument that has one."""
+    if len(adjoints) > len(args):
+        raise LaunchError(
+            f"launch of {kernel.key}: it has {len(args)} arguments and {len(adjoints)} adjoints",
+            mend="pass one adjoint for each argument, None for an array's own gradient",
+        )
+    found: dict[int, array] = {}
+    for p, a in enumerate(args):
+        if not isinstance(a, array) or not types.is_float(a.dtype):
+            continue
+        gradient = adjoints[p] if p < len(adjoints) else None
+        if gradient is None:
+            gradient = a.grad if has_gradient(a) else None
+        if gradient is not None:
+            _check(kernel, p, a, gradient)
+            found[p] = gradient
+    return found
+
+
+def _check(kernel: Any, p: int, a: array, gradient: Any) -> None:
+    if not isinstance(gradient, array) or (gradient.shape, gradient.dtype) != (a.shape, a.dtype):
+        raise LaunchError(
+            f"launch of {kernel.key}: the adjoint of argument {kernel.params[p].name!r} must be an array "
+            f"like it, {a._facts().strip('()')}; got {gradient!r}",
+            mend="pass zeros_like(array), or None for the array's own gradient",
+        )
+
+
+def _keeps(plan: Any, p: int, a: array, gradient: array) -> bool:
+    """Whether the incoming adjoint of what the launch only writes stays as it is.
+
+    In a reverse pass it is used up. The caller's own array is not, nor is memory of another library, which
+    may use it again.
+    """
+    written = p in plan.writes and p not in plan.reads
+    own = a.requires_grad and gradient.buffer is a.buffer.adjoint and not gradient.buffer.windows
+    return written and not own
+
+
+def _in_place(a: array, gradient: array, keeps: bool) -> array:
+    """An adjoint that has the strides of its array, which the compiled code expects, and may be changed."""
+    if not keeps and gradient.strides == a.strides:
+        return gradient
+    memory = new((a.stop - a.start,), types.uint8, zeroed=True).buffer
+    at = memory.address + a.ptr - a.buffer.address - a.start
+    made = make(memory, at, a.dtype, a.shape, a.strides)
+    np.copyto(made._look(), gradient._look())
+    return made

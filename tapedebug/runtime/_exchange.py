@@ -1,0 +1,150 @@
+"""What an array shows to other libraries: NumPy's interface, DLPack, copies and pickles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.runtime import _convert
+from tapedebug.runtime.buffer import Window
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.array import Values, array
+
+_HOST = (1, 0)
+"""DLPack's name of the CPU: (kDLCPU, device 0)."""
+
+
+class Exchange:
+    """The methods by which other libraries read and share the memory of an array.
+
+    Whoever shares memory can write it behind the tape's back. As long as such a view lives, its buffer counts
+    it (`windows`), and tapes keep and compare what they rely on.
+    """
+
+    __slots__ = ()
+
+    def _look(self: Any) -> Values:
+        """A NumPy view for our own short use; it does not count as a window."""
+        scalar = types.numpy_dtype(self.dtype)
+        inner = types.value_shape(self.dtype)
+        return np.ndarray(
+            self.shape + inner,
+            scalar,
+            self.buffer.data.data,
+            self.ptr - self.buffer.address,
+            self.strides + _convert.contiguous_strides(inner, scalar.itemsize),
+        )
+
+    @property
+    def __array_interface__(self: Any) -> dict[str, Any]:
+        look = self._look()
+        whole = {
+            "data": (self.buffer.address, False),
+            "shape": (self.buffer.nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+        return {
+            # A byte array instead of an address: what NumPy makes of it keeps the window open, and counted.
+            "data": np.asarray(Window(self.buffer, whole, self.start, self.stop)),
+            "offset": self.ptr - self.buffer.address,
+            "shape": look.shape,
+            "strides": look.strides,
+            "typestr": look.dtype.str,
+            "version": 3,
+        }
+
+    def numpy(self: Any) -> Values:
+        """The values as a NumPy array of shape `shape` plus the vector dimension, sharing memory.
+
+        Writing into it changes the array without telling the tape, which finds it by comparing; prefer
+        `assign`.
+        """
+        look = self._look()
+        interface = {
+            "data": (self.ptr, False),
+            "shape": look.shape,
+            "strides": look.strides,
+            "typestr": look.dtype.str,
+            "version": 3,
+        }
+        return np.asarray(Window(self.buffer, interface, self.start, self.stop))
+
+    def __dlpack__(self: Any, **options: Any) -> Any:
+        """The memory as a DLPack capsule, shared; vector elements are a last dimension.
+
+        Args:
+            options: `stream`, `max_version`, `dl_device` and `copy`, as the protocol has them.
+
+        Raises:
+            ArrayError: A stride is negative, which readers of DLPack do not expect.
+        """
+        if any(s < 0 for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
+            raise ArrayError(
+                f"an array with negative strides {self.strides} cannot be shared through DLPack",
+                mend="share contiguous(), which is a copy",
+            )
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where the memory is: the CPU, in DLPack's numbers."""
+        return _HOST
+
+    def __copy__(self: Any) -> array:
+        """A second array of the same memory."""
+        from tapedebug.runtime.array import make
+
+        return make(self.buffer, self.ptr, self.dtype, self.shape, self.strides, like=self)
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> array:
+        """A contiguous copy that no tape knows of, with a copy of the gradient."""
+        function, state = self.__reduce__()
+        made: array = function(*state)
+        return made
+
+    def __reduce__(self: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Values, type and gradient; neither views nor tapes."""
+        gradient = (
+            self.grad._look().copy() if self.requires_grad and self.buffer.adjoint is not None else None
+        )
+        state = (self._look().copy(), _spelled(self.dtype), self.requires_grad, self.retain_grad, gradient)
+        return _rebuilt, state
+
+
+def _spelled(dtype: Any) -> tuple[str, tuple[int, ...], str]:
+    """A type in words that another process can make it from again."""
+    kind = "scalar" if types.is_scalar(dtype) else dtype.word
+    return kind, types.value_shape(dtype), types.scalar_of(dtype).__name__
+
+
+def _rebuilt(
+    values: Values,
+    spelled: tuple[str, tuple[int, ...], str],
+    grad: bool,
+    retain: bool,
+    gradient: Values | None,
+) -> array:
+    """The array of `Exchange.__reduce__`."""
+    from tapedebug.runtime.array import new
+
+    kind, inner, name = spelled
+    scalar = next(s for s in types.SCALARS if s.__name__ == name)
+    dtype = _MAKERS[kind](inner, scalar)
+    made = new(values.shape[: values.ndim - len(inner)], dtype)
+    made._look()[...] = values
+    made.requires_grad, made.retain_grad = grad, retain
+    if gradient is not None and made.grad is not None:
+        made.grad._look()[...] = gradient
+    return made
+
+
+_MAKERS: dict[str, Any] = {
+    "scalar": lambda inner, scalar: scalar,
+    "vector": lambda inner, scalar: types.vector(inner[0], scalar),
+    "matrix": types.matrix,
+    "quaternion": lambda inner, scalar: types.quaternion(scalar),
+}

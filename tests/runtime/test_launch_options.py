@@ -1,0 +1,228 @@
+"""Launches that are not simply run: the adjoint by itself, and commands that are launched many times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tests.runtime.kernels import cube_in_place, drift, move, scale, square
+
+
+@wp.kernel(enable_backward=False)
+def mute(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i]
+
+
+@wp.kernel
+def add_up(x: wp.array(dtype=float), total: wp.array(dtype=float)):
+    wp.atomic_add(total, 0, x[wp.tid()] * x[wp.tid()])
+
+
+def _vector(*values, **options):
+    return wp.array(values, dtype=float, **options)
+
+
+def test_the_adjoint_with_given_arrays():
+    x, y = _vector(1, 2, 3), wp.zeros(3)
+    adj_x, adj_y = wp.ones(3), _vector(1, 10, 100)
+    wp.launch(square, 3, inputs=[x], outputs=[y], adj_inputs=[adj_x], adj_outputs=[adj_y], adjoint=True)
+    assert adj_x.numpy().tolist() == [3, 41, 601]
+    assert adj_y.numpy().tolist() == [1, 10, 100], "the caller's own array stays as it is"
+    assert y.numpy().tolist() == [0, 0, 0], "the kernel itself does not run"
+    wp.launch(scale, 3, inputs=[x, y, 2.0], adj_inputs=[adj_x, adj_y, None], adjoint=True)
+    assert adj_x.numpy().tolist() == [5, 61, 801]
+
+
+def test_the_adjoint_with_the_arrays_own_gradients():
+    x, y = _vector(1, 2, 3, requires_grad=True), wp.zeros(3, requires_grad=True)
+    y.grad.fill_(1)
+    wp.launch(square, 3, inputs=[x], outputs=[y], adjoint=True)
+    assert x.grad.numpy().tolist() == [2, 4, 6]
+    assert y.grad.numpy().tolist() == [0, 0, 0], "used up, as in a reverse pass"
+    total = wp.zeros(1, requires_grad=True)
+    total.grad.fill_(1)
+    wp.launch(add_up, 3, inputs=[x, total], adj_inputs=[None, None], adjoint=True)
+    assert x.grad.numpy().tolist() == [4, 8, 12]
+    assert total.grad.numpy().tolist() == [1], "an atomic addition overwrites nothing"
+
+
+def test_the_adjoint_of_an_in_place_kernel_replaces_the_adjoint():
+    x, adjoint = _vector(1, 2, 3), wp.ones(3)
+    wp.launch(cube_in_place, 3, inputs=[x], adj_inputs=[adjoint], adjoint=True)
+    assert adjoint.numpy().tolist() == [3, 12, 27]
+    assert x.numpy().tolist() == [1, 2, 3]
+
+
+def test_adjoints_of_other_strides():
+    grid = wp.array(np.arange(6.0).reshape(3, 2), dtype=float)
+    gradients = wp.zeros((2, 3))
+    wp.launch(
+        square,
+        3,
+        inputs=[grid[:, 1]],
+        outputs=[wp.zeros(3)],
+        adj_inputs=[gradients[0]],
+        adj_outputs=[wp.full((3, 2), 1.0)[:, 0]],
+        adjoint=True,
+    )
+    assert gradients.numpy().tolist() == [[2, 6, 10], [0, 0, 0]]
+
+
+def test_adjoints_of_vectors_and_numbers():
+    x, v = wp.zeros(2, dtype=wp.vec3), wp.zeros(2, dtype=wp.vec3)
+    adj_x, adj_v = wp.zeros_like(x), wp.zeros_like(v)
+    wp.launch(
+        drift,
+        2,
+        inputs=[x, v, wp.vec3(0, 0, 1), 0.5],
+        outputs=[wp.zeros_like(x)],
+        adj_inputs=[adj_x, adj_v, None, 0.0],
+        adj_outputs=[wp.ones_like(x)],
+        adjoint=True,
+    )
+    assert adj_x.numpy().tolist() == [[1, 1, 1]] * 2
+    assert adj_v.numpy().tolist() == [[0.5, 0.5, 0.5]] * 2
+
+
+def test_the_adjoint_is_announced_and_not_recorded():
+    x, y, z = _vector(1, 2, requires_grad=True), wp.zeros(2), wp.zeros(2, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x], outputs=[z])
+        wp.launch(square, 2, inputs=[y], outputs=[z], adj_inputs=[x], adj_outputs=[wp.ones(2)], adjoint=True)
+    assert len(tape.records) == 1
+    assert tape.outside[0].array.buffer is x.buffer
+    wp.launch(square, 0, inputs=[wp.zeros(0)] * 2, adjoint=True)
+    wp.launch(square, 2, inputs=[y], outputs=[y], adjoint=True)  # nothing has an adjoint: nothing to do
+
+
+def test_commands():
+    x, y = _vector(1, 2, 3), wp.zeros(3)
+    command = wp.launch(scale, 3, inputs=[x, y, 2.0], record_cmd=True)
+    assert isinstance(command, wp.Launch)
+    assert repr(command) == "<launch of scale, dim (3,)>"
+    assert y.numpy().tolist() == [0, 0, 0]
+    command.launch()
+    assert y.numpy().tolist() == [2, 4, 6]
+    command.set_param_at_index(2, 3.0)
+    command.set_dim(2)
+    command.launch()
+    assert y.numpy().tolist() == [3, 6, 6]
+    command.set_param_by_name("y", x)
+    command.launch()
+    assert x.numpy().tolist() == [3, 6, 3]
+    command.set_params([y, x, 1.0])
+    command.set_dim((3,))
+    command.launch()
+    assert x.numpy().tolist() == [3, 6, 6]
+
+
+def test_commands_are_recorded_where_they_are_launched():
+    x, y = _vector(1, 2, requires_grad=True), wp.zeros(2, requires_grad=True)
+    command = wp.launch(square, 2, inputs=[x], outputs=[y], record_cmd=True)
+    with wp.Tape() as tape:
+        command.launch()
+    assert tape.records[0].call_site.text.strip() == "command.launch()"
+    tape.backward(grads={y: wp.ones(2)})
+    assert x.grad.numpy().tolist() == [2, 4]
+    silent = wp.launch(square, 2, inputs=[x], outputs=[y], record_cmd=True, record_tape=False)
+    with wp.Tape() as tape:
+        silent.launch()
+    assert tape.records == []
+
+
+def test_commands_of_adjoints():
+    x, adj_x, adj_y = _vector(1, 2), wp.zeros(2), wp.ones(2)
+    command = wp.launch(
+        square, 2, [x], [wp.zeros(2)], adj_inputs=[adj_x], adj_outputs=[adj_y], adjoint=True, record_cmd=True
+    )
+    command.launch()
+    other = wp.zeros(2)
+    command.set_param_by_name("x", other, adjoint=True)
+    command.launch()
+    assert adj_x.numpy().tolist() == other.numpy().tolist() == [2, 4]
+
+
+def _lines(error):
+    return [line for line in str(error).splitlines() if not line.startswith(("  -->", "   |"))]
+
+
+X, Y = wp.ones(3), wp.zeros(3)
+COMMAND = wp.launch(move, 3, inputs=[X, Y], record_cmd=True)
+
+
+@pytest.mark.parametrize(
+    ("action", "lines"),
+    [
+        (
+            lambda: wp.launch(square, 3, inputs=[X, Y], adj_inputs=[wp.zeros(2)], adjoint=True),
+            [
+                "launch of square: the adjoint of argument 'x' must be an array like it, shape=(3,), "
+                "dtype=float32; got array(shape=(2,), dtype=float32)",
+                "  = mend: pass zeros_like(array), or None for the array's own gradient",
+            ],
+        ),
+        (
+            lambda: wp.launch(square, 3, inputs=[X, Y], adj_inputs=[np.zeros(3)], adjoint=True),
+            [
+                "launch of square: the adjoint of argument 'x' must be an array like it, shape=(3,), "
+                "dtype=float32; got array([0., 0., 0.])",
+                "  = mend: pass zeros_like(array), or None for the array's own gradient",
+            ],
+        ),
+        (
+            lambda: wp.launch(square, 3, inputs=[X, Y], adj_inputs=[X, X, X], adjoint=True),
+            [
+                "launch of square: it has 2 arguments and 3 adjoints",
+                "  = mend: pass one adjoint for each argument, None for an array's own gradient",
+            ],
+        ),
+        (
+            lambda: wp.launch(mute, 3, inputs=[X, Y], adj_inputs=[wp.zeros(3), wp.zeros(3)], adjoint=True),
+            [
+                "launch of mute: the kernel has no adjoint (enable_backward=False)",
+                "  = mend: decorate it with @kernel alone, or leave out adjoint=True",
+            ],
+        ),
+        (
+            lambda: wp.launch(len, 3, inputs=[X], adjoint=True),
+            [
+                "launch: the first argument must be a kernel; got the function 'len'",
+                "  = mend: decorate the function with @kernel",
+            ],
+        ),
+        (
+            lambda: wp.launch(None, 3, inputs=[X], record_cmd=True),
+            [
+                "launch: the first argument must be a kernel; got None (NoneType)",
+                "  = mend: decorate the function with @kernel",
+            ],
+        ),
+        (
+            lambda: COMMAND.set_param_at_index(2, X),
+            ["launch of move: there is no parameter number 2; it has 2", "  = mend: pass 0 to 1"],
+        ),
+        (
+            lambda: COMMAND.set_param_by_name("z", X),
+            ["launch of move: there is no parameter 'z'", "  = mend: its parameters are x, y"],
+        ),
+        (
+            lambda: COMMAND.set_param_at_index(0, 1.0),
+            [
+                "launch of move: argument 'x' (number 1) must be array(dtype=float32); got 1.0 (float)",
+                "  = mend: pass array(…, dtype=float32)",
+            ],
+        ),
+        (
+            lambda: COMMAND.set_dim(-1),
+            ["launch of move: dim cannot be negative; got -1", "  = mend: pass sizes of 0 or more"],
+        ),
+    ],
+)
+def test_messages(action, lines):
+    with pytest.raises(wp.LaunchError) as caught:
+        action()
+    assert _lines(caught.value) == lines
+    assert COMMAND.params == [X, Y]
+    assert COMMAND.dim == (3,)
