@@ -33,8 +33,6 @@ from tapedebug.lang.builtins import BUILTINS, CONSTANTS, Builtin
 from tapedebug.lang.builtins import adjoint as adjoint
 from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.types import bool as bool
-from tapedebug.lang.types import dtype_from_numpy as dtype_from_numpy
-from tapedebug.lang.types import dtype_to_numpy as dtype_to_numpy
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64
 from tapedebug.lang.types import int8 as int8

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 _PLANNED = """
     struct indexedarray map view
-    float16 bfloat16 erfinv cast spatial_jacobian spatial_mass
+    float16 erfinv cast
     func_native overload static printf expect_eq expect_near
     Float Int Scalar
     set_module_options get_module force_load load_module clear_kernel_cache optim
@@ -23,10 +23,20 @@ NEVER = frozenset(_NEVER.split())
 """Names of the documents that are not planned, or only much later."""
 
 
+ELSEWHERE = {
+    "bfloat16": "NumPy has no such type; use float16 or float32",
+    "spatial_jacobian": "write the loop over the joints in a @func, with spatial_vector values",
+    "spatial_mass": "write the loop over the joints in a @func, with spatial_matrix values",
+}
+"""Names of older or other versions of the language, and what to do instead."""
+
+
 def missing(name: str, known: Iterable[str]) -> str:
     """The message for a name that `tapedebug` does not have."""
     if name in PLANNED:
         return f"tapedebug.{name} is planned and not in this version"
+    if name in ELSEWHERE:
+        return f"tapedebug.{name} is not in the kernel language: {ELSEWHERE[name]}"
     if name in NEVER:
         return f"tapedebug.{name} is not planned: it is not part of recording and debugging gradients"
     known = [n for n in known if not n.startswith("_")]

@@ -24,7 +24,7 @@ SPECIAL = {
     "atomic_xor": "Flip the bits of another integer in an array element; returns the value before.",
     "lower_bound": "First index (int32) of a sorted array whose element is not below a value; else the last.",
     "identity": "Square matrix of `n` rows with 1 on its diagonal; `n` is known when the kernel is compiled.",
-    "matrix": "Matrix of numbers, row by row, or zeros; or of position, rotation and scale. Its shape may be given.",
+    "matrix": "Matrix of numbers, row by row, or zeros; or of a position, a rotation and a scale.",
     "quat_identity": "The quaternion of no rotation: 0, 0, 0, 1.",
     "quaternion": "Quaternion of x, y, z, w, of a vector and w, of another quaternion, or zeros.",
     "transform_identity": "The transform that moves nothing.",

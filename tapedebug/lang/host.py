@@ -1,6 +1,6 @@
 """Operations of the kernel language outside kernels: `wp.normalize(v)`, `q * r`, `wp.transform_inverse(t)`.
 
-The entries of the rule table are evaluated on NumPy scalars, so that they mean here what they mean in kernels.
+The entries of the rule table are evaluated on NumPy scalars, so that they mean what they mean in kernels.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
     """
     typed = [k for k in map(_type_of, operands) if k is not None]
     scalar = t.scalar_of(typed[0]) if typed else None
+    if scalar is None and any(isinstance(operand, float) for operand in operands):
+        scalar = t.float32
     try:
         quantities = [_quantity(operand, scalar) for operand in operands]
         entry = COMPOSITES.get(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def transformation(dtype: Any = float32) -> type[Transformation]:
 def _component_type(dtype: Any, what: str) -> Any:
     scalar = canonical(dtype)
     if not is_scalar(scalar):
-        raise TypeError(f"a {what}'s components are scalars (float32, int32, …); got {dtype!r}")
+        raise TypeError(f"a {what}'s components are scalars (float32, int32, …); got {type_name(scalar)}")
     return scalar
 
 
@@ -97,7 +98,7 @@ def _float_type(dtype: Any, what: str) -> Any:
     scalar = _component_type(dtype, what)
     if scalar not in FLOATS:
         known = ", ".join(f.__name__ for f in FLOATS)
-        raise TypeError(f"a {what}'s components are floats ({known}); got {dtype!r}")
+        raise TypeError(f"a {what}'s components are floats ({known}); got {type_name(scalar)}")
     return scalar
 
 
@@ -165,28 +166,6 @@ def canonical(dtype: Any) -> Any:
         f"{dtype!r} is not a type of the kernel language "
         f"({supported}, vec2 … vec4, mat22 … mat44, quat, transform, …)"
     )
-
-
-def dtype_to_numpy(dtype: Any) -> np.dtype[Any]:
-    """The NumPy dtype of a scalar type (`float32`), or of the components of a compound type (`vec3`).
-
-    Raises:
-        TypeError: `dtype` is not a type of the kernel language.
-    """
-    return numpy_dtype(canonical(dtype))
-
-
-def dtype_from_numpy(dtype: Any) -> type[Scalar]:
-    """The scalar type of a NumPy dtype.
-
-    Raises:
-        TypeError: The kernel language has no such type.
-    """
-    found = from_numpy(np.dtype(dtype))
-    if found is None:
-        supported = ", ".join(s.__name__ for s in SCALARS)
-        raise TypeError(f"no type of the kernel language is NumPy's {np.dtype(dtype)}; it has {supported}")
-    return found
 
 
 def from_numpy(dtype: np.dtype[Any]) -> type[Scalar] | None:
@@ -302,6 +281,15 @@ spatial_matrix = spatial_matrixf = matrix((6, 6), float32)
 spatial_matrixd = matrix((6, 6), float64)
 
 _FLOAT_SUFFIXES = [(float32, "f"), *((scalar, SUFFIXES[scalar]) for scalar in FLOATS)]
+_FLOAT_TYPES: dict[str, Callable[[Any], type]] = {
+    "mat22": functools.partial(matrix, (2, 2)),
+    "mat33": functools.partial(matrix, (3, 3)),
+    "mat44": functools.partial(matrix, (4, 4)),
+    "quat": quaternion,
+    "transform": transformation,
+    "spatial_vector": functools.partial(vector, 6),
+    "spatial_matrix": functools.partial(matrix, (6, 6)),
+}
 NAMED: dict[str, type] = {
     **{scalar.__name__: scalar for scalar in SCALARS},
     **{
@@ -312,15 +300,7 @@ NAMED: dict[str, type] = {
     },
     **{
         f"{name}{suffix}": make(scalar)
-        for name, make in {
-            "mat22": functools.partial(matrix, (2, 2)),
-            "mat33": functools.partial(matrix, (3, 3)),
-            "mat44": functools.partial(matrix, (4, 4)),
-            "quat": quaternion,
-            "transform": transformation,
-            "spatial_vector": functools.partial(vector, 6),
-            "spatial_matrix": functools.partial(matrix, (6, 6)),
-        }.items()
+        for name, make in _FLOAT_TYPES.items()
         for scalar, suffix in _FLOAT_SUFFIXES
     },
 }

@@ -1,4 +1,4 @@
-"""What the entries of the rule table take, found by asking them: the checker's demands and the page's table."""
+"""What the entries of the rule table take, found by asking them: what the checker demands a case of."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _fits(name: str, kinds: Sequence[Any]) -> bool:
 
 
 def families(name: str, scalar: type[t.Scalar]) -> set[str]:
-    """The kinds of operands that an entry takes, a letter each; sizes, and integers beside them, are left out."""
+    """The kinds of operands that an entry takes, a letter each; without sizes, and integers beside them."""
     if name not in COMPOSITES:
         return _taken(name, [("s", scalar)], [RULES[name].arity])
     entry = COMPOSITES[name]

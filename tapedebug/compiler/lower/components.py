@@ -19,7 +19,7 @@ Path = tuple[int | range | Quantity, ...]
 
 
 def named(ctx: Context, node: ast.AST, kind: Any, name: str) -> int | range:
-    """The component called `name` (x, y, z, w) of a vector or quaternion, or the part (p, q) of a transform."""
+    """The component called `name` (x, y, z, w) of a vector or quaternion, or part (p, q) of a transform."""
     letters = kind.letters if t.is_compound(kind) else ""
     if name in tuple(letters):
         return int(letters.index(name))
@@ -140,8 +140,6 @@ def type_at(kind: Any, where: Path) -> Any:
 
 def noun(where: Path, kind: Any) -> str:
     """What messages call a part of a compound value."""
-    if t.is_quaternion(kind):
-        return "the rotation"
     if any(isinstance(index, range) for index in where):
         return "a slice"
     return "a component" if t.is_scalar(kind) else "a row"

@@ -78,7 +78,8 @@ def of_type(ctx: Context, node: ast.Call, kind: Any, given: list[Argument]) -> Q
     """A value of a compound type from its components, its parts, or a value of another scalar type."""
     # Numbers that are written down take the type of the components.
     values = [
-        a.given if isinstance(a.given, Quantity) else ctx.constant(a.node, a.given, kind.scalar) for a in given
+        a.given if isinstance(a.given, Quantity) else ctx.constant(a.node, a.given, kind.scalar)
+        for a in given
     ]
     ctx.at(node)
     if not values:
@@ -114,8 +115,13 @@ def _same_form(a: Any, b: Any) -> bool:
     return a.__base__ is b.__base__ and a.shape == b.shape
 
 
-EXAMPLES = {t.Matrix: "m00, m01, …", t.Transformation: "p, q"}
-"""How messages show the arguments of a type."""
+def _example(kind: Any) -> str:
+    """The arguments of a type, as messages show them."""
+    if t.is_matrix(kind):
+        return "m00, m01, …"
+    if PARTS[kind.__base__](kind) and not t.is_quaternion(kind):
+        return "p, q" if t.is_transformation(kind) else "top, bottom"
+    return ", ".join("xyzw"[: kind.length]) if kind.length <= len("xyzw") else "v0, v1, …"
 
 
 def _check(ctx: Context, node: ast.Call, kind: Any, values: list[Quantity]) -> None:
@@ -130,11 +136,13 @@ def _check(ctx: Context, node: ast.Call, kind: Any, values: list[Quantity]) -> N
     wrong = next((v for v in values if v.type is not kind.scalar), None)
     if len(values) not in counts or (wrong is not None and t.is_compound(wrong.type)):
         one = "" if t.is_quaternion(kind) else ", one value for all"
-        got = name_list([v.type for v in values]) if any(t.is_compound(v.type) for v in values) else len(values)
+        got = (
+            name_list([v.type for v in values]) if any(t.is_compound(v.type) for v in values) else len(values)
+        )
         ctx.type_error(
             node,
             f"{name}() takes {kind.length} components{one}, or nothing; got {got}",
-            f"{name}({EXAMPLES.get(kind.__base__) or ', '.join('xyzw'[: kind.length])})",
+            f"{name}({_example(kind)})",
         )
     if wrong is not None:
         ctx.type_error(

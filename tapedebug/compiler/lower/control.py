@@ -351,19 +351,10 @@ def assigned_names(body: Iterable[ast.stmt]) -> list[str]:
                 names[node.id] = None
             # `v.x = …` and `v[0] = …` change the variable v.
             if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-                _add_root(names, node.value)
+                names.update(operations.roots([node]))
             if isinstance(node, ast.Call):
-                for changed in operations.changed_by(node):
-                    _add_root(names, changed)
+                names.update(operations.roots(operations.changed_by(node)))
     return list(names)
-
-
-def _add_root(names: dict[str, Any], base: ast.expr) -> None:
-    """Add the variable that an expression is a component of."""
-    while isinstance(base, ast.Attribute | ast.Subscript):
-        base = base.value
-    if isinstance(base, ast.Name):
-        names[base.id] = None
 
 
 def jumps(body: Iterable[ast.stmt]) -> set[str]:

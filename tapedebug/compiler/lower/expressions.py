@@ -231,12 +231,12 @@ def binary(ctx: Context, node: ast.AST, operator: ast.operator, left: Quantity, 
     return apply(ctx, node, name, sign, left, right)
 
 
-def apply(ctx: Context, node: ast.AST, name: str, shown: str, *operands: Quantity) -> Any:
-    """A composite or scalar rule on operands, with misfits shown at `node`; a `Quantity`, or `Items` of some."""
+def apply(ctx: Context, node: ast.AST, name: str, shown: str, *operands: Quantity) -> Quantity:
+    """A composite or scalar rule on operands, with misfits shown at `node`."""
     entry = COMPOSITES.get(name)
     if entry is not None:
-        result = ctx.guarded(node, shown, entry.build, *operands)
-        return Items(result) if isinstance(result, tuple) else result
+        result: Quantity = ctx.guarded(node, shown, entry.build, *operands)
+        return result
     for q in operands:
         if t.is_compound(q.type):
             ctx.type_error(

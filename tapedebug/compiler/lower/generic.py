@@ -1,4 +1,4 @@
-"""Functions that make values of a type, shape or size that their arguments say: `vector`, `matrix`, `identity`.
+"""Functions that make values of a type and size that their arguments say: `vector`, `matrix`, `identity`.
 
 What they make is known when the kernel is compiled: sizes and types are constants.
 """
@@ -101,7 +101,7 @@ def _vector(ctx: Context, node: ast.Call, values: Arguments, given: Given) -> Qu
 
 
 def _matrix(ctx: Context, node: ast.Call, values: Arguments, given: Given) -> Quantity:
-    """`matrix(a, b, c, d, shape=(2, 2))`, `matrix(shape=(2, 2), dtype=float)`, `matrix(position, q, scale)`."""
+    """`matrix(a, b, c, d, shape=(2, 2))`, `matrix(shape=(2, 2), dtype=float)`, `matrix(pos, rot, scale)`."""
     scalar = _scalar_type(ctx, node, "matrix", given, values, integers=True)
     if "shape" not in given:
         named = construct.arguments(ctx, (given[name] for name in ("pos", "rot", "scale") if name in given))
@@ -140,9 +140,7 @@ def transform(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
     """`transform(p, q)`, with `p` and `q` by name if that is wanted."""
     named = {k.arg: k.value for k in node.keywords if k.arg is not None}
     if named and (set(named) | set("pq"[: len(node.args)]) != {"p", "q"}):
-        ctx.type_error(
-            node, f"{t.type_name(kind)}() takes p and q", f"write {t.type_name(kind)}(p=…, q=…)"
-        )
+        ctx.type_error(node, f"{t.type_name(kind)}() takes p and q", f"write {t.type_name(kind)}(p=…, q=…)")
     operands = [*node.args, *(named[n] for n in "pq" if n in named)]
     return construct.of_type(ctx, node, kind, construct.arguments(ctx, operands))
 
@@ -151,10 +149,16 @@ def type_of_call(ctx: Context, node: ast.Call, make: Callable[..., Any]) -> Stat
     """`types.vector(length=3, dtype=float)` and the like: a type."""
     values = [_constant(ctx, a) for a in node.args]
     named = {k.arg: _constant(ctx, k.value) for k in node.keywords if k.arg is not None}
+    if None in values or None in named.values():
+        ctx.type_error(
+            node,
+            f"types.{make.__name__}() takes what is known when the kernel is compiled",
+            f"write {TYPES[make.__name__]}",
+        )
     try:
         return Static(make(*values, **named))
     except TypeError as error:
-        ctx.type_error(node, f"{make.__name__}(): {error}", f"write {TYPES[make.__name__]}")
+        ctx.type_error(node, f"types.{make.__name__}(): {error}", f"write {TYPES[make.__name__]}")
 
 
 TYPES = {

@@ -46,8 +46,11 @@ def operands(ctx: Context, node: ast.Call, name: str, given: list[ast.expr]) -> 
 
 def applied(ctx: Context, node: ast.Call, name: str, *values: Quantity) -> Item:
     """An operation of the rule table on values."""
-    result: Item = expressions.apply(ctx, node, name, f"{name}()", *values)
-    return result
+    entry = COMPOSITES.get(name)
+    if entry is None:
+        return expressions.apply(ctx, node, name, f"{name}()", *values)
+    result = ctx.guarded(node, f"{name}()", entry.build, *values)
+    return Items(result) if isinstance(result, tuple) else result
 
 
 def set_part(ctx: Context, node: ast.Call, name: str) -> Items:
@@ -68,3 +71,14 @@ def changed_by(node: ast.Call, name: str = "") -> list[ast.expr]:
         return node.args[:1]
     count = OUTPUTS.get(name, 0)
     return node.args[-count:] if count and len(node.args) > count else []
+
+
+def roots(targets: list[ast.expr]) -> dict[str, None]:
+    """The variables that these are components of."""
+    found: dict[str, None] = {}
+    for target in targets:
+        while isinstance(target, ast.Attribute | ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Name):
+            found[target.id] = None
+    return found

@@ -9,8 +9,8 @@ from tapedebug.lang.rules import matrix as matrix
 from tapedebug.lang.rules import noise as noise
 from tapedebug.lang.rules import operators as operators
 from tapedebug.lang.rules import quaternion as quaternion
-from tapedebug.lang.rules import random as random
 from tapedebug.lang.rules import ramps as ramps
+from tapedebug.lang.rules import random as random
 from tapedebug.lang.rules import scalar as scalar
 from tapedebug.lang.rules import spatial as spatial
 from tapedebug.lang.rules import transform as transform

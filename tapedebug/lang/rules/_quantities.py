@@ -18,7 +18,7 @@ EXAMPLES: dict[type[t.Compound], tuple[str, str]] = {
     t.Vector: ("vec3 values", "use vec2, vec3, …"),
     t.Matrix: ("mat33 values", "use mat22, mat33, …"),
     t.Quaternion: ("quat values", "use quat or quatd"),
-    t.Transformation: ("transform values", "use transform or transformd"),
+    t.Transformation: ("wp.transform(p, q)", "use transform or transformd"),
 }
 
 

@@ -62,7 +62,7 @@ def _pairs(name: str) -> Callable[[Quantity, Quantity], Quantity]:
     return build
 
 
-composite("mod", "Remainder with the sign of the dividend, as in C, of each pair of components.")(_pairs("mod"))
+composite("mod", "Remainder with the sign of the dividend, as in C, of each pair.")(_pairs("mod"))
 for _name, _doc in (
     ("bit_and", "Bits that both integers have, of each pair of components."),
     ("bit_or", "Bits that at least one integer has, of each pair of components."),

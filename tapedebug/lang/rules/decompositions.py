@@ -1,13 +1,13 @@
 """Singular values, eigenvalues and QR of small matrices, by rotations of two coordinates at a time.
 
-Each decomposition is made twice. First without derivatives: rotations until the matrix has its final form, with
-signs and order as agreed. Then, with derivatives, once more from there: the factors found are constants, what
-they make of the matrix is already diagonal (triangular) but for rounding, and the rotations that remain are near
-identity, where their derivatives are those of the decomposition to first order, with no iteration to go through.
+Each decomposition is made twice. First without derivatives: rotations until the matrix has its final form,
+with signs and order as agreed. Then, with derivatives, once more from there: the factors found are constants,
+what they make of the matrix is diagonal (triangular) but for rounding, and the rotations that remain are near
+identity, where their derivatives are those of the decomposition: there is no iteration to go through.
 
 Where two singular values or eigenvalues agree to rounding, their vectors have no derivative: the rotation
-between them passes none on, so that what does not depend on the choice (a sum of eigenvalues, the polar factor
-U Vᵀ) keeps its right derivative, and nothing becomes infinite.
+between them passes none on, so that what does not depend on the choice (a sum of eigenvalues, the polar
+factor U Vᵀ) keeps its right derivative, and nothing becomes infinite.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SWEEPS = 8
 """Enough for double precision, whatever the matrix: from a few on, each sweep doubles the digits."""
 
 
-# Rotations of two coordinates ----------------------------------------------------------------------------------
+# Rotations of two coordinates ------------------------------------------------------------------------------
 
 
 def _turn(x: Expr, y: Expr, floor: float) -> Turn:
@@ -72,7 +72,7 @@ def _turned_rows(rows: Rows, i: int, j: int, turn: Turn) -> Rows:
     return _transposed(_turned_columns(_transposed(rows), i, j, turn))
 
 
-# Matrices of expressions ---------------------------------------------------------------------------------------
+# Matrices of expressions -----------------------------------------------------------------------------------
 
 
 def _transposed(rows: Sequence[Row]) -> Rows:
@@ -143,11 +143,11 @@ def _floor(a: Quantity) -> float:
     return 64.0 * float(np.finfo(_working(a).numpy).eps)
 
 
-# Singular values -----------------------------------------------------------------------------------------------
+# Singular values -------------------------------------------------------------------------------------------
 
 
 def _sweep(state: list[Rows], floor: float) -> list[Rows]:
-    """Each pair of coordinates turned so that it is diagonal, the left and the right side each by its angle."""
+    """Each pair of coordinates made diagonal, by a rotation on the left and one on the right."""
     p, u, v = state
     size = len(p)
     for i in range(size):
@@ -207,7 +207,10 @@ def _svd(a: Quantity) -> tuple[Quantity, Quantity, Quantity]:
     return found[0], found[1], found[2]
 
 
-@composite("svd2", "Three values u, sigma, v of a 2 by 2 matrix: it is u diag(sigma) vᵀ, sigma falling, not negative.")
+@composite(
+    "svd2",
+    "Three values u, sigma, v of a 2 by 2 matrix: it is u diag(sigma) vᵀ, sigma falling, not negative.",
+)
 def svd2(A: Quantity) -> tuple[Quantity, Quantity, Quantity]:
     require_shape(A, (2, 2))
     return _svd(A)
@@ -215,15 +218,15 @@ def svd2(A: Quantity) -> tuple[Quantity, Quantity, Quantity]:
 
 @composite(
     "svd3",
-    "Three values u, sigma, v of a 3 by 3 matrix: it is u diag(sigma) vᵀ, u and v rotations, sigma falling in "
-    "magnitude; its last component has the sign of the determinant.",
+    "Three values u, sigma, v of a 3 by 3 matrix u diag(sigma) vᵀ, u and v rotations; sigma falls in "
+    "magnitude and has the sign of the determinant in its last component.",
 )
 def svd3(A: Quantity) -> tuple[Quantity, Quantity, Quantity]:
     require_shape(A, (3, 3))
     return _svd(A)
 
 
-# Eigenvalues and QR --------------------------------------------------------------------------------------------
+# Eigenvalues and QR ----------------------------------------------------------------------------------------
 
 
 def _symmetric_sweep(state: list[Rows], floor: float) -> list[Rows]:
@@ -236,11 +239,16 @@ def _symmetric_sweep(state: list[Rows], floor: float) -> list[Rows]:
     return [p, q]
 
 
-@composite("eig3", "Two values q, d of a symmetric 3 by 3 matrix: it is q diag(d) qᵀ, q a rotation.")
+@composite(
+    "eig3", "Two values q, d of a symmetric 3 by 3 matrix q diag(d) qᵀ, q a rotation; d in no certain order."
+)
 def eig3(A: Quantity) -> tuple[Quantity, Quantity]:
     require_shape(A, (3, 3))
     rows, scale = _scaled(A)
-    mean = [tuple((x + y) * 0.5 for x, y in zip(*pair, strict=True)) for pair in zip(rows, _transposed(rows), strict=True)]
+    mean = [
+        tuple((x + y) * 0.5 for x, y in zip(*pair, strict=True))
+        for pair in zip(rows, _transposed(rows), strict=True)
+    ]
     start = [_held(mean), _identity(scale, 3)]
     _, q = _repeated(SWEEPS, start, lambda state: _symmetric_sweep(state, 0.0))
     p = _product(_transposed(q), _product(mean, q))
@@ -258,8 +266,9 @@ def _triangular(r: Rows, q: Rows) -> tuple[Rows, Rows]:
 
 
 @composite(
-    "qr3", "Two values q, r of a 3 by 3 matrix: it is q r, q a rotation, r upper triangular, its first two diagonal "
-    "elements not negative."
+    "qr3",
+    "Two values q, r of a 3 by 3 matrix: it is q r, q a rotation, r upper triangular, its first two diagonal "
+    "elements not negative.",
 )
 def qr3(A: Quantity) -> tuple[Quantity, Quantity]:
     require_shape(A, (3, 3))

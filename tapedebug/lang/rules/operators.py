@@ -58,7 +58,8 @@ def _scaled(name: str, value: Quantity, factor: Quantity) -> Quantity:
 
 
 @composite(
-    "mul", "Product of two numbers, of a number and any value, of matrices and vectors, quaternions, transforms."
+    "mul",
+    "Product of two numbers, of a number and any value, of matrices and vectors, quaternions, transforms.",
 )
 def mul(x: Quantity, y: Quantity) -> Quantity:
     if t.is_compound(x.type) and t.is_compound(y.type):

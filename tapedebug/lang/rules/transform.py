@@ -139,7 +139,9 @@ def transform_compose(position: Quantity, rotation: Quantity, scale: Quantity) -
     require(t.Quaternion, rotation)
     for v in (position, scale):
         _require_vector("a quaternion and vectors", rotation, v)
-    rows = [tuple(x * s for x, s in zip(row, scale.parts, strict=True)) for row in rotation_rows(rotation.parts)]
+    rows = [
+        tuple(x * s for x, s in zip(row, scale.parts, strict=True)) for row in rotation_rows(rotation.parts)
+    ]
     return _homogeneous(rows, position.parts)
 
 
@@ -153,7 +155,7 @@ def transform_decompose(m: Quantity) -> tuple[Quantity, Quantity, Quantity]:
     return vector(columns[3]), _quat(from_columns(axes)), vector(sizes)
 
 
-# Twists and wrenches: spatial vectors, the angular part first --------------------------------------------------
+# Twists and wrenches: spatial vectors, the angular part first ----------------------------------------------
 
 
 def _twisted(frame: Quantity, x: Quantity) -> tuple[Parts, Parts, Parts, Parts]:

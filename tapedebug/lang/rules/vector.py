@@ -96,7 +96,9 @@ def norm_huber(v: Quantity, delta: Quantity | None = None) -> Quantity:
     return scalar(square.apply("le", limit * limit).select(0.5 * square, linear))
 
 
-@composite("norm_pseudo_huber", "A vector's length, smooth at zero: delta sqrt(1 + length²/delta²); delta is 1.")
+@composite(
+    "norm_pseudo_huber", "Length of a vector, smooth at zero: delta sqrt(1 + length²/delta²); delta is 1."
+)
 def norm_pseudo_huber(v: Quantity, delta: Quantity | None = None) -> Quantity:
     limit = _threshold(v, delta)
     return scalar(limit * (1.0 + length_sq(v).scalar / (limit * limit)).apply("sqrt"))

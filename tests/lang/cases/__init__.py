@@ -1,7 +1,7 @@
 """What the checker of the rule table knows of each operation: its spelling, value in NumPy, and domain.
 
-A rule or composite that is not listed here, or not for a kind of operands that it takes, fails `test_rules.py`:
-who adds one says what it is.
+A rule or composite that is not listed here, or not for a kind of operands that it takes, fails
+`test_rules.py`: who adds one says what it is.
 """
 
 from __future__ import annotations

@@ -30,7 +30,19 @@ KINDS: dict[str, tuple[str, Callable[[int], tuple[int, ...]]]] = {
     "k": ("wp.types.matrix((6, 6), scalar)", lambda n: (6, 6)),
 }
 """What the letters of `Case.kinds` stand for, with vectors of length n: the type, and a value's shape."""
-FAMILY = {"s": "s", "v": "v", "w": "v", "u": "v", "m": "m", "r": "m", "t": "m", "h": "m", "k": "m", "q": "q", "x": "x"}
+FAMILY = {
+    "s": "s",
+    "v": "v",
+    "w": "v",
+    "u": "v",
+    "m": "m",
+    "r": "m",
+    "t": "m",
+    "h": "m",
+    "k": "m",
+    "q": "q",
+    "x": "x",
+}
 """The kind of value that each letter is: number, vector, matrix, quaternion, transform."""
 
 

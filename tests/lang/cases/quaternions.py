@@ -120,7 +120,7 @@ QUATERNIONS = [
 ]
 
 
-# Transforms: by matrices, of unit quaternions but where nothing is rotated -------------------------------------
+# Transforms: by matrices, of unit quaternions but where nothing is rotated ---------------------------------
 
 
 def _halves(a: Any, at: int = 3) -> tuple[Any, Any]:
@@ -155,6 +155,10 @@ def _of_matrix(m: Any) -> Any:
 
 def _compose(p: Any, q: Any, s: Any) -> Any:
     return _homogeneous(_to_matrix(q) * s[..., None, :], p)
+
+
+def _moved(m: Any) -> Any:
+    return m[:, :3, 3]
 
 
 def _scales(m: Any) -> Any:
@@ -215,7 +219,9 @@ TRANSFORMS = [
     wide("transform_to_matrix", _matrix_of, "x>h", (3,)),
     Case("transform_from_matrix", f"wp.transform_from_matrix({NEAR_ONE})", _of_matrix, (UNIT,), "h>x", (3,)),
     wide("transform_compose", _compose, "vqv>h", (3,)),
-    Case("transform_decompose", "wp.transform_decompose({0})[0]", lambda m: m[:, :3, 3], (WIDE,), "h>v", (3,)),
+    Case(
+        "transform_decompose", "wp.transform_decompose({0})[0]", lambda m: m[:, :3, 3], (WIDE,), "h>v", (3,)
+    ),
     Case("transform_decompose", f"wp.transform_decompose({NEAR_ONE})[1]", _decomposed, (UNIT,), "h>q", (3,)),
     Case("transform_decompose", "wp.transform_decompose({0})[2]", _scales, (AWAY,), "h>v", (3,)),
     wide("transform_twist", _twisted, "xu>u", (3,)),

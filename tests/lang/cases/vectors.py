@@ -110,7 +110,9 @@ RAMPS = [
     Case("frac", "wp.frac({0})", lambda x: x - np.trunc(x), (WIDE,), "s>s"),
     Case("degrees", "wp.degrees({0})", np.degrees, (WIDE,), "s>s"),
     Case("radians", "wp.radians({0})", np.radians, (WIDE,), "s>s"),
-    Case("smoothstep", "wp.smoothstep({0}, {1}, {2})", _smoothstep, ((-2.5, -0.5), (0.5, 2.5), WIDE), "sss>s"),
+    Case(
+        "smoothstep", "wp.smoothstep({0}, {1}, {2})", _smoothstep, ((-2.5, -0.5), (0.5, 2.5), WIDE), "sss>s"
+    ),
 ]
 NORMS = [
     *each("dot", "wp.dot({0}, {1})", dot, (WIDE, WIDE), "vv>s", "qq>s"),
