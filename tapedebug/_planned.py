@@ -8,7 +8,7 @@ from collections.abc import Iterable
 _PLANNED = """
     struct indexedarray map view
     float16 erfinv cast
-    func_native overload static printf expect_eq expect_near
+    func_native overload printf expect_eq expect_near
     Float Int Scalar
     set_module_options get_module force_load load_module clear_kernel_cache optim
 """
