@@ -182,7 +182,7 @@ def expected_adjoint(group: Group, row: int, place: int) -> np.ndarray:
         step[component] = 1.0
         coarse, fine = (
             (product(given[place] + h * step) - product(given[place] - h * step)) / (2 * h)
-            for h in (2e-3, 1e-3)
+            for h in (4e-4, 2e-4)
         )
         found[(slice(None), *component)] = (4 * fine - coarse) / 3
     return found

@@ -39,7 +39,6 @@ RULES = [
     *_unary(
         sin=np.sin,
         cos=np.cos,
-        tan=np.tan,
         exp=np.exp,
         sinh=np.sinh,
         cosh=np.cosh,
@@ -57,7 +56,7 @@ RULES = [
         sign=lambda x: np.where(x < 0, -1.0, 1.0),
     ),
     *_unary(POSITIVE, sqrt=np.sqrt, cbrt=np.cbrt, log=np.log, log2=np.log2, log10=np.log10),
-    *_unary(UNIT, asin=np.arcsin, acos=np.arccos, atanh=np.arctanh),
+    *_unary(UNIT, tan=np.tan, asin=np.arcsin, acos=np.arccos, atanh=np.arctanh),
     *_unary(BEYOND, acosh=np.arccosh),
     Case("norm_of_square", "wp.length(vec1({0}))", np.abs, (POSITIVE,)),
     Case("sign0", "wp.abs({0})", np.abs, (WIDE,)),  # the derivative of abs is its only use
