@@ -33,6 +33,7 @@ from tapedebug.lang.builtins import BUILTINS, CONSTANTS, Builtin
 from tapedebug.lang.builtins import adjoint as adjoint
 from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.builtins import static as static
+from tapedebug.lang.structs import struct as struct
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64
@@ -116,6 +117,7 @@ from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available
 from tapedebug.runtime import launch as launch
 from tapedebug.runtime import live_tapes as live_tapes
+from tapedebug.runtime import map as map
 from tapedebug.runtime import ones as ones
 from tapedebug.runtime import ones_like as ones_like
 from tapedebug.runtime import set_device as set_device

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _PLANNED = """
-    struct indexedarray map view
+    indexedarray view
     float16 erfinv cast
     func_native overload printf expect_eq expect_near
     Float Int Scalar

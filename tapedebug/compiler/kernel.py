@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
-from tapedebug.compiler import ir, pipeline
+from tapedebug.compiler import flatten, ir, pipeline
 from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
@@ -72,8 +72,8 @@ class Kernel:
         return origin_of(self.python, "kernel")
 
     @cached_property
-    def params(self) -> tuple[Param, ...]:
-        """The parameters, with their declared types."""
+    def signature(self) -> tuple[Param, ...]:
+        """The parameters as they are declared, with their types."""
         origin = self.origin
         arguments = origin.tree.args
         others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
@@ -98,6 +98,16 @@ class Kernel:
         return tuple(params)
 
     @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters as they are compiled: structs and indexed arrays taken apart."""
+        return self.signature if self.flat else flatten.flattened(self.signature)
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether parameters are compiled as they are declared."""
+        return flatten.is_flat(self.signature)
+
+    @cached_property
     def layout(self) -> Layout:
         """How arguments are packed."""
         return Layout(self.params)
@@ -105,7 +115,7 @@ class Kernel:
     @cached_property
     def _lowered(self) -> Lowered:
         try:
-            result = pipeline.lowered(self.__name__, self.origin, self.params, self.python)
+            result = pipeline.lowered(self.__name__, self.origin, self.signature, self.python)
         except TapedebugError as error:
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None
@@ -181,6 +191,24 @@ class Kernel:
         """
         return self._entry(_Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero))
 
+    def adjoint_tangent(
+        self,
+        active: frozenset[int],
+        *,
+        f64: bool = False,
+        strided: bool = False,
+        replay: frozenset[int] = frozenset(),
+        strong_zero: bool = False,
+    ) -> Entry:
+        """The compiled tangent of the adjoint, for second derivatives.
+
+        Each array parameter has tangents of its values and of its adjoint, of the same shape and strides;
+        their pointers follow all others, in the slots `layout.dots` and `layout.adjoint_dots`.
+        """
+        replay = self.adjoint_info(active, replay=replay).replay
+        variant = _Variant("adjoint_tangent", active, replay, f64, strided, strong_zero=strong_zero)
+        return self._entry(variant)
+
     def interpreted(
         self,
         kind: str = "forward",
@@ -192,14 +220,14 @@ class Kernel:
         """A variant's generated code as plain Python: slow, and open to breakpoints; called like an `Entry`.
 
         Args:
-            kind: `"forward"`, `"adjoint"` or `"tangent"`.
+            kind: `"forward"`, `"adjoint"`, `"tangent"` or `"adjoint_tangent"`.
             active: Of an adjoint or tangent, the array parameters with gradients.
             f64: Whether float32 is float64 throughout.
             strided: Whether arrays may have any strides.
         """
         from tapedebug.compiler.python_library import interpreted
 
-        replay = self.adjoint_info(active).replay if kind == "adjoint" else frozenset()
+        replay = self.adjoint_info(active).replay if kind.startswith("adjoint") else frozenset()
         variant = _Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
         return interpreted(pipeline.text(self._function(variant), self.layout, f64=f64, strided=strided))
 
@@ -220,9 +248,12 @@ class Kernel:
             return self._lowered.function
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
+        adjoint = self._adjoints[variant.active, variant.replay]
         if variant.strong_zero:
-            return pipeline.adjoint(self._lowered, variant.active, variant.replay, strong_zero=True)[0]
-        return self._adjoints[variant.active, variant.replay]
+            adjoint = pipeline.adjoint(self._lowered, variant.active, variant.replay, strong_zero=True)[0]
+        if variant.kind == "adjoint_tangent":
+            return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
+        return adjoint
 
     def source(self, kind: str = "forward") -> str:
         """The generated code, each line with the user's line that it came from.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin
-from tapedebug.compiler import ir
+from tapedebug.compiler import flatten, ir
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import control, expressions, statements
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Early, Item
+from tapedebug.compiler.lower import control, expressions, statements, structs
+from tapedebug.compiler.lower._context import AccessRecord, Context, Early, Item
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -28,6 +28,7 @@ class Lowered:
         uses_atomic_result: Whether something depends on what an atomic returned.
         functions: The user's functions that are compiled into it.
         captured: What it read from outside: the function, the expression, its known variables, its value.
+        variables: What its variables are when it ends.
     """
 
     custom: ir.Function
@@ -36,12 +37,13 @@ class Lowered:
     uses_atomic_result: bool
     functions: tuple[Function, ...] = ()
     captured: tuple[tuple[Any, str, dict[str, Any], Any], ...] = ()
+    variables: dict[str, Item] = field(default_factory=dict)
 
 
 def lower_kernel(
-    name: str, origin: Origin, params: tuple[ir.Param, ...], python: Callable[..., Any]
+    name: str, origin: Origin, signature: tuple[ir.Param, ...], python: Callable[..., Any]
 ) -> Lowered:
-    """Lower a kernel's Python function.
+    """Lower a kernel's Python function, given its parameters as they are declared.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
@@ -49,7 +51,7 @@ def lower_kernel(
     early: dict[Any, Item] = {}
     while True:
         try:
-            return _lowered(name, origin, params, python, early)
+            return _lowered(name, origin, signature, python, early)
         except Early as found:
             early[found.key] = found.item
 
@@ -57,7 +59,7 @@ def lower_kernel(
 def _lowered(
     name: str,
     origin: Origin,
-    params: tuple[ir.Param, ...],
+    signature: tuple[ir.Param, ...],
     python: Callable[..., Any],
     early: dict[Any, Item],
 ) -> Lowered:
@@ -66,8 +68,12 @@ def _lowered(
     ctx.at(origin.tree)
     ctx.locals = control.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
-    for param in params:
-        ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)
+    params = signature if flatten.is_flat(signature) else flatten.flattened(signature)
+    flat = iter(params)
+    for declared in signature:
+        ctx.env[declared.name] = structs.bound(
+            declared.type, declared.name, flat, lambda param: _argument(builder, param)
+        )
     try:
         statements.block(ctx, origin.tree.body)
     except RecursionError:
@@ -77,7 +83,8 @@ def _lowered(
         ) from None
     function = ir.Function(name, params, builder.root, max(1, ctx.axes))
     accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)
-    return Lowered(function, function, accesses, ctx.uses_atomic_result, functions, tuple(ctx.captured))
+    captured = tuple(ctx.captured)
+    return Lowered(function, function, accesses, ctx.uses_atomic_result, functions, captured, ctx.env)
 
 
 def _argument(builder: Builder, param: ir.Param) -> Quantity:

@@ -3,7 +3,7 @@
 Each decomposition is made twice. First without derivatives: rotations until the matrix has its final form,
 with signs and order as agreed. Then, with derivatives, once more from there: the factors found are constants,
 what they make of the matrix is diagonal (triangular) but for rounding, and the rotations that remain are near
-identity, where their derivatives are those of the decomposition: there is no iteration to go through.
+identity, where their derivatives are those of the decomposition. One sweep has the first, two the second.
 
 Where two singular values or eigenvalues agree to rounding, their vectors have no derivative: the rotation
 between them passes none on, so that what does not depend on the choice (a sum of eigenvalues, the polar
@@ -202,7 +202,7 @@ def _svd(a: Quantity) -> tuple[Quantity, Quantity, Quantity]:
     p, u, v = _repeated(SWEEPS if size > 2 else 2, start, lambda state: _sweep(state, 0.0))
     u, v = _ordered(p, u, v)
     p = _product(_transposed(u), _product(rows, v))
-    p, u, v = _sweep([p, u, v], _floor(a))
+    p, u, v = _sweep(_sweep([p, u, v], _floor(a)), _floor(a))
     found = _result(a, matrix(u), vector([p[k][k] * scale for k in range(size)]), matrix(v))
     return found[0], found[1], found[2]
 
@@ -252,7 +252,7 @@ def eig3(A: Quantity) -> tuple[Quantity, Quantity]:
     start = [_held(mean), _identity(scale, 3)]
     _, q = _repeated(SWEEPS, start, lambda state: _symmetric_sweep(state, 0.0))
     p = _product(_transposed(q), _product(mean, q))
-    p, q = _symmetric_sweep([p, q], _floor(A))
+    p, q = _symmetric_sweep(_symmetric_sweep([p, q], _floor(A)), _floor(A))
     values = _result(A, matrix(q), vector([p[k][k] * scale for k in range(3)]))
     return values[0], values[1]
 
