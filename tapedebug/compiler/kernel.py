@@ -19,6 +19,7 @@ from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
+from tapedebug.lang import types as t
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,23 @@ class Kernel:
     Attributes:
         key: The name that checks and reports use.
         enable_backward: Whether the kernel has an adjoint.
+        generic: Of a version of a generic kernel, that kernel.
     """
 
-    def __init__(self, python: Callable[..., Any], *, enable_backward: bool = True) -> None:
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        *,
+        enable_backward: bool = True,
+        generic: Kernel | None = None,
+        types: tuple[Any, ...] = (),
+    ) -> None:
         self.python = python
+        self.generic = generic
+        self.types = types
+        """Of a version of a generic kernel, the types of its parameters."""
+        self.instances: dict[tuple[Any, ...], Kernel] = {}
+        """Of a generic kernel, its versions by their types."""
         qualified = python.__qualname__.replace("<locals>.", "").replace(".", "__")
         self.key = re.sub(r"[^0-9A-Za-z_]+", "", qualified)
         self.__name__ = python.__name__
@@ -57,7 +71,48 @@ class Kernel:
         self._entries: dict[_Variant, Entry] = {}
 
     def __repr__(self) -> str:
-        return f"<kernel {self.key}>"
+        return f"<kernel {self.key}{f'({self.version})' if self.version else ''}>"
+
+    @property
+    def version(self) -> str:
+        """Of a version of a generic kernel, its parameters and their types; else empty."""
+        shown = [f"{p.name}: {t.type_name(p.type)}" for p in self.signature] if self.generic else []
+        return ", ".join(shown)
+
+    @cached_property
+    def is_generic(self) -> bool:
+        """Whether parameters take several types: each combination has a version of the kernel."""
+        return any(t.is_generic(param.type) for param in self.signature)
+
+    def instance(self, types: tuple[Any, ...]) -> Kernel:
+        """The version of a generic kernel for these types of its parameters.
+
+        Raises:
+            KernelTypeError: A type does not fit its parameter.
+        """
+        found = self.instances.get(types)
+        if found is None:
+            for param, kind in zip(self.signature, types, strict=True):
+                if not t.fits(param.type, kind) or t.is_generic(kind):
+                    raise KernelTypeError(
+                        f"kernel `{self.__name__}`: "
+                        f"`{param.name}` is {t.type_name(param.type)}; got {t.type_name(kind)}",
+                        span=self.origin.span(self.origin.tree.args.args[param.index]),
+                        mend="use one type that fits, or change the annotation",
+                    )
+            found = self.instances[types] = Kernel(
+                self.python, enable_backward=self.enable_backward, generic=self, types=types
+            )
+        return found
+
+    def _require_concrete(self) -> None:
+        if self.is_generic:
+            shown = ", ".join(f"{p.name}: {t.type_name(p.type)}" for p in self.signature)
+            raise KernelTypeError(
+                f"kernel `{self.__name__}` is generic ({shown}) and is compiled for the types of a launch",
+                span=self.origin.span(self.origin.tree),
+                mend=f"launch it, or choose the types: overload({self.__name__}, […])",
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse: kernels are launched."""
@@ -94,7 +149,8 @@ class Kernel:
                     mend="annotate it, for example "
                     f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
                 )
-            params.append(Param(argument.arg, declared[argument.arg], index))
+            kind = self.types[index] if self.types else declared[argument.arg]
+            params.append(Param(argument.arg, kind, index))
         return tuple(params)
 
     @cached_property
@@ -104,6 +160,7 @@ class Kernel:
 
     @cached_property
     def _lowered(self) -> Lowered:
+        self._require_concrete()
         try:
             result = pipeline.lowered(self.__name__, self.origin, self.params, self.python)
         except TapedebugError as error:
@@ -121,6 +178,8 @@ class Kernel:
         before = copy(self)
         for plan in self.plans.values():
             plan.kernel = before
+        if self.generic is not None:
+            self.generic.plans = {}
         self.plans, self._infos, self._adjoints, self._entries = {}, {}, {}, {}
         for name in ("_lowered", "analysis"):
             self.__dict__.pop(name, None)
@@ -263,9 +322,16 @@ def kernel(function: Callable[..., Any] | None = None, /, *, enable_backward: bo
 
 
 def func(function: Callable[..., Any]) -> Function:
-    """Decorate a function that kernels call; annotations of its parameters are optional and checked."""
-    read_annotations(function, sys._getframe(1))
-    return Function(function)
+    """Decorate a function that kernels call; annotations of its parameters are optional and checked.
+
+    Several functions of one name, in one file or cell, are versions of it: a call takes the one that declares
+    the types of its arguments, or else one that takes families of types (`typing.Any`, `Float`, …).
+    """
+    frame = sys._getframe(1)
+    read_annotations(function, frame)
+    made = Function(function)
+    made.join(frame.f_locals.get(function.__name__))
+    return made
 
 
 def func_grad(function: Function) -> Callable[[Callable[..., Any]], Function]:
@@ -295,13 +361,29 @@ def _companion(function: Function, what: str) -> Callable[[Callable[..., Any]], 
     def decorate(python: Callable[..., Any]) -> Function:
         read_annotations(python, sys._getframe(1))
         own = Function(python)
-        _require_free(function, own, what)
-        setattr(function, what, own)
-        for user in list(function.users):
+        version = _version(function, own)
+        _require_free(version, own, what)
+        setattr(version, what, own)
+        for user in list(version.users):
             user.renew()
         return own
 
     return decorate
+
+
+def _version(function: Any, own: Function) -> Any:
+    """The version of a function whose parameters a gradient or replay begins with."""
+    if not isinstance(function, Function) or len(function.overloads) == 1:
+        return function
+    for version in function.overloads:
+        if own.annotations[: len(version.annotations)] == version.annotations:
+            return version
+    versions = "; ".join(version.declaration for version in function.overloads)
+    raise KernelTypeError(
+        f"function `{own.name}`: no version of `{function.name}` has the types of its parameters",
+        span=own.origin.span(own.origin.tree),
+        mend=f"begin with the parameters of one of these: {versions}",
+    )
 
 
 def _require_free(function: Any, own: Function, what: str) -> None:
