@@ -6,14 +6,13 @@ import difflib
 from collections.abc import Iterable
 
 _PLANNED = """
-    struct indexedarray map view
+    indexedarray map view
     float16 bfloat16 transform transformf transformd transform_identity spatial_vector spatial_matrix
     matrix quaternion erfinv select cast svd3 qr3 eig3 norm_huber quat_to_axis_angle
     transform_get_translation transform_get_rotation transform_multiply
     transform_point transform_vector transform_inverse spatial_top spatial_bottom spatial_dot spatial_cross
     spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass
-    func_native overload printf expect_eq expect_near
-    Float Int Scalar
+    func_native printf expect_eq expect_near
     set_module_options get_module force_load load_module clear_kernel_cache optim
 """
 PLANNED = frozenset(_PLANNED.split())

@@ -76,6 +76,11 @@ class Function:
         return inspect.signature(self.python)
 
     @property
+    def parameters(self) -> list[str]:
+        """The names of its parameters."""
+        return list(self.signature.parameters)
+
+    @property
     def annotations(self) -> tuple[Any, ...]:
         """What tells its versions apart: the types of its parameters, as far as they can be read."""
         found = getattr(self.python, "__annotations__", {})
@@ -262,7 +267,7 @@ def _readable(annotation: Any) -> Any:
 
 
 def _type_of(annotation: Any) -> Any:
-    if isinstance(annotation, t.ArrayType):
+    if isinstance(annotation, t.ArrayType | t.IndexedArrayType):
         return annotation
     if isinstance(annotation, tuple):
         return tuple(_type_of(a) for a in annotation)

@@ -39,8 +39,8 @@ def overload(kernel: Any, arg_types: Mapping[str, Any] | Sequence[Any] | None = 
     if not isinstance(arg_types, Mapping):
         if len(arg_types) != len(declared):
             raise KernelTypeError(
-                f"kernel `{kernel.__name__}`: overload() takes {len(declared)} types, one for each parameter; "
-                f"got {len(arg_types)}",
+                f"kernel `{kernel.__name__}`: overload() takes {len(declared)} types, one for each parameter;"
+                f" got {len(arg_types)}",
                 mend=f"write overload({kernel.__name__}, [{', '.join(declared)}]) with their types",
             )
         arg_types = dict(zip(declared, arg_types, strict=True))
@@ -52,7 +52,9 @@ def overload(kernel: Any, arg_types: Mapping[str, Any] | Sequence[Any] | None = 
             f"kernel `{kernel.__name__}`: overload() was given {what}",
             mend=f"its parameters are {', '.join(declared)}",
         )
-    return kernel.instance(tuple(_type(kernel, n, arg_types.get(n, kind)) for n, kind in declared.items()))
+    types = [_type(kernel, name, arg_types.get(name, kind)) for name, kind in declared.items()]
+    version: Kernel = kernel.instance(tuple(types))
+    return version
 
 
 def _require_generic(kernel: Any) -> None:
@@ -70,7 +72,9 @@ def _require_generic(kernel: Any) -> None:
 
 def _type(kernel: Kernel, name: str, annotation: Any) -> Any:
     try:
-        return annotation if isinstance(annotation, t.ArrayType) else t.pattern(annotation)
+        return (
+            annotation if isinstance(annotation, t.ArrayType | t.IndexedArrayType) else t.pattern(annotation)
+        )
     except TypeError:
         raise KernelTypeError(
             f"kernel `{kernel.__name__}`: {annotation!r} is not a type that `{name}` can have",

@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
-from tapedebug.compiler import ir, pipeline
+from tapedebug.compiler import flatten, ir, pipeline
 from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
@@ -109,7 +109,7 @@ class Kernel:
         if self.is_generic:
             shown = ", ".join(f"{p.name}: {t.type_name(p.type)}" for p in self.signature)
             raise KernelTypeError(
-                f"kernel `{self.__name__}` is generic ({shown}) and is compiled for the types of a launch",
+                f"kernel `{self.__name__}`: it is generic ({shown}), compiled for the types of a launch",
                 span=self.origin.span(self.origin.tree),
                 mend=f"launch it, or choose the types: overload({self.__name__}, […])",
             )
@@ -127,8 +127,8 @@ class Kernel:
         return origin_of(self.python, "kernel")
 
     @cached_property
-    def params(self) -> tuple[Param, ...]:
-        """The parameters, with their declared types."""
+    def signature(self) -> tuple[Param, ...]:
+        """The parameters as they are declared, with their types."""
         origin = self.origin
         arguments = origin.tree.args
         others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
@@ -154,6 +154,16 @@ class Kernel:
         return tuple(params)
 
     @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters as they are compiled: structs and indexed arrays taken apart."""
+        return self.signature if self.flat else flatten.flattened(self.signature)
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether parameters are compiled as they are declared."""
+        return flatten.is_flat(self.signature)
+
+    @cached_property
     def layout(self) -> Layout:
         """How arguments are packed."""
         return Layout(self.params)
@@ -162,8 +172,10 @@ class Kernel:
     def _lowered(self) -> Lowered:
         self._require_concrete()
         try:
-            result = pipeline.lowered(self.__name__, self.origin, self.params, self.python)
+            result = pipeline.lowered(self.__name__, self.origin, self.signature, self.python)
         except TapedebugError as error:
+            if self.version:
+                error.notes = (f"in its version for {self.version}", *error.notes)
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None
         for function in result.functions:

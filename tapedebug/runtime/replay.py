@@ -74,6 +74,7 @@ class Shadow:
         args: Sequence[Any],
         dtype: Any = None,
         active: frozenset[int] | None = None,
+        flat: bool = False,
     ) -> Shadow:
         """A shadow of one launch that is on no tape; nothing runs yet.
 
@@ -81,15 +82,16 @@ class Shadow:
             kernel: A kernel.
             dim: As for `launch`.
             args: All arguments, inputs and outputs.
+            flat: Whether `args` has one entry for each flat parameter, as records have them.
             dtype: As for the class.
             active: Parameters that have a gradient; by default the float arrays with `requires_grad`.
 
         Raises:
             LaunchError: The arguments do not fit the kernel.
         """
-        plan, checked = resolve(kernel, tuple(args))
+        plan, checked = resolve(kernel, tuple(args), flat=flat)
         if active is not None and active != plan.active:
-            plan = KernelPlan(kernel, checked, plan.packers, active)
+            plan = KernelPlan(plan.kernel, checked, plan.packers, active)
         sizes, threads, slots = launch_dims(kernel, dim)
         tracker = Tracker("preserve", dry=True)
         record = Record(0, plan, checked, sizes, threads, packed_for(plan, checked, slots), call_site(), None)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import control, expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Static
+from tapedebug.compiler.lower import control, expressions, structs
+from tapedebug.compiler.lower._context import Context, Item, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
-from tapedebug.lang.rules import Quantity
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,6 @@ def resolved(ctx: Context, node: ast.Call, function: Function) -> tuple[Function
     return chosen, env
 
 
-def parameters(function: Function) -> list[str]:
-    """The names of a function's parameters."""
-    return list(function.signature.parameters)
-
-
 def _given(ctx: Context, node: ast.Call) -> _Given:
     for argument in node.args:
         if isinstance(argument, ast.Starred):
@@ -70,9 +64,10 @@ def _given(ctx: Context, node: ast.Call) -> _Given:
 
 
 def _number(ctx: Context, node: ast.AST, item: Item) -> Item:
-    """A captured number, or a default, as a constant."""
-    number = ctx.number(node, item.value) if isinstance(item, Static) else None
-    return item if number is None else number
+    """A captured number or struct, or a default, as a constant."""
+    if not isinstance(item, Static):
+        return item
+    return ctx.number(node, item.value) or structs.as_value(ctx, node, item) or item
 
 
 def _bind(ctx: Context, node: ast.Call, function: Function, given: _Given) -> dict[str, Item]:
@@ -102,7 +97,7 @@ def _checked(ctx: Context, node: ast.Call, function: Function, given: _Given) ->
     try:
         env = _bind(ctx, node, function, given)
     except TypeError as error:
-        shown = f"{function.name}({', '.join(parameters(function))})"
+        shown = f"{function.name}({', '.join(function.parameters)})"
         ctx.type_error(node, f"{shown}: {error}", "match the function's parameters")
     for name, kind in function.types.items():
         if not t.fits(kind, type_of(env[name])):
@@ -123,9 +118,6 @@ def _shown(item: Item) -> str:
 
 def type_of(item: Item) -> Any:
     """The type that a parameter must be declared with to take an item; None where it has none."""
-    if isinstance(item, Quantity):
-        return item.type
-    if isinstance(item, ArrayView):
-        return t.ArrayType(item.param.type.dtype, item.free)
-    callable_ = isinstance(item, Static) and isinstance(item.value, Function | Builtin)
-    return t.CALLABLE if callable_ else None
+    if isinstance(item, Static) and isinstance(item.value, Function | Builtin):
+        return t.CALLABLE
+    return structs.type_of(item)

@@ -18,15 +18,17 @@ from tapedebug.compiler.lower import (
     gradient,
     random,
     statics,
+    structs,
     views,
 )
 from tapedebug.compiler.lower._context import (
-    ArrayView,
     Context,
     Item,
     Items,
     Static,
+    StructValue,
     Undefined,
+    View,
     counted,
     hashable,
 )
@@ -55,8 +57,12 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return gradient.call(ctx, node, target)
     if target is static:
         return statics.evaluate(ctx, node)
+    if any(target is make for make in (t.vector, t.matrix, t.quaternion)):
+        return statics.called(ctx, node, target)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
+    if t.is_struct(target):
+        return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":
         return random.curlnoise(ctx, node)
     if node.keywords:
@@ -154,14 +160,16 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
 def _type(ctx: Context, node: ast.Call) -> Item:
     """`type(x)`, which makes values of the type of `x`."""
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if item is None or isinstance(item, ArrayView):
+    if item is None or isinstance(item, View):
         ctx.type_error(node, "type() takes a number or a vector", "an array has a dtype")
+    if isinstance(item, StructValue):
+        return Static(item.kind)
     return Static(ctx.quantity(node.args[0], item).type)
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if isinstance(item, ArrayView):
+    if isinstance(item, View):
         length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
@@ -266,7 +274,7 @@ FRAME = ("env", "origin", "python", "calls", "in_kernel", "active", "in_loop", "
 def _zero_result(ctx: Context, function: Function) -> None:
     """A declared result exists from the start, so that loops can carry it to a `return` inside them."""
     kinds = function.result_type if isinstance(function.result_type, tuple) else (function.result_type,)
-    zeros = [construct.zeros(ctx, kind) for kind in kinds]
+    zeros = [structs.zeros(ctx, kind) for kind in kinds]
     result = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
     ctx.env[control.RESULT] = result
     ctx.returned = (control.kind_of(result), f"`{function.name}` is declared to return")

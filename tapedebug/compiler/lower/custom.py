@@ -10,7 +10,7 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import arguments, calls, control, random
+from tapedebug.compiler.lower import arguments, arrays, calls, control, random
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
@@ -166,7 +166,7 @@ def _parameters(
     nodes = [*own.origin.tree.args.posonlyargs, *own.origin.tree.args.args]
     header = f"def {own.name}({', '.join(wanted)}):"
     if len(nodes) != len(items):
-        outputs = len(items) - len(arguments.parameters(function))
+        outputs = len(items) - len(function.parameters)
         adjoints = f", then {counted(outputs, 'adjoint')} of its results" if what == "gradient" else ""
         takes = f"the parameters of `{function.name}`{adjoints}"
         message = f"the {what} of `{function.name}` takes {takes}: {len(items)} in all; it has {len(nodes)}"
@@ -174,7 +174,7 @@ def _parameters(
     for position, (node, item) in enumerate(zip(nodes, items, strict=True)):
         declared, actual = own.types.get(node.arg), arguments.type_of(item)
         if declared is not None and actual is not None and declared != actual:
-            of_input = position < len(arguments.parameters(function))
+            of_input = position < len(function.parameters)
             role = f"the parameter `{wanted[position]}`" if of_input else "this result"
             has, is_ = t.type_name(declared), t.type_name(actual)
             message = f"`{node.arg}` is {has}, where {role} of `{function.name}` is {is_}"
@@ -272,6 +272,7 @@ def _differentiable(item: Item) -> bool:
 
 def changed_names(ctx: Context, body: list[ast.stmt]) -> Iterator[str]:
     """The variables that a loop changes: by assignments and draws; in a gradient, all adjoints of inputs."""
-    yield from (n for n in control.assigned_names(body) if n in ctx.env or n in ctx.locals)
+    names = control.assigned_names(body, lambda target: arrays.is_memory(ctx, target))
+    yield from (n for n in names if n in ctx.env or n in ctx.locals)
     yield from (n for n in random.draws_from(ctx, body) if n in ctx.env)
     yield from (n for n in ctx.env if n.startswith(PREFIX))

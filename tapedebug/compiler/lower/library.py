@@ -16,7 +16,6 @@ import numpy as np
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import calls, views
 from tapedebug.compiler.lower._context import ArrayView, Context, Item
-from tapedebug.compiler.lower.arguments import parameters
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin
 from tapedebug.lang.rules import Quantity
@@ -63,7 +62,7 @@ def run(ctx: Context, node: ast.Call, function: Function, *arguments: Item) -> I
     outer = ctx.called_at
     ctx.called_at = ctx.span(node)
     try:
-        return calls.run(ctx, node, function, dict(zip(parameters(function), arguments, strict=True)))
+        return calls.run(ctx, node, function, dict(zip(function.parameters, arguments, strict=True)))
     finally:
         ctx.called_at = outer
 

@@ -10,7 +10,7 @@ from typing import Any
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.function import scope_of
 from tapedebug.compiler.lower import components, expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, hashable
+from tapedebug.compiler.lower._context import Context, Item, Items, Static, View, hashable
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import static
 from tapedebug.lang.rules import Quantity
@@ -47,6 +47,20 @@ def evaluate(ctx: Context, node: ast.Call) -> Item:
         )
     ctx.captured.append((ctx.python, text, known, value))
     return Static(value)
+
+
+def called(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> Static:
+    """A call of a Python function that makes a type, whose arguments must be known."""
+    given = [python_value(expressions.lower(ctx, argument)) for argument in node.args]
+    named = {str(k.arg): python_value(expressions.lower(ctx, k.value)) for k in node.keywords}
+    if any(value is MISSING for value in (*given, *named.values())):
+        ctx.type_error(
+            node, f"{function.__name__}() makes a type, whose size and scalar type are known", "use constants"
+        )
+    try:
+        return Static(function(*given, **named))
+    except TypeError as error:
+        ctx.type_error(node, str(error), "write it as outside a kernel")
 
 
 def _bound(expression: ast.expr) -> set[str]:
@@ -207,7 +221,7 @@ def sequence(ctx: Context, node: ast.expr, item: Item) -> list[Item]:
     ):
         return [Static(value) for value in item.value]
     mend = "write `for i in range(n):`, or run over a tuple or something else known when it is compiled"
-    if isinstance(item, ArrayView):
+    if isinstance(item, View):
         ctx.syntax_error(
             node,
             "a kernel's `for` does not run over an array",
