@@ -17,6 +17,7 @@ from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce, announced
+from tapedebug.runtime.watched import launch as launch_watched
 
 if TYPE_CHECKING:
     from tapedebug.runtime.command import Launch
@@ -92,6 +93,9 @@ def launch(
             plan, args = resolve(kernel, args)
         except TapedebugError as error:
             raise error.with_traceback(None) from None  # the user's line is in the message, not in our frames
+        if plan.watched:
+            launch_watched(plan, dim, args, record_tape=record_tape)
+            return None
     if dim.__class__ is int:
         sizes: tuple[int, ...] = (dim,)
         threads: int = dim
@@ -172,7 +176,7 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
     generic, kernel = kernel, concrete(kernel, args)
     if kernel.flat or flat:
         plan, found = _plan_of(kernel, args, checked=False)
-        if generic is not kernel:  # found at once the next time
+        if generic is not kernel and not plan.watched:  # found at once the next time
             generic.plans[tuple([a._kind if type(a) is array else type(a) for a in found])] = plan
         return plan, found
     return _plan_of(kernel, _flatten.check_and_flatten(kernel, args), checked=True)
@@ -187,10 +191,11 @@ def _plan_of(kernel: Any, args: tuple[Any, ...], *, checked: bool) -> tuple[Kern
             return plan, args
     args = _arguments.checked(kernel, args)
     key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
-    plan = kernel.plans.get(key)
+    plan = kernel.plans.get(key) or kernel.watched.get(key)
     if plan is None:
         packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)
-        plan = kernel.plans[key] = KernelPlan(kernel, args, packers)
+        plan = KernelPlan(kernel, args, packers)
+        (kernel.watched if plan.watched else kernel.plans)[key] = plan
     return plan, args
 
 
