@@ -83,9 +83,9 @@ Number = _Scalars("Scalar", (*INTEGERS, *FLOATS))
 
 def family(base: type[Compound], shape: Sequence[Any], dtype: Any) -> Any:
     """The compound types of these sizes and this scalar type, where one of them is a family; else None."""
-    sizes = tuple(None if size is Any or isinstance(size, Generic) else size for size in shape)
-    if None not in sizes and not isinstance(dtype, Generic):
+    if not any(size is Any for size in shape) and not isinstance(dtype, Generic):
         return None
+    sizes = tuple(None if size is Any else size for size in shape)
     shown = ["Any" if size is None else str(size) for size in sizes]
     scalar = repr(dtype) if isinstance(dtype, Generic) else dtype.__name__
     size = f"length={shown[0]}" if len(shown) == 1 else f"shape=({', '.join(shown)})"

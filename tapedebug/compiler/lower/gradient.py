@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.function import Function, Gradient
 from tapedebug.compiler.ir import Block, Op, Value, ops_of
-from tapedebug.compiler.lower import arguments, calls, control
+from tapedebug.compiler.lower import arguments, calls, control, operations
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -104,14 +104,15 @@ def _inputs(
     """The function, or the version of it that takes these inputs, and the inputs by name."""
     if isinstance(function, Function):
         return arguments.resolved(ctx, node, function)
-    values = calls.operands(ctx, node, function.name)
+    values = operations.operands(ctx, node, function.name, node.args)
     return function, {f"{k}": value for k, value in enumerate(values)}
 
 
 def _run(ctx: Context, node: ast.Call, function: Function | Builtin, inputs: dict[str, Item]) -> Item:
     if isinstance(function, Function):
         return calls.inlined(ctx, node, function, dict(inputs))
-    return calls.operation(ctx, node, function.name, *(q for q in inputs.values() if isinstance(q, Quantity)))
+    given = (q for q in inputs.values() if isinstance(q, Quantity))
+    return operations.applied(ctx, node, function.name, *given)
 
 
 def _is_float(item: Item) -> bool:

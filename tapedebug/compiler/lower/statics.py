@@ -49,20 +49,6 @@ def evaluate(ctx: Context, node: ast.Call) -> Item:
     return Static(value)
 
 
-def called(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> Static:
-    """A call of a Python function that makes a type, whose arguments must be known."""
-    given = [python_value(expressions.lower(ctx, argument)) for argument in node.args]
-    named = {str(k.arg): python_value(expressions.lower(ctx, k.value)) for k in node.keywords}
-    if any(value is MISSING for value in (*given, *named.values())):
-        ctx.type_error(
-            node, f"{function.__name__}() makes a type, whose size and scalar type are known", "use constants"
-        )
-    try:
-        return Static(function(*given, **named))
-    except TypeError as error:
-        ctx.type_error(node, str(error), "write it as outside a kernel")
-
-
 def _bound(expression: ast.expr) -> set[str]:
     """The variables of comprehensions and lambda functions in an expression."""
     nodes = list(ast.walk(expression))
