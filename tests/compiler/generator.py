@@ -1,9 +1,9 @@
 """Random well-typed kernels: what tests of the compiler are fed with.
 
 A program is a file of functions and one kernel. Each thread owns its row of the arrays that it reads and
-writes (`w`, `y`, `p`, `z`, `g`, `r`, `e`); `x`, `q` and `idx` are only read; `acc` and `vacc` are only added
-to, and `top` is only raised and lowered. So nothing races, and the derivative is that of the plain loop over
-threads. Values stay small: sines damp products.
+writes (`w`, `y`, `p`, `z`, `g`, `r`, `e`, `bodies`); `x`, `q` and `idx` are only read; `acc` and `vacc` are
+only added to, and `top` is only raised and lowered. So nothing races, and the derivative is that of the plain
+loop over threads. Values stay small: sines damp products.
 
 `python -m tests.compiler.generator SEED` prints a program.
 """
@@ -23,7 +23,24 @@ SHIFT = wp.vec3(0.5, 0.25, -1.0)
 COUNT = 2
 
 """
-TYPES = {"f": "float", "v": "wp.vec3", "i": "int", "m": "wp.mat33", "h": "wp.quat", "d": "wp.float64"}
+TYPES = {
+    "f": "float",
+    "v": "wp.vec3",
+    "i": "int",
+    "m": "wp.mat33",
+    "h": "wp.quat",
+    "d": "wp.float64",
+    "s": "Body",
+}
+STRUCT = """@wp.struct
+class Body:
+    pos: wp.vec3
+    mass: float
+    turn: wp.quat
+    count: int
+
+
+"""
 PARAMETERS = """
     x: wp.array(dtype=float),
     q: wp.array(dtype=wp.vec3),
@@ -43,6 +60,7 @@ PARAMETERS = """
     n: int,
     c: float,
 """
+BODIES = "    bodies: wp.array(dtype=Body),\n"
 
 
 class Generator(Compound):
@@ -52,7 +70,7 @@ class Generator(Compound):
         for _ in range(self.r.randrange(3)):
             self.function()
         self.emit("@wp.kernel")
-        self.emit(f"def program({PARAMETERS}):")
+        self.emit(f"def program({PARAMETERS}{BODIES}):")
         self.in_kernel = True
         with self.indented():
             self.emit("i = wp.tid()")
@@ -61,7 +79,7 @@ class Generator(Compound):
             scope.names["f"].append("c")
             self.body(scope, self.size)
             self.emit(f"y[i] = y[i] * 0.5 + {self.float(scope, 2)}")
-        return HEADER + "\n".join(self.lines) + "\n"
+        return HEADER + STRUCT + "\n".join(self.lines) + "\n"
 
     # Functions
 
@@ -111,7 +129,7 @@ class Generator(Compound):
         self.functions.append((name, "fv", "fv"))
 
     def plain_function(self) -> None:
-        arguments = "".join(self.r.choice("fffvviimhd") for _ in range(self.r.randint(1, 3)))
+        arguments = "".join(self.r.choice("fffvviimhds") for _ in range(self.r.randint(1, 3)))
         array = self.r.random() < 0.4
         result = self.r.choice("ffffvvmhd")
         names = [f"a{k}" for k in range(len(arguments))]
@@ -151,7 +169,7 @@ class Generator(Compound):
 
     def statement(self, scope: Scope, left: int) -> bool:
         """One statement; true where nothing may follow it."""
-        makers = [self.assign] * 4 + [self.compound] * 2
+        makers = [self.assign] * 4 + [self.compound] * 2 + [self.record]
         if self.in_kernel:
             makers += [self.store] * 4 + [self.atomic] * 2 + [self.invoke]
             if not self.counted:

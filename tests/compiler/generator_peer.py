@@ -18,6 +18,8 @@ OUTPUTS = ("acc", "vacc", "out")
 class Peer(Generator):
     """Writes one program of many in a module."""
 
+    structs = False
+
     def __init__(self, seed: int, size: int = 6) -> None:
         super().__init__(seed, size)
         self.counted = True

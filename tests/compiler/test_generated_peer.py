@@ -37,7 +37,7 @@ def engines(tmp_path_factory: Any) -> Any:
 def case(kernel: Any, seed: int) -> tuple[list[Any], dict[int, np.ndarray]]:
     """Arguments in float64, as float32 holds them, and the seeds of what the kernel writes."""
     rng = np.random.default_rng(seed)
-    args = arguments(rng)
+    args = arguments(rng)[: len(kernel.params)]  # without structs
     names = {p.index: p.name for p in kernel.params}
     return args, {i: rng.normal(size=args[i].shape) for i in names if names[i] in OUTPUTS}
 
@@ -61,10 +61,8 @@ def theirs(warp: Any, kernel: Any, mine: Any, seed: int) -> tuple[list[Any], dic
         if not param.is_array:
             given.append(value)
             continue
-        dtype = getattr(
-            warp, param.type.dtype.__name__.replace("float32", "float").replace("int32", "int"), None
-        )
-        dtype = {"float32": float, "int32": int}.get(param.type.dtype.__name__, dtype)
+        name = param.type.dtype.__name__
+        dtype = {"float32": float, "int32": int}.get(name) or getattr(warp, name)
         floating = value.dtype == float
         given.append(warp.array(value, dtype=dtype, requires_grad=floating))
     with warp.Tape() as tape:
