@@ -26,6 +26,7 @@ from tapedebug._errors import TapeError as TapeError
 from tapedebug.compiler.function import grad as grad
 from tapedebug.compiler.kernel import func as func
 from tapedebug.compiler.kernel import func_grad as func_grad
+from tapedebug.compiler.kernel import func_native as func_native
 from tapedebug.compiler.kernel import func_replay as func_replay
 from tapedebug.compiler.kernel import kernel as kernel
 from tapedebug.lang import types as types

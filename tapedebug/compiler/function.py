@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
+from tapedebug.compiler.native.function import Native
+from tapedebug.compiler.native.unit import Snippets
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
@@ -35,11 +37,18 @@ class Function:
         self.__doc__ = python.__doc__
         self.gradient: Function | None = None
         self.replay: Function | None = None
+        self.native: Native | None = None
+        """Its C, where it is a native function."""
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         """The kernels that it is compiled into."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plain Python function."""
+        if self.native is not None:
+            raise TapedebugError(
+                f"`{self.name}` is a native function and was called outside a kernel",
+                mend="call it inside a function decorated with @kernel or @func",
+            )
         return self.python(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -106,6 +115,15 @@ def grad(function: Any) -> Gradient:
         f"grad() takes a function of the kernel language; got {getattr(function, '__name__', function)!r}",
         mend="decorate it with @wp.func",
     )
+
+
+def native_function(python: Callable[..., Any], snippets: Snippets) -> Function:
+    """A function whose body is C."""
+    function = Function(python)
+    function.native = Native(
+        python, snippets, lambda: function.origin, lambda: (function.types, function.result_type)
+    )
+    return function
 
 
 def origin_of(python: Callable[..., Any], what: str) -> Origin:

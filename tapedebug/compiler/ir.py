@@ -140,6 +140,9 @@ STRUCTURAL = {
     "load_adjoint": "(offset,) (param, component) -> adjoint",
     "store_adjoint": "(offset, value) (param, component)",
     "add_adjoint": "(offset, value) (param, component)",
+    "native": "(value or offset, …) (call,) -> int64: the call, which writes to arrays",
+    "native_value": "(value or offset, …) (call,) -> int64: the call, made only for its results",
+    "native_result": "(call,) (call, place) -> value: a word of the frame after the call",
     "reserve": "(count?) (tag,): begin keeping a loop's carried values for the reverse pass",
     "save": "(iteration, value) (tag, slot): keep one carried value of one iteration",
     "commit": "(count,) (tag,): the loop ran so many iterations",
@@ -151,7 +154,8 @@ STRUCTURAL = {
 
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
-EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "note"})
+NATIVE = frozenset({"native", "native_value"})
+EFFECTS = frozenset({"native", "store", "atomic_add", "store_adjoint", "add_adjoint", "note"})
 ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
@@ -242,6 +246,19 @@ def walk(block: Block) -> Iterator[Node]:
         yield node
         for inner in blocks_of(node):
             yield from walk(inner)
+
+
+def read_by(op: Op) -> frozenset[int]:
+    """The array parameters whose values an operation reads."""
+    if op.kind in NATIVE:
+        reads: frozenset[int] = op.data[0].reads
+        return reads
+    return frozenset(op.data[:1]) if op.kind in ("load", "load_after", "atomic_add") else frozenset()
+
+
+def is_late(op: Op) -> bool:
+    """Whether an operation reads arrays as the launch left them."""
+    return op.kind == "load_after" or (op.kind in NATIVE and op.data[0].late)
 
 
 def ops_of(block: Block) -> Iterator[Op]:

@@ -13,10 +13,17 @@ from typing import Any, overload
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import ir, pipeline
-from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
+from tapedebug.compiler.function import (
+    Function,
+    declared_types,
+    native_function,
+    origin_of,
+    read_annotations,
+)
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
+from tapedebug.compiler.native.unit import Snippets
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
 
@@ -164,7 +171,10 @@ class Kernel:
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with.
         """
-        replay = self.adjoint_info(active, replay=replay).replay
+        info = self.adjoint_info(active, replay=replay)
+        if info.refused is not None:
+            raise info.refused.with_traceback(None)
+        replay = info.replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero))
 
     def tangent(
@@ -268,6 +278,37 @@ def func(function: Callable[..., Any]) -> Function:
     return Function(function)
 
 
+def func_native(
+    snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None
+) -> Callable[[Callable[..., Any]], Function]:
+    """Decorate the stub of a function whose body is C: `@func_native("out[tid] = 2.0f * x[tid];")`.
+
+    The parameters of the stub, all annotated, are what the snippet sees: arrays as pointers, numbers as
+    values, vectors, matrices and quaternions as unions (`v.x` or `v.c[0]`, `m.m[i][j]`). A declared result is
+    what the snippet returns. The C is compiled by the system's compiler (`CC`, else cc, gcc or clang) when a
+    kernel is first used, and runs in this process: what it writes where it should not, nobody catches.
+
+    Args:
+        snippet: The body of a C function.
+        adj_snippet: What adjoints run: it adds to `adj_a` of a float parameter `a`, to `adj_x[i]` of an array
+            `x`, and reads `adj_ret`, the adjoint of the result. Arrays are as the launch left them. Empty
+            where no gradient is meant to flow; without one, a gradient that would is an error.
+        replay_snippet: What adjoints run where they need the result again. It is used where it writes to no
+            array; else the snippet runs again in copies of what it writes to.
+
+    Raises:
+        KernelTypeError, KernelSyntaxError: When a kernel that calls it is first used: a type has no
+            counterpart in C, or the compiler refuses a snippet (its line is shown).
+        TapedebugError: Then, too: there is no compiler.
+    """
+
+    def decorate(python: Callable[..., Any]) -> Function:
+        read_annotations(python, sys._getframe(1))
+        return native_function(python, Snippets(snippet, adj_snippet, replay_snippet))
+
+    return decorate
+
+
 def func_grad(function: Function) -> Callable[[Callable[..., Any]], Function]:
     """Decorate a gradient for `function`: adjoints run it in place of the reverse of the function.
 
@@ -335,6 +376,7 @@ __all__ = [
     "Span",
     "func",
     "func_grad",
+    "func_native",
     "func_replay",
     "kernel",
 ]

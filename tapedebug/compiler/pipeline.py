@@ -8,18 +8,20 @@ source → lower → verify → opened                        the kernel in IR
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tapedebug._errors import TapedebugError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler import backend
 from tapedebug.compiler.emit import emit
-from tapedebug.compiler.ir import Function, Op, Param, ops_of
+from tapedebug.compiler.ir import NATIVE, Function, Op, Param, is_late, ops_of, read_by
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.objects import Entry
+from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
@@ -43,6 +45,8 @@ class Analysis:
         atomic: Parameters that it changes atomically.
         accesses: The places in the source, each with its kind: "read", "write" or "atomic".
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
+        native: The parameters that native functions get as pointers, each with the name of one.
+        opaque: The native functions through which no tangent can be pushed.
     """
 
     reads: frozenset[int]
@@ -51,6 +55,8 @@ class Analysis:
     atomic: frozenset[int]
     accesses: tuple[Access, ...]
     serial: bool
+    native: dict[int, str] = field(default_factory=dict)
+    opaque: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,12 +69,14 @@ class AdjointInfo:
         need_spans: The reads in the source whose values are needed, by parameter.
         after: Those of `needs` that the launch writes and whose values after it are needed: a replay or a
             gradient of the user's reads them.
+        refused: Why there is no right gradient, where that is so; raised when one is asked for.
     """
 
     needs: frozenset[int]
     replay: frozenset[int]
     need_spans: dict[int, tuple[Span, ...]]
     after: frozenset[int] = frozenset()
+    refused: TapedebugError | None = None
 
 
 def lowered(name: str, origin: Origin, params: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
@@ -86,17 +94,26 @@ def analysis(kernel: Lowered) -> Analysis:
         kind: frozenset(op.data[0] for op in ops_of(body) if op.kind == kind)
         for kind in ("load", "store", "atomic_add")
     }
-    writes = of["store"] | of["atomic_add"]
+    natives = [op for op in ops_of(body) if op.kind in NATIVE]
+    writes = of["store"] | of["atomic_add"] | _all_of(op.data[0].writes for op in natives)
+    reads = of["load"] | _all_of(op.data[0].reads for op in natives)
     # What only a gradient of the user's reads counts, too: a launch depends on it.
-    everywhere = frozenset(op.data[0] for op in ops_of(kernel.custom.body) if op.kind == "load")
+    everywhere = _all_of(read_by(op) for op in ops_of(kernel.custom.body) if op.kind != "atomic_add")
+    pointers = {p: op.data[0].native.name for op in natives for p in op.data[0].params.values()}
     return Analysis(
-        reads=of["load"] | (everywhere - writes),
+        reads=reads | (everywhere - writes),
         writes=writes,
         covers=_covered(kernel.function),
         atomic=of["atomic_add"] | {access.param for access in kernel.accesses if access.kind == "atomic"},
         accesses=kernel.accesses,
         serial=kernel.uses_atomic_result,
+        native=pointers,
+        opaque=native.opaque(kernel.function),
     )
+
+
+def _all_of(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*sets)
 
 
 def _covered(function: Function) -> frozenset[int]:
@@ -132,9 +149,9 @@ def adjoint(
         primal = keep_log(kernel.custom, replay, everywhere=bool(crossing & replay))
         reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
         function = remove_dead_code(reverse)
-        loads = [op for op in function.ops() if op.kind in ("load", "load_after", "atomic_add")]
-        needs = frozenset(op.data[0] for op in loads)
-        overwritten = writes & frozenset(op.data[0] for op in loads if op.kind != "load_after")
+        loads = [op for op in function.ops() if read_by(op)]
+        needs = _all_of(map(read_by, loads))
+        overwritten = writes & _all_of(read_by(op) for op in loads if not is_late(op))
         if overwritten <= replay:
             break
         replay |= overwritten
@@ -142,9 +159,11 @@ def adjoint(
     spans: dict[int, dict[Span, None]] = {}
     for op in loads:
         if op.kind != "atomic_add" and op.span is not None:
-            spans.setdefault(op.data[0], {})[op.span] = None
+            for p in read_by(op):
+                spans.setdefault(p, {})[op.span] = None
     found = {p: tuple(s) for p, s in spans.items()}
-    return function, AdjointInfo(needs, replay, found, after=(needs & writes) - replay)
+    late = (needs & writes) - replay
+    return function, AdjointInfo(needs, replay, found, late, refused=native.lost(kernel.custom, active))
 
 
 def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:

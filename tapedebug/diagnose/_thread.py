@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._config import config
+from tapedebug.compiler.ir import NATIVE
 from tapedebug.diagnose._arithmetic import Lost, evaluate
 
 if TYPE_CHECKING:
@@ -194,6 +195,8 @@ class Thread:
             step.result = Number(self._offset(op.data[0], args), np.int64)
         elif op.kind in ("load", "store", "atomic_add"):
             self._access(op, args, step)
+        elif op.kind in NATIVE:
+            raise Lost(f"it calls the native function {op.data[0].native.name}")
         else:
             step.result = self._rule(op, args)
         self.steps.append(step)

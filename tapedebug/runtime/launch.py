@@ -167,6 +167,7 @@ def resolve(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, 
     key = tuple([a._kind if type(a) is array else type(a) for a in args])
     plan = kernel.plans.get(key)
     if plan is None:
+        _arguments.check_pointers(kernel, args)
         packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)
         plan = kernel.plans[key] = KernelPlan(kernel, args, packers)
     return plan, args
