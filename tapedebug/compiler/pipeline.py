@@ -3,6 +3,7 @@
 source → lower → verify → opened                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
 → tangent_of → remove_dead_code → verify                its tangent
+→ adjoint_tangent_of → remove_dead_code → verify        the tangent of its adjoint
 → emit → Numba → object code                            machine code
 """
 
@@ -23,6 +24,7 @@ from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
+from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
@@ -168,8 +170,15 @@ def adjoint(
 
 def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
+    native.refuse_tangent(kernel.function)
     active = active & differentiable(kernel.function.params)
     return verify(remove_dead_code(tangent_of(kernel.function, active, strong_zero=strong_zero)))
+
+
+def adjoint_tangent(adjoint: Function, active: frozenset[int], *, strong_zero: bool = False) -> Function:
+    """The tangent of an adjoint in IR."""
+    active = active & differentiable(adjoint.params)
+    return verify(remove_dead_code(adjoint_tangent_of(adjoint, active, strong_zero=strong_zero)))
 
 
 def text(

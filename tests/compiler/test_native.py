@@ -329,6 +329,37 @@ def test_grad_of_a_native_function_is_its_adjoint_snippet() -> None:
     np.testing.assert_allclose(y, 2 * x, rtol=1e-6)
 
 
+@wp.kernel
+def loss_of_squares(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, square(x[wp.tid()]))
+
+
+@wp.kernel
+def loss_of_arrays(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, element(x, i))
+
+
+@pytest.mark.parametrize(("kernel", "name"), [(loss_of_squares, "square"), (loss_of_arrays, "element")])
+def test_there_is_no_second_derivative(kernel: Any, name: str) -> None:
+    x, loss = wp.array(floats(3), requires_grad=True), wp.zeros(1, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(kernel, 3, [x, loss])
+    with pytest.raises(wp.KernelTypeError) as info:
+        wp.autograd.hvp(tape, loss=loss, tangents={x: floats(3)})
+    assert str(info.value).startswith(
+        f"the native function `{name}` has no second derivative\n  --> {__file__}"
+    )
+
+
+def test_the_tangent_of_a_call_with_arrays_is_refused() -> None:
+    with pytest.raises(wp.KernelTypeError) as info:
+        loss_of_arrays.tangent(frozenset({0, 1}))
+    assert str(info.value).startswith(
+        "kernel `loss_of_arrays`: no tangent goes through the native function `element`, which takes arrays\n"
+    )
+
+
 def test_tangents_do_not_go_through_arrays() -> None:
     x, y, out = (wp.array(floats(5), requires_grad=True) for _ in range(3))
     scale = wp.array(floats(1), requires_grad=True)
@@ -384,8 +415,8 @@ def test_a_gradient_that_would_be_lost_is_an_error(kernel: Any) -> None:
         tape.backward(grads={out: wp.ones(3)})
     message = str(info.value)
     assert message.startswith(
-        f"kernel `{kernel.key}`: the native function `{name}` has no adjoint snippet, and a gradient goes through it\n"
-        f"  --> {__file__}:"
+        f"kernel `{kernel.key}`: the native function `{name}` has no adjoint snippet, "
+        f"and a gradient goes through it\n  --> {__file__}:"
     )
     assert message.endswith(
         'mend: give func_native an adj_snippet; adj_snippet="" says that no gradient is meant to flow'
@@ -469,15 +500,10 @@ def test_an_error_of_c_is_shown_at_the_users_line(tmp_path: Path) -> None:
 def test_an_error_in_another_snippet(tmp_path: Path) -> None:
     message = refusal(tmp_path, arguments='SNIPPET, "adj_x += 2.0f adj_ret;"')
     assert message.startswith("function `f`: the C compiler refuses `adj_snippet`: ")
-    assert (
-        message.splitlines()[1:4]
-        == [
-            "  --> program.py:9, in f",
-            '   | @wp.func_native(SNIPPET, "adj_x += 2.0f adj_ret;")',
-            "   |                                        ^^^^^^^",
-        ]
-        or "program.py:9" in message
-    )
+    assert message.splitlines()[1:3] == [
+        "  --> program.py:9, in f",
+        '   | @wp.func_native(SNIPPET, "adj_x += 2.0f adj_ret;")',
+    ]
 
 
 def test_an_adjoint_must_not_write_to_values(tmp_path: Path) -> None:
@@ -494,7 +520,7 @@ def test_an_adjoint_must_not_write_to_values(tmp_path: Path) -> None:
 WRONG = {
     "cuda": (
         {"body": "twice + __shared__"},
-        "function `f`: `__shared__` belongs to CUDA; kernels run on the processor here\n"
+        "function `f`: `__shared__` belongs to CUDA; kernels run on the processor\n"
         "  --> program.py:5, in f\n"
         "   |     return twice + __shared__;\n"
         "   |                    ^^^^^^^^^^\n"

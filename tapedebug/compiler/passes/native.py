@@ -57,17 +57,55 @@ def token_call(token: Value) -> NativeCall:
     return call
 
 
-def plain(b: Builder, op: Op, args: tuple[Value, ...]) -> Value:
-    """A call or result as it is, on other values: in tangents."""
-    if op.kind == "native_result":
-        assert op.result is not None
-        return b.emit("native_result", args, op.result.type, op.data)
-    token = b.emit(op.kind, args, t.int64, op.data)
-    b.forget_loads()
-    return token
+def refuse_tangent(function: Function) -> None:
+    """Refuse the tangent of a kernel whose native functions take arrays of floats.
+
+    Raises:
+        KernelTypeError: There is one.
+    """
+    for name in opaque(function):
+        called = next(
+            op for op in ops_of(function.body) if op.kind in NATIVE and op.data[0].native.name == name
+        )
+        raise KernelTypeError(
+            f"kernel `{function.name}`: no tangent goes through the native function `{name}`, "
+            "which takes arrays",
+            span=called.span,
+            mend="write it as a @wp.func, or let it take and return numbers",
+        )
 
 
-def tangent_of_result(b: Builder, op: Op, known: Values, dots: Values) -> Value | None:
+def refuse_second_order(op: Op, varied: set[Value], active: frozenset[int]) -> None:
+    """Refuse the tangent of an adjoint snippet: nobody has written its derivative.
+
+    Raises:
+        KernelTypeError: It would be needed.
+    """
+    call: NativeCall = op.data[0]
+    moves = any(a in varied for a in op.args) or not active.isdisjoint(call.reads | call.adjoints)
+    if call.variant == ADJOINT and moves:
+        raise KernelTypeError(
+            f"the native function `{call.native.name}` has no second derivative",
+            span=op.span,
+            mend="write it as a @wp.func, in the kernel language",
+        )
+
+
+def tangent(b: Builder, op: Op, args: tuple[Value, ...], known: Values, dots: Values) -> None:
+    """A call or a result in a tangent; of what takes no arrays, with the tangents of results."""
+    assert op.result is not None
+    if op.kind in NATIVE:
+        known[op.result] = b.emit(op.kind, args, t.int64, op.data)
+        b.forget_loads()
+        return
+    known[op.result] = b.emit("native_result", args, op.result.type, op.data)
+    if op.result.type in t.FLOATS and not op.data[0].params and op.data[0].native.snippets.adjoint:
+        dot = _tangent_of_result(b, op, known, dots)
+        if dot is not None:
+            dots[op.result] = dot
+
+
+def _tangent_of_result(b: Builder, op: Op, known: Values, dots: Values) -> Value | None:
     """The tangent of a result of a call without arrays: the adjoint of that result alone, times tangents."""
     call = token_call(op.args[0])
     source = op.args[0].op
