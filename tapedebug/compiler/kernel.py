@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
-from tapedebug.compiler import ir, pipeline
+from tapedebug.compiler import flatten, ir, pipeline
 from tapedebug.compiler.function import (
     Function,
     declared_types,
@@ -79,8 +79,8 @@ class Kernel:
         return origin_of(self.python, "kernel")
 
     @cached_property
-    def params(self) -> tuple[Param, ...]:
-        """The parameters, with their declared types."""
+    def signature(self) -> tuple[Param, ...]:
+        """The parameters as they are declared, with their types."""
         origin = self.origin
         arguments = origin.tree.args
         others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
@@ -105,6 +105,16 @@ class Kernel:
         return tuple(params)
 
     @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters as they are compiled: structs and indexed arrays taken apart."""
+        return self.signature if self.flat else flatten.flattened(self.signature)
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether parameters are compiled as they are declared."""
+        return flatten.is_flat(self.signature)
+
+    @cached_property
     def layout(self) -> Layout:
         """How arguments are packed."""
         return Layout(self.params)
@@ -112,7 +122,7 @@ class Kernel:
     @cached_property
     def _lowered(self) -> Lowered:
         try:
-            result = pipeline.lowered(self.__name__, self.origin, self.params, self.python)
+            result = pipeline.lowered(self.__name__, self.origin, self.signature, self.python)
         except TapedebugError as error:
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None

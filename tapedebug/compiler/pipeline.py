@@ -81,9 +81,9 @@ class AdjointInfo:
     refused: TapedebugError | None = None
 
 
-def lowered(name: str, origin: Origin, params: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
-    """A kernel in IR."""
-    result = lower_kernel(name, origin, params, python)
+def lowered(name: str, origin: Origin, signature: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
+    """A kernel in IR, from its parameters as they are declared."""
+    result = lower_kernel(name, origin, signature, python)
     custom = verify(remove_dead_code(result.custom))
     function = verify(remove_dead_code(opened(custom)))
     return replace(result, function=function, custom=custom)
@@ -102,12 +102,13 @@ def analysis(kernel: Lowered) -> Analysis:
     # What only a gradient of the user's reads counts, too: a launch depends on it.
     everywhere = _all_of(read_by(op) for op in ops_of(kernel.custom.body) if op.kind != "atomic_add")
     pointers = {p: op.data[0].native.name for op in natives for p in op.data[0].params.values()}
+    reads |= everywhere - writes
     return Analysis(
-        reads=reads | (everywhere - writes),
+        reads=reads,
         writes=writes,
         covers=_covered(kernel.function),
         atomic=of["atomic_add"] | {access.param for access in kernel.accesses if access.kind == "atomic"},
-        accesses=kernel.accesses,
+        accesses=tuple(access for access in kernel.accesses if access.param in reads | writes),
         serial=kernel.uses_atomic_result,
         native=pointers,
         opaque=native.opaque(kernel.function),

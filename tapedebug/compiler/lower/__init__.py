@@ -8,11 +8,11 @@ from typing import Any
 
 from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin
-from tapedebug.compiler import ir
+from tapedebug.compiler import flatten, ir
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import control, expressions, statements
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Early, Item
+from tapedebug.compiler.lower import control, expressions, statements, structs
+from tapedebug.compiler.lower._context import AccessRecord, Context, Early, Item
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -41,9 +41,9 @@ class Lowered:
 
 
 def lower_kernel(
-    name: str, origin: Origin, params: tuple[ir.Param, ...], python: Callable[..., Any]
+    name: str, origin: Origin, signature: tuple[ir.Param, ...], python: Callable[..., Any]
 ) -> Lowered:
-    """Lower a kernel's Python function.
+    """Lower a kernel's Python function, given its parameters as they are declared.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
@@ -51,7 +51,7 @@ def lower_kernel(
     early: dict[Any, Item] = {}
     while True:
         try:
-            return _lowered(name, origin, params, python, early)
+            return _lowered(name, origin, signature, python, early)
         except Early as found:
             early[found.key] = found.item
 
@@ -59,7 +59,7 @@ def lower_kernel(
 def _lowered(
     name: str,
     origin: Origin,
-    params: tuple[ir.Param, ...],
+    signature: tuple[ir.Param, ...],
     python: Callable[..., Any],
     early: dict[Any, Item],
 ) -> Lowered:
@@ -68,8 +68,12 @@ def _lowered(
     ctx.at(origin.tree)
     ctx.locals = control.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
-    for param in params:
-        ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)
+    params = signature if flatten.is_flat(signature) else flatten.flattened(signature)
+    flat = iter(params)
+    for declared in signature:
+        ctx.env[declared.name] = structs.bound(
+            declared.type, declared.name, flat, lambda param: _argument(builder, param)
+        )
     try:
         statements.block(ctx, origin.tree.body)
     except RecursionError:
