@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug._config import config
 from tapedebug.compiler import objects
-from tapedebug.compiler.llvm.library import LIBRARY, Misfit
+from tapedebug.compiler.llvm.library import NATIVES, Misfit
 from tapedebug.compiler.llvm.translate import TranslationError, translated
 from tapedebug.compiler.text import Text
 
@@ -55,7 +55,7 @@ def with_numba(code: str, symbol: str) -> bytes:
 
     filename = f"<tapedebug {symbol}>"
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
-    names: dict[str, Any] = NAMESPACE | {n: embedded(n) for n in LIBRARY.keys() - NAMESPACE.keys()}
+    names: dict[str, Any] = NAMESPACE | {name: embedded(name) for name in NATIVES}
     exec(compile(code, filename, "exec"), names)
     try:
         inner, assembly = assembly_of(names["entry"])

@@ -581,6 +581,28 @@ WRONG = {
 }
 
 
+@wp.struct
+class Pair:
+    a: float
+
+
+@wp.func_native("return 1.0f;")
+def of_a_struct(pair: Pair) -> float: ...
+
+
+@wp.kernel
+def with_a_struct(pair: Pair, x: wp.array(dtype=float)):
+    x[0] = of_a_struct(pair)
+
+
+def test_structs_have_no_type_in_c() -> None:
+    with pytest.raises(wp.KernelTypeError) as info:
+        _ = with_a_struct.analysis
+    assert str(info.value).startswith(
+        "function `of_a_struct`: the parameter `pair` is Pair, which has no type in C here\n"
+    )
+
+
 @pytest.mark.parametrize("title", WRONG)
 def test_wrong_program(title: str, tmp_path: Path) -> None:
     changes, message = WRONG[title]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapedebug.compiler.llvm.library import LIBRARY, STACK, Call, entry, fitting
+from tapedebug.compiler.llvm.library import NATIVES, STACK, Call, entry, fitting
 
 
 def enter_native(symbol: str) -> None:
@@ -13,7 +13,7 @@ def enter_native(symbol: str) -> None:
         text = "{r}.frame = load ptr, ptr {0}\ncall void @" + symbol + "(ptr {r}.frame)"
         return Call("void", text, (f"declare void @{symbol}(ptr) nounwind",))
 
-    LIBRARY[symbol] = call
+    NATIVES[symbol] = call
 
 
 @entry("stack_zeros")

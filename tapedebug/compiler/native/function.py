@@ -82,7 +82,8 @@ class Native:
         return Signature(self.name, tuple((n.arg, types[n.arg]) for n in nodes), result)
 
     def _check_type(self, node: ast.AST, kind: Any, what: str) -> None:
-        scalar = t.scalar_of(kind) if not isinstance(kind, tuple) else None
+        element = kind.dtype if isinstance(kind, t.ArrayType) else kind
+        scalar = None if isinstance(element, tuple) or t.is_struct(element) else t.scalar_of(element)
         if scalar not in C_NAMES or (isinstance(kind, t.ArrayType) and what == "the result"):
             shown = t.type_name(kind) if not isinstance(kind, tuple) else "several values"
             mend = "numbers, vectors, matrices, quaternions and arrays of them have types in C"
