@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,13 +118,42 @@ def grad(function: Any) -> Gradient:
     )
 
 
-def native_function(python: Callable[..., Any], snippets: Snippets) -> Function:
-    """A function whose body is C."""
-    function = Function(python)
-    function.native = Native(
-        python, snippets, lambda: function.origin, lambda: (function.types, function.result_type)
-    )
-    return function
+def func_native(
+    snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None
+) -> Callable[[Callable[..., Any]], Function]:
+    """Decorate the stub of a function whose body is C: `@func_native("out[tid] = 2.0f * x[tid];")`.
+
+    The parameters of the stub, all annotated, are what the snippet sees: arrays as pointers, numbers as
+    values, vectors, matrices and quaternions as unions (`v.x` or `v.c[0]`, `m.m[i][j]`). A declared result is
+    what the snippet returns. The C is compiled by the system's compiler (`CC`, else cc, gcc or clang) when a
+    kernel is first used, and runs in this process: what it writes where it should not, nobody catches.
+
+    Args:
+        snippet: The body of a C function.
+        adj_snippet: What adjoints run: it adds to `adj_a` of a float parameter `a`, to `adj_x[i]` of an array
+            `x`, and reads `adj_ret`, the adjoint of the result. Arrays are as the launch left them. Empty
+            where no gradient is meant to flow; without one, a gradient that would is an error.
+        replay_snippet: What adjoints run where they need the result again. It is used where it writes to no
+            array; else the snippet runs again in copies of what it writes to.
+
+    Raises:
+        KernelTypeError, KernelSyntaxError: When a kernel that calls it is first used: a type has no
+            counterpart in C, or the compiler refuses a snippet (its line is shown).
+        TapedebugError: Then, too: there is no compiler.
+    """
+
+    def decorate(python: Callable[..., Any]) -> Function:
+        read_annotations(python, sys._getframe(1))
+        function = Function(python)
+        function.native = Native(
+            python,
+            Snippets(snippet, adj_snippet, replay_snippet),
+            lambda: function.origin,
+            lambda: (function.types, function.result_type),
+        )
+        return function
+
+    return decorate
 
 
 def origin_of(python: Callable[..., Any], what: str) -> Origin:

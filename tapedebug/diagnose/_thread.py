@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._config import config
-from tapedebug.compiler.ir import NATIVE
 from tapedebug.diagnose._arithmetic import Lost, evaluate
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ class Thread:
             step.result = Number(self._offset(op.data[0], args), np.int64)
         elif op.kind in ("load", "store", "atomic_add"):
             self._access(op, args, step)
-        elif op.kind in NATIVE:
+        elif op.kind in ("native", "native_value"):
             raise Lost(f"it calls the native function {op.data[0].native.name}")
         else:
             step.result = self._rule(op, args)

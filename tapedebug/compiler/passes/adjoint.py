@@ -15,6 +15,7 @@ from tapedebug.compiler.builder import Builder, constant_of, is_free
 from tapedebug.compiler.ir import (
     ADJOINT,
     NATIVE,
+    REMARKS,
     Block,
     Custom,
     For,
@@ -144,6 +145,9 @@ class Transform(Loops):
             return
         if op.kind in NATIVE or op.kind == "native_result":
             native.forward(self, op, known, first)
+            return
+        if op.kind in REMARKS:
+            b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
             return
         if self.after and (op.kind == "load" or op.kind in ADJOINT):
             custom.memory(self, op, known)
