@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import shutil
 import stat
 from pathlib import Path
@@ -429,6 +430,33 @@ def test_none_is_lost_where_none_is_asked_for() -> None:
     assert not x.grad.numpy().any()
     for ends in ((False, True), (True, False)):
         taped(through_arrays, ends)
+
+
+REDEFINED = """import tapedebug as wp
+
+
+@wp.func_native("return x + 1.0f;")
+def shift(x: float) -> float: ...
+
+
+@wp.kernel
+def k(x: wp.array(dtype=float)):
+    x[wp.tid()] = shift(x[wp.tid()])
+"""
+
+
+def test_a_function_that_is_defined_anew_is_called() -> None:
+    names: dict[str, Any] = {"__name__": "redefined"}
+    filename = "<redefined>"
+    linecache.cache[filename] = (len(REDEFINED), None, REDEFINED.splitlines(keepends=True), filename)
+    exec(compile(REDEFINED, filename, "exec"), names)
+    x = np.zeros(2, np.float32)
+    run(names["k"], 2, [x])
+    second = "\n" * 3 + REDEFINED.split("\n\n\n")[1].replace("1.0f", "5.0f")
+    linecache.cache["<again>"] = (len(second), None, second.splitlines(keepends=True), "<again>")
+    exec(compile(second, "<again>", "exec"), names)
+    run(names["k"], 2, [x])
+    assert x.tolist() == [6.0, 6.0]
 
 
 # What cannot be --------------------------------------------------------------------------------------------
