@@ -52,6 +52,7 @@ class Analysis:
         opaque: The native functions through which no tangent can be pushed.
         says: The kinds of remarks that it makes.
         says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's.
+        elsewhere: Parameters that a thread accesses at other than its own index.
     """
 
     reads: frozenset[int]
@@ -64,6 +65,7 @@ class Analysis:
     opaque: tuple[str, ...] = ()
     says: frozenset[str] = frozenset()
     says_back: frozenset[str] = frozenset()
+    elsewhere: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,11 @@ def analysis(kernel: Lowered) -> Analysis:
         opaque=native.opaque(kernel.function),
         says=remarks_of(opened(kernel.told).body),
         says_back=remarks_of(kernel.custom.body),
+        elsewhere=frozenset(
+            op.data[0]
+            for op in ops_of(body)
+            if op.kind in ("load", "store", "atomic_add") and not at_own_index(kernel.function, op)
+        ),
     )
 
 
