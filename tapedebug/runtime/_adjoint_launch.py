@@ -8,6 +8,7 @@ import numpy as np
 
 from tapedebug._errors import LaunchError, TapedebugError
 from tapedebug.lang import types
+from tapedebug.runtime import _flatten
 from tapedebug.runtime._backward import LiveSpace
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import Values, array, make, new
@@ -43,8 +44,8 @@ def run(
         dim: The launch dimensions.
         inputs: The first arguments.
         outputs: The arguments after those.
-        adjoints: An array for each argument, or None for an array's own gradient; what stands for numbers is
-            ignored. Missing ones at the end count as None.
+        adjoints: An array for each argument, or None for an array's own gradient; of a struct, an instance
+            that holds such arrays. What stands for numbers is ignored. Missing ones at the end count as None.
 
     Raises:
         LaunchError: The arguments do not fit the kernel, an adjoint does not fit its array, or the kernel has
@@ -52,7 +53,7 @@ def run(
     """
     try:
         plan, args = resolve(kernel, (*inputs, *outputs))
-        given = _given(kernel, args, adjoints)
+        given = _given(kernel, args, _flatten.adjoints(kernel, adjoints))
         sizes, threads, slots = launch_dims(kernel, dim)
     except TapedebugError as error:
         raise error.with_traceback(None) from None
