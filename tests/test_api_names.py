@@ -14,7 +14,7 @@ NAMES = Path(__file__).with_name("api_names.txt")
 ABSENT = """
     Float Int Scalar
     cast clear_kernel_cache eig3 erfinv expect_eq expect_near float16 force_load func_native get_module
-    indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d isinf load_module
+    isinf load_module
     mat22h mat33h mat44h matrix norm_huber overload printf qr3 quat_to_axis_angle quaternion quath
     select set_module_options
     spatial_adjoint spatial_bottom spatial_cross spatial_cross_dual spatial_dot spatial_jacobian spatial_mass
