@@ -24,6 +24,7 @@ def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _take_apart(kernel: Any, param: Any, name: str, kind: Any, value: Any, found: list[Any]) -> None:
+    """Add the flat arguments of one value for `param` to `found`."""
     if types.is_struct(kind):
         if type(value) is not kind:
             raise _misfit(kernel, param, name, kind, value)
@@ -115,7 +116,7 @@ def adjoints(kernel: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         if value is not None and not set(parts) & set(names):
             raise _misfit(kernel, param, param.name, param.type, value, "the adjoint of argument")
         found += [parts.get(name) for name in names]
-    return (*found, *given[len(kernel.signature) :])
+    return tuple(found)
 
 
 def named_parts(name: str, value: Any) -> list[tuple[str, Any]]:
@@ -131,4 +132,4 @@ def named_parts(name: str, value: Any) -> list[tuple[str, Any]]:
     return [(name, value)]
 
 
-__all__ = ["check_and_flatten", "flattened", "named_parts"]
+__all__ = ["adjoints", "check_and_flatten", "flattened", "named_parts"]

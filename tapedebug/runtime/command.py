@@ -47,10 +47,10 @@ class Launch:
     def _fill(self, values: Sequence[Any]) -> None:
         """Set all arguments, once they are known to fit."""
         try:
-            _, args = resolve(self.kernel, tuple(values))
+            resolve(self.kernel, tuple(values))
         except TapedebugError as error:
             raise error.with_traceback(None) from None
-        self.params = list(args if self.kernel.flat else values)
+        self.params = list(values)
 
     def set_dim(self, dim: Any) -> None:
         """Set the launch dimensions.
