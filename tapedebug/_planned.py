@@ -14,7 +14,6 @@ _PLANNED = """
     spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass
     func_native overload
     Float Int Scalar
-    set_module_options get_module force_load load_module clear_kernel_cache optim
 """
 PLANNED = frozenset(_PLANNED.split())
 """Names that programs use and a later version brings."""

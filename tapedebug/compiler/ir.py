@@ -156,12 +156,13 @@ STRUCTURAL = {
     "recall": "(place,) () -> the value kept",
     "tell": "(value, …) (remark,): leave values in the journal",
     "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
+    "pause": "() (remark,): in plain Python, wait for a debugger",
     "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
 }
 
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
-REMARKS = frozenset({"tell", "require", "within"})
+REMARKS = frozenset({"tell", "require", "within", "pause"})
 ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 DOT = frozenset({"load_dot", "store_dot", "add_dot"})
 ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_dot"})

@@ -30,6 +30,7 @@ from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.verify import verify
+from tapedebug.compiler.remarks import PAUSE
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -47,7 +48,7 @@ class Analysis:
         accesses: The places in the source, each with its kind: "read", "write" or "atomic".
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
         says: The kinds of remarks that it makes.
-        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's.
+        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
     """
 
     reads: frozenset[int]
@@ -78,9 +79,16 @@ class AdjointInfo:
     after: frozenset[int] = frozenset()
 
 
-def lowered(name: str, origin: Origin, signature: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
+def lowered(
+    name: str,
+    origin: Origin,
+    signature: tuple[Param, ...],
+    python: Callable[..., Any],
+    *,
+    max_unroll: int = 16,
+) -> Lowered:
     """A kernel in IR, from its parameters as they are declared."""
-    result = lower_kernel(name, origin, signature, python)
+    result = lower_kernel(name, origin, signature, python, max_unroll=max_unroll)
     told = verify(result.custom)
     custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
@@ -113,7 +121,7 @@ def analysis(kernel: Lowered) -> Analysis:
         accesses=tuple(access for access in kernel.accesses if access.param in reads | writes),
         serial=kernel.uses_atomic_result,
         says=remarks_of(opened(kernel.told).body),
-        says_back=remarks_of(kernel.custom.body),
+        says_back=remarks_of(kernel.custom.body) | (remarks_of(kernel.told.body) & {PAUSE}),
     )
 
 
@@ -149,10 +157,13 @@ def adjoint(
     """
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
+    custom = kernel.custom
+    if PAUSE in heard:
+        custom = remove_dead_code(silenced(kernel.told, frozenset({PAUSE}), gradients=False))
     replay = frozenset(replay)
     while True:
-        crossing = crossed(kernel.custom, active, replay)
-        primal = keep_log(kernel.custom, replay, everywhere=bool(crossing & replay))
+        crossing = crossed(custom, active, replay)
+        primal = keep_log(custom, replay, everywhere=bool(crossing & replay))
         reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
         function = remove_dead_code(reverse)
         loads = [op for op in function.ops() if op.kind in ("load", "load_after", "atomic_add")]
