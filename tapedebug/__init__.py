@@ -56,6 +56,15 @@ from tapedebug.lang.types import mat44f as mat44f
 from tapedebug.lang.types import quat as quat
 from tapedebug.lang.types import quatd as quatd
 from tapedebug.lang.types import quatf as quatf
+from tapedebug.lang.types import spatial_matrix as spatial_matrix
+from tapedebug.lang.types import spatial_matrixd as spatial_matrixd
+from tapedebug.lang.types import spatial_matrixf as spatial_matrixf
+from tapedebug.lang.types import spatial_vector as spatial_vector
+from tapedebug.lang.types import spatial_vectord as spatial_vectord
+from tapedebug.lang.types import spatial_vectorf as spatial_vectorf
+from tapedebug.lang.types import transform as transform
+from tapedebug.lang.types import transformd as transformd
+from tapedebug.lang.types import transformf as transformf
 from tapedebug.lang.types import uint8 as uint8
 from tapedebug.lang.types import uint16 as uint16
 from tapedebug.lang.types import uint32 as uint32
@@ -110,6 +119,7 @@ from tapedebug.runtime import get_device as get_device
 from tapedebug.runtime import get_devices as get_devices
 from tapedebug.runtime import get_module as get_module
 from tapedebug.runtime import get_module_options as get_module_options
+from tapedebug.runtime import get_preferred_device as get_preferred_device
 from tapedebug.runtime import init as init
 from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available
@@ -139,8 +149,8 @@ _LAZY = {
     "autograd": ("tapedebug.autograd", None),
     "visualize": ("tapedebug.visualize", None),
     "notebook": ("tapedebug.notebook", None),
-    "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
     "optim": ("tapedebug.optim", None),
+    "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
     "load_ipython_extension": ("tapedebug.notebook", "load_ipython_extension"),
 }
 """Names that are looked up on first use: (module, attribute, or None for the module itself)."""

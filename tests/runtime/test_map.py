@@ -59,6 +59,22 @@ def test_functions_of_every_kind():
     assert wp.map(lambda a: 7, X).dtype is wp.int32
 
 
+@wp.struct
+class Particle:
+    place: wp.vec3
+    mass: float
+
+
+def test_structs():
+    p = wp.zeros(2, dtype=Particle)
+    p.fill_(Particle(place=wp.vec3(1, 2, 3), mass=2.0))
+    assert wp.map(lambda s: s.mass * 2.0, p).list() == [4, 4]
+    assert wp.map(lambda s, k: s.place * k, p, 3.0).list()[1] == wp.vec3(3, 6, 9)
+    with pytest.raises(wp.KernelTypeError) as caught:
+        p + 1.0
+    assert _shown(caught.value)[1:3] == ["   |         p + 1.0", "   |         ^^^^^^^"]
+
+
 def test_captured_numbers_are_part_of_a_lambda():
     def scaled(k):
         return wp.map(lambda a: a * k, X).list()

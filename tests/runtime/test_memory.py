@@ -17,6 +17,19 @@ import tapedebug as wp
 from tests.runtime.kernels import move, scale, square
 
 
+@pytest.fixture(autouse=True)
+def _collected():
+    """Arrays over memory that is gone go, too, before the next test gets that memory."""
+    yield
+    gc.collect()
+
+
+@wp.struct
+class Pair:
+    a: float
+    b: wp.vec2
+
+
 def _floats(*values):
     return (ctypes.c_float * len(values))(*values)
 
@@ -122,6 +135,11 @@ def test_memory_of_an_owner_is_kept_alive_by_views_and_tapes():
             lambda: wp.to_dlpack(wp.zeros(4)[::-1]),
             "an array with negative strides (-4,) cannot be shared through DLPack\n"
             "  = mend: share contiguous(), which is a copy",
+        ),
+        (
+            lambda: wp.to_dlpack(wp.zeros(4, dtype=Pair)),
+            "an array of Pair cannot be shared through DLPack, which has no structs\n"
+            "  = mend: share the arrays of its fields",
         ),
     ],
 )
@@ -319,6 +337,14 @@ def test_copies_and_pickles(dtype):
         assert made.buffer is not a.buffer
         np.testing.assert_array_equal(made.numpy(), a.numpy())
     assert copy.copy(a).buffer is a.buffer
+
+
+def test_copies_of_structs():
+    a = wp.zeros(2, dtype=Pair)
+    a.fill_(Pair(a=1.0, b=wp.vec2(2, 3)))
+    for made in (copy.deepcopy(a), pickle.loads(pickle.dumps(a))):
+        assert made.dtype is Pair
+        assert made[1].b == wp.vec2(2, 3)
 
 
 def test_copies_take_their_gradient_along():
