@@ -14,6 +14,7 @@ from tapedebug.autograd.shadowed import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects import function_subject, named_ports
 from tapedebug.autograd.whole import Names, not_an_input
 from tapedebug.lang.types import is_float, type_name
+from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._shadow_memory import is_double
 from tapedebug.runtime.replay import Shadow
 
@@ -129,6 +130,7 @@ def _called(
                 f"kernel {function.key} needs dim, its number of threads",
                 mend="pass dim=len(array), or its shape",
             )
+        function = concrete(function, (*given, *(outputs or ())))
         given, further = flat_call(function, given, list(outputs or ()))
         make = launch_shadow(function, dim, [*given, *further])
         make(False)  # checks the arguments, with the messages of a launch

@@ -37,10 +37,63 @@ class Function:
         self.replay: Function | None = None
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         """The kernels that it is compiled into."""
+        self.overloads: tuple[Function, ...] = (self,)
+        """The functions of its name that calls choose from, by the types of their arguments."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the plain Python function."""
-        return self.python(*args, **kwargs)
+        """Run the plain Python function, or the version of it that takes the values."""
+        return self._for_values(args, kwargs).python(*args, **kwargs)
+
+    def _for_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Function:
+        for version in self.overloads:
+            try:
+                given = version.signature.bind(*args, **kwargs).arguments
+            except TypeError:
+                continue
+            kinds = {name: t.type_of_value(value) for name, value in given.items()}
+            if all(t.fits(kind, kinds[name]) for name, kind in version.types.items() if name in kinds):
+                return version
+        return self
+
+    def join(self, previous: Any) -> None:
+        """Become a version of the function that its name meant before, in the same file, or replace it.
+
+        A version with the same types is replaced, and so is a function of another file or cell: kernels that
+        were compiled with it are compiled anew.
+        """
+        if not isinstance(previous, Function):
+            return
+        if previous.python.__code__.co_filename == self.python.__code__.co_filename:
+            kept = [f for f in previous.overloads if f.annotations != self.annotations]
+            self.overloads = (*kept, self)
+        for version in previous.overloads:
+            for user in list(version.users):
+                user.renew()
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """Its parameters and their defaults."""
+        return inspect.signature(self.python)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its parameters."""
+        return list(self.signature.parameters)
+
+    @property
+    def annotations(self) -> tuple[Any, ...]:
+        """What tells its versions apart: the types of its parameters, as far as they can be read."""
+        found = getattr(self.python, "__annotations__", {})
+        return tuple(_readable(found.get(name)) for name in self.signature.parameters)
+
+    @property
+    def declaration(self) -> str:
+        """Its name and parameters with their types, as messages show them."""
+        shown = [
+            f"{name}: {t.type_name(self.types[name])}" if name in self.types else name
+            for name in self.signature.parameters
+        ]
+        return f"{self.name}({', '.join(shown)})"
 
     def __repr__(self) -> str:
         return f"<func {self.name}>"
@@ -59,8 +112,10 @@ class Function:
 
     @cached_property
     def result_type(self) -> Any:
-        """The declared result type (a tuple of types for several results), or None."""
-        return declared_types(self.python, self.origin, "function").get("return")
+        """The declared result type (a tuple of types for several results), or None: none, or a family."""
+        declared = declared_types(self.python, self.origin, "function").get("return")
+        parts = declared if isinstance(declared, tuple) else (declared,)
+        return None if any(t.is_generic(part) for part in parts) else declared
 
 
 @dataclass(frozen=True)
@@ -203,6 +258,14 @@ def _evaluated(
         ) from None
 
 
+def _readable(annotation: Any) -> Any:
+    """The type that an annotation means, or the annotation itself where it means none."""
+    try:
+        return _type_of(annotation)
+    except TypeError:
+        return annotation
+
+
 def _type_of(annotation: Any) -> Any:
     if isinstance(annotation, t.ArrayType | t.IndexedArrayType):
         return annotation
@@ -210,4 +273,4 @@ def _type_of(annotation: Any) -> Any:
         return tuple(_type_of(a) for a in annotation)
     if getattr(annotation, "__origin__", None) is tuple:
         return tuple(_type_of(a) for a in annotation.__args__)
-    return t.canonical(annotation)
+    return t.pattern(annotation)

@@ -54,6 +54,7 @@ def run(
     """
     try:
         plan, args = resolve(kernel, (*inputs, *outputs))
+        kernel = plan.kernel
         given = _given(kernel, args, _flat(kernel, adjoints))
         sizes, threads, slots = launch_dims(kernel, dim)
     except TapedebugError as error:

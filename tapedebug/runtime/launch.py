@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments, _flatten
+from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
@@ -172,8 +173,12 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
     Returns:
         The plan, and the flat arguments, with NumPy arrays wrapped.
     """
+    generic, kernel = kernel, concrete(kernel, args)
     if kernel.flat or flat:
-        return _plan_of(kernel, args, checked=False)
+        plan, found = _plan_of(kernel, args, checked=False)
+        if generic is not kernel and not plan.watched:  # found at once the next time
+            generic.plans[tuple([a._kind if type(a) is array else type(a) for a in found])] = plan
+        return plan, found
     return _plan_of(kernel, _flatten.check_and_flatten(kernel, args), checked=True)
 
 

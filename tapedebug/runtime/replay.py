@@ -91,7 +91,7 @@ class Shadow:
         """
         plan, checked = resolve(kernel, tuple(args), flat=flat)
         if active is not None and active != plan.active:
-            plan = KernelPlan(kernel, checked, plan.packers, active)
+            plan = KernelPlan(plan.kernel, checked, plan.packers, active)
         sizes, threads, slots = launch_dims(kernel, dim)
         tracker = Tracker("preserve", dry=True)
         record = Record(0, plan, checked, sizes, threads, packed_for(plan, checked, slots), call_site(), None)
