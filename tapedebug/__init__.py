@@ -26,6 +26,7 @@ from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
 from tapedebug._errors import TapedebugWarning as TapedebugWarning
 from tapedebug._errors import TapeError as TapeError
+from tapedebug.compiler.function import func_native as func_native
 from tapedebug.compiler.function import grad as grad
 from tapedebug.compiler.generic import overload as overload
 from tapedebug.compiler.kernel import func as func

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 _PLANNED = """
     indexedarray view
     float16 erfinv cast
-    func_native
 """
 PLANNED = frozenset(_PLANNED.split())
 """Names that programs use and a later version brings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any, NoReturn
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
+from tapedebug.compiler.native.function import Native
+from tapedebug.compiler.native.unit import Snippets
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
@@ -35,6 +38,8 @@ class Function:
         self.__doc__ = python.__doc__
         self.gradient: Function | None = None
         self.replay: Function | None = None
+        self.native: Native | None = None
+        """Its C, where it is a native function."""
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         """The kernels that it is compiled into."""
         self.overloads: tuple[Function, ...] = (self,)
@@ -42,6 +47,11 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plain Python function, or the version of it that takes the values."""
+        if self.native is not None:
+            raise TapedebugError(
+                f"`{self.name}` is a native function and was called outside a kernel",
+                mend="call it inside a function decorated with @kernel or @func",
+            )
         return self._for_values(args, kwargs).python(*args, **kwargs)
 
     def _for_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Function:
@@ -161,6 +171,46 @@ def grad(function: Any) -> Gradient:
         f"grad() takes a function of the kernel language; got {getattr(function, '__name__', function)!r}",
         mend="decorate it with @wp.func",
     )
+
+
+def func_native(
+    snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None
+) -> Callable[[Callable[..., Any]], Function]:
+    """Decorate the stub of a function whose body is C: `@func_native("out[tid] = 2.0f * x[tid];")`.
+
+    The parameters of the stub, all annotated, are what the snippet sees: arrays as pointers, numbers as
+    values, vectors, matrices and quaternions as unions (`v.x` or `v.c[0]`, `m.m[i][j]`). A declared result is
+    what the snippet returns. The C is compiled by the system's compiler (`CC`, else cc, gcc or clang) when a
+    kernel is first used, and runs in this process: what it writes where it should not, nobody catches.
+
+    Args:
+        snippet: The body of a C function.
+        adj_snippet: What adjoints run: it adds to `adj_a` of a float parameter `a`, to `adj_x[i]` of an array
+            `x`, and reads `adj_ret`, the adjoint of the result. Arrays are as the launch left them. Empty
+            where no gradient is meant to flow; without one, a gradient that would is an error.
+        replay_snippet: What adjoints run where they need the result again. It is used where it writes to no
+            array; else the snippet runs again in copies of what it writes to.
+
+    Raises:
+        KernelTypeError, KernelSyntaxError: When a kernel that calls it is first used: a type has no
+            counterpart in C, or the compiler refuses a snippet (its line is shown).
+        TapedebugError: Then, too: there is no compiler.
+    """
+
+    def decorate(python: Callable[..., Any]) -> Function:
+        frame = sys._getframe(1)
+        read_annotations(python, frame)
+        function = Function(python)
+        function.native = Native(
+            python,
+            Snippets(snippet, adj_snippet, replay_snippet),
+            lambda: function.origin,
+            lambda: (function.types, function.result_type),
+        )
+        function.join(frame.f_locals.get(python.__name__))
+        return function
+
+    return decorate
 
 
 def origin_of(python: Callable[..., Any], what: str) -> Origin:

@@ -307,7 +307,10 @@ class Kernel:
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with.
         """
-        replay = self.adjoint_info(active, replay=replay).replay
+        info = self.adjoint_info(active, replay=replay)
+        if info.refused is not None:
+            raise info.refused.with_traceback(None)
+        replay = info.replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard))
 
     def tangent(

@@ -103,8 +103,8 @@ def _digest(key: str, body: bytes) -> bytes:
 
 
 def clear() -> int:
-    """Remove every kept object; gives their number."""
-    paths = list(folder().glob("*.o"))
+    """Remove every kept object, those of native functions too; gives their number."""
+    paths = [*folder().glob("*.o"), *folder().glob("native/*")]
     for path in paths:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -142,6 +142,10 @@ def load(key: str, symbol: str, code: bytes) -> Entry:
 
     with _lock:
         if key not in _loaded:
+            if b"native_" in code:
+                from tapedebug.compiler.native import build
+
+                build.load_called(code)
             engine = _engine()
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()

@@ -84,6 +84,22 @@ def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def check_pointers(kernel: Any, args: tuple[Any, ...]) -> None:
+    """Refuse arrays with gaps where native functions see pointers.
+
+    Raises:
+        LaunchError: One is not contiguous.
+    """
+    for p, function in kernel.analysis.native.items():
+        if not args[p].is_contiguous:
+            raise LaunchError(
+                f"launch of {kernel.key}: the array `{kernel.params[p].name}` is not contiguous, and the "
+                f"native function `{function}` sees it as a pointer",
+                span=_span(kernel, kernel.params[p]),
+                mend="pass array.contiguous(), or a view without gaps",
+            )
+
+
 def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
     """Refuse too few and too many arguments.
 

@@ -334,7 +334,11 @@ class Shadow:
             buffer.dots(a)[...] = _fitting("the tangent of", a, values)
 
     def _note_lost(self, record: Record) -> None:
-        self.lost.append(f"record {record.index} is a custom function ({record.name})")
+        if record.kind == "kernel":
+            name = record.plan.kernel.analysis.opaque[0]
+            self.lost.append(f"launch {record.index} ({record.name}) calls the native function {name}")
+        else:
+            self.lost.append(f"record {record.index} is a custom function ({record.name})")
 
     def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[Need, ShadowBuffer]]]:
         """Before which record which needed values must be kept."""

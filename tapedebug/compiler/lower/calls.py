@@ -203,6 +203,10 @@ def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Ite
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
         ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
     ctx.functions[function] = None
+    if function.native is not None:
+        from tapedebug.compiler.lower import native
+
+        return native.call(ctx, node, function, env)
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
         return run(ctx, node, function, env)
     from tapedebug.compiler.lower import custom
