@@ -94,6 +94,7 @@ from tapedebug.runtime import array1d as array1d
 from tapedebug.runtime import array2d as array2d
 from tapedebug.runtime import array3d as array3d
 from tapedebug.runtime import array4d as array4d
+from tapedebug.runtime import clear_kernel_cache as clear_kernel_cache
 from tapedebug.runtime import clone as clone
 from tapedebug.runtime import config as config
 from tapedebug.runtime import copy as copy
@@ -109,6 +110,7 @@ from tapedebug.runtime import dtype_to_numpy as dtype_to_numpy
 from tapedebug.runtime import dtype_to_torch as dtype_to_torch
 from tapedebug.runtime import empty as empty
 from tapedebug.runtime import empty_like as empty_like
+from tapedebug.runtime import force_load as force_load
 from tapedebug.runtime import from_dlpack as from_dlpack
 from tapedebug.runtime import from_jax as from_jax
 from tapedebug.runtime import from_numpy as from_numpy
@@ -119,6 +121,8 @@ from tapedebug.runtime import full_like as full_like
 from tapedebug.runtime import get_cuda_device_count as get_cuda_device_count
 from tapedebug.runtime import get_device as get_device
 from tapedebug.runtime import get_devices as get_devices
+from tapedebug.runtime import get_module as get_module
+from tapedebug.runtime import get_module_options as get_module_options
 from tapedebug.runtime import get_preferred_device as get_preferred_device
 from tapedebug.runtime import indexedarray as indexedarray
 from tapedebug.runtime import indexedarray1d as indexedarray1d
@@ -130,10 +134,12 @@ from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available
 from tapedebug.runtime import launch as launch
 from tapedebug.runtime import live_tapes as live_tapes
+from tapedebug.runtime import load_module as load_module
 from tapedebug.runtime import map as map
 from tapedebug.runtime import ones as ones
 from tapedebug.runtime import ones_like as ones_like
 from tapedebug.runtime import set_device as set_device
+from tapedebug.runtime import set_module_options as set_module_options
 from tapedebug.runtime import synchronize as synchronize
 from tapedebug.runtime import synchronize_device as synchronize_device
 from tapedebug.runtime import to_dlpack as to_dlpack

@@ -35,6 +35,17 @@ def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
     assert any("gradient AGREE" in line for line in lines), "the diagnosis that the page ends with"
 
 
+def test_the_page_about_debugging_prints_what_it_promises(tmp_path: Path) -> None:
+    script = blocks("docs/debugging.md")
+    path = tmp_path / "example.py"
+    path.write_text(script, encoding="utf-8")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = re.findall(r"^# prints: (.*)$|^print\(.*\)  # (.*)$", script, re.M)
+    assert len(wanted) == 7
+    assert done.stdout.splitlines() == ["".join(pair) for pair in wanted]
+
+
 @pytest.mark.parametrize("torch", [False, True])
 def test_the_page_about_arrays_prints_what_it_promises(torch: bool, tmp_path: Path) -> None:
     """Its blocks about PyTorch run where that is installed."""

@@ -86,6 +86,8 @@ class Compound:
         elif name in self.named:
             start, stop, kind = self.named[name]
             self._values[start:stop] = np.asarray(kind(value))
+        elif name == "_values":  # where a pickled or copied value is put together again
+            object.__setattr__(self, name, value)
         else:
             raise AttributeError(f"{type(self).__name__} has no component {name!r}")
 
