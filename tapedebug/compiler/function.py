@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import inspect
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,12 +110,19 @@ def grad(function: Any) -> Gradient:
 def origin_of(python: Callable[..., Any], what: str) -> Origin:
     """The source of a decorated function, or the user's error."""
     try:
-        return Origin.of(python)
+        origin = Origin.of(python)
+        _ = origin.header  # its tree is read when it is compiled
     except (OSError, TypeError) as error:
-        raise KernelSyntaxError(
-            f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
-            mend="define it in a file or a notebook cell, not through exec() or a lambda",
-        ) from None
+        raise unreadable(python, what, error) from None
+    return origin
+
+
+def unreadable(python: Callable[..., Any], what: str, error: Exception) -> KernelSyntaxError:
+    """The user's error where there is no source."""
+    return KernelSyntaxError(
+        f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
+        mend="define it in a file or a notebook cell, not through exec() or a lambda",
+    )
 
 
 def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> None:
@@ -134,14 +140,23 @@ def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> Non
                 annotations[name] = eval(annotation, frame.f_globals, frame.f_locals)
 
 
+def closure_of(python: Callable[..., Any]) -> dict[str, Any]:
+    """The variables of enclosing functions that a function uses, those that have a value."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(python.__code__.co_freevars, python.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            found[name] = cell.cell_contents
+    return found
+
+
 def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:
     """The types that annotations declare, by parameter name; strings are evaluated."""
-    closure = inspect.getclosurevars(python).nonlocals
+    closure = closure_of(python)
     declared: dict[str, Any] = {}
-    nodes = {a.arg: a for a in (*origin.tree.args.posonlyargs, *origin.tree.args.args)}
+    nodes = {a.arg: a for a in (*origin.header.args.posonlyargs, *origin.header.args.args)}
     for name, annotation in getattr(python, "__annotations__", {}).items():
-        node = nodes.get(name, origin.tree)
-        place = origin.tree.returns if name == "return" else getattr(node, "annotation", None)
+        node = nodes.get(name, origin.header)
+        place = origin.header.returns if name == "return" else getattr(node, "annotation", None)
         span = origin.span(place or node)
         if isinstance(annotation, str):
             annotation = _evaluated(python, closure, f"{what} `{origin.function}`", name, annotation, span)

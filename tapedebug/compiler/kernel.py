@@ -75,7 +75,7 @@ class Kernel:
     def params(self) -> tuple[Param, ...]:
         """The parameters, with their declared types."""
         origin = self.origin
-        arguments = origin.tree.args
+        arguments = origin.header.args
         others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
         starred = next((a for a in others if a is not None), None)
         if starred is not None:
