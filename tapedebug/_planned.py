@@ -12,7 +12,7 @@ _PLANNED = """
     transform_get_translation transform_get_rotation transform_multiply
     transform_point transform_vector transform_inverse spatial_top spatial_bottom spatial_dot spatial_cross
     spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass
-    func_native overload static printf expect_eq expect_near
+    func_native overload printf expect_eq expect_near
     Float Int Scalar
     set_module_options get_module force_load load_module clear_kernel_cache optim
 """

@@ -83,7 +83,7 @@ class Origin:
 
     @cached_property
     def header(self) -> ast.FunctionDef:
-        """The syntax tree of the parameters, with decorators and the result's type; its body may be missing."""
+        """The syntax tree of parameters, decorators and the result's type; the body may be missing."""
         for number, line in enumerate(self.lines[:HEADER_LINES], 1):
             if line.rstrip().endswith(":"):
                 tree = self._parsed([*self.lines[:number], " " * self.indent + "  pass"])

@@ -131,6 +131,7 @@ def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> Non
     Only there are the variables of a factory known that its annotations use. What cannot be read yet stays a
     string; it is read, or refused, when the types are asked for.
     """
+    remember_scope(python)
     annotations = getattr(python, "__annotations__", {})
     if frame is None or not any(isinstance(a, str) for a in annotations.values()):
         return
@@ -147,6 +148,30 @@ def closure_of(python: Callable[..., Any]) -> dict[str, Any]:
         with contextlib.suppress(ValueError):  # not assigned yet
             found[name] = cell.cell_contents
     return found
+
+
+_SCOPES: weakref.WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def remember_scope(python: Callable[..., Any]) -> None:
+    """Keep what the names in a function mean where it is decorated, for `static(…)`."""
+    names: set[str] = set()
+    codes: list[Any] = [python.__code__]
+    for code in codes:
+        names.update(code.co_names, code.co_freevars)
+        codes += [inner for inner in code.co_consts if hasattr(inner, "co_names")]
+    scope = scope_of(python)
+    _SCOPES[python] = {name: scope[name] for name in names if name in scope}
+
+
+def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
+    """What the free names of a function mean to `static(…)`: as where it was decorated, else as now."""
+    return {**python.__globals__, **closure_of(python), **decorated_scope(python)}
+
+
+def decorated_scope(python: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in a function meant where it was decorated."""
+    return _SCOPES.get(python, {})
 
 
 def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """What a kernel compiles to, told without compiling it: a digest of all that lowering can look at.
 
 That is the source of the kernel and of the functions that it calls, the bytecode that Python made of them,
-the types of their parameters, the values of the globals and closures that they name, and settings. Whatever
-is not certain to be the same in another process (a plain Python function, an object of an unknown class) makes
-a kernel one without an identity: it is lowered in every process.
+the types of their parameters, and the values of the globals and closures that they name. Whatever is not
+certain to be the same in another process (a plain Python function, an object of an unknown class) makes a
+kernel one without an identity: it is lowered in every process.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug import _config
+from tapedebug._config import config
 from tapedebug._errors import TapedebugError
-from tapedebug.compiler.function import Function, Gradient, closure_of
+from tapedebug.compiler.function import Function, Gradient, closure_of, decorated_scope
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
-IRRELEVANT = frozenset({"compiler", "kernel_cache_dir", "log_level", "quiet"})
-"""Settings that nothing compiled depends on; `compiler` is in the key of object code."""
-DERIVED = frozenset({"python", "users", "plans", "origin", "types", "result_type", "params", "layout", "analysis"})
+RELEVANT = ("max_unroll",)
+"""The settings that lowering depends on; the others choose variants, or mean nothing to it."""
+DERIVED = frozenset(
+    {"python", "users", "plans", "origin", "types", "result_type", "params", "layout", "analysis"}
+)
 """Attributes of kernels and functions that follow from others, or from nothing that is compiled."""
 PURE_MODULES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "tapedebug"})
 """What functions and classes of these are follows from their name and the versions in `toolchain`."""
@@ -56,11 +58,16 @@ class Identity:
     captured: dict[Any, dict[str, Any]]
 
 
-def identity_of(kernel: Any) -> Identity | None:
-    """The identity of a kernel; None where it has none."""
-    reader = _Reader()
+def identity_of(kernel: Any, fixed: dict[Any, dict[str, Any]] | None = None) -> Identity | None:
+    """The identity of a kernel; None where it has none.
+
+    Args:
+        kernel: The kernel.
+        fixed: What names mean in its functions, in place of what they mean now.
+    """
+    reader = _Reader(fixed or {})
     try:
-        reader.add(toolchain(), settings())
+        reader.add(toolchain())
         reader.source(kernel, [(p.name, p.type) for p in kernel.params])
     except (Unidentified, TapedebugError, OSError, RecursionError):
         return None  # lowering says what is wrong, if anything is
@@ -77,15 +84,15 @@ def toolchain() -> str:
 
 
 def settings() -> str:
-    """The settings that kernels depend on."""
-    chosen = {name: getattr(_config.config, name) for name in _config.DEFAULTS if name not in IRRELEVANT}
-    return repr(sorted(chosen.items()))
+    """The settings that lowering depends on, as they are now."""
+    return repr([getattr(config, name) for name in RELEVANT])
 
 
 class _Reader:
     """Walks what a kernel names."""
 
-    def __init__(self) -> None:
+    def __init__(self, fixed: dict[Any, dict[str, Any]]) -> None:
+        self.fixed = fixed
         self.hash = hashlib.sha256()
         self.sources: list[Any] = []
         self.captured: dict[Any, dict[str, Any]] = {}
@@ -116,10 +123,15 @@ class _Reader:
         attributes = frozenset(n for c in nested(code) for n in c.co_names)
         if "__dict__" in attributes:
             raise Unidentified  # anything may be looked up there
-        captured = self.captured[python] = names_of(python, origin.lines)
-        for name, value in sorted(captured.items()):
+        captured = self.fixed.get(python) or names_of(python, origin.lines)
+        self.captured[python] = captured
+        for name in sorted(captured):
             self.add("name", name)
-            self.value(value, attributes)
+            self.value(captured[name], attributes)
+        if "static" in attributes | captured.keys():
+            for name, value in sorted(decorated_scope(python).items()):
+                self.add("static", name)
+                self.value(value, attributes)
         for name, value in sorted(vars(thing).items()):
             if name not in DERIVED and not name.startswith("_"):
                 self.add("with", name)
@@ -187,7 +199,9 @@ class _Reader:
         elif isinstance(value, type):
             self.type(value)
             if value.__module__.partition(".")[0] not in PURE_MODULES:
-                self.members({n: v for base in value.__mro__[-2::-1] for n, v in vars(base).items()}, attributes)
+                self.members(
+                    {n: v for base in value.__mro__[-2::-1] for n, v in vars(base).items()}, attributes
+                )
         elif isinstance(value, enum.Enum):
             self.type(type(value))
             self.value(value.value, attributes)
@@ -263,10 +277,13 @@ def names_of(python: Callable[..., Any], lines: tuple[str, ...]) -> dict[str, An
     return found | {name: python.__globals__[name] for name in wanted - missing}
 
 
-BUILTINS = frozenset(
-    "abs all any bool dict divmod enumerate float frozenset int isinstance len list map max min pow print range "
-    "reversed round set sorted str sum tuple zip AssertionError False None True".split()
-)
+# fmt: off
+BUILTINS = frozenset({
+    "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "float", "frozenset", "int",
+    "isinstance", "len", "list", "map", "max", "min", "pow", "print", "range", "reversed", "round",
+    "set", "sorted", "str", "sum", "tuple", "type", "zip", "AssertionError",
+})
+# fmt: on
 """Those whose results follow from what they are given."""
 ANNOTATED = re.compile(r"\s*[\w.\[\]]+\s*:\s*[^\s#]")
 WORD = re.compile(r"[^\W\d]\w*")

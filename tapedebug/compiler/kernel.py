@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, overload
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import ir, pipeline
-from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
+from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
+from tapedebug.compiler.lower._context import AccessRecord
+from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
+from tapedebug.compiler.text import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,11 @@ class _Variant:
     strided: bool = False
     guarded: bool = False
     strong_zero: bool = False
+
+    def __str__(self) -> str:
+        """The same in every process."""
+        parts = (getattr(self, f.name) for f in fields(self))
+        return " ".join(str(sorted(p) if isinstance(p, frozenset) else p) for p in parts)
 
 
 class Kernel:
@@ -105,13 +113,28 @@ class Kernel:
     @cached_property
     def _lowered(self) -> Lowered:
         try:
-            result = pipeline.lowered(self.__name__, self.origin, self.params, self.python)
+            result = pipeline.lowered(
+                self.__name__, self.origin, self.params, self.python, self._notes.captured
+            )
         except TapedebugError as error:
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None
-        for function in result.functions:
-            function.users.add(self)
+        except OSError as error:
+            raise unreadable(self.python, "kernel", error) from None
+        self._notes.check(result.captured)
+        self._used_by(result.functions)
         return result
+
+    @cached_property
+    def _notes(self) -> Notes:
+        """What earlier processes found out."""
+        notes = Notes(self, Analysis, AdjointInfo, AccessRecord)
+        self._used_by(notes.functions)
+        return notes
+
+    def _used_by(self, functions: Iterable[Function]) -> None:
+        for function in functions:
+            function.users.add(self)
 
     def renew(self) -> None:
         """Compile again when it is used next: a function that it calls got a gradient or a replay.
@@ -122,28 +145,35 @@ class Kernel:
         for plan in self.plans.values():
             plan.kernel = before
         self.plans, self._infos, self._adjoints, self._entries = {}, {}, {}, {}
-        for name in ("_lowered", "analysis"):
+        for name in ("_lowered", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def analysis(self) -> Analysis:
         """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
-        return pipeline.analysis(self._lowered)
+        found: Analysis = self._notes.known("analysis", lambda: pipeline.analysis(self._lowered))
+        return found
 
-    @property
+    @cached_property
     def axes(self) -> int:
         """How many thread axes `tid()` asks for."""
-        return self._lowered.function.axes
+        found: int = self._notes.known("axes", lambda: self._lowered.function.axes)
+        return found
 
     def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
         """What the adjoint needs, for these array parameters with gradients; does not compile."""
         key = (active, replay)
         if key not in self._infos:
-            function, info = pipeline.adjoint(self._lowered, active, replay)
-            self._infos[key] = info
-            self._adjoints[active, info.replay] = function
+            self._infos[key] = info = self._notes.known(
+                f"adjoint {sorted(active)} {sorted(replay)}", lambda: self._built_adjoint(active, replay)
+            )
             self._infos[active, info.replay] = info
         return self._infos[key]
+
+    def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
+        function, info = pipeline.adjoint(self._lowered, active, replay)
+        self._adjoints[active, info.replay] = function
+        return info
 
     def forward(self, *, f64: bool = False, strided: bool = False) -> Entry:
         """The compiled kernel."""
@@ -206,14 +236,17 @@ class Kernel:
     def _entry(self, variant: _Variant) -> Entry:
         entry = self._entries.get(variant)
         if entry is None:
-            entry = self._entries[variant] = pipeline.compile(
-                self._function(variant),
-                self.layout,
-                f64=variant.f64,
-                strided=variant.strided,
-                guarded=variant.guarded,
-            )
+            entry = self._entries[variant] = self._notes.code(str(variant), lambda: self._text(variant))
         return entry
+
+    def _text(self, variant: _Variant) -> Text:
+        return pipeline.text(
+            self._function(variant),
+            self.layout,
+            f64=variant.f64,
+            strided=variant.strided,
+            guarded=variant.guarded,
+        )
 
     def _function(self, variant: _Variant) -> ir.Function:
         if variant.kind == "forward":
@@ -222,6 +255,8 @@ class Kernel:
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
         if variant.strong_zero:
             return pipeline.adjoint(self._lowered, variant.active, variant.replay, strong_zero=True)[0]
+        if (variant.active, variant.replay) not in self._adjoints:
+            self._built_adjoint(variant.active, variant.replay)
         return self._adjoints[variant.active, variant.replay]
 
     def source(self, kind: str = "forward") -> str:

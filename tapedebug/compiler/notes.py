@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-
+from tapedebug._config import config
+from tapedebug._errors import KernelNameError
 from tapedebug._source import Span
-from tapedebug.compiler import objects
-from tapedebug.compiler.identity import Identity, identity_of
+from tapedebug.compiler import backend, objects
+from tapedebug.compiler.function import Function
+from tapedebug.compiler.identity import Identity, identity_of, settings
+from tapedebug.compiler.text import Text
 
+NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 SUFFIX = ".json"
 
 
@@ -35,7 +40,50 @@ class Notes:
     def __init__(self, kernel: Any, *kinds: type) -> None:
         self.kernel = kernel
         self.kinds = {kind.__name__: kind for kind in kinds}
+        self.settings = settings()
         self.identity: Identity | None = identity_of(kernel)
+        self.used = False
+
+    @property
+    def captured(self) -> dict[Any, dict[str, Any]]:
+        """What names meant when the notes were opened, by the function that they stand in."""
+        return {} if self.identity is None else self.identity.captured
+
+    @property
+    def functions(self) -> list[Function]:
+        """The functions that the kernel names, and those that they name."""
+        sources = () if self.identity is None else self.identity.sources
+        return [thing for thing in sources if isinstance(thing, Function)]
+
+    def check(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> None:
+        """Whether lowering, which has `read` these expressions of these functions, saw what the notes are of.
+
+        Where it did not, nothing is kept of it.
+
+        Raises:
+            KernelNameError: It did not, and notes were used already: values would belong to two kernels.
+        """
+        if self.identity is None:
+            return
+        now = identity_of(self.kernel, self.identity.captured)
+        if now is not None and now.digest == self.identity.digest and self._covers(read):
+            return
+        if self.used:
+            raise KernelNameError(
+                f"kernel `{self.kernel.__name__}`: what it captured has changed since it was launched",
+                mend="define the kernel again after a change",
+            )
+        self.identity = None
+
+    def _covers(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> bool:
+        """Whether the identity has the value of every name in these expressions."""
+        for python, expression, known, _ in read:
+            if (python.__module__ or "").startswith("tapedebug."):
+                continue
+            names = set(NAME.findall(expression)) - known.keys() - self.captured.get(python, {}).keys()
+            if any(name in python.__globals__ or name in python.__code__.co_freevars for name in names):
+                return False
+        return True
 
     def get(self, what: str) -> Any:
         """What is known, or None."""
@@ -45,13 +93,15 @@ class Notes:
         if content is None:
             return None
         try:
-            return self._value(json.loads(content))
+            found = self._value(json.loads(content))
         except (ValueError, KeyError, IndexError, TypeError):
             return None  # of another format
+        self.used = True
+        return found
 
     def put(self, what: str, value: Any) -> None:
         """Keep something that is not None; what cannot be kept is computed in every process."""
-        if self.identity is None:
+        if self.identity is None or self.settings != settings():
             return
         try:
             content = json.dumps(self._plain(value), separators=(",", ":"))
@@ -67,9 +117,20 @@ class Notes:
             self.put(what, found)
         return found
 
+    def code(self, variant: str, text: Callable[[], Text]) -> objects.Entry:
+        """The machine code of a variant, from the cache where it is there; else of its text."""
+        what = f"code {config.compiler} {objects.processor()} {variant}"
+        key = self.get(what)
+        kept = None if key is None else backend.kept(key)
+        if kept is not None:
+            return kept
+        key, made = backend.compiled(text())
+        self.put(what, key)
+        return made
+
     def _key(self, what: str) -> str:
         assert self.identity is not None
-        return hashlib.sha256(f"{self.identity.digest} {what}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.identity.digest} {self.settings} {what}".encode()).hexdigest()
 
     # Values as JSON: what JSON has not is a list that begins with its kind
 
@@ -119,14 +180,11 @@ class Notes:
         origin = self.identity.sources[number].origin
         first = origin.first_line
         return Span(
-            origin.file, line + first, column, end_line + first, end_column, origin.function, origin.lines[line]
+            origin.file,
+            line + first,
+            column,
+            end_line + first,
+            end_column,
+            origin.function,
+            origin.lines[line],
         )
-
-
-def unchanged(notes: Notes) -> bool:
-    """Whether what the kernel is made of is what it was when its notes were opened."""
-    now = identity_of(notes.kernel)
-    return notes.identity is None or (now is not None and now.digest == notes.identity.digest)
-
-
-

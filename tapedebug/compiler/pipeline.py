@@ -3,7 +3,7 @@
 source → lower → verify → opened                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
 → tangent_of → remove_dead_code → verify                its tangent
-→ emit → Numba → object code                            machine code
+→ emit → translated → LLVM → object code                machine code
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tapedebug._source import Origin, Span
-from tapedebug.compiler import backend
 from tapedebug.compiler.emit import emit
 from tapedebug.compiler.ir import Function, Op, Param, ops_of
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
-from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
@@ -71,9 +69,15 @@ class AdjointInfo:
     after: frozenset[int] = frozenset()
 
 
-def lowered(name: str, origin: Origin, params: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
+def lowered(
+    name: str,
+    origin: Origin,
+    params: tuple[Param, ...],
+    python: Callable[..., Any],
+    fixed: dict[Any, dict[str, Any]] | None = None,
+) -> Lowered:
     """A kernel in IR."""
-    result = lower_kernel(name, origin, params, python)
+    result = lower_kernel(name, origin, params, python, fixed)
     custom = verify(remove_dead_code(result.custom))
     function = verify(remove_dead_code(opened(custom)))
     return replace(result, function=function, custom=custom)
@@ -158,8 +162,3 @@ def text(
 ) -> Text:
     """The generated code of a function."""
     return emit(function, layout, f64=f64, strided=strided, guarded=guarded)
-
-
-def compile(function: Function, layout: Layout, *, f64: bool, strided: bool, guarded: bool) -> Entry:
-    """The machine code of a function."""
-    return backend.compiled(text(function, layout, f64=f64, strided=strided, guarded=guarded))

@@ -130,6 +130,14 @@ class AdjointOf:
 adjoint = AdjointOf()
 
 
+def static(expression: Any) -> Any:
+    """Compute a Python expression when a kernel is compiled, and use its result in the kernel.
+
+    Outside kernels it is its argument.
+    """
+    return expression
+
+
 def constant(value: Any) -> Any:
     """Mark a Python value as a constant that kernels may capture; returns it unchanged."""
     return value

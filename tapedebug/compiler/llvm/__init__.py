@@ -3,4 +3,6 @@
 from __future__ import annotations
 
 from tapedebug.compiler.llvm import library as library
+from tapedebug.compiler.llvm import numbers as numbers
 from tapedebug.compiler.llvm import random as random
+from tapedebug.compiler.llvm import stacks as stacks

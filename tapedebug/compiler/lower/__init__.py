@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin
@@ -10,7 +12,7 @@ from tapedebug.compiler import ir
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import control, expressions, statements
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, name_resolver
+from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Early, Item
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -25,6 +27,7 @@ class Lowered:
         accesses: The places in the source that touch arrays.
         uses_atomic_result: Whether something depends on what an atomic returned.
         functions: The user's functions that are compiled into it.
+        captured: What it read from outside: the function, the expression, its known variables, its value.
     """
 
     custom: ir.Function
@@ -32,16 +35,39 @@ class Lowered:
     accesses: tuple[AccessRecord, ...]
     uses_atomic_result: bool
     functions: tuple[Function, ...] = ()
+    captured: tuple[tuple[Any, str, dict[str, Any], Any], ...] = ()
 
 
-def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python: object) -> Lowered:
-    """Lower a kernel's Python function.
+def lower_kernel(
+    name: str,
+    origin: Origin,
+    params: tuple[ir.Param, ...],
+    python: Callable[..., Any],
+    fixed: dict[Any, dict[str, Any]] | None = None,
+) -> Lowered:
+    """Lower a kernel's Python function; `fixed` is what names mean in it, and in functions that it calls.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
     """
+    early: dict[Any, Item] = {}
+    while True:
+        try:
+            return _lowered(name, origin, params, python, fixed or {}, early)
+        except Early as found:
+            early[found.key] = found.item
+
+
+def _lowered(
+    name: str,
+    origin: Origin,
+    params: tuple[ir.Param, ...],
+    python: Callable[..., Any],
+    fixed: dict[Any, dict[str, Any]],
+    early: dict[Any, Item],
+) -> Lowered:
     builder = Builder()
-    ctx = Context(builder, name, origin, name_resolver(python))  # type: ignore[arg-type]
+    ctx = Context(builder, name, origin, python, fixed, early)
     ctx.at(origin.tree)
     ctx.locals = control.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
@@ -56,7 +82,7 @@ def lower_kernel(name: str, origin: Origin, params: tuple[ir.Param, ...], python
         ) from None
     function = ir.Function(name, params, builder.root, max(1, ctx.axes))
     accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)
-    return Lowered(function, function, accesses, ctx.uses_atomic_result, functions)
+    return Lowered(function, function, accesses, ctx.uses_atomic_result, functions, tuple(ctx.captured))
 
 
 def _argument(builder: Builder, param: ir.Param) -> Quantity:

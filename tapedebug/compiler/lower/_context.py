@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
-import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,6 +99,8 @@ class Undefined:
 
     reason: str
     mend: str | None = None
+    early: tuple[Any, Any] | None = None
+    """Of a variable that a loop assigns first: its key in `Context.early`, and what an iteration leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,17 @@ class AccessRecord:
     span: Span
 
 
+class Early(Exception):
+    """A variable is read after the loop that assigns it first, which may not run: it has to be there before.
+
+    Lowering begins anew, with the variable in `Context.early`.
+    """
+
+    def __init__(self, key: Any, item: Item) -> None:
+        super().__init__(key)
+        self.key, self.item = key, item
+
+
 @dataclass
 class Context:
     """The state of lowering one kernel, shared by the functions that are inlined into it."""
@@ -128,7 +140,11 @@ class Context:
     builder: Builder
     kernel: str
     origin: Origin
-    names: Callable[[str], Any]
+    python: Callable[..., Any]
+    fixed: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """What names meant when the kernel was first used, by the function that they stand in."""
+    early: dict[Any, Item] = field(default_factory=dict)
+    """The variables that are 0 before a loop that assigns them first, with items of their types."""
     env: dict[str, Item] = field(default_factory=dict)
     accesses: list[AccessRecord] = field(default_factory=list)
     calls: tuple[Span, ...] = ()
@@ -150,6 +166,17 @@ class Context:
     """The user's call, where what is lowered is a function of our own library."""
     functions: dict[Any, None] = field(default_factory=dict)
     """The functions that were inlined."""
+    captured: list[tuple[Any, str, dict[str, Any], Any]] = field(default_factory=list)
+    """What was read from outside: the function, the expression, its known variables, its value."""
+    copies: int = 1
+    """How often unrolled loops write out the statement that is lowered."""
+
+    def names(self, name: str) -> Any:
+        """What a free name of the function means; KeyError where it means nothing."""
+        fixed = self.fixed.get(self.python, {})
+        value = fixed[name] if name in fixed else resolved(self.python, name)
+        self.captured.append((self.python, name, {}, value))
+        return value
 
     @contextmanager
     def custom(self, *, elsewhere: bool) -> Iterator[None]:
@@ -212,6 +239,8 @@ class Context:
         item = self.env.get(node.id)
         if item is not None:
             if isinstance(item, Undefined):
+                if item.early is not None:
+                    raise Early(*item.early)
                 self.name_error(node, f"`{node.id}` {item.reason}", item.mend or f"assign `{node.id}` before")
             return item
         if node.id in self.locals:
@@ -234,7 +263,9 @@ class Context:
             found = self.number(node, item.value)
             if found is not None:
                 return found
-            shown = getattr(item.value, "__name__", None) or type(item.value).__name__
+            value = item.value
+            plain = value is None or isinstance(value, str)
+            shown = repr(value) if plain else getattr(value, "__name__", None) or type(value).__name__
             self.type_error(
                 node,
                 f"{what} is needed here; got the Python object `{shown}`",
@@ -289,6 +320,15 @@ class Context:
             self.type_error(node, f"{what} {error.message}", error.mend)
 
 
+def hashable(value: Any) -> bool:
+    """Whether a Python object may be looked up in a dictionary."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def counted(number: int, one: str, many: str | None = None) -> str:
     """A number of things in words that agree: `1 index`, `2 indices`."""
     return f"{number} {one if number == 1 else many or one + 's'}"
@@ -308,17 +348,16 @@ def scalar_type(value: Any) -> type[t.Scalar] | None:
     return None
 
 
-def name_resolver(function: Callable[..., Any]) -> Callable[[str], Any]:
+def resolved(function: Callable[..., Any], name: str) -> Any:
     """How a function's free names are found: closure, globals, builtins; KeyError where they are not."""
-
-    def resolve(name: str) -> Any:
-        closure = inspect.getclosurevars(function).nonlocals
-        if name in closure:
-            return closure[name]
-        if name in function.__globals__:
-            return function.__globals__[name]
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
-        raise KeyError(name)
-
-    return resolve
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    try:
+        if name in cells:
+            return cells[name].cell_contents
+    except ValueError:  # a variable of the function around it that is not assigned yet
+        raise KeyError(name) from None
+    if name in function.__globals__:
+        return function.__globals__[name]
+    if hasattr(builtins, name):
+        return getattr(builtins, name)
+    raise KeyError(name)

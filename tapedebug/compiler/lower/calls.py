@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function, Gradient, grad
-from tapedebug.compiler.lower import atomics, construct, control, expressions, gradient, random, views
+from tapedebug.compiler.lower import (
+    atomics,
+    construct,
+    control,
+    expressions,
+    gradient,
+    random,
+    statics,
+    views,
+)
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -19,10 +28,10 @@ from tapedebug.compiler.lower._context import (
     Static,
     Undefined,
     counted,
-    name_resolver,
+    hashable,
 )
 from tapedebug.lang import types as t
-from tapedebug.lang.builtins import BUILTINS, Builtin
+from tapedebug.lang.builtins import BUILTINS, Builtin, static
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Quantity
 
 PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
@@ -44,6 +53,8 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return gradient.of(ctx, node)
     if isinstance(target, Gradient):
         return gradient.call(ctx, node, target)
+    if target is static:
+        return statics.evaluate(ctx, node)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
     if isinstance(target, Builtin) and target.name == "curlnoise":
@@ -54,10 +65,12 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         )
     if isinstance(target, Builtin):
         return _builtin(ctx, node, target.name, used)
-    if target in PYTHON:
+    if hashable(target) and target in PYTHON:
         return operation(ctx, node, PYTHON[target], *operands(ctx, node, PYTHON[target]))
     if target is len:
         return _len(ctx, node)
+    if target is type:
+        return _type(ctx, node)
     if isinstance(target, type) and target is not range:
         return construct.lower(ctx, node, target)
     _not_callable(ctx, node, target)
@@ -136,6 +149,14 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     if name == "lower_bound":
         return random.lower_bound(ctx, node)
     return operation(ctx, node, name, *operands(ctx, node, name))
+
+
+def _type(ctx: Context, node: ast.Call) -> Item:
+    """`type(x)`, which makes values of the type of `x`."""
+    item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
+    if item is None or isinstance(item, ArrayView):
+        ctx.type_error(node, "type() takes a number or a vector", "an array has a dtype")
+    return Static(ctx.quantity(node.args[0], item).type)
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
@@ -268,7 +289,7 @@ def run(
 
     outer = {name: getattr(ctx, name) for name in FRAME}
     call_span = ctx.span(node)
-    ctx.env, ctx.origin, ctx.names = env, function.origin, name_resolver(function.python)
+    ctx.env, ctx.origin, ctx.python = env, function.origin, function.python
     ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
     ctx.in_loop, ctx.returned = 0, None
     ctx.locals = control.local_names(function.origin.tree.body)
@@ -292,7 +313,7 @@ def run(
     return Items(()) if result is None or isinstance(result, Undefined) else result
 
 
-FRAME = ("env", "origin", "names", "calls", "in_kernel", "active", "in_loop", "locals", "returned", "inputs")
+FRAME = ("env", "origin", "python", "calls", "in_kernel", "active", "in_loop", "locals", "returned", "inputs")
 """What of the context belongs to one function, and is set aside while another is inlined."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from tapedebug.compiler.builder import constant_of, same_values
 from tapedebug.compiler.ir import Block, For, If, Op, Value, While
@@ -228,13 +228,37 @@ def kind_of(item: Item | None) -> str:
     return "undefined"
 
 
+def require_kept(ctx: Context, node: ast.AST, name: str, was: Item | None, now: Item | None) -> None:
+    """Require that a variable is after an iteration of a loop what it was before, up to its numbers."""
+    if was is None or isinstance(was, Undefined) or now is was:
+        return
+    has_numbers = leaves_of(was, ctx) is not None
+    if (not has_numbers and now == was) or (
+        has_numbers and leaves_of(now, ctx) is not None and _alike(was, now)
+    ):
+        return
+    number = isinstance(now, Quantity) and t.is_scalar(now.type)
+    ctx.type_error(
+        node,
+        f"`{name}` is {kind_of(was)} before this loop and {kind_of(now)} after an iteration",
+        f"start it with the right type, for example {name} = {kind_of(now)}(0)"
+        if number
+        else "use another name inside the loop",
+    )
+
+
 class Carried:
     """The variables that a loop changes: as the loop's carried values, its yields and its results."""
 
-    def __init__(self, ctx: Context, names: Iterable[str]) -> None:
-        self.ctx = ctx
+    def __init__(self, ctx: Context, node: ast.AST, names: Iterable[str]) -> None:
+        self.ctx, self.node = ctx, node
+        self.last: dict[str, Item] = {}
         self.before = dict(ctx.env)
         self.assigned = list(dict.fromkeys(names))
+        for name in self.assigned:
+            if (like := ctx.early.get(self._key(name))) is not None:
+                self.before[name] = zeros_like(ctx, like)
+        ctx.env = dict(self.before)
         leaves = {name: leaves_of(ctx.env.get(name), ctx) for name in self.assigned}
         self.carried = {name: found for name, found in leaves.items() if found is not None}
         self.inits: list[Value] = []
@@ -256,30 +280,22 @@ class Carried:
     def _next(self, values: Iterator[Value], like: Quantity) -> Quantity:
         return Quantity(like.type, tuple(self.ctx.builder.expr(next(values)) for _ in like.parts))
 
+    def _key(self, name: str) -> Any:
+        """Names a variable of this loop in `Context.early`."""
+        return self.ctx.span(self.node), self.ctx.calls, name
+
     def yields(self, node: ast.AST) -> list[Value]:
         """The values of the variables at the end of the body; their types must not have changed."""
+        self.last = dict(self.ctx.env)
         values: list[Value] = []
         for name in self.assigned:
             was, now = self.before.get(name), self.ctx.env.get(name)
             leaves = leaves_of(now, self.ctx)
-            if name not in self.carried:
-                if was is not None and not isinstance(was, Undefined) and now is not was and now != was:
-                    self._changed(node, name, was, now)
-            elif leaves is None or not _alike(was, now):
-                self._changed(node, name, was, now)
-            else:
+            require_kept(self.ctx, node, name, was, now)
+            if name in self.carried:
+                assert leaves is not None  # it is what it was
                 values.extend(part.value for leaf in leaves for part in leaf.parts)
         return values
-
-    def _changed(self, node: ast.AST, name: str, was: Item | None, now: Item | None) -> NoReturn:
-        number = isinstance(now, Quantity) and t.is_scalar(now.type)
-        self.ctx.type_error(
-            node,
-            f"`{name}` is {kind_of(was)} before this loop and {kind_of(now)} after an iteration",
-            f"start it with the right type, for example {name} = {kind_of(now)}(0)"
-            if number
-            else "use another name inside the loop",
-        )
 
     def leave(self, node: ast.AST, results: list[Value]) -> None:
         """After the loop: carried variables hold its results; others that it assigned first are gone."""
@@ -287,7 +303,13 @@ class Carried:
         self.ctx.env = dict(self.before)
         for name in self.assigned:
             if isinstance(self.before.get(name, Undefined("")), Undefined):
-                self.ctx.env[name] = Undefined(f"is assigned only inside the loop in line {line}")
+                last = self.last.get(name)
+                if isinstance(last, Undefined):
+                    early = last.early  # a loop inside assigns it
+                else:
+                    early = (self._key(name), last) if leaves_of(last) is not None else None
+                reason = f"is assigned only inside the loop in line {line}"
+                self.ctx.env[name] = Undefined(reason, early=early)
         self._replace(self.ctx.env, results)
 
     def results(self) -> list[Value]:
@@ -300,7 +322,7 @@ def for_loop(
 ) -> None:
     """A counted loop; `body` lowers one iteration, given the iteration's number (int64, from 0)."""
     _check_depth(ctx, node)
-    carried = Carried(ctx, names)
+    carried = Carried(ctx, node, names)
     index = Value(t.int64, hint="k")
     ctx.builder.counters.add(index)
     ctx.env = carried.inner
@@ -319,7 +341,7 @@ def while_loop(
 ) -> None:
     """A loop that runs while `test` gives true."""
     _check_depth(ctx, node)
-    carried = Carried(ctx, names)
+    carried = Carried(ctx, node, names)
     ctx.env = dict(carried.inner)
     ctx.builder.forget_loads()
     with ctx.builder.block() as test_block:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import arrays, calls, components, control, custom, views
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
+from tapedebug.compiler.lower import arrays, calls, components, control, custom, statics, views
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
 
@@ -141,6 +141,8 @@ def wrap(ctx: Context, scalar: Any) -> Quantity:
 
 
 def _constant(ctx: Context, node: ast.Constant) -> Item:
+    if node.value is None or isinstance(node.value, str):
+        return Static(node.value)
     q = ctx.number(node, node.value)
     if q is None:
         ctx.syntax_error(
@@ -173,17 +175,25 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
     if isinstance(base, ArrayView):
         if node.attr == "shape":
             return views.shape(ctx, base)
+        if node.attr == "ndim":
+            return wrap(ctx, ctx.builder.constant(base.free, t.int32))
+        if node.attr == "dtype":
+            return Static(base.param.type.dtype)
         mend = f"inside kernels an array has `shape`; index it to reach its values: {base.param.name}[i]"
         ctx.type_error(
             node, f"the array `{base.param.name}` has no attribute `{node.attr}` in a kernel", mend
         )
     q = ctx.quantity(node.value, base)
+    if node.attr == "dtype":
+        return Static(t.scalar_of(q.type))
     return components.get(q, (components.named(ctx, node, q.type, node.attr),))
 
 
 def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:
     try:
-        return Static(getattr(base, node.attr))
+        value = getattr(base, node.attr)
+        ctx.captured.append((ctx.python, ast.unparse(node), {}, value))
+        return Static(value)
     except AttributeError as error:
         name = getattr(base, "__name__", type(base).__name__)
         if name == "tapedebug":  # which knows what is planned, and what was meant
@@ -202,6 +212,8 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Item:
     base = lower(ctx, node.value)
     if isinstance(base, ArrayView):
         return arrays.element(ctx, node, base)
+    if isinstance(base, Static) and not isinstance(base.value, t.Compound | int | float | np.generic):
+        return statics.subscript(ctx, node, base.value)
     if isinstance(base, Items):
         index = _static_index(ctx, node, len(base.items))
         return base.items[index]
@@ -265,16 +277,17 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
 
 
 def _compare(ctx: Context, node: ast.Compare) -> Item:
-    left, left_node = value(ctx, node.left), node.left
+    left, left_node = lower(ctx, node.left), node.left
     result: Quantity | None = None
     for operator, right_node in zip(node.ops, node.comparators, strict=True):
-        if type(operator) not in COMPARE:
-            sign = {ast.In: "in", ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not"}[type(operator)]
-            ctx.syntax_error(node, f"a kernel cannot use `{sign}`", "compare with < <= > >= == !=")
-        right = value(ctx, right_node)
+        right = lower(ctx, right_node)
         ctx.at(node)
-        name, sign = COMPARE[type(operator)]
-        one = apply(ctx, node, name, sign, *_comparable(ctx, (left_node, left), (right_node, right)))
+        one = statics.compared(ctx, node, left, operator, right)
+        if one is None:
+            operands = ctx.quantity(left_node, left), ctx.quantity(right_node, right)
+            name, sign = COMPARE[type(operator)]
+            pair = _comparable(ctx, (left_node, operands[0]), (right_node, operands[1]))
+            one = apply(ctx, node, name, sign, *pair)
         result = one if result is None else apply(ctx, node, "and", "`and`", result, one)
         left, left_node = right, right_node
     assert result is not None  # a comparison has at least one operator
@@ -315,19 +328,29 @@ def _boolean(ctx: Context, node: ast.BoolOp) -> Item:
 
 def _conditional(ctx: Context, node: ast.IfExp) -> Item:
     test = condition(ctx, node.test)
-    return choose(ctx, node, test, lambda: value(ctx, node.body), lambda: value(ctx, node.orelse))
+
+    def side(expression: ast.expr) -> Callable[[], Item]:
+        return lambda: _part(ctx, expression, lower(ctx, expression))
+
+    return _chosen(ctx, node, test, side(node.body), side(node.orelse))
 
 
 def choose(
     ctx: Context, node: ast.AST, test: Quantity, yes: Callable[[], Quantity], no: Callable[[], Quantity]
 ) -> Quantity:
     """The value of one of two expressions; only that one is computed."""
+    return ctx.quantity(node, _chosen(ctx, node, test, yes, no))
+
+
+def _chosen(
+    ctx: Context, node: ast.AST, test: Quantity, yes: Callable[[], Item], no: Callable[[], Item]
+) -> Item:
     known = constant_of(test.scalar.value)
     if known is not None:
         return yes() if known else no()
     name = "%choice"
 
-    def assign(make: Callable[[], Quantity]) -> Callable[[], None]:
+    def assign(make: Callable[[], Item]) -> Callable[[], None]:
         def run() -> None:
             ctx.env[name] = make()
 
@@ -335,7 +358,9 @@ def choose(
 
     control.branch(ctx, node, test.scalar.value, assign(yes), assign(no), flatten=True)
     result = ctx.env.pop(name)
-    return ctx.quantity(node, result)
+    if isinstance(result, Undefined):
+        ctx.type_error(node, f"this {result.reason}", "let both sides be of one type")
+    return result
 
 
 def _call(ctx: Context, node: ast.Call) -> Item:

@@ -1,0 +1,234 @@
+"""What is known when a kernel is compiled: `static(expr)`, and what a `for` can run over besides a range."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tapedebug.compiler.builder import constant_of
+from tapedebug.compiler.function import scope_of
+from tapedebug.compiler.lower import components, expressions
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, hashable
+from tapedebug.lang import types as t
+from tapedebug.lang.builtins import static
+from tapedebug.lang.rules import Quantity
+
+MISSING = object()
+
+
+def evaluate(ctx: Context, node: ast.Call) -> Item:
+    """`static(expr)`: what the Python expression gives, in the scope of the function that it stands in.
+
+    It sees what its function saw where it was decorated, and the variables of the function that are known, as
+    those of loops that are written out.
+    """
+    if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
+        ctx.type_error(node, "static() takes one expression", "write static(expression)")
+    expression = node.args[0]
+    bound = _bound(expression)
+    known = {name: value for name, item in ctx.env.items() if (value := python_value(item)) is not MISSING}
+    for part in ast.walk(expression):
+        if isinstance(part, ast.Name) and part.id in {*ctx.env, *ctx.locals} - known.keys() - bound:
+            ctx.name_error(
+                part,
+                f"`{part.id}` is not known when the kernel is compiled, so that static() cannot use it",
+                "use what is known: captured values, and variables of loops over constants",
+            )
+    text = ast.unparse(expression)
+    try:
+        value = eval(text, {**scope_of(ctx.python), **known})
+    except Exception as error:
+        ctx.syntax_error(
+            node,
+            f"static({text}) raised {type(error).__name__}: {error}",
+            "let it be an expression that Python can compute before the launch",
+        )
+    ctx.captured.append((ctx.python, text, known, value))
+    return Static(value)
+
+
+def _bound(expression: ast.expr) -> set[str]:
+    """The variables of comprehensions and lambda functions in an expression."""
+    nodes = list(ast.walk(expression))
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def python_value(item: Item) -> Any:
+    """The Python value of an item that is known when the kernel is compiled, else `MISSING`."""
+    if isinstance(item, Static):
+        return item.value
+    if isinstance(item, Items):
+        values = [python_value(part) for part in item.items]
+        return MISSING if any(v is MISSING for v in values) else tuple(values)
+    if not isinstance(item, Quantity):
+        return MISSING
+    numbers = [constant_of(part.value) for part in item.parts]
+    if any(number is None for number in numbers):
+        return MISSING
+    if t.is_compound(item.type):
+        return item.type(*numbers)
+    # float32 and int32 are what Python's numbers become again.
+    return numbers[0] if item.type in (t.float32, t.int32, t.bool) else item.type(numbers[0])
+
+
+COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.In: ("in", lambda a, b: a in b),
+    ast.NotIn: ("not in", lambda a, b: a not in b),
+}
+
+
+def compared(ctx: Context, node: ast.Compare, left: Item, sign: ast.cmpop, right: Item) -> Quantity | None:
+    """A comparison of Python objects (types, strings, None), known now; None where numbers are compared."""
+    of_numbers = type(sign) not in (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+    if type(sign) not in COMPARE or (
+        of_numbers and not (_is_object(ctx, node, left) or _is_object(ctx, node, right))
+    ):
+        return None
+    name, compare = COMPARE[type(sign)]
+    one, two = (python_value(item) for item in (left, right))
+    if one is MISSING or two is MISSING:
+        if not of_numbers:
+            ctx.syntax_error(node, f"a kernel cannot use `{name}`", "compare with < <= > >= == !=")
+        return None
+    if isinstance(one, type) and isinstance(two, type):
+        one, two = _canonical(one), _canonical(two)
+    try:
+        found = bool(compare(one, two))
+    except TypeError as error:
+        ctx.type_error(node, f"Python cannot compute this comparison: {error}", "compare values that fit")
+    return expressions.wrap(ctx, ctx.builder.constant(found, t.bool))
+
+
+def _is_object(ctx: Context, node: ast.AST, item: Item) -> bool:
+    return isinstance(item, Static) and ctx.number(node, item.value) is None
+
+
+def _canonical(kind: type) -> Any:
+    try:
+        return t.canonical(kind)
+    except TypeError:
+        return kind
+
+
+def subscript(ctx: Context, node: ast.Subscript, base: Any) -> Item:
+    """An item of a captured sequence or dictionary, at an index that is known."""
+    key = (
+        python_value(expressions.lower(ctx, node.slice)) if not isinstance(node.slice, ast.Slice) else MISSING
+    )
+    if key is MISSING:
+        ctx.type_error(
+            node,
+            f"`{ast.unparse(node.value)}` is a {type(base).__name__} of Python: its index is a known one",
+            "pass it as an array, or make it a vector",
+        )
+    try:
+        value = base[key]
+    except Exception as error:
+        ctx.type_error(
+            node, f"Python cannot compute this: {type(error).__name__}: {error}", "use what is there"
+        )
+    ctx.captured.append((ctx.python, ast.unparse(node.value), {}, base))
+    return Static(value)
+
+
+def needed(ctx: Context, loop: ast.For) -> bool:
+    """Whether a loop contains a `static(…)`, which may need its variable."""
+    return any(
+        isinstance(node, ast.Call) and _is_static(ctx, node.func) for s in loop.body for node in ast.walk(s)
+    )
+
+
+def _is_static(ctx: Context, node: ast.expr) -> bool:
+    path: list[str] = []
+    while isinstance(node, ast.Attribute):
+        path.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or (path or [node.id])[0] != "static":
+        return False
+    if node.id in ctx.env or node.id in ctx.locals:
+        return False
+    try:
+        value = ctx.names(node.id)
+    except KeyError:
+        return False
+    for name in reversed(path):
+        value = getattr(value, name, None)
+    return value is static
+
+
+def items(ctx: Context, node: ast.expr) -> list[Item]:
+    """What a `for` that is written out runs over."""
+    if isinstance(node, ast.Tuple | ast.List):
+        for part in node.elts:
+            if isinstance(part, ast.Starred):
+                ctx.syntax_error(part, "a kernel cannot use starred expressions", "write the values out")
+        return [expressions.lower(ctx, part) for part in node.elts]
+    if isinstance(node, ast.Call) and not node.keywords:
+        function = expressions.lower(ctx, node.func)
+        combine = (
+            COMBINED.get(function.value)
+            if isinstance(function, Static) and hashable(function.value)
+            else None
+        )
+        if combine is not None:
+            return combine([items(ctx, argument) for argument in node.args])
+        if isinstance(function, Static) and function.value is range:
+            return _range(ctx, node)
+    return sequence(ctx, node, expressions.lower(ctx, node))
+
+
+def _range(ctx: Context, node: ast.Call) -> list[Item]:
+    bounds = [python_value(expressions.lower(ctx, argument)) for argument in node.args]
+    try:
+        return [Static(number) for number in range(*bounds)]
+    except (TypeError, ValueError):
+        ctx.type_error(
+            node, "a range that stands here has bounds that are known", "use range(…) itself in the `for`"
+        )
+
+
+def sequence(ctx: Context, node: ast.expr, item: Item) -> list[Item]:
+    """The items of something that is known to have so many; refuses what does not."""
+    if isinstance(item, Items):
+        return list(item.items)
+    if isinstance(item, Quantity) and t.is_compound(item.type):
+        return [components.get(item, (k,)) for k in range(item.type.shape[0])]
+    if (
+        isinstance(item, Static)
+        and isinstance(item.value, Iterable)
+        and not isinstance(item.value, str | bytes)
+    ):
+        return [Static(value) for value in item.value]
+    mend = "write `for i in range(n):`, or run over a tuple or something else known when it is compiled"
+    if isinstance(item, ArrayView):
+        ctx.syntax_error(
+            node,
+            "a kernel's `for` does not run over an array",
+            f"write `for i in range({item.name}.shape[0]):`",
+        )
+    ctx.syntax_error(node, "a kernel's `for` runs over range(…), or over values that are known", mend)
+
+
+def _enumerated(given: list[list[Item]]) -> list[Item]:
+    return [Items((Static(k), item)) for k, item in enumerate(given[0])]
+
+
+def _zipped(given: list[list[Item]]) -> list[Item]:
+    return [Items(row) for row in zip(*given, strict=False)]
+
+
+COMBINED: dict[Any, Callable[[list[list[Item]]], list[Item]]] = {
+    enumerate: _enumerated,
+    zip: _zipped,
+    reversed: lambda given: given[0][::-1],
+    list: lambda given: given[0],
+    tuple: lambda given: given[0],
+}
+"""Python's functions of sequences, on what is known."""
