@@ -107,6 +107,7 @@ from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available
 from tapedebug.runtime import launch as launch
 from tapedebug.runtime import live_tapes as live_tapes
+from tapedebug.runtime import map as map
 from tapedebug.runtime import ones as ones
 from tapedebug.runtime import ones_like as ones_like
 from tapedebug.runtime import set_device as set_device

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from types import CodeType
+from typing import Any, TypeGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,14 @@ class Origin:
     function: str
     indent: int
     python: Callable[..., Any] = field(repr=False, compare=False)
+    script: tuple[str, ...] = ()
+    """What defines the function in a script, where `lines` are part of something else."""
+
+    @property
+    def definition(self) -> tuple[str, ...]:
+        """The lines that define the function in a script."""
+        lead = self.indent
+        return self.script or tuple(n[lead:] if not n[:lead].strip() else n for n in self.lines)
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Origin:
@@ -102,6 +111,35 @@ class Origin:
             (node,) = node.body  # type: ignore[attr-defined]
             ast.increment_lineno(node, -1)
         return node if isinstance(node, ast.FunctionDef) else None
+
+    @classmethod
+    def of_lambda(cls, function: Callable[..., Any]) -> Origin:
+        """Read the source of a lambda, as a function that returns its expression.
+
+        Raises:
+            OSError: Python keeps no source of it.
+        """
+        code = function.__code__
+        lines = linecache.getlines(code.co_filename)
+        try:
+            found = [node for node in ast.walk(ast.parse("".join(lines))) if _made(node, code)]
+        except SyntaxError:
+            found = []
+        if not found:
+            raise OSError("could not get source code")
+        node = found[-1]  # the innermost of lambdas within lambdas
+        body = ast.copy_location(ast.Return(node.body), node.body)
+        tree = ast.copy_location(ast.FunctionDef("lambda_", node.args, [body], [], None), node)
+        script = ("@wp.func", *ast.unparse(ast.fix_missing_locations(tree)).splitlines())
+        ast.increment_lineno(tree, 1 - node.lineno)
+        last = node.end_lineno or node.lineno
+        shown = tuple(line.rstrip("\n") for line in lines[node.lineno - 1 : last])
+        return cls(code.co_filename, node.lineno, shown, "lambda_", 0, function, script).with_tree(tree)
+
+    def with_tree(self, tree: ast.FunctionDef) -> Origin:
+        """Of a function that is no definition in its source: this tree is what it is."""
+        vars(self).update(tree=tree, header=tree)
+        return self
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node of `tree`."""
@@ -168,6 +206,17 @@ def _lines_of(function: Callable[..., Any]) -> tuple[list[str], int] | None:
                 break
             last = number + 1
     return lines[first:last], first + 1
+
+
+def _made(node: ast.AST, code: CodeType) -> TypeGuard[ast.Lambda]:
+    """Whether a node is the lambda that a code object was made of: its instructions lie in the expression."""
+    if not isinstance(node, ast.Lambda) or node.lineno != code.co_firstlineno:
+        return False
+    body = node.body
+    start, stop = (body.lineno, body.col_offset), (body.end_lineno or 0, body.end_col_offset or 0)
+    # What is of no length stands for the lambda as a whole.
+    places = [(line, at) for line, _, at, end in code.co_positions() if line and at is not None and at != end]
+    return bool(places) and all(start <= place <= stop for place in places)
 
 
 def display_file(file: str) -> str:

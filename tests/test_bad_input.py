@@ -202,10 +202,10 @@ KERNELS = {
     ),
     "text": (
         'y[i] = "three"',
-        wp.KernelSyntaxError,
-        "kernel `k`: a kernel cannot use 'three'",
+        wp.KernelTypeError,
+        "kernel `k`: a value is needed here; got the Python object `'three'`",
         '"three"',
-        "kernels compute with numbers, vectors and array elements",
+        "kernels capture numbers and vectors; pass anything else as an argument of the launch",
     ),
     "Python's own function": (
         "y[i] = sum([x[i], 1.0])",

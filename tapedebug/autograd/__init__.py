@@ -16,5 +16,9 @@ from tapedebug.autograd.results import Entry as Entry
 from tapedebug.autograd.results import GradcheckFailure as GradcheckFailure
 from tapedebug.autograd.results import GradcheckResult as GradcheckResult
 from tapedebug.autograd.results import PairResult as PairResult
+from tapedebug.autograd.second import HessianCheck as HessianCheck
+from tapedebug.autograd.second import HessianProduct as HessianProduct
+from tapedebug.autograd.second import hvp as hvp
+from tapedebug.autograd.second import hvp_check as hvp_check
 from tapedebug.autograd.tape_check import gradcheck_tape as gradcheck_tape
 from tapedebug.autograd.transpose import DotProduct as DotProduct

@@ -66,7 +66,7 @@ def jvp(
     get_device(device)
     if not tangents:
         raise GradcheckError("jvp: no tangents were given", mend="pass tangents={array: values}")
-    _require_floats("the keys of tangents", tangents)
+    require_floats("jvp: the keys of tangents", tangents)
     if isinstance(function, Tape):
         make, targets = _tape(function, outputs, tangents)
     else:
@@ -87,11 +87,16 @@ def _pushed(make: Make, targets: Sequence[Any], tangents: Mapping[Any, Any], dty
     return {a: shadow.tangent(a) for a in targets}
 
 
-def _require_floats(what: str, arrays: Iterable[Any]) -> None:
+def require_floats(what: str, arrays: Iterable[Any]) -> None:
+    """Refuse what is no float array.
+
+    Raises:
+        GradcheckError: Something is none.
+    """
     for array in arrays:
         if not is_array(array) or not is_float(array.dtype):
             told = f"an array of {type_name(array.dtype)}" if is_array(array) else repr(array)
-            raise GradcheckError(f"jvp: {what} are float arrays; got {told}")
+            raise GradcheckError(f"{what} are float arrays; got {told}")
 
 
 def _tape(tape: Any, outputs: Any, tangents: Mapping[Any, Any]) -> tuple[Make, list[Any]]:
@@ -103,7 +108,7 @@ def _tape(tape: Any, outputs: Any, tangents: Mapping[Any, Any]) -> tuple[Make, l
     if outputs is None:
         return tape_shadow(tape), results_of(tape)
     wanted = [outputs] if is_array(outputs) else list(outputs)
-    _require_floats("the outputs of a tape", wanted)
+    require_floats("jvp: the outputs of a tape", wanted)
     return tape_shadow(tape), wanted
 
 

@@ -106,11 +106,7 @@ def _collect(thing: Any, found: dict[str, list[str]]) -> None:
     origin = thing.origin
     # What is used comes before all that use it: the list is reversed at the end.
     found.pop(origin.function, None)
-    indent = origin.indent
-    found[origin.function] = [
-        "",
-        *(line[indent:] if not line[:indent].strip() else line for line in origin.lines),
-    ]
+    found[origin.function] = ["", *origin.definition]
     for name, value in _names_of(thing).items():
         if value is tapedebug:
             text = f"{name} = wp"

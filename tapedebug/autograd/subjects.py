@@ -27,13 +27,15 @@ Named = tuple[int, str, Any]
 class Subject:
     """What is differentiated: the program, the pairs that were asked for, and labels.
 
-    `script` writes a script that shows one pair alone; None where that can not be done.
+    `script` writes a script that shows one pair alone; None where that can not be done. `tape` is what a
+    function recorded.
     """
 
     program: ShadowProgram
     pairs: Pairs
     metadata: FunctionMetadata
     script: Callable[[PairResult], str] | None = None
+    tape: Any = None
 
     def script_for(self, pair: PairResult) -> Callable[[], str]:
         """The script of a pair, written when it is asked for."""
@@ -221,7 +223,7 @@ def function_subject(
     pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))
     if pairs.chosen:
         _require_faithful(name, function, inputs, outputs, program, results, observed)
-    return Subject(program, pairs, metadata)
+    return Subject(program, pairs, metadata, tape=tape)
 
 
 def _returned(name: str, returned: Any, outputs: Sequence[Any] | None) -> list[Any]:

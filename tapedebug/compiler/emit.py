@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tapedebug.compiler.emit_memory import MemoryWriter
 from tapedebug.compiler.ir import (
+    MEMORY,
     Block,
     For,
     Function,
@@ -227,15 +228,7 @@ class _Emitter(MemoryWriter):
             self._rule(op)
         elif op.kind == "offset":
             self._line(f"{self._name_of(op)} = {self._offset(op)}")
-        elif op.kind in (
-            "load",
-            "load_after",
-            "load_adjoint",
-            "store",
-            "store_adjoint",
-            "add_adjoint",
-            "atomic_add",
-        ):
+        elif op.kind in MEMORY:
             self._memory(op)
         else:
             self._keeping(op)

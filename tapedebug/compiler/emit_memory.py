@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.emit_writer import Writer
-from tapedebug.compiler.ir import ADJOINT, Op, Value
+from tapedebug.compiler.ir import ADJOINT, ADJOINT_DOT, DOT, MEMORY, Op, Value
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
@@ -16,14 +16,24 @@ class MemoryWriter(Writer):
         """The pointers that the body uses, and how each is read from the slots."""
         pointers: dict[str, str] = {}
         for op in self.function.ops():
-            adjoint = op.kind in ADJOINT
-            if op.kind in ("load", "load_after", "store", "atomic_add") or adjoint:
+            if op.kind in MEMORY:
                 param = op.data[0]
-                slot = self.layout.adjoints[param] if adjoint else self.layout.values[param]
                 code = self._code(t.scalar_of(self.function.params[param].type))
-                name = f"{self._param(param)}_{'adj' if adjoint else 'v'}"
-                pointers[name] = f"ptr_{code}(args, {slot})"
+                pointers[self._pointer(op)] = f"ptr_{code}(args, {self._side(op)[1][param]})"
         return dict(sorted(pointers.items()))
+
+    def _side(self, op: Op) -> tuple[str, tuple[int | None, ...]]:
+        """Which of an array's memories an operation works on, and the slots of its pointers."""
+        if op.kind in ADJOINT:
+            return "adj", self.layout.adjoints
+        if op.kind in DOT:
+            return "dot", self.layout.dots
+        if op.kind in ADJOINT_DOT:
+            return "adjdot", self.layout.adjoint_dots
+        return "v", self.layout.values
+
+    def _pointer(self, op: Op) -> str:
+        return f"{self._param(op.data[0])}_{self._side(op)[0]}"
 
     def _offset(self, op: Op) -> str:
         param = op.data[0]
@@ -47,20 +57,19 @@ class MemoryWriter(Writer):
         return value.op is None or value.op.kind not in RULES or any(map(self._at_risk, value.op.args))
 
     def _memory(self, op: Op) -> None:
-        param, component = op.data
-        adjoint = op.kind.endswith("adjoint")
+        component = op.data[1]
         place = self._text(op.args[0]) + (f" + {component}" if component else "")
-        target = f"{self._param(param)}_{'adj' if adjoint else 'v'}[{place}]"
-        match op.kind:
-            case "load" | "load_after" | "load_adjoint":
+        target = f"{self._pointer(op)}[{place}]"
+        match op.kind.partition("_")[0]:
+            case "load":
                 assert op.result is not None
                 target = f"to_b1({target})" if op.result.type is t.bool else target  # a byte in memory
                 self._line(f"{self._name_of(op)} = {target}")
-            case "store" | "store_adjoint":
+            case "store":
                 self._line(f"{target} = {self._text(op.args[1])}")
-            case "add_adjoint":
+            case "add":
                 self._line(f"{target} += {self._text(op.args[1])}")
-            case "atomic_add":
+            case "atomic":
                 self._atomic(op, target)
 
     def _atomic(self, op: Op, target: str) -> None:

@@ -114,7 +114,7 @@ class _Reader:
         self.sources.append(thing)
         python = thing.python
         origin, code = thing.origin, python.__code__
-        self.add("source", *origin.lines)
+        self.add("source", *origin.lines, "script", *origin.script)
         self.bytecode(code)
         for name, kind in declared:
             self.add(name)

@@ -4,7 +4,7 @@ A function is a tree of blocks. A block is a list of operations; `If`, `For` and
 results, so that no variable is ever assigned twice; `Custom` is a call that is reversed in the user's way.
 Vectors were taken apart before: every value is a scalar.
 Memory is reached through `offset`, `load`, `store`, `atomic_add`; in adjoints through `load_adjoint`,
-`store_adjoint`, `add_adjoint`.
+`store_adjoint`, `add_adjoint`; in tangents of adjoints also through the same with `_dot`.
 """
 
 from __future__ import annotations
@@ -140,6 +140,12 @@ STRUCTURAL = {
     "load_adjoint": "(offset,) (param, component) -> adjoint",
     "store_adjoint": "(offset, value) (param, component)",
     "add_adjoint": "(offset, value) (param, component)",
+    "load_dot": "(offset,) (param, component) -> tangent",
+    "store_dot": "(offset, value) (param, component)",
+    "add_dot": "(offset, value) (param, component)",
+    "load_adjoint_dot": "(offset,) (param, component) -> tangent of the adjoint",
+    "store_adjoint_dot": "(offset, value) (param, component)",
+    "add_adjoint_dot": "(offset, value) (param, component)",
     "reserve": "(count?) (tag,): begin keeping a loop's carried values for the reverse pass",
     "save": "(iteration, value) (tag, slot): keep one carried value of one iteration",
     "commit": "(count,) (tag,): the loop ran so many iterations",
@@ -151,8 +157,12 @@ STRUCTURAL = {
 
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
-EFFECTS = frozenset({"store", "atomic_add", "store_adjoint", "add_adjoint", "note"})
 ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
+DOT = frozenset({"load_dot", "store_dot", "add_dot"})
+ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_dot"})
+MEMORY = frozenset({"load", "load_after", "store", "atomic_add"}) | ADJOINT | DOT | ADJOINT_DOT
+"""What reads or writes an element: of an array, of its adjoint, or of the tangent of one of them."""
+EFFECTS = frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"note"}
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
 

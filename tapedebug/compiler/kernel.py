@@ -211,6 +211,24 @@ class Kernel:
         """
         return self._entry(_Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero))
 
+    def adjoint_tangent(
+        self,
+        active: frozenset[int],
+        *,
+        f64: bool = False,
+        strided: bool = False,
+        replay: frozenset[int] = frozenset(),
+        strong_zero: bool = False,
+    ) -> Entry:
+        """The compiled tangent of the adjoint, for second derivatives.
+
+        Each array parameter has tangents of its values and of its adjoint, of the same shape and strides;
+        their pointers follow all others, in the slots `layout.dots` and `layout.adjoint_dots`.
+        """
+        replay = self.adjoint_info(active, replay=replay).replay
+        variant = _Variant("adjoint_tangent", active, replay, f64, strided, strong_zero=strong_zero)
+        return self._entry(variant)
+
     def interpreted(
         self,
         kind: str = "forward",
@@ -222,14 +240,14 @@ class Kernel:
         """A variant's generated code as plain Python: slow, and open to breakpoints; called like an `Entry`.
 
         Args:
-            kind: `"forward"`, `"adjoint"` or `"tangent"`.
+            kind: `"forward"`, `"adjoint"`, `"tangent"` or `"adjoint_tangent"`.
             active: Of an adjoint or tangent, the array parameters with gradients.
             f64: Whether float32 is float64 throughout.
             strided: Whether arrays may have any strides.
         """
         from tapedebug.compiler.python_library import interpreted
 
-        replay = self.adjoint_info(active).replay if kind == "adjoint" else frozenset()
+        replay = self.adjoint_info(active).replay if kind.startswith("adjoint") else frozenset()
         variant = _Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
         return interpreted(pipeline.text(self._function(variant), self.layout, f64=f64, strided=strided))
 
@@ -254,10 +272,14 @@ class Kernel:
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
         if variant.strong_zero:
-            return pipeline.adjoint(self._lowered, variant.active, variant.replay, strong_zero=True)[0]
-        if (variant.active, variant.replay) not in self._adjoints:
-            self._built_adjoint(variant.active, variant.replay)
-        return self._adjoints[variant.active, variant.replay]
+            adjoint = pipeline.adjoint(self._lowered, variant.active, variant.replay, strong_zero=True)[0]
+        else:
+            if (variant.active, variant.replay) not in self._adjoints:
+                self._built_adjoint(variant.active, variant.replay)
+            adjoint = self._adjoints[variant.active, variant.replay]
+        if variant.kind == "adjoint_tangent":
+            return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
+        return adjoint
 
     def source(self, kind: str = "forward") -> str:
         """The generated code, each line with the user's line that it came from.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 from tapedebug.compiler.ir import Param
 from tapedebug.lang import types as t
@@ -57,9 +58,28 @@ class Layout:
         """The slot of each parameter's adjoint pointer; None of what is not an array."""
         return self._plan[2]
 
+    @cached_property
+    def dots(self) -> tuple[int | None, ...]:
+        """The slot of each parameter's tangent pointer, after all others: in tangents of adjoints only."""
+        return self._after(self.size // 8)
+
+    @cached_property
+    def adjoint_dots(self) -> tuple[int | None, ...]:
+        """The slot of the pointer to the tangent of each parameter's adjoint; after `dots`."""
+        return self._after(self.size // 8 + self.arrays)
+
+    def _after(self, slot: int) -> tuple[int | None, ...]:
+        numbers = count(slot)
+        return tuple(next(numbers) if param.is_array else None for param in self.params)
+
+    @property
+    def arrays(self) -> int:
+        """How many parameters are arrays."""
+        return sum(param.is_array for param in self.params)
+
     @property
     def size(self) -> int:
-        """Bytes of all slots."""
+        """Bytes of all slots but those of `dots` and `adjoint_dots`."""
         return self.struct.size
 
     def shape(self, param: int, axis: int) -> int:

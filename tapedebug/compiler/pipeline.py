@@ -3,6 +3,7 @@
 source → lower → verify → opened                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
 → tangent_of → remove_dead_code → verify                its tangent
+→ adjoint_tangent_of → remove_dead_code → verify        the tangent of its adjoint
 → emit → translated → LLVM → object code                machine code
 """
 
@@ -19,6 +20,7 @@ from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.passes.adjoint import adjoint_of
+from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
@@ -155,6 +157,12 @@ def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = Fals
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
     active = active & differentiable(kernel.function.params)
     return verify(remove_dead_code(tangent_of(kernel.function, active, strong_zero=strong_zero)))
+
+
+def adjoint_tangent(adjoint: Function, active: frozenset[int], *, strong_zero: bool = False) -> Function:
+    """The tangent of an adjoint in IR."""
+    active = active & differentiable(adjoint.params)
+    return verify(remove_dead_code(adjoint_tangent_of(adjoint, active, strong_zero=strong_zero)))
 
 
 def text(

@@ -50,6 +50,7 @@ from tapedebug.runtime.interop import to_dlpack as to_dlpack
 from tapedebug.runtime.interop import to_jax as to_jax
 from tapedebug.runtime.interop import to_torch as to_torch
 from tapedebug.runtime.launch import launch as launch
+from tapedebug.runtime.map import map as map
 from tapedebug.runtime.record import Record as Record
 from tapedebug.runtime.scope import ScopedTimer as ScopedTimer
 from tapedebug.runtime.tape import BackwardCall as BackwardCall

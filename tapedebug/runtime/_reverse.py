@@ -81,20 +81,34 @@ class Table:
     def __init__(self, records: list[Record], space: Space) -> None:
         self.space = space
         chosen = [r for r in records if r.plan.kernel is not None]
-        packed = b"".join([r.packed for r in chosen])
+        packed = b"".join([self._packed(r) for r in chosen])
         self.memory = np.frombuffer(packed or bytes(8), dtype=np.uint64).copy()
         self.start: int = self.memory.ctypes.data
         self.words = memoryview(self.memory.data)
         self.held: list[Any] = [self.memory]
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
-        self.runs = _Found(lambda plan: plan.adjoint_run(NOTHING, space.f64, space.guarded))
+        self.runs = _Found(lambda plan: self._entry(plan, NOTHING))
         self.copies: dict[int, int] = {}
         self.base: dict[int, int] = {}
         at = 0
         for r in chosen:
             self.base[r.index] = at
-            at += len(r.packed) // 8
+            at += len(self._packed(r)) // 8
+
+    def _packed(self, record: Record) -> bytes:
+        """The slots of a record as they begin."""
+        return record.packed
+
+    def _entry(self, plan: Plan, replay: frozenset[int]) -> Runner:
+        """What reverses the launches of a plan."""
+        return plan.adjoint_run(replay, self.space.f64, self.space.guarded)
+
+    def _special(self, record: Record) -> Runner:
+        """The adjoint of a copy, a fill or a custom function."""
+        if record.kind == "func":
+            return lambda lo, hi, where: self.space.call(record)
+        return reverse_special(record, self.space.adjoint_view)
 
     def steps(self, records: list[Record]) -> list[Step]:
         """What a reverse pass calls for each record that has an adjoint, in recorded order."""
@@ -104,7 +118,7 @@ class Table:
             if not plan.active:
                 continue
             if plan.kernel is None:
-                steps.append((record, _special(record, self.space), 0, 0))
+                steps.append((record, self._special(record), 0, 0))
             elif plan.info is not None:
                 steps.append(self._kernel(record, plan))
         return steps
@@ -127,27 +141,29 @@ class Table:
             if need.clobber is not None or need.copy is not None:
                 copy = space.kept(record, need)
                 if copy is not None:
-                    address = self.copies.get(id(copy)) or self._hold(copy)
-                    words[base + slot] = address + space.offset(args[p], need.start)
+                    words[base + slot] = self._held(copy) + space.offset(args[p], need.start)
         run = self._replaying(record, base) if record.scratch else self.runs[plan]
         return record, run, record.threads, self.start + 8 * base
 
-    def _hold(self, copy: Bytes) -> int:
-        self.held.append(copy)
-        address = self.copies[id(copy)] = _address(copy)
+    def _held(self, copy: Bytes) -> int:
+        """The address of a copy, which is kept alive."""
+        address = self.copies.get(id(copy))
+        if not address:
+            self.held.append(copy)
+            address = self.copies[id(copy)] = address_of(copy)
         return address
 
     def _replaying(self, record: Record, base: int) -> Runner:
         """An adjoint that re-executes stores: into a copy of the values, made when it runs."""
         words, space, slots = self.words, self.space, dict(record.plan.value_slots)
-        entry = record.plan.adjoint_run(record.replay, space.f64, space.guarded)
+        entry = self._entry(record.plan, record.replay)
 
         def run(lo: int, hi: int, where: int) -> None:
             copies = []
             for scratch in record.scratch:
                 copy = space.scratch(record, scratch)
                 copies.append(copy)
-                start = _address(copy)
+                start = address_of(copy)
                 for p in scratch.params:
                     words[base + slots[p]] = start + space.offset(record.args[p], scratch.start)
             entry(lo, hi, where)
@@ -155,27 +171,25 @@ class Table:
         return run
 
 
-def _address(copy: Any) -> int:
-    """Of the first byte; twice as fast as `copy.ctypes.data`, and asked for thousands of times."""
+def address_of(copy: Any) -> int:
+    """The address of the first byte; twice as fast as `copy.ctypes.data`, and asked for very often."""
     return ctypes.addressof(_CHAR.from_buffer(copy)) if copy.size else 0
 
 
-def _special(record: Record, space: Space) -> Runner:
-    """The adjoint of a copy, a fill or a custom function."""
-    if record.kind == "func":
-        return lambda lo, hi, where: space.call(record)
+def reverse_special(record: Record, view: Callable[[array], Values]) -> Runner:
+    """The adjoint of a copy or a fill, on the adjoint memory that `view` shows."""
     active = record.plan.active
     if record.kind == "fill":
-        return lambda lo, hi, where: space.adjoint_view(record.args[0]).fill(0)
+        return lambda lo, hi, where: view(record.args[0]).fill(0)
 
     def copied(lo: int, hi: int, where: int) -> None:
         if 0 not in active:
             return
-        dest = space.adjoint_view(record.args[0])
+        dest = view(record.args[0])
         passed = dest.copy()
         dest.fill(0)
         if 1 in active:
-            source = space.adjoint_view(record.args[1])
+            source = view(record.args[1])
             source += passed
 
     return copied

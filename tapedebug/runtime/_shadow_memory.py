@@ -28,6 +28,7 @@ class ShadowBuffer:
         double: It holds float64.
         adjoint: The adjoint memory, or None until it is asked for.
         tangent: The tangent memory, or None until it is asked for.
+        adjoint_tangent: The memory of the tangents of adjoints, or None until it is asked for.
         injections: By record index, what something outside the tape wrote just before that record.
         late: What something outside the tape wrote after the last record and before the reverse pass.
         written: Arrays whose final content comes from the tape.
@@ -69,6 +70,7 @@ class ShadowBuffer:
         self.data = _aligned(self.buffer.nbytes * self.scale)
         self.adjoint: Bytes | None = None
         self.tangent: Bytes | None = None
+        self.adjoint_tangent: Bytes | None = None
 
     def restart(self) -> None:
         """Go back to what the tape found."""
@@ -105,9 +107,16 @@ class ShadowBuffer:
             self.tangent = _aligned(self.data.size)
         return self.tangent
 
-    def range(self, start: int, stop: int) -> Bytes:
-        """The bytes that correspond to `start … stop` of the user's buffer."""
-        return self.data[start * self.scale : stop * self.scale]
+    def adjoint_tangents(self) -> Bytes:
+        """The memory of the tangents of adjoints; zeros when it is first asked for."""
+        if self.adjoint_tangent is None:
+            self.adjoint_tangent = _aligned(self.data.size)
+        return self.adjoint_tangent
+
+    def range(self, start: int, stop: int, memory: Bytes | None = None) -> Bytes:
+        """The bytes that correspond to `start … stop` of the user's buffer, of the values by default."""
+        memory = self.data if memory is None else memory
+        return memory[start * self.scale : stop * self.scale]
 
     def address(self, a: array, adjoint: bool = False) -> int:
         """Where the first element of `a` (or its adjoint) is."""
@@ -124,6 +133,14 @@ class ShadowBuffer:
     def dots(self, a: array) -> Values:
         """The tangent of `a`, of its shape plus the vector dimension."""
         return self._seen(a, self.tangents())
+
+    def adjoint_dot_address(self, a: array) -> int:
+        """Where the tangent of the adjoint of the first element of `a` is."""
+        return self._place(a, self.adjoint_tangents())
+
+    def adjoint_dots(self, a: array) -> Values:
+        """The tangent of the adjoint of `a`, of its shape plus the vector dimension."""
+        return self._seen(a, self.adjoint_tangents())
 
     def _place(self, a: array, memory: Bytes) -> int:
         base: int = memory.ctypes.data

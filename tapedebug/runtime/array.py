@@ -15,6 +15,7 @@ from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime import _convert
 from tapedebug.runtime._exchange import Exchange
+from tapedebug.runtime._operators import Arithmetic
 from tapedebug.runtime.buffer import Buffer
 from tapedebug.runtime.device import CPU, Device, get_device
 
@@ -25,7 +26,7 @@ KINDS: dict[tuple[Any, int, bool, bool], int] = {}
 """Small numbers for (dtype, ndim, contiguous, has a gradient): what `launch` keys its plans with."""
 
 
-class array(Exchange):
+class array(Exchange, Arithmetic):
     """A fixed-size array of scalars or vectors, of 1 to 4 dimensions.
 
     `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of

@@ -36,6 +36,14 @@ def same_elements(copy: Bytes, a: array) -> bool:
     )
 
 
+def share_elements(a: array, b: array) -> bool:
+    """Whether two arrays of one buffer have a byte in common, as far as can be said with little effort."""
+    try:
+        return bool(np.shares_memory(a._look(), b._look(), max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
 def range_key(a: array) -> tuple[Any, ...]:
     """What makes two arrays one range: the same bytes, for contiguous ones whatever their shape."""
     if a.is_contiguous:
@@ -161,13 +169,7 @@ class RangeState:
         """Whether the two share a byte."""
         if self.stop <= other.start or other.stop <= self.start or self.start == self.stop:
             return False
-        if self.exact is None and other.exact is None:
-            return True
-        mine, theirs = self.array._look(), other.array._look()
-        try:
-            return bool(np.shares_memory(mine, theirs, max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
-        except np.exceptions.TooHardError:
-            return True
+        return (self.exact is None and other.exact is None) or share_elements(self.array, other.array)
 
 
 class _Spans:

@@ -124,6 +124,10 @@ class Plan:
         """The tangent entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
+    def adjoint_tangent_run(self, replay: frozenset[int], f64: bool) -> Runner:
+        """The tangent of the adjoint entry; only kernels have one."""
+        raise NotImplementedError(self.kind)
+
 
 class KernelPlan(Plan):
     """A plan that can run: packs arguments and knows the compiled entry.
@@ -218,6 +222,17 @@ class KernelPlan(Plan):
             active = frozenset(p for p, _ in self.dotted(detached))
             strong = config.strong_zero
             entry = self.kernel.tangent(active, f64=f64, strided=self.strided, strong_zero=strong)
+            found = self.tangents[key] = runner(entry, self.kernel.analysis)
+        return found
+
+    def adjoint_tangent_run(self, replay: frozenset[int], f64: bool) -> Runner:
+        """The tangent of the adjoint entry (compiled when first asked for)."""
+        key = ("adjoint", replay, f64, config.strong_zero)
+        found = self.tangents.get(key)
+        if found is None:
+            entry = self.kernel.adjoint_tangent(
+                self.active, f64=f64, strided=self.strided, replay=replay, strong_zero=config.strong_zero
+            )
             found = self.tangents[key] = runner(entry, self.kernel.analysis)
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tapedebug.runtime._tangents import Calls, forward_special, paired, tangent_
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
-from tapedebug.runtime.ledger import Need
+from tapedebug.runtime.ledger import Need, Scratch
 from tapedebug.runtime.plan import KernelPlan, Runner
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import Tracker
@@ -74,7 +74,7 @@ class Shadow:
         args: Sequence[Any],
         dtype: Any = None,
         active: frozenset[int] | None = None,
-    ) -> Shadow:
+    ) -> Self:
         """A shadow of one launch that is on no tape; nothing runs yet.
 
         Args:
@@ -137,7 +137,7 @@ class Shadow:
 
     # -- running --------------------------------------------------------------------------------------
 
-    def forward(self, start: int = 0, stop: int | None = None, on_launch: OnLaunch | None = None) -> Shadow:
+    def forward(self, start: int = 0, stop: int | None = None, on_launch: OnLaunch | None = None) -> Self:
         """Run records `start … stop-1`.
 
         Args:
@@ -160,7 +160,7 @@ class Shadow:
         stop: int | None = None,
         on_launch: OnLaunch | None = None,
         detached: bool = False,
-    ) -> Shadow:
+    ) -> Self:
         """Run records `start … stop-1` with their tangents: values change as in `forward`, to the last bit.
 
         What something outside the tape wrote is constant. Overwrites do no harm.
@@ -209,7 +209,7 @@ class Shadow:
 
     def _run(
         self, calls: Calls, start: int, stop: int | None, on_launch: OnLaunch | None, moving: bool = False
-    ) -> Shadow:
+    ) -> Self:
         last = len(self.records) if stop is None else min(stop, len(self.records))
         if start == 0:
             self._restart()
@@ -227,8 +227,7 @@ class Shadow:
                 if moving:
                     buffer.still(index)
             for scratch in record.scratch:
-                buffer = self._buffers[record.args[scratch.params[0]].buffer]
-                self.space.scratches[scratch] = buffer.range(scratch.start, scratch.stop).copy()
+                self._keep_scratch(scratch, self._buffers[record.args[scratch.params[0]].buffer])
             run(0, record.threads, address)
             self.position = index + 1
             if on_launch is not None:
@@ -242,7 +241,7 @@ class Shadow:
         start: int | None = None,
         stop: int = 0,
         on_launch: OnLaunch | None = None,
-    ) -> Shadow:
+    ) -> Self:
         """Run the adjoints of records `start-1 … stop`, after `forward`.
 
         Args:
@@ -351,6 +350,9 @@ class Shadow:
             self.space.copies[need] = now.copy()
         else:
             kept[:] = now
+
+    def _keep_scratch(self, scratch: Scratch, buffer: ShadowBuffer) -> None:
+        self.space.scratches[scratch] = buffer.range(scratch.start, scratch.stop).copy()
 
     def _forward_table(self) -> tuple[Any, list[tuple[Runner, int]]]:
         table = Table(self.records, self.space)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from types import FunctionType
 from typing import Any
 
@@ -25,10 +26,11 @@ def run(
     interpreted: bool = False,
     replay: frozenset[int] = frozenset(),
     tangents: Any = None,
+    adjoint_tangents: Any = None,
 ) -> None:
     """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place.
 
-    With `tangents`, given alike, its tangent.
+    With `tangents`, given alike, its tangent; with all of them, the tangent of its adjoint.
 
     An array that is not C-contiguous chooses the variant for any strides; its adjoint has the same strides.
     """
@@ -54,11 +56,17 @@ def run(
                 active.add(param.index)
         else:
             slots += np.atleast_1d(value).tolist()
-    packed = ctypes.create_string_buffer(kernel.layout.size)
+    packed = ctypes.create_string_buffer(kernel.layout.size + 16 * len(pointers))
     kernel.layout.struct.pack_into(packed, 0, *slots, *pointers)
     kind = "adjoint" if adjoints is not None else "forward" if tangents is None else "tangent"
+    if adjoint_tangents is not None:
+        kind = "adjoint_tangent"
+        behind = [0 if a is None else a.ctypes.data for a in (*tangents, *adjoint_tangents)]
+        struct.pack_into(f"={len(behind)}Q", packed, kernel.layout.size, *behind)
     if interpreted:
         entry: Any = kernel.interpreted(kind, frozenset(active), f64=f64, strided=strided)
+    elif kind == "adjoint_tangent":
+        entry = kernel.adjoint_tangent(frozenset(active), f64=f64, strided=strided, replay=replay)
     elif tangents is not None:
         entry = kernel.tangent(frozenset(active), f64=f64, strided=strided)
     elif adjoints is None:

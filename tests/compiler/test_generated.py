@@ -20,6 +20,7 @@ from tests.compiler.generator import COLUMNS, program
 from tests.compiler.generator_custom import with_own_functions
 from tests.compiler.harness import run, twin
 from tests.compiler.reference import reference
+from tests.compiler.second import Second
 
 THREADS = 4
 FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-generated-")
@@ -175,6 +176,15 @@ def test_functions_with_gradients_of_their_own(seed: int, crossing: bool) -> Non
         Trial(seed, 9, crossing=crossing, custom=True).check(interpreted=True)
     except IllConditioned:
         pytest.skip("ill-conditioned")
+
+
+@pytest.mark.parametrize("custom", [False, True])
+@pytest.mark.parametrize("crossing", [False, True])
+@pytest.mark.parametrize("seed", range(500, 510))
+def test_second_derivatives(seed: int, crossing: bool, custom: bool) -> None:
+    found = Trial(seed, 9, crossing=crossing, custom=custom)
+    with np.errstate(all="ignore"):
+        Second(found.kernel, THREADS, found.args, active=found.active, interpreted=True).check(1e-5)
 
 
 def test_programs_have_functions_with_gradients_of_their_own() -> None:

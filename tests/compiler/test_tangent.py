@@ -7,6 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tests.compiler.harness import run
+from tests.compiler.second import Second
 from tests.compiler.test_control_flow import KERNELS
 
 
@@ -97,3 +98,13 @@ def test_in_float32_values_are_those_of_the_kernel_bit_for_bit():
     dots = [np.ones((6, 3), np.float32), np.zeros(6, np.float32)]
     run(vectors, 6, args, tangents=dots)
     np.testing.assert_array_equal(args[1], plain[1])
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, vectors, before_of_atomic], ids=lambda k: k.key)
+def test_second_derivatives_are_differences_of_the_adjoint(kernel):
+    Second(kernel, 6, arguments(kernel, 0), interpreted=True).check()
+
+
+@pytest.mark.parametrize("kernel", [vectors, before_of_atomic], ids=lambda k: k.key)
+def test_compiled_second_derivatives(kernel):
+    Second(kernel, 6, arguments(kernel, 1)).check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tapedebug._errors import KernelSyntaxError
@@ -28,6 +28,7 @@ class Lowered:
         uses_atomic_result: Whether something depends on what an atomic returned.
         functions: The user's functions that are compiled into it.
         captured: What it read from outside: the function, the expression, its known variables, its value.
+        variables: What its variables are when it ends.
     """
 
     custom: ir.Function
@@ -36,6 +37,7 @@ class Lowered:
     uses_atomic_result: bool
     functions: tuple[Function, ...] = ()
     captured: tuple[tuple[Any, str, dict[str, Any], Any], ...] = ()
+    variables: dict[str, Item] = field(default_factory=dict)
 
 
 def lower_kernel(
@@ -82,7 +84,8 @@ def _lowered(
         ) from None
     function = ir.Function(name, params, builder.root, max(1, ctx.axes))
     accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)
-    return Lowered(function, function, accesses, ctx.uses_atomic_result, functions, tuple(ctx.captured))
+    captured = tuple(ctx.captured)
+    return Lowered(function, function, accesses, ctx.uses_atomic_result, functions, captured, ctx.env)
 
 
 def _argument(builder: Builder, param: ir.Param) -> Quantity:

@@ -18,6 +18,8 @@ from tapedebug.compiler.ir import (
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
+SOURCES = frozenset({"load", "atomic_add", "load_after", "load_adjoint"})
+
 
 def active_values(function: Function, active: frozenset[int]) -> set[Value]:
     """The float values on a path from a load of an active array to a store into one.
@@ -30,8 +32,11 @@ def active_values(function: Function, active: frozenset[int]) -> set[Value]:
 
 
 def varied_values(function: Function, active: frozenset[int]) -> set[Value]:
-    """The float values that depend on what an active array holds."""
-    return _Varied(active).run(function.body)
+    """The float values that depend on what an active array (or its adjoint, in an adjoint) holds."""
+    varied = _Varied(active)
+    for block in function.blocks:
+        varied.run(block)
+    return varied.found
 
 
 def values_between(body: Block, inputs: list[Value], results: list[Value]) -> set[Value]:
@@ -74,6 +79,11 @@ class _Reached:
 class _Varied(_Reached):
     """Forward: values that depend on what an active array holds."""
 
+    def __init__(self, active: frozenset[int]) -> None:
+        super().__init__(active)
+        self.kept: set[tuple[int, int]] = set()
+        """Carried values of loops, as they were saved."""
+
     def _block(self, block: Block) -> None:
         for node in block.ops:
             self._node(node)
@@ -100,15 +110,24 @@ class _Varied(_Reached):
                 if into or _touches(node.gradient, self.active, ADJOINT):
                     self.found.update(r for r in node.results if r.type in t.FLOATS)
             case Op():
-                if node.result is None or node.result.type not in t.FLOATS:
-                    return
-                if node.kind in ("load", "atomic_add"):
-                    varied = node.data[0] in self.active
-                else:
-                    rule = RULES.get(node.kind)
-                    varied = bool(rule and rule.differentiable) and any(a in self.found for a in node.args)
-                if varied:
-                    self.found.add(node.result)
+                self._op(node)
+
+    def _op(self, op: Op) -> None:
+        if op.kind == "save" and op.args[1] in self.found:
+            self.kept.add(op.data)
+        if op.result is None or op.result.type not in t.FLOATS:
+            return
+        if op.kind in SOURCES:
+            varied = op.data[0] in self.active
+        elif op.kind == "restore":
+            varied = op.data in self.kept
+        elif op.kind == "recall":
+            varied = True  # a log is not told apart
+        else:
+            rule = RULES.get(op.kind)
+            varied = bool(rule and rule.differentiable) and any(a in self.found for a in op.args)
+        if varied:
+            self.found.add(op.result)
 
 
 class _Useful(_Reached):

@@ -26,12 +26,20 @@ def tangent_of(function: Function, active: frozenset[int], *, strong_zero: bool 
         active: The array parameters that have a tangent array.
         strong_zero: Whether a zero tangent stays zero, whatever it is multiplied with.
     """
-    transform = _Transform(function, active, strong_zero)
+    transform = Tangents(function, active, strong_zero)
     transform.block(function.body, {}, {})
     return Function(f"dot_{function.name}", function.params, transform.builder.root, function.axes)
 
 
-class _Transform:
+class Tangents:
+    """The tangent in the making.
+
+    Args:
+        function: What it is the tangent of.
+        active: The array parameters that have a tangent array.
+        strong_zero: Whether a zero tangent stays zero.
+    """
+
     def __init__(self, function: Function, active: frozenset[int], strong_zero: bool) -> None:
         self.active = active
         self.strong_zero = strong_zero
@@ -56,7 +64,8 @@ class _Transform:
                 case For() | While():
                     self._loop(node, known, dots)
 
-    def _value(self, known: Values, primal: Value) -> Value:
+    def value(self, known: Values, primal: Value) -> Value:
+        """The value that a primal value has in the tangent."""
         return primal if is_free(primal) else known[primal]
 
     def _dot(self, dots: Values, primal: Value) -> Value:
@@ -66,7 +75,7 @@ class _Transform:
 
     def _op(self, op: Op, known: Values, dots: Values) -> None:
         b = self.builder
-        args = tuple(self._value(known, a) for a in op.args)
+        args = tuple(self.value(known, a) for a in op.args)
         if op.kind in RULES:
             assert op.result is not None
             known[op.result] = b.apply(op.kind, *args)
@@ -77,12 +86,15 @@ class _Transform:
             assert op.result is not None
             known[op.result] = b.offset(op.data[0], args)
             return
+        self._effect(op, args, known, dots)
+
+    def _effect(self, op: Op, args: tuple[Value, ...], known: Values, dots: Values) -> None:
+        """An operation on memory."""
+        b = self.builder
         param, component = op.data
-        moving = param in self.active and (op.result or op.args[1]).type in t.FLOATS
+        moving = self._moves(op)
         if moving and op.result in self.varied:
-            assert op.result is not None
-            dots[op.result] = b.emit("load_adjoint", args[:1], op.result.type, op.data)
-            dots[op.result].hint = f"dot_{op.result.hint}" if op.result.hint else ""
+            self._dot_loaded("load_adjoint", op, args, dots)
         if op.kind == "load":
             assert op.result is not None
             known[op.result] = b.load(param, component, args[0], op.result.type)
@@ -98,12 +110,21 @@ class _Transform:
         else:
             raise InvalidIR(f"tangents know no operation {op.kind!r}")
 
+    def _moves(self, op: Op) -> bool:
+        """Whether the elements that an operation reads or writes have tangents."""
+        return op.data[0] in self.active and (op.result or op.args[1]).type in t.FLOATS
+
+    def _dot_loaded(self, kind: str, op: Op, args: tuple[Value, ...], dots: Values) -> None:
+        assert op.result is not None
+        dots[op.result] = self.builder.emit(kind, args[:1], op.result.type, op.data)
+        dots[op.result].hint = f"dot_{op.result.hint}" if op.result.hint else ""
+
     def _push(self, op: Op, known: Values, dots: Values) -> None:
         rule, b = RULES[op.kind], self.builder
         assert op.result is not None
         if isinstance(rule.partials, str):
             return
-        exprs = [b.expr(self._value(known, a)) for a in op.args]
+        exprs = [b.expr(self.value(known, a)) for a in op.args]
         result = b.expr(known[op.result])
         total: Value | None = None
         for argument, partial in zip(op.args, rule.partials, strict=True):
@@ -133,11 +154,11 @@ class _Transform:
             inside, local = dict(known), dict(dots)
             with self.builder.block() as block:
                 self.block(inner, inside, local)
-                block.yields = [self._value(inside, v) for v in inner.yields]
+                block.yields = [self.value(inside, v) for v in inner.yields]
                 block.yields += [self._dot(local, inner.yields[k]) for k in moving]
             blocks.append(block)
         results, moved = self._fresh(node.results, moving)
-        condition = self._value(known, node.condition)
+        condition = self.value(known, node.condition)
         self.builder.append(If(condition, blocks[0], blocks[1], [*results, *moved], node.span))
         self.builder.forget_loads()
         known.update(zip(node.results, results, strict=True))
@@ -146,7 +167,7 @@ class _Transform:
     def _loop(self, node: For | While, known: Values, dots: Values) -> None:
         b = self.builder
         moving = self._moving(node.carried)
-        inits = [self._value(known, v) for v in node.inits] + [self._dot(dots, node.inits[k]) for k in moving]
+        inits = [self.value(known, v) for v in node.inits] + [self._dot(dots, node.inits[k]) for k in moving]
         carried, moved = self._fresh(node.carried, moving)
         inside = {**known, **dict(zip(node.carried, carried, strict=True))}
         local = {**dots, **{node.carried[k]: v for k, v in zip(moving, moved, strict=True)}}
@@ -159,17 +180,18 @@ class _Transform:
             within = dict(inside)
             with b.block() as test:
                 self.block(node.test, within, dict(local))
-                test.yields = [self._value(within, v) for v in node.test.yields]
+                test.yields = [self.value(within, v) for v in node.test.yields]
             b.forget_loads()
         with b.block() as body:
             self.block(node.body, inside, local)
-            body.yields = [self._value(inside, v) for v in node.body.yields]
+            body.yields = [self.value(inside, v) for v in node.body.yields]
             body.yields += [self._dot(local, node.body.yields[k]) for k in moving]
         b.forget_loads()
         results, ends = self._fresh(node.results, moving)
         both, after = [*carried, *moved], [*results, *ends]
         if isinstance(node, For):
-            b.append(For(self._value(known, node.count), index, inits, both, body, after, node.span))
+            count = self.value(known, node.count)
+            b.append(For(count, index, inits, both, body, after, node.span, node.reverse))
         else:
             b.append(While(inits, both, test, body, after, node.span))
         known.update(zip(node.results, results, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import (
     KEEPING,
+    MEMORY,
     STRUCTURAL,
     Block,
     Custom,
@@ -106,15 +107,7 @@ def _op(function: Function, op: Op) -> None:
         assert op.result is not None
         result = rule.result([a.type for a in op.args])
         _require(result is op.result.type, function, op, "a rule's result has the wrong type")
-    elif op.kind in (
-        "load",
-        "load_after",
-        "store",
-        "atomic_add",
-        "load_adjoint",
-        "store_adjoint",
-        "add_adjoint",
-    ):
+    elif op.kind in MEMORY:
         element = t.scalar_of(function.params[op.data[0]].type)
         moved = op.args[1] if len(op.args) > 1 else op.result
         assert moved is not None

@@ -89,6 +89,12 @@ rule(
     text="c_mod({0}, {1})",
     partials=(lambda x, y, r: 1.0, lambda x, y, r: -((x - r) / y)),
 )
+
+
+def _both_zero(x: Expr, y: Expr) -> Expr:
+    return x.apply("eq", 0.0).apply("and", y.apply("eq", 0.0))
+
+
 rule(
     "pow",
     "Power of floats.",
@@ -96,7 +102,7 @@ rule(
     text="m_pow({0}, {1})",
     # x ** 0 is 1 everywhere, although 0 · 0 ** -1 is NaN; 0 ** y is 0, although log(0) is not finite.
     partials=(
-        lambda x, y, r: y.apply("eq", 0.0).select(0.0, y * x.apply("pow", y - 1.0)),
+        lambda x, y, r: _both_zero(x, y).select(0.0, y * x.apply("pow", y - 1.0)),
         lambda x, y, r: x.apply("eq", 0.0).select(0.0, x.apply("log") * r),
     ),
 )
@@ -182,8 +188,13 @@ def _inverse_slope(slope: float) -> Partial:
 
 def _polar(toward: Expr, y: Expr, x: Expr) -> Expr:
     """A coordinate over the square of the distance; 0 at the origin, which has no angle."""
-    square = _square(x) + _square(y)
-    return square.apply("eq", 0.0).select(0.0, toward / square)
+    return _over(toward, _square(x) + _square(y))
+
+
+def _over(value: Expr | float, divisor: Expr) -> Expr:
+    """The quotient; 0 where the divisor is 0, and then the quotient's own adjoint is finite, too."""
+    zero = divisor.apply("eq", 0.0)
+    return zero.select(0.0, value / zero.select(1.0, divisor))
 
 
 _unary("sqrt", "Square root; its derivative at 0 is infinite.", lambda x, r: 0.5 / r)
@@ -193,7 +204,7 @@ rule(
     "Square root of a sum of squares; its derivative at 0 is 0.",
     result=floats,
     text="m_sqrt({0})",
-    partials=(lambda s, r: r.apply("eq", 0.0).select(0.0, 0.5 / r),),
+    partials=(lambda s, r: _over(0.5, r),),
 )
 _unary("cbrt", "Cube root.", lambda x, r: 1.0 / (3.0 * r * r))
 _unary("exp", "Exponential.", lambda x, r: r)
