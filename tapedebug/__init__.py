@@ -33,6 +33,7 @@ from tapedebug.lang.builtins import BUILTINS, CONSTANTS, Builtin
 from tapedebug.lang.builtins import adjoint as adjoint
 from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.builtins import static as static
+from tapedebug.lang.structs import struct as struct
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64

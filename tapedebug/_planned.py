@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _PLANNED = """
-    struct indexedarray view
+    indexedarray view
     float16 bfloat16 transform transformf transformd transform_identity spatial_vector spatial_matrix
     matrix quaternion erfinv select cast svd3 qr3 eig3 norm_huber quat_to_axis_angle
     transform_get_translation transform_get_rotation transform_multiply

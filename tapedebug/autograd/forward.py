@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug.autograd.flat import flat_call
 from tapedebug.autograd.pairs import is_array
 from tapedebug.autograd.shadowed import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects import function_subject, named_ports
@@ -128,7 +129,7 @@ def _called(
                 f"kernel {function.key} needs dim, its number of threads",
                 mend="pass dim=len(array), or its shape",
             )
-        further = list(outputs or ())
+        given, further = flat_call(function, given, list(outputs or ()))
         make = launch_shadow(function, dim, [*given, *further])
         make(False)  # checks the arguments, with the messages of a launch
         _, written = named_ports(function, given, further)

@@ -124,12 +124,12 @@ def launch_shadow(
     Args:
         kernel: The kernel.
         dim: Its launch dimensions.
-        args: All its arguments.
+        args: All its arguments, one for each flat parameter.
         values: Values of arrays among the arguments, where they are not what the arrays hold now.
     """
 
     def make(double: bool) -> Shadow:
-        shadow = Shadow.for_launch(kernel, dim, args, dtype=float64 if double else None)
+        shadow = Shadow.for_launch(kernel, dim, args, dtype=float64 if double else None, flat=True)
         for array, found in (values or {}).items():
             shadow.set(array, found)
         return shadow

@@ -10,6 +10,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.differences import Floats
+from tapedebug.autograd.flat import flat_call, flat_named, whole_structs
 from tapedebug.autograd.guard import untouched
 from tapedebug.autograd.metadata import FunctionMetadata, input_names
 from tapedebug.autograd.pairs import Mask, choose_pairs, differentiable, is_array, port
@@ -96,6 +97,8 @@ def kernel_subject(
 ) -> Subject:
     """The subject of one launch; `values` are those at launch time, if arrays hold others now.
 
+    The arguments of a launch on a tape are flat, as its record has them.
+
     Raises:
         GradcheckError: There is no `dim`.
         LaunchError: The arguments do not fit the kernel.
@@ -105,6 +108,8 @@ def kernel_subject(
         raise GradcheckError(
             f"{name} needs dim, its number of threads", mend="pass dim=len(array), or its shape"
         )
+    if launch is None:
+        inputs, outputs = flat_call(kernel, inputs, outputs)
     args = [*inputs, *outputs]
     make = launch_shadow(kernel, dim, args, values)
     make(False)  # checks the arguments, with the messages of a launch
@@ -120,6 +125,7 @@ def kernel_subject(
         notes.append(f"not checked: {name} has dim={dim!r}: no thread runs")
         sources = []
     names = [n for _, n, _ in named_in], [n for _, n, _ in named_out]
+    mask = whole_structs(kernel, mask, named_in, named_out)
     pairs = choose_pairs(name, sources, targets, mask, names)
     pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))
     program = ShadowProgram(name, make, sources, targets, launch=launch)
@@ -200,8 +206,9 @@ def function_subject(
     from tapedebug.runtime.tape import Tape
 
     name = f"function {getattr(function, '__name__', type(function).__name__)}"
-    arrays = [a for a in inputs if is_array(a)]
-    with untouched(arrays):
+    labels = input_names(function, len(inputs))
+    given = flat_named([(i, labels[i], a) for i, a in enumerate(inputs)])
+    with untouched([a for _, _, a in given if is_array(a)]):
         tape = Tape(on_overwrite="preserve")
         _live.discard(tape)  # it is ours, not one of the user's
         with tape:
@@ -209,9 +216,8 @@ def function_subject(
         results = _returned(name, returned, outputs)
         observed = [np.array(a._look(), dtype=np.float64).ravel() for a in results]
     metadata = FunctionMetadata.of_function(function, inputs, results)
-    labels = input_names(function, len(inputs))
     notes: list[str] = []
-    sources = differentiable([(i, labels[i], a) for i, a in enumerate(inputs)], notes)
+    sources = differentiable([(i, name, a) for i, (_, name, a) in enumerate(given)], notes)
     named_out = [(i, f"output_{i}", a) for i, a in enumerate(results)]
     targets = differentiable(named_out, notes)
     buffers = tape.tracker.ledgers
@@ -219,7 +225,9 @@ def function_subject(
     notes += [f"not checked: no launch of {name} uses {p.name}" for p in unused]
     sources, targets = [p for p in sources if p not in unused], [p for p in targets if p not in unused]
     program = ShadowProgram(name, tape_shadow(tape), sources, targets)
-    pairs = choose_pairs(name, sources, targets, mask, (labels, [n for _, n, _ in named_out]))
+    pairs = choose_pairs(
+        name, sources, targets, mask, ([n for _, n, _ in given], [n for _, n, _ in named_out])
+    )
     pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))
     if pairs.chosen:
         _require_faithful(name, function, inputs, outputs, program, results, observed)
@@ -235,7 +243,7 @@ def _returned(name: str, returned: Any, outputs: Sequence[Any] | None) -> list[A
             f"{name} must return an array or a list of arrays; it returned {returned!r}",
             mend="return the arrays that the launches wrote",
         )
-    return list(results)
+    return [a for _, _, a in flat_named((0, "", a) for a in results)]
 
 
 def _require_faithful(
@@ -259,7 +267,7 @@ def _require_faithful(
         step = 1e-3 * random_directions(source.size, 1, np.maximum(np.abs(values), 0.01 * typical))[0]
         changes[source] = (values + step).astype(np.float32).astype(np.float64)
     replayed = program.evaluate(changes, single=True)
-    with untouched([a for a in inputs if is_array(a)]):
+    with untouched([a for _, _, a in flat_named((0, "", a) for a in inputs) if is_array(a)]):
         for source, values in changes.items():
             source.array.assign(values.reshape(source.shape))
         again = _returned(name, function(*inputs), outputs)

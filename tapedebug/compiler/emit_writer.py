@@ -55,7 +55,7 @@ class Writer:
     def _name(self, value: Value) -> str:
         name = self.names.get(value)
         if name is None:
-            hint = re.sub(r"[^0-9A-Za-z_]", "", value.hint) or "v"
+            hint = re.sub(r"[^0-9A-Za-z_]", "", value.hint.replace(".", "_")) or "v"
             stem = hint if not hint[0].isdigit() else f"v{hint}"
             self.numbers[stem] += 1
             name = self.names[value] = f"{stem}_{self.numbers[stem]}"
@@ -63,7 +63,7 @@ class Writer:
 
     def _param(self, index: int) -> str:
         name = self.function.params[index].name
-        plain = re.sub(r"[^0-9A-Za-z_]", "", name)
+        plain = re.sub(r"[^0-9A-Za-z_]", "", name.replace(".", "_"))
         return (
             name if plain == name else f"{plain}_p{index}_"
         )  # two names may differ in their other letters only

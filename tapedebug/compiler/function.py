@@ -219,7 +219,7 @@ def _evaluated(
 
 
 def _type_of(annotation: Any) -> Any:
-    if isinstance(annotation, t.ArrayType):
+    if isinstance(annotation, t.ArrayType | t.IndexedArrayType):
         return annotation
     if isinstance(annotation, tuple):
         return tuple(_type_of(a) for a in annotation)

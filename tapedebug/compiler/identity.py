@@ -16,6 +16,7 @@ import opcode
 import re
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,10 @@ from tapedebug.lang.builtins import Builtin
 RELEVANT = ("max_unroll",)
 """The settings that lowering depends on; the others choose variants, or mean nothing to it."""
 DERIVED = frozenset(
-    {"python", "users", "plans", "origin", "types", "result_type", "params", "layout", "analysis"}
+    (
+        *("python", "users", "plans", "origin", "types", "result_type"),
+        *("signature", "params", "flat", "layout", "analysis", "axes"),
+    )
 )
 """Attributes of kernels and functions that follow from others, or from nothing that is compiled."""
 PURE_MODULES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "tapedebug"})
@@ -68,7 +72,7 @@ def identity_of(kernel: Any, fixed: dict[Any, dict[str, Any]] | None = None) -> 
     reader = _Reader(fixed or {})
     try:
         reader.add(toolchain())
-        reader.source(kernel, [(p.name, p.type) for p in kernel.params])
+        reader.source(kernel, [(p.name, p.type) for p in kernel.signature])
     except (Unidentified, TapedebugError, OSError, RecursionError):
         return None  # lowering says what is wrong, if anything is
     return Identity(reader.hash.hexdigest(), tuple(reader.sources), reader.captured)
@@ -123,15 +127,17 @@ class _Reader:
         attributes = frozenset(n for c in nested(code) for n in c.co_names)
         if "__dict__" in attributes:
             raise Unidentified  # anything may be looked up there
-        captured = self.fixed.get(python) or names_of(python, origin.lines)
+        names = names_of(python, origin.lines)
+        captured = self.fixed[python] if python in self.fixed else meanings(python, names)
         self.captured[python] = captured
         for name in sorted(captured):
             self.add("name", name)
             self.value(captured[name], attributes)
         if "static" in attributes | captured.keys():
-            for name, value in sorted(decorated_scope(python).items()):
+            scope = decorated_scope(python)
+            for name in sorted(names & scope.keys()):
                 self.add("static", name)
-                self.value(value, attributes)
+                self.value(scope[name], attributes)
         for name, value in sorted(vars(thing).items()):
             if name not in DERIVED and not name.startswith("_"):
                 self.add("with", name)
@@ -191,14 +197,16 @@ class _Reader:
             self.value(value.function, attributes)
         elif isinstance(value, Builtin):
             self.add(value.name)
-        elif isinstance(value, t.ArrayType):
+        elif isinstance(value, t.ArrayType | t.IndexedArrayType):
             self.add(value.ndim)
             self.type(value.dtype)
         elif isinstance(value, types.ModuleType):
             self.module(value, attributes)
         elif isinstance(value, type):
             self.type(value)
-            if value.__module__.partition(".")[0] not in PURE_MODULES:
+            if issubclass(value, enum.Enum):
+                self.value({name: member.value for name, member in value.__members__.items()}, frozenset())
+            elif value.__module__.partition(".")[0] not in PURE_MODULES:
                 self.members(
                     {n: v for base in value.__mro__[-2::-1] for n, v in vars(base).items()}, attributes
                 )
@@ -217,14 +225,23 @@ class _Reader:
         if not isinstance(kind, type):
             raise Unidentified
         self.add(kind.__module__, kind.__qualname__)
-        if issubclass(kind, t.Compound) and hasattr(kind, "scalar"):
+        if t.is_struct(kind):
+            for name, field in getattr(kind, "fields", {}).items():
+                self.add("field", name)
+                self.value(field, frozenset())
+        elif issubclass(kind, t.Compound) and hasattr(kind, "scalar"):
             self.add(kind.scalar.code, kind.shape, [base.__name__ for base in kind.__mro__])
 
     def module(self, module: types.ModuleType, attributes: frozenset[str]) -> None:
         """A module: of one's own, with the values that are taken from it."""
         self.add(module.__name__)
-        if module.__name__.partition(".")[0] != "tapedebug":
-            self.members(vars(module), attributes)
+        if module.__name__.partition(".")[0] == "tapedebug":
+            return
+        found = vars(module)
+        if "__getattr__" in found:  # it loads some when they are asked for
+            with warnings.catch_warnings(action="ignore"):
+                found = {name: getattr(module, name) for name in attributes if hasattr(module, name)}
+        self.members(found, attributes)
 
     def members(self, found: dict[str, Any], attributes: frozenset[str]) -> None:
         """Those of the members that may be asked for."""
@@ -260,21 +277,25 @@ def nested(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from nested(constant)
 
 
-def names_of(python: Callable[..., Any], lines: tuple[str, ...]) -> dict[str, Any]:
-    """The global and closure names of a function, with their values now; those of builtins are left out."""
+def names_of(python: Callable[..., Any], lines: tuple[str, ...]) -> set[str]:
+    """The free names of a function."""
     code = python.__code__
-    found = closure_of(python)
-    if len(found) < len(code.co_freevars):
-        raise Unidentified  # not assigned yet
     wanted = {name for c in nested(code) for name in _globals(c)}
     for line in lines:
         if ANNOTATED.match(line):  # Python does not evaluate the types of local variables
             wanted.update(WORD.findall(line))
-    wanted -= {*code.co_varnames, *code.co_cellvars, *found}
-    missing = wanted - python.__globals__.keys()
+    return wanted - {*code.co_varnames, *code.co_cellvars} | set(code.co_freevars)
+
+
+def meanings(python: Callable[..., Any], names: set[str]) -> dict[str, Any]:
+    """What free names mean now, in closures and globals; what builtins give follows from their names."""
+    found = closure_of(python)
+    if len(found) < len(python.__code__.co_freevars):
+        raise Unidentified  # not assigned yet
+    missing = names - found.keys() - python.__globals__.keys()
     if not all(name in BUILTINS or not hasattr(builtins, name) for name in missing):
         raise Unidentified
-    return found | {name: python.__globals__[name] for name in wanted - missing}
+    return found | {name: python.__globals__[name] for name in names - missing - found.keys()}
 
 
 # fmt: off

@@ -168,11 +168,21 @@ KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of a kernel: its name, type (array, scalar or vector) and place."""
+    """A parameter of a kernel: its name, type (array, scalar or vector) and place.
+
+    `owner` is the place of the declared parameter that it is a part of (`compiler.flatten`); None where it
+    is one itself.
+    """
 
     name: str
     type: Any
     index: int
+    owner: int | None = None
+
+    @property
+    def declared(self) -> int:
+        """The place of the declared parameter."""
+        return self.index if self.owner is None else self.owner
 
     @property
     def is_array(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
-from tapedebug.compiler import ir, pipeline
+from tapedebug.compiler import flatten, ir, pipeline
 from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
@@ -80,8 +80,8 @@ class Kernel:
         return origin_of(self.python, "kernel")
 
     @cached_property
-    def params(self) -> tuple[Param, ...]:
-        """The parameters, with their declared types."""
+    def signature(self) -> tuple[Param, ...]:
+        """The parameters as they are declared, with their types."""
         origin = self.origin
         arguments = origin.header.args
         others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
@@ -106,6 +106,16 @@ class Kernel:
         return tuple(params)
 
     @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters as they are compiled: structs and indexed arrays taken apart."""
+        return self.signature if self.flat else flatten.flattened(self.signature)
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether parameters are compiled as they are declared."""
+        return flatten.is_flat(self.signature)
+
+    @cached_property
     def layout(self) -> Layout:
         """How arguments are packed."""
         return Layout(self.params)
@@ -114,7 +124,7 @@ class Kernel:
     def _lowered(self) -> Lowered:
         try:
             result = pipeline.lowered(
-                self.__name__, self.origin, self.params, self.python, self._notes.captured
+                self.__name__, self.origin, self.signature, self.python, self._notes.captured
             )
         except TapedebugError as error:
             # The frames of the compiler tell a user nothing; the message has the user's line.

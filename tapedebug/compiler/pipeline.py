@@ -74,12 +74,12 @@ class AdjointInfo:
 def lowered(
     name: str,
     origin: Origin,
-    params: tuple[Param, ...],
+    signature: tuple[Param, ...],
     python: Callable[..., Any],
     fixed: dict[Any, dict[str, Any]] | None = None,
 ) -> Lowered:
-    """A kernel in IR."""
-    result = lower_kernel(name, origin, params, python, fixed)
+    """A kernel in IR, from its parameters as they are declared."""
+    result = lower_kernel(name, origin, signature, python, fixed)
     custom = verify(remove_dead_code(result.custom))
     function = verify(remove_dead_code(opened(custom)))
     return replace(result, function=function, custom=custom)
@@ -95,12 +95,13 @@ def analysis(kernel: Lowered) -> Analysis:
     writes = of["store"] | of["atomic_add"]
     # What only a gradient of the user's reads counts, too: a launch depends on it.
     everywhere = frozenset(op.data[0] for op in ops_of(kernel.custom.body) if op.kind == "load")
+    reads = of["load"] | (everywhere - writes)
     return Analysis(
-        reads=of["load"] | (everywhere - writes),
+        reads=reads,
         writes=writes,
         covers=_covered(kernel.function),
         atomic=of["atomic_add"] | {access.param for access in kernel.accesses if access.kind == "atomic"},
-        accesses=kernel.accesses,
+        accesses=tuple(access for access in kernel.accesses if access.param in reads | writes),
         serial=kernel.uses_atomic_result,
     )
 

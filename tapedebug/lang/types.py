@@ -34,6 +34,8 @@ from tapedebug.lang._scalars import uint8 as uint8
 from tapedebug.lang._scalars import uint16 as uint16
 from tapedebug.lang._scalars import uint32 as uint32
 from tapedebug.lang._scalars import uint64 as uint64
+from tapedebug.lang._struct import Struct as Struct
+from tapedebug.lang._struct import is_struct as is_struct
 
 MAX_DIMENSIONS = 4
 """Axes that an array or a launch can have."""
@@ -105,7 +107,7 @@ class ArrayType:
     __slots__ = ("dtype", "ndim")
 
     def __init__(self, dtype: Any, ndim: int = 1) -> None:
-        self.dtype = canonical(dtype)
+        self.dtype = element_type(dtype)
         if ndim not in range(1, MAX_DIMENSIONS + 1):
             raise TypeError(f"an array has 1 to 4 dimensions; got ndim={ndim!r}")
         self.ndim = ndim
@@ -115,6 +117,34 @@ class ArrayType:
 
     def __hash__(self) -> int:
         return hash((self.dtype, self.ndim))
+
+    def __repr__(self) -> str:
+        return type_name(self)
+
+
+class IndexedArrayType:
+    """The type of an indexed array parameter: element type and number of dimensions (1 to 4)."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, dtype: Any, ndim: int = 1) -> None:
+        self.array = ArrayType(dtype, ndim)
+
+    @property
+    def dtype(self) -> Any:
+        """The element type."""
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.array.ndim
+
+    def __eq__(self, other: object) -> builtins.bool:
+        return isinstance(other, IndexedArrayType) and self.array == other.array
+
+    def __hash__(self) -> int:
+        return hash(("indexed", self.array))
 
     def __repr__(self) -> str:
         return type_name(self)
@@ -136,6 +166,8 @@ def canonical(dtype: Any) -> Any:
             dtype, "code" if issubclass(dtype, Scalar) else "scalar"
         ):
             return dtype
+        if is_struct(dtype):
+            return dtype
     if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
         scalar = from_numpy(np.dtype(dtype))
         if scalar is not None:
@@ -144,6 +176,18 @@ def canonical(dtype: Any) -> Any:
     raise TypeError(
         f"{dtype!r} is not a type of the kernel language ({supported}, vec2 … vec4, mat22 … mat44, quat, …)"
     )
+
+
+def element_type(dtype: Any) -> Any:
+    """The type of array elements that `dtype` means.
+
+    Raises:
+        TypeError: As for `canonical`; or it is a struct that holds arrays.
+    """
+    found = canonical(dtype)
+    if is_struct(found):
+        found.numpy_dtype()
+    return found
 
 
 def from_numpy(dtype: np.dtype[Any]) -> type[Scalar] | None:
@@ -178,15 +222,16 @@ def is_quaternion(t: Any) -> builtins.bool:
 
 @functools.cache
 def scalar_of(t: Any) -> type[Scalar]:
-    """The scalar type of a scalar, compound or array type."""
+    """The scalar type of a scalar, compound or array type; structs have several."""
     t = t.dtype if isinstance(t, ArrayType) else canonical(t)
+    assert not is_struct(t)
     scalar: type[Scalar] = t.scalar if is_compound(t) else t
     return scalar
 
 
 @functools.cache
 def components(t: Any) -> int:
-    """How many scalars one value (or one array element) of type `t` has."""
+    """How many scalars one value (or one array element) of type `t` has; a struct counts as one thing."""
     t = t.dtype if isinstance(t, ArrayType) else canonical(t)
     return t.length if is_compound(t) else 1
 
@@ -200,13 +245,17 @@ def value_shape(t: Any) -> tuple[int, ...]:
 
 @functools.cache
 def numpy_dtype(t: Any) -> np.dtype[Any]:
-    """The NumPy dtype of the scalars of `t`."""
-    return scalar_of(t).numpy
+    """The NumPy dtype of the scalars of `t`; of a struct, its structured dtype."""
+    t = t.dtype if isinstance(t, ArrayType) else canonical(t)
+    return t.numpy_dtype() if is_struct(t) else scalar_of(t).numpy
 
 
 @functools.cache
 def is_float(t: Any) -> builtins.bool:
-    """Whether values of type `t` have derivatives."""
+    """Whether values of type `t` have derivatives; a struct does where a field has."""
+    t = t.dtype if isinstance(t, ArrayType) else canonical(t)
+    if is_struct(t):
+        return any(is_float(leaf.type) for leaf in t.leaves())
     return scalar_of(t) in FLOATS
 
 
@@ -218,9 +267,10 @@ def conversion(t: Any) -> str:
 
 def type_name(t: Any) -> str:
     """The name of a type as users write it: `float32`, `vec3`, `array(dtype=vec3, ndim=2)`."""
-    if isinstance(t, ArrayType):
+    if isinstance(t, ArrayType | IndexedArrayType):
         dims = f", ndim={t.ndim}" if t.ndim != 1 else ""
-        return f"array(dtype={type_name(t.dtype)}{dims})"
+        word = "array" if isinstance(t, ArrayType) else "indexedarray"
+        return f"{word}(dtype={type_name(t.dtype)}{dims})"
     return getattr(t, "__name__", None) or str(t)
 
 

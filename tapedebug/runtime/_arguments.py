@@ -72,8 +72,8 @@ def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         LaunchError: Their number is wrong, or one does not fit its parameter.
     """
     params = kernel.params
-    if len(args) != len(params):
-        raise _wrong_number(kernel, args)
+    if kernel.flat:
+        check_number(kernel, args)
     found = []
     for param, value in zip(params, args, strict=True):
         if isinstance(param.type, types.ArrayType):
@@ -84,8 +84,15 @@ def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _wrong_number(kernel: Any, args: tuple[Any, ...]) -> LaunchError:
-    params = kernel.params
+def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
+    """Refuse too few and too many arguments.
+
+    Raises:
+        LaunchError: There are as many parameters as declared, and no others.
+    """
+    params = kernel.signature
+    if len(args) == len(params):
+        return
     listed = ", ".join(f"{p.name}: {types.type_name(p.type)}" for p in params)
     if len(args) < len(params):
         missing = ", ".join(p.name for p in params[len(args) :])
@@ -93,7 +100,7 @@ def _wrong_number(kernel: Any, args: tuple[Any, ...]) -> LaunchError:
     else:
         mend = f"leave out the last {len(args) - len(params)}"
     plural = "argument" if len(params) == 1 else "arguments"
-    return LaunchError(
+    raise LaunchError(
         f"launch of {kernel.key}: it takes {len(params)} {plural} ({listed}); got {len(args)}",
         span=_span(kernel, None),
         mend=mend,
@@ -218,7 +225,7 @@ def _mend_range(scalar: Any) -> str:
 
 def _misfit(kernel: Any, param: Any, got: str, mend: str) -> LaunchError:
     return LaunchError(
-        f"launch of {kernel.key}: argument {param.name!r} (number {param.index + 1}) must be "
+        f"launch of {kernel.key}: argument {param.name!r} (number {param.declared + 1}) must be "
         f"{types.type_name(param.type)}; {got}",
         span=_span(kernel, param),
         mend=mend,

@@ -51,6 +51,10 @@ class LiveSpace:
         assert gradient is not None
         return gradient._look()
 
+    def stretch(self, a: array) -> int:
+        """Elements are where they are."""
+        return 1
+
     def kept(self, record: Record, need: Need) -> Bytes | None:
         """The preserved copy, where the mode uses it."""
         return need.copy if self.preserves else None

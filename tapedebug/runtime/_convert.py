@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 def element_type(dtype: Any, what: str = "array") -> Any:
     """The canonical element type, or an ArrayError that lists the supported ones."""
     try:
-        return types.canonical(dtype)
+        return types.element_type(dtype)
     except TypeError as error:
         raise ArrayError(f"{what}: {error}", mend="use a type of the kernel language as dtype") from None
 
@@ -79,6 +79,8 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
     Raises:
         ArrayError: `data` is a scalar or ragged, or does not fit `dtype` or `shape`.
     """
+    if types.is_struct(dtype):
+        return _structured(data, dtype, shape)
     if not hasattr(data, "__len__") or isinstance(data, str | bytes):
         raise ArrayError(
             f"array: data must be a sequence or an array; got {data!r}",
@@ -100,6 +102,20 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
     if not inner:
         return values if values.ndim else values.reshape(1)
     return _with_inner(values, dtype, inner)
+
+
+def _structured(data: Any, kind: Any, shape: Shape | None) -> Values:
+    from tapedebug.runtime._fields import element_values
+
+    values = element_values(data, kind, types.numpy_dtype(kind))
+    if shape is not None and values.size == int(np.prod(shape, dtype=np.int64)):
+        return values.reshape(shape)
+    if shape is not None:
+        raise ArrayError(
+            f"array: {values.size} elements of {kind.__name__} do not fill shape {shape}",
+            mend="pass a shape with as many elements as the data",
+        )
+    return values if values.ndim else values.reshape(1)
 
 
 def _with_inner(values: Values, dtype: Any, inner: Shape) -> Values:
@@ -140,6 +156,13 @@ def element_bytes(value: Any, dtype: Any, what: str) -> bytes:
     """
     scalar = types.numpy_dtype(dtype)
     inner = types.value_shape(dtype)
+    if types.is_struct(dtype):
+        if type(value) is not dtype and not (np.isscalar(value) and value == 0):
+            raise ArrayError(
+                f"{what}: {value!r} is not a value of {dtype.__name__}", mend=f"pass {dtype.__name__}(…)"
+            )
+        one = dtype() if type(value) is not dtype else value
+        return np.array(types.Struct.numpy_value(one), scalar).tobytes()
     try:
         found = np.asarray(value)
         if found.dtype.kind not in "biuf":

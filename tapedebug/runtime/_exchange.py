@@ -42,6 +42,8 @@ class Exchange:
     @property
     def __array_interface__(self: Any) -> dict[str, Any]:
         look = self._look()
+        if look.dtype.names is not None:  # which an interface cannot describe: NumPy asks `__array__` then
+            raise AttributeError("arrays of structs have no __array_interface__")
         whole = {
             "data": (self.buffer.address, False),
             "shape": (self.buffer.nbytes,),
@@ -58,11 +60,16 @@ class Exchange:
             "version": 3,
         }
 
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Values:
+        """For NumPy, where the elements are structs."""
+        values: Values = self.numpy()
+        return np.array(values, dtype=dtype) if copy or dtype not in (None, values.dtype) else values
+
     def numpy(self: Any) -> Values:
         """The values as a NumPy array of shape `shape` plus the vector dimension, sharing memory.
 
-        Writing into it changes the array without telling the tape, which finds it by comparing; prefer
-        `assign`.
+        Of structs it is a structured array. Writing into it changes the array without telling the tape,
+        which finds it by comparing; prefer `assign`.
         """
         look = self._look()
         interface = {
@@ -72,7 +79,8 @@ class Exchange:
             "typestr": look.dtype.str,
             "version": 3,
         }
-        return np.asarray(Window(self.buffer, interface, self.start, self.stop))
+        values = np.asarray(Window(self.buffer, interface, self.start, self.stop))
+        return values if look.dtype.names is None else values.view(look.dtype)
 
     def __dlpack__(self: Any, **options: Any) -> Any:
         """The memory as a DLPack capsule, shared; vector elements are a last dimension.
@@ -115,15 +123,17 @@ class Exchange:
         return _rebuilt, state
 
 
-def _spelled(dtype: Any) -> tuple[str, tuple[int, ...], str]:
-    """A type in words that another process can make it from again."""
+def _spelled(dtype: Any) -> Any:
+    """A type in words that another process can make it from again; a struct is found by its name."""
+    if types.is_struct(dtype):
+        return dtype
     kind = "scalar" if types.is_scalar(dtype) else dtype.word
     return kind, types.value_shape(dtype), types.scalar_of(dtype).__name__
 
 
 def _rebuilt(
     values: Values,
-    spelled: tuple[str, tuple[int, ...], str],
+    spelled: Any,
     grad: bool,
     retain: bool,
     gradient: Values | None,
@@ -131,9 +141,12 @@ def _rebuilt(
     """The array of `Exchange.__reduce__`."""
     from tapedebug.runtime.array import new
 
-    kind, inner, name = spelled
-    scalar = next(s for s in types.SCALARS if s.__name__ == name)
-    dtype = _MAKERS[kind](inner, scalar)
+    inner: tuple[int, ...] = ()
+    dtype = spelled
+    if not types.is_struct(spelled):
+        kind, inner, name = spelled
+        scalar = next(s for s in types.SCALARS if s.__name__ == name)
+        dtype = _MAKERS[kind](inner, scalar)
     made = new(values.shape[: values.ndim - len(inner)], dtype)
     made._look()[...] = values
     made.requires_grad, made.retain_grad = grad, retain

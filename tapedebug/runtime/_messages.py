@@ -37,7 +37,7 @@ def declaration(kernel: Any, param: Any) -> Span:
     origin = kernel.origin
     declared = origin.tree.args
     span: Span = origin.span(
-        origin.tree if param is None else [*declared.posonlyargs, *declared.args][param.index]
+        origin.tree if param is None else [*declared.posonlyargs, *declared.args][param.declared]
     )
     return span
 

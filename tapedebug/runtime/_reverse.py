@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tapedebug.lang import types
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Bytes
 from tapedebug.runtime.ledger import Need, Scratch
@@ -46,6 +47,9 @@ class Space(Protocol):
 
     def adjoint_view(self, a: array) -> Values:
         """The adjoint as a NumPy view."""
+
+    def stretch(self, a: array) -> int:
+        """How much further apart its elements are than in the user's memory, in scalars."""
 
     def kept(self, record: Record, need: Need) -> Bytes | None:
         """The values that were current when `record` ran, where they are no more in place."""
@@ -88,6 +92,7 @@ class Table:
         self.held: list[Any] = [self.memory]
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
+        self.factors = _Found(space.stretch)
         self.runs = _Found(lambda plan: self._entry(plan, NOTHING))
         self.copies: dict[int, int] = {}
         self.base: dict[int, int] = {}
@@ -127,7 +132,13 @@ class Table:
         """The address of a record's packed arguments, for a forward run in this space."""
         base = self.base[record.index]
         for p, slot in record.plan.value_slots:
-            self.words[base + slot] = self.values[record.args[p]]
+            a = record.args[p]
+            self.words[base + slot] = self.values[a]
+            factor = self.factors[a]
+            if factor != 1:
+                scalar = types.numpy_dtype(a.dtype).itemsize
+                for axis, stride in enumerate(a.strides, start=base + slot + 1 + a.ndim):
+                    self.words[axis] = stride // scalar * factor % 2**64
         return self.start + 8 * base
 
     def _kernel(self, record: Record, plan: Plan) -> Step:

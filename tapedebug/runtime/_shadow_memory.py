@@ -11,7 +11,7 @@ from tapedebug.lang import types
 from tapedebug.runtime._convert import contiguous_strides
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Buffer, Bytes
-from tapedebug.runtime.ledger import Ledger, LiveIn, Need, Scratch
+from tapedebug.runtime.ledger import Ledger, LiveIn, Need, RangeState, Scratch
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
@@ -24,6 +24,7 @@ class ShadowBuffer:
     Attributes:
         buffer: The buffer of the user.
         scale: Bytes here for each byte there: 2 where float32 is held as float64.
+        mixed: Fields of structs: float32 is held as float64 among other types, which keep their size.
         data: The content now.
         double: It holds float64.
         adjoint: The adjoint memory, or None until it is asked for.
@@ -40,16 +41,16 @@ class ShadowBuffer:
         self._allocate(ledger.buffer, f64, used)
         if tracker.dry:
             # One launch that has not run: memory as it is, also where the launch will overwrite it.
-            self.data[:] = self._expanded(self.buffer.data)
+            self._take_over(used)
         for live in reversed([live for live in ledger.liveins if not live.injected]):
-            self._load(live, self._expanded(self._content(live)))
+            self._load(live, self._content(live))
         self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
         self.late: list[tuple[LiveIn, Bytes]] = []
         for live in ledger.liveins:
             if live.injected and live.at < len(tracker.records):
-                self.injections.setdefault(live.at, []).append((live, self._expanded(self._content(live))))
+                self.injections.setdefault(live.at, []).append((live, self._content(live).copy()))
             elif live.injected and not live.settled:
-                self.late.append((live, self._expanded(self._content(live))))
+                self.late.append((live, self._content(live).copy()))
         self.written = _written(ledger, tracker, last)
         self._initial = self.data.copy() if self.written or self.injections else None
 
@@ -57,7 +58,8 @@ class ShadowBuffer:
         self.buffer = buffer
         scalars = {types.numpy_dtype(a.dtype) for a in used}
         single = np.dtype(np.float32)
-        if f64 and single in scalars and len(scalars) > 1:
+        self.mixed = f64 and single in scalars and len(scalars) > 1
+        if self.mixed and not _are_fields(used):
             names = ", ".join(sorted(str(s) for s in scalars))
             raise TapeError(
                 f"replay: one buffer of {self.buffer.nbytes} bytes is used as {names}; "
@@ -65,12 +67,21 @@ class ShadowBuffer:
                 mend="replay without dtype=, or use one array for each type",
             )
         self.scale = 2 if f64 and single in scalars else 1
-        self.stored = np.dtype(np.float64) if self.scale == 2 else None
         self.double = self.scale == 2 or np.dtype(np.float64) in scalars
         self.data = _aligned(self.buffer.nbytes * self.scale)
         self.adjoint: Bytes | None = None
         self.tangent: Bytes | None = None
         self.adjoint_tangent: Bytes | None = None
+
+    def stretch(self, a: array) -> int:
+        """How much further apart the elements of `a` are here, in scalars."""
+        return self.scale * types.numpy_dtype(a.dtype).itemsize // self._stored(a).itemsize
+
+    def _stored(self, a: array) -> np.dtype[Any]:
+        """The dtype that the scalars of `a` have here."""
+        scalar = types.numpy_dtype(a.dtype)
+        widened = self.scale == 2 and scalar == np.float32
+        return np.dtype(np.float64) if widened else scalar
 
     def restart(self) -> None:
         """Go back to what the tape found."""
@@ -147,7 +158,7 @@ class ShadowBuffer:
         return base + (a.ptr - self.buffer.address) * self.scale
 
     def _seen(self, a: array, memory: Bytes) -> Values:
-        scalar = self.stored or types.numpy_dtype(a.dtype)
+        scalar = self._stored(a)
         inner = types.value_shape(a.dtype)
         return np.ndarray(
             a.shape + inner,
@@ -166,17 +177,27 @@ class ShadowBuffer:
 
     def _load(self, live: LiveIn, content: Bytes) -> None:
         """Write the elements of a live-in, and nothing between them."""
-        if live.array.is_contiguous:
-            start = live.start * self.scale
-            self.data[start : start + content.size] = content
-        else:
-            into = self.view(live.array)
-            offset = (live.array.ptr - self.buffer.address - live.start) * self.scale
-            into[...] = np.ndarray(into.shape, into.dtype, content, offset, into.strides)
+        a = live.array
+        if a.is_contiguous and not self.mixed:
+            found = self._expanded(content)
+            self.data[live.start * self.scale : live.start * self.scale + found.size] = found
+            return
+        scalar, inner = types.numpy_dtype(a.dtype), types.value_shape(a.dtype)
+        strides = a.strides + contiguous_strides(inner, scalar.itemsize)
+        offset = a.ptr - self.buffer.address - live.start
+        self.view(a)[...] = np.ndarray(a.shape + inner, scalar, content, offset, strides)
+
+    def _take_over(self, used: list[array]) -> None:
+        """Hold what the buffer of the user holds now."""
+        if not self.mixed:
+            self.data[:] = self._expanded(self.buffer.data)
+            return
+        for a in used:
+            self.view(a)[...] = a._look()
 
     def _expanded(self, content: Bytes) -> Bytes:
         if self.scale == 1:
-            return content.copy()
+            return content
         whole = content[: content.size // 4 * 4].copy()
         wide: Bytes = whole.view(np.float32).astype(np.float64).view(np.uint8)
         return wide
@@ -216,6 +237,20 @@ def _aligned(nbytes: int) -> Bytes:
     return block[lead : lead + nbytes]
 
 
+def _are_fields(used: list[array]) -> bool:
+    """Whether arrays of several types lie beside each other in one buffer, as fields of structs do.
+
+    Each has strides of its own (or one element), which say where its elements are in wider memory.
+    """
+    apart = [a for a in used if types.scalar_of(a.dtype) is not types.float32]
+    if any(a.is_contiguous and a.size > 1 for a in apart):
+        return False
+    kinds = {types.scalar_of(a.dtype) for a in used}
+    groups = [[a for a in used if types.scalar_of(a.dtype) is kind] for kind in kinds]
+    pairs = ((a, b) for k, one in enumerate(groups) for two in groups[:k] for a in one for b in two)
+    return not any(RangeState(0, a).meets(RangeState(1, b)) for a, b in pairs)
+
+
 def _last_writers(tracker: Tracker) -> dict[Buffer, dict[int, int]]:
     """For each buffer the states that the tape writes, with the last record that does."""
     last: dict[Buffer, dict[int, int]] = {}
@@ -244,7 +279,7 @@ class IdleBuffer(ShadowBuffer):
 
     def __init__(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
         self._allocate(buffer, f64, used)
-        self.data[:] = self._expanded(buffer.data)
+        self._take_over(used)
         self.injections = {}
         self.late = []
         self.written = []
@@ -307,6 +342,10 @@ class ShadowSpace:
     def adjoint_view(self, a: array) -> Values:
         """The adjoint as a NumPy view."""
         return self.buffers[a.buffer].view(a, adjoint=True)
+
+    def stretch(self, a: array) -> int:
+        """How much further apart the elements are than in the user's memory, in scalars."""
+        return self.buffers[a.buffer].stretch(a)
 
     def dot(self, a: array) -> int:
         """Address of the tangent."""

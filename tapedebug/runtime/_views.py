@@ -9,12 +9,14 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
-from tapedebug.runtime import _convert
+from tapedebug.runtime import _convert, _fields
 from tapedebug.runtime.array import Shape, array, make
 
 
 def item(a: array, key: Any) -> Any:
     """`a[key]`: a view, or with one int for each dimension the value of that element."""
+    if isinstance(key, str) and types.is_struct(a.dtype):
+        return _fields.field(a, key)
     ptr, shape, strides = a.ptr, [], []
     for axis, part in enumerate(_expand(key, a.shape)):
         n, step = a.shape[axis], a.strides[axis]
@@ -29,17 +31,25 @@ def item(a: array, key: Any) -> Any:
     if shape:
         return make(a.buffer, ptr, a.dtype, tuple(shape), tuple(strides), like=a)
     one = make(a.buffer, ptr, a.dtype, (1,), (a.item_size,))._look()[0]
+    if types.is_struct(a.dtype):
+        return a.dtype.from_numpy(one)
     return a.dtype(*one.reshape(-1)) if types.value_shape(a.dtype) else one
 
 
 def set_item(a: array, key: Any, value: Any) -> None:
     """`a[key] = value`: a fill, or with data a copy."""
+    if isinstance(key, str) and types.is_struct(a.dtype):
+        _set(_fields.field(a, key), value)
+        return
     parts = _expand(key, a.shape)
     if not any(isinstance(part, slice) for part in parts):
         last = _number(parts[-1], a.ndim - 1, a.shape)
         parts[-1] = slice(last, last + 1)
-    target = item(a, tuple(parts))
-    sequence = isinstance(value, list | tuple) and not _is_element(value, a.dtype)
+    _set(item(a, tuple(parts)), value)
+
+
+def _set(target: array, value: Any) -> None:
+    sequence = isinstance(value, list | tuple) and not _is_element(value, target.dtype)
     if sequence or isinstance(value, array | np.ndarray):
         target.assign(value)
     else:

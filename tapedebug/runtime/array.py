@@ -60,6 +60,7 @@ class array(Exchange, Arithmetic):
 
     __slots__ = (
         "__weakref__",
+        "_fields",
         "_grad",
         "_kind",
         "_requires_grad",
@@ -68,6 +69,7 @@ class array(Exchange, Arithmetic):
         "dtype",
         "is_contiguous",
         "ndim",
+        "part",
         "ptr",
         "retain_grad",
         "shape",
@@ -92,7 +94,11 @@ class array(Exchange, Arithmetic):
     """First byte of the buffer that the elements occupy."""
     stop: int
     is_contiguous: bool
+    part: str
+    """Of a view that stands for a field of an array of structs, what follows the array's name: `.pos`."""
     retain_grad: bool
+    _fields: tuple[array, ...] | None
+    """Of an array of structs, the views of its numbers (`_fields.leaves`), once they were asked for."""
     _kind: int
     _slots: tuple[int, ...]
     _requires_grad: bool
@@ -157,6 +163,11 @@ class array(Exchange, Arithmetic):
         return _convert.item_bytes(self.dtype)
 
     @property
+    def kernel_type(self) -> types.ArrayType:
+        """The type of a kernel's parameter, or a struct's field, that takes this array."""
+        return types.ArrayType(self.dtype, self.ndim)
+
+    @property
     def capacity(self) -> int:
         """Bytes of memory that the elements need."""
         return self.size * self.item_size
@@ -184,6 +195,7 @@ class array(Exchange, Arithmetic):
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         self._requires_grad = bool(value)
+        self._fields = None
         self._kind = _kind(self.dtype, self.ndim, self.is_contiguous, self._requires_grad)
 
     @property
@@ -246,6 +258,8 @@ class array(Exchange, Arithmetic):
     def list(self) -> list[Any]:
         """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
         look = self._look()
+        if types.is_struct(self.dtype):
+            return [self.dtype.from_numpy(one) for one in look.reshape(-1)]
         if not types.value_shape(self.dtype):
             return list(look.reshape(-1).tolist())
         return [self.dtype(*one) for one in look.reshape(-1, types.components(self.dtype))]
@@ -287,7 +301,11 @@ class array(Exchange, Arithmetic):
     # -- views ------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        """A view (ints and slices); with one int for each dimension, the value of that element."""
+        """A view (ints and slices); with one int for each dimension, the value of that element.
+
+        Of an array of structs, `a["pos"]` is the view of a field. Arrays of indices among the key give an
+        `indexedarray`.
+        """
         from tapedebug.runtime import _views
 
         return _views.item(self, key)
@@ -370,7 +388,8 @@ def make(
     a.is_contiguous = contiguous or size == 0
     a.start, a.stop = (first + low, first + high) if size else (first, first)
     a._slots = (ptr, *shape, *(s // scalar for s in strides))
-    a._grad = None
+    a._grad = a._fields = None
+    a.part = ""
     a.retain_grad = like.retain_grad if like is not None else False
     a._requires_grad = like._requires_grad if like is not None else False
     a._kind = _kind(dtype, a.ndim, a.is_contiguous, a._requires_grad)

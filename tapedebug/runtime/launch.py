@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.runtime import _arguments
+from tapedebug.runtime import _arguments, _flatten
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
@@ -157,14 +157,31 @@ def _otherwise(
     return None
 
 
-def resolve(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
+def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[KernelPlan, tuple[Any, ...]]:
     """Check the arguments and make (or find) the plan for their kinds.
 
+    Args:
+        kernel: The kernel.
+        args: As given to `launch`; with `flat`, one for each flat parameter, as records have them.
+        flat: Whether structs were taken apart already.
+
     Returns:
-        The plan, and the arguments with NumPy arrays wrapped.
+        The plan, and the flat arguments, with NumPy arrays wrapped.
     """
+    if kernel.flat or flat:
+        return _plan_of(kernel, args, checked=False)
+    return _plan_of(kernel, _flatten.check_and_flatten(kernel, args), checked=True)
+
+
+def _plan_of(kernel: Any, args: tuple[Any, ...], *, checked: bool) -> tuple[KernelPlan, tuple[Any, ...]]:
+    """The plan for flat arguments; of taken-apart ones the key begins with None, which no argument has."""
+    lead = () if kernel.flat else (None,)
+    if checked:
+        plan = kernel.plans.get((*lead, *[a._kind if type(a) is array else type(a) for a in args]))
+        if plan is not None:
+            return plan, args
     args = _arguments.checked(kernel, args)
-    key = tuple([a._kind if type(a) is array else type(a) for a in args])
+    key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
     plan = kernel.plans.get(key)
     if plan is None:
         packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)

@@ -74,6 +74,7 @@ class Shadow:
         args: Sequence[Any],
         dtype: Any = None,
         active: frozenset[int] | None = None,
+        flat: bool = False,
     ) -> Self:
         """A shadow of one launch that is on no tape; nothing runs yet.
 
@@ -81,13 +82,14 @@ class Shadow:
             kernel: A kernel.
             dim: As for `launch`.
             args: All arguments, inputs and outputs.
+            flat: Whether `args` has one entry for each flat parameter, as records have them.
             dtype: As for the class.
             active: Parameters that have a gradient; by default the float arrays with `requires_grad`.
 
         Raises:
             LaunchError: The arguments do not fit the kernel.
         """
-        plan, checked = resolve(kernel, tuple(args))
+        plan, checked = resolve(kernel, tuple(args), flat=flat)
         if active is not None and active != plan.active:
             plan = KernelPlan(kernel, checked, plan.packers, active)
         sizes, threads, slots = launch_dims(kernel, dim)

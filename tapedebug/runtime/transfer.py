@@ -10,7 +10,7 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
-from tapedebug.runtime import _convert
+from tapedebug.runtime import _convert, _fields
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.buffer import ZERO
@@ -38,6 +38,10 @@ def copy(
     """
     target, source = _copy_views(dest, src, dest_offset, src_offset, count)
     if source.size == 0:
+        return
+    if types.is_struct(source.dtype):
+        for into, of in zip(_fields.leaves(target), _fields.leaves(source), strict=True):
+            copy(into, of)
         return
     plan = COPY[has_gradient(target), has_gradient(source)]
     record = _begin(plan, (target, source), "copy", written=target)
@@ -108,6 +112,14 @@ def fill(dest: array, value: Any) -> None:
     item = _convert.element_bytes(value, dest.dtype, f"fill_ of an array{dest._facts()}")
     if dest.size == 0:
         return
+    if types.is_struct(dest.dtype):
+        for leaf, inside in zip(dest.dtype.leaves(), _fields.leaves(dest), strict=True):
+            _fill(inside, item[leaf.offset : leaf.offset + inside.item_size])
+        return
+    _fill(dest, item)
+
+
+def _fill(dest: array, item: bytes) -> None:
     record = _begin(FILL[has_gradient(dest)], (dest,), "fill_", written=dest)
     if record is not None:
         record.value = item

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
+    from tapedebug.runtime.record import Record
 
 
 def range_key(a: Array) -> tuple[Any, ...]:
@@ -74,7 +75,7 @@ def _from_launches(
         for number, arg in enumerate(launch.args):
             if arg.array is None:
                 continue
-            text = at_site[number] if number < len(at_site) else None
+            text = _text_of(item, number, at_site)
             if text and not (containers[arg.array] and "[" in text):
                 _add(names[arg.array], _numbered(text, arrays[arg.array]))
             if launch.kind == "kernel":
@@ -82,6 +83,17 @@ def _from_launches(
     for number, own in enumerate(names):
         if not own and parents[number] is None:
             own += parameters[number]
+
+
+def _text_of(item: Record, number: int, at_site: Sequence[str | None]) -> str | None:
+    """What the source of a launch calls an argument; of a part of a struct, with what leads to the part."""
+    place, ending = number, item.args[number].part
+    if item.kernel is not None:
+        param = item.kernel.params[number]
+        place = param.declared
+        ending = param.name[len(item.kernel.signature[place].name) :]
+    text = at_site[place] if place < len(at_site) else None
+    return text + ending if text else None
 
 
 def _numbered(text: str, a: Array) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin
-from tapedebug.compiler import ir
+from tapedebug.compiler import flatten, ir
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import control, expressions, statements
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Early, Item
+from tapedebug.compiler.lower import control, expressions, statements, structs
+from tapedebug.compiler.lower._context import AccessRecord, Context, Early, Item
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -43,11 +43,13 @@ class Lowered:
 def lower_kernel(
     name: str,
     origin: Origin,
-    params: tuple[ir.Param, ...],
+    signature: tuple[ir.Param, ...],
     python: Callable[..., Any],
     fixed: dict[Any, dict[str, Any]] | None = None,
 ) -> Lowered:
-    """Lower a kernel's Python function; `fixed` is what names mean in it, and in functions that it calls.
+    """Lower a kernel's Python function, given its parameters as they are declared.
+
+    `fixed` is what names mean in it, and in functions that it calls.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
@@ -55,7 +57,7 @@ def lower_kernel(
     early: dict[Any, Item] = {}
     while True:
         try:
-            return _lowered(name, origin, params, python, fixed or {}, early)
+            return _lowered(name, origin, signature, python, fixed or {}, early)
         except Early as found:
             early[found.key] = found.item
 
@@ -63,7 +65,7 @@ def lower_kernel(
 def _lowered(
     name: str,
     origin: Origin,
-    params: tuple[ir.Param, ...],
+    signature: tuple[ir.Param, ...],
     python: Callable[..., Any],
     fixed: dict[Any, dict[str, Any]],
     early: dict[Any, Item],
@@ -73,8 +75,12 @@ def _lowered(
     ctx.at(origin.tree)
     ctx.locals = control.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
-    for param in params:
-        ctx.env[param.name] = ArrayView(param) if param.is_array else _argument(builder, param)
+    params = signature if flatten.is_flat(signature) else flatten.flattened(signature)
+    flat = iter(params)
+    for declared in signature:
+        ctx.env[declared.name] = structs.bound(
+            declared.type, declared.name, flat, lambda param: _argument(builder, param)
+        )
     try:
         statements.block(ctx, origin.tree.body)
     except RecursionError:

@@ -8,7 +8,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -40,11 +40,20 @@ class ArrayView:
     """What is chosen on each axis: an index, a slice, or None for all of it, as on the axes that follow."""
     adjoint: bool = False
     """Whether it is the array's adjoint that is meant."""
+    label: str = ""
+    """What messages call it, where that is not the parameter."""
 
     @property
     def name(self) -> str:
         """How messages name it."""
-        return f"wp.adjoint[{self.param.name}]" if self.adjoint else self.param.name
+        name = self.label or self.param.name
+        return f"wp.adjoint[{name}]" if self.adjoint else name
+
+    @property
+    def type(self) -> t.ArrayType:
+        """The type of the whole array."""
+        found: t.ArrayType = self.param.type
+        return found
 
     @property
     def shown(self) -> str:
@@ -83,7 +92,120 @@ class ArrayView:
                 made.append(Slice(next(numbers), index.step, next(numbers)))
             else:
                 made.append(None if index is None else next(numbers))
-        return ArrayView(self.param, tuple(made), self.adjoint)
+        return replace(self, indices=tuple(made))
+
+
+@dataclass(frozen=True, slots=True)
+class StructArray:
+    """An array of structs, perhaps with some of its indices given: one view a field, all with the same."""
+
+    name: str
+    type: t.ArrayType
+    fields: tuple[ArrayView | StructArray, ...]
+
+    @property
+    def kind(self) -> Any:
+        """The struct."""
+        return self.type.dtype
+
+    @property
+    def first(self) -> ArrayView:
+        """The view of its first number, under the name of the whole."""
+        inner = self.fields[0]
+        return replace(inner if isinstance(inner, ArrayView) else inner.first, label=self.name)
+
+    @property
+    def shown(self) -> str:
+        """How messages show which view it is."""
+        return self.first.shown
+
+    @property
+    def free(self) -> int:
+        """How many indices an element still needs."""
+        return self.first.free
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """As of `ArrayView`."""
+        return self.type, *self.first.form
+
+    @property
+    def numbers(self) -> list[Value]:
+        """As of `ArrayView`."""
+        return self.first.numbers
+
+    def at(self, indices: tuple[Value | Slice | None, ...]) -> StructArray:
+        """The view with these indices on each field."""
+        fields = (
+            replace(view, indices=indices) if isinstance(view, ArrayView) else view.at(indices)
+            for view in self.fields
+        )
+        return replace(self, fields=tuple(fields))
+
+    def remade(self, numbers: Iterator[Value]) -> StructArray:
+        """The view made of other numbers."""
+        return self.at(self.first.remade(numbers).indices)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedView:
+    """An indexed array: for each axis of `data` that has no index yet, a table of indices into it."""
+
+    name: str
+    type: t.IndexedArrayType
+    data: ArrayView | StructArray
+    tables: tuple[ArrayView, ...]
+
+    @property
+    def shown(self) -> str:
+        """How messages show which view it is."""
+        return self.name
+
+    @property
+    def free(self) -> int:
+        """How many indices an element still needs."""
+        return len(self.tables)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """As of `ArrayView`."""
+        return self.type, self.data.form, *(table.form for table in self.tables)
+
+    @property
+    def numbers(self) -> list[Value]:
+        """As of `ArrayView`."""
+        return [*self.data.numbers, *(number for table in self.tables for number in table.numbers)]
+
+    def remade(self, numbers: Iterator[Value]) -> IndexedView:
+        """The view made of other numbers."""
+        data = self.data.remade(numbers)
+        return replace(self, data=data, tables=tuple(table.remade(numbers) for table in self.tables))
+
+
+View = ArrayView | StructArray | IndexedView
+"""What is indexed to reach memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructValue:
+    """A value of a struct type: what each of its fields holds."""
+
+    kind: type[t.Struct]
+    fields: tuple[Item, ...]
+
+    def get(self, name: str) -> Item:
+        """What a field holds."""
+        return self.fields[list(self.kind.fields).index(name)]
+
+    def put(self, path: tuple[str, ...], item: Item) -> StructValue:
+        """The value with another field, at any depth."""
+        name, *rest = path
+        inner = self.get(name)
+        if rest:
+            assert isinstance(inner, StructValue)
+            item = inner.put(tuple(rest), item)
+        place = list(self.kind.fields).index(name)
+        return StructValue(self.kind, (*self.fields[:place], item, *self.fields[place + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +232,7 @@ class Items:
     items: tuple[Item, ...]
 
 
-Item = Quantity | ArrayView | Static | Undefined | Items
+Item = Quantity | ArrayView | StructArray | IndexedView | StructValue | Static | Undefined | Items
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +395,17 @@ class Context:
                 if isinstance(item.value, Gradient)
                 else "kernels capture numbers and vectors; pass anything else as an argument of the launch",
             )
-        if isinstance(item, ArrayView):
-            shape = f"{item.name}[{', '.join('ijkl'[: item.param.type.ndim])}]"
+        if isinstance(item, View):
             self.type_error(
                 node,
-                f"{what} is needed here; got the array `{item.name}` ({t.type_name(item.param.type)})",
-                f"index it: {shape}",
+                f"{what} is needed here; got the array `{item.name}` ({t.type_name(item.type)})",
+                f"index it: {item.name}[{', '.join('ijkl'[: item.type.ndim])}]",
+            )
+        if isinstance(item, StructValue):
+            self.type_error(
+                node,
+                f"{what} is needed here; got the struct {t.type_name(item.kind)}",
+                f"use its fields: {', '.join(item.kind.fields)}",
             )
         if isinstance(item, Items) and not item.items:
             self.type_error(

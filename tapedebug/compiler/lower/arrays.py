@@ -8,8 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import components, control, custom, views
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, counted
+from tapedebug.compiler.lower import components, control, custom, structs, views
+from tapedebug.compiler.lower._context import (
+    AccessRecord,
+    ArrayView,
+    Context,
+    IndexedView,
+    StructArray,
+    StructValue,
+    View,
+    counted,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -32,17 +41,13 @@ class Place:
         return components.type_at(self.view.param.type.dtype, self.path)
 
 
-def element(ctx: Context, node: ast.Subscript, base: ArrayView) -> Item:
-    """What a subscript of an array reads: an element, or a view with fewer dimensions."""
-    view = views.view_at(ctx, node, base)
-    return view if view.free else read(ctx, node, Place(view))
-
-
-def place_of(ctx: Context, node: ast.expr) -> Place | None:
-    """The array element or component that a target names; None where it is a variable's."""
+def place_of(ctx: Context, node: ast.expr) -> Place | StructArray | None:
+    """The array element (a place, or a struct) or component that a target names; None of a variable's."""
     found = _base(ctx, node)
-    if isinstance(found, ArrayView):
-        if isinstance(node, ast.Name):
+    if isinstance(found, StructValue):
+        return None
+    if isinstance(found, View) and found.free:
+        if isinstance(node, ast.Name | ast.Attribute):  # which is to be another array
             return None
         if isinstance(node, ast.Subscript) and any(isinstance(n, ast.Slice) for n in ast.walk(node.slice)):
             ctx.syntax_error(
@@ -52,33 +57,54 @@ def place_of(ctx: Context, node: ast.expr) -> Place | None:
             )
         ctx.type_error(
             node,
-            f"`{found.param.name}` needs {counted(found.free, 'more index', 'more indices')} here",
+            f"`{found.name}` needs {counted(found.free, 'more index', 'more indices')} here",
             "write to one element at a time",
         )
-    return found
+    assert not isinstance(found, IndexedView)
+    return Place(found) if isinstance(found, ArrayView) else found
 
 
-def _base(ctx: Context, node: ast.expr) -> ArrayView | Place | None:
-    """The array, element or part of an element that an expression names."""
+def is_memory(ctx: Context, target: ast.expr) -> bool:
+    """Whether a target certainly lies in an array, and not in the variable that it begins with."""
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        target = target.value
+        path: list[str] = []
+        at = target
+        while isinstance(at, ast.Attribute):
+            path.insert(0, at.attr)
+            at = at.value
+        item = ctx.env.get(at.id) if isinstance(at, ast.Name) else None
+        for name in path:
+            known = isinstance(item, StructValue) and name in item.kind.fields
+            item = item.get(name) if known and isinstance(item, StructValue) else None
+        if isinstance(item, View):
+            return True
+    return False
+
+
+def _base(ctx: Context, node: ast.expr) -> View | StructValue | Place | None:
+    """The array, element, struct or part of an element that an expression names."""
     if isinstance(node, ast.Name):
         item = ctx.env.get(node.id)
-        return item if isinstance(item, ArrayView) else None
+        return item if isinstance(item, View | StructValue) else None
     if not isinstance(node, ast.Subscript | ast.Attribute):
         return None
     if isinstance(node, ast.Subscript) and custom.is_adjoint(ctx, node.value):
         item = custom.adjoint_of(ctx, node)
-        return item if isinstance(item, ArrayView) else None
+        return item if isinstance(item, View) else None
     base = _base(ctx, node.value)
-    if isinstance(base, ArrayView):
-        if isinstance(node, ast.Attribute):
-            return None
-        view = views.view_at(ctx, node, base)
-        return view if view.free else Place(view)
-    return (
-        None
-        if base is None
-        else replace(base, path=components.step(ctx, node, base.view.param.type.dtype, base.path))
-    )
+    if isinstance(base, StructValue):
+        item = base.get(node.attr) if structs.is_field(node, base) else None
+        return item if isinstance(item, View | StructValue) else None
+    if isinstance(base, View) and base.free:
+        return views.view_at(ctx, node, base) if isinstance(node, ast.Subscript) else None
+    if isinstance(base, StructArray):
+        return structs.element_field(ctx, node, base)
+    assert not isinstance(base, IndexedView)
+    place = Place(base) if isinstance(base, ArrayView) else base
+    if place is None:
+        return None
+    return replace(place, path=components.step(ctx, node, place.view.type.dtype, place.path))
 
 
 def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Any
 
-from tapedebug.compiler.lower import arrays, calls, components, custom, expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Items, Static, Undefined, counted
+from tapedebug.compiler.lower import arrays, calls, components, custom, expressions, structs
+from tapedebug.compiler.lower._context import (
+    Context,
+    Item,
+    Items,
+    Static,
+    StructArray,
+    StructValue,
+    Undefined,
+    View,
+    counted,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -35,6 +46,11 @@ def annotated(ctx: Context, node: ast.AnnAssign) -> None:
             f"`{ast.unparse(node.annotation)}` is not a type of values",
             "use float, int, bool, wp.vec3, …, or leave the annotation out",
         )
+    if t.is_struct(kind):
+        item = expressions.lower(ctx, node.value)
+        item = structs.fitting(ctx, node.value, ast.unparse(node.target), kind, item)
+        assign_to(ctx, node.target, item, node.value)
+        return
     number = expressions.literal(ctx, node.value) if t.is_scalar(kind) and kind is not t.bool else None
     if number is not None and not (kind in t.INTEGERS and isinstance(number, float)):
         q = ctx.constant(node.value, number, kind)
@@ -58,13 +74,14 @@ def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> No
             _unpack(ctx, target, item, source)
         case ast.Subscript() | ast.Attribute():
             place = arrays.place_of(ctx, target)
-            q = ctx.quantity(source, item)
-            if isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
-                _assign_adjoint(ctx, target, q, source)
+            if isinstance(place, StructArray):
+                structs.store(ctx, target, place, item, source)
+            elif isinstance(target, ast.Subscript) and custom.is_adjoint(ctx, target.value):
+                _assign_adjoint(ctx, target, ctx.quantity(source, item), source)
             elif place is not None:
-                arrays.write(ctx, target, place, q, source)
+                arrays.write(ctx, target, place, ctx.quantity(source, item), source)
             else:
-                _put(ctx, _part(ctx, target), q, source)
+                _put(ctx, _part(ctx, target), item, source)
         case _:
             ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
 
@@ -82,8 +99,8 @@ def _assign_adjoint(ctx: Context, target: ast.Subscript, q: Quantity, source: as
 def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
     """The item as a variable's value: numbers get the variable's name in generated code."""
     if isinstance(item, Static):
-        number = ctx.number(source, item.value)
-        return item if number is None else number
+        known = ctx.number(source, item.value) or structs.as_value(ctx, source, item)
+        return item if known is None else known
     if isinstance(item, Quantity):
         labels = components.labels(item.type) if len(item.parts) > 1 else []
         for place, part in enumerate(item.parts):
@@ -120,12 +137,27 @@ def _unpack(ctx: Context, target: ast.Tuple | ast.List, item: Any, source: ast.e
             assign_to(ctx, element, part, source)
 
 
-Part = tuple[str, Quantity, components.Path]
-"""A component of a variable: the variable, its value, and where the component is."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a variable: of a struct a field, of that or of a compound value a component.
+
+    Attributes:
+        name: The variable.
+        fields: The fields that lead to what `old` is; none where it is the variable itself.
+        kind: The type that is declared for the last of them.
+        old: What holds the component, or the field that is meant as a whole.
+        where: The component; empty where it is all of `old`.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    kind: Any
+    old: Item
+    where: components.Path
 
 
-def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> Part:
-    """What `v.x`, `m[i, j]` or `m[i]` means as a target: an assignment gives the variable a new value."""
+def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> _Part:
+    """What `v.x`, `m[i, j]`, `m[i]` or `s.mass` means: an assignment gives the variable a new value."""
     base, steps = _owner(ctx, target)
     if isinstance(base, ast.Subscript):
         name = custom.variable(ctx, base)
@@ -134,7 +166,7 @@ def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> Part:
         name, item = base.id, ctx.lookup(base)
     else:
         ctx.syntax_error(target, "this cannot be assigned to", "assign to a variable or an array element")
-    if isinstance(item, ArrayView):
+    if isinstance(item, View):
         ctx.type_error(
             target, "a kernel cannot change an array's attributes", f"write to an element: {name}[i] = …"
         )
@@ -144,16 +176,29 @@ def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> Part:
             f"`{name}` comes from outside the function and cannot be changed",
             f"copy it first: v = {name}",
         )
-    old = ctx.quantity(base, item)
+    fields, kind, old, steps = structs.steps_to(ctx, steps, item)
     where: components.Path = ()
-    for step in steps:
-        where = components.step(ctx, step, old.type, where)
-    return name, old, where
+    if steps:
+        old = ctx.quantity(base, old)
+        for step in steps:
+            where = components.step(ctx, step, old.type, where)
+    return _Part(name, fields, kind, old, where)
 
 
-def _put(ctx: Context, part: Part, q: Quantity, source: ast.expr) -> None:
-    """Let a component of a variable hold a value."""
-    name, old, where = part
+def _put(ctx: Context, part: _Part, item: Item, source: ast.expr) -> None:
+    """Let a part of a variable hold an item."""
+    if part.where:
+        old = ctx.quantity(source, part.old)
+        item = _with_component(ctx, old, part.where, ctx.quantity(source, item), source)
+    else:
+        item = structs.fitting(ctx, source, ".".join((part.name, *part.fields)), part.kind, item)
+    whole = ctx.env[part.name]
+    ctx.env[part.name] = whole.put(part.fields, item) if isinstance(whole, StructValue) else item
+
+
+def _with_component(
+    ctx: Context, old: Quantity, where: components.Path, q: Quantity, source: ast.expr
+) -> Quantity:
     kind = components.type_at(old.type, where)
     if q.type is not kind:
         ctx.type_error(
@@ -162,7 +207,7 @@ def _put(ctx: Context, part: Part, q: Quantity, source: ast.expr) -> None:
             f"{t.type_name(kind)}; got {t.type_name(q.type)}",
             arrays.mend_value(kind, q.type),
         )
-    ctx.env[name] = components.put(old, where, q)
+    return components.put(old, where, q)
 
 
 def _owner(ctx: Context, target: ast.expr) -> tuple[ast.expr, list[ast.Subscript | ast.Attribute]]:
@@ -185,11 +230,17 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
         right = expressions.value(ctx, node.value)
         assign_to(ctx, target, expressions.binary(ctx, node, node.op, old, right), node.value)
         return
+    if isinstance(place, StructArray):
+        ctx.type_error(
+            node,
+            f"`{place.name}` holds {t.type_name(place.kind)}, which operators do not take",
+            f"change its fields one by one: {', '.join(place.kind.fields)}",
+        )
     if place is None:
-        name, old, where = _part(ctx, target)
-        now = components.get(old, where)
+        part = _part(ctx, target)
+        now = components.get(ctx.quantity(target, part.old), part.where)
         right = expressions.value(ctx, node.value)
-        _put(ctx, (name, old, where), expressions.binary(ctx, node, node.op, now, right), node.value)
+        _put(ctx, part, expressions.binary(ctx, node, node.op, now, right), node.value)
         return
     right = expressions.value(ctx, node.value)
     # `a[i] += v` adds as an atomic does: what stood there passes no derivative on but its own.

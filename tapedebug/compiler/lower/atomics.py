@@ -11,8 +11,16 @@ import ast
 from typing import Any
 
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import arrays, expressions, views
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context
+from tapedebug.compiler.lower import arrays, control, expressions, structs, views
+from tapedebug.compiler.lower._context import (
+    AccessRecord,
+    ArrayView,
+    Context,
+    IndexedView,
+    Item,
+    StructArray,
+    View,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -34,9 +42,12 @@ _BITS = {"atomic_and": "bit_and", "atomic_or": "bit_or", "atomic_xor": "bit_xor"
 _ORDERED = ("atomic_exch", "atomic_cas")
 
 
-def lower(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
+def lower(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     """The value of an atomic: what the element held before; `used` is false where the call is a statement."""
-    view, place = _element(ctx, node, name)
+    view, element = _element(ctx, node, name)
+    if isinstance(element, StructArray):
+        return _of_struct(ctx, node, name, used, element)
+    place = arrays.Place(element)
     values = node.args[1 + view.free :]
     operands = [expressions.value(ctx, value) for value in values]
     ctx.uses_atomic_result = ctx.uses_atomic_result or used or name in _ORDERED
@@ -57,24 +68,44 @@ def lower(ctx: Context, node: ast.Call, name: str, used: bool) -> Quantity:
     return _in_order(ctx, node, name, place, operands)
 
 
-def _element(ctx: Context, node: ast.Call, name: str) -> tuple[ArrayView, arrays.Place]:
+def _of_struct(ctx: Context, node: ast.Call, name: str, used: bool, element: StructArray) -> Item:
+    """`atomic_add` and `atomic_sub` of a whole struct: each field is added to."""
+    if name not in ("atomic_add", "atomic_sub"):
+        ctx.type_error(
+            node,
+            f"{name}() takes an array of numbers; `{element.name}` holds {t.type_name(element.kind)}",
+            "use an array of its own for what threads compete for",
+        )
+    item = expressions.lower(ctx, node.args[-1])
+    item = structs.as_value(ctx, node.args[-1], item) or item
+    if name == "atomic_sub":
+        parts = control.leaves_of(item) or []
+        item = control.rebuilt(item, (expressions.apply(ctx, node, "neg", f"{name}()", q) for q in parts))
+    ctx.at(node)
+    ctx.uses_atomic_result = ctx.uses_atomic_result or used
+    return structs.add(ctx, node, element, item, node.args[-1])
+
+
+def _element(ctx: Context, node: ast.Call, name: str) -> tuple[View, ArrayView | StructArray]:
     """The array and the element that an atomic is of; the number of its arguments must fit."""
     after = NAMES[name].split(", ")
     array = expressions.lower(ctx, node.args[0]) if node.args else None
-    if not isinstance(array, ArrayView):
+    if not isinstance(array, View):
         ctx.type_error(node, f"{name}() takes an array first", f"write {name}(array, index, {NAMES[name]})")
     wanted = 1 + array.free + len(after)
     if len(node.args) != wanted:
         letters = ", ".join("ijkl"[: array.free])
         ctx.type_error(
             node,
-            f"{name}() on `{array.param.name}` takes {wanted} arguments; got {len(node.args)}",
-            f"write {name}({array.param.name}, {letters}, {NAMES[name]})",
+            f"{name}() on `{array.name}` takes {wanted} arguments; got {len(node.args)}",
+            f"write {name}({array.name}, {letters}, {NAMES[name]})",
         )
     indices = node.args[1 : 1 + array.free]
     inner = indices[0] if array.free == 1 else ast.Tuple(list(indices), ast.Load())
     subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
-    return array, arrays.Place(views.view_at(ctx, subscript, array))
+    element = views.view_at(ctx, subscript, array)
+    assert not isinstance(element, IndexedView)  # every index is given
+    return array, element
 
 
 def _check_type(ctx: Context, node: ast.Call, name: str, place: arrays.Place) -> None:

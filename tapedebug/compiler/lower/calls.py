@@ -18,15 +18,17 @@ from tapedebug.compiler.lower import (
     gradient,
     random,
     statics,
+    structs,
     views,
 )
 from tapedebug.compiler.lower._context import (
-    ArrayView,
     Context,
     Item,
     Items,
     Static,
+    StructValue,
     Undefined,
+    View,
     counted,
     hashable,
 )
@@ -57,6 +59,8 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return statics.evaluate(ctx, node)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
+    if t.is_struct(target):
+        return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":
         return random.curlnoise(ctx, node)
     if node.keywords:
@@ -154,14 +158,16 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
 def _type(ctx: Context, node: ast.Call) -> Item:
     """`type(x)`, which makes values of the type of `x`."""
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if item is None or isinstance(item, ArrayView):
+    if item is None or isinstance(item, View):
         ctx.type_error(node, "type() takes a number or a vector", "an array has a dtype")
+    if isinstance(item, StructValue):
+        return Static(item.kind)
     return Static(ctx.quantity(node.args[0], item).type)
 
 
 def _len(ctx: Context, node: ast.Call) -> Quantity:
     item = expressions.lower(ctx, node.args[0]) if len(node.args) == 1 else None
-    if isinstance(item, ArrayView):
+    if isinstance(item, View):
         length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
@@ -241,8 +247,8 @@ def bound(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
     env: dict[str, Item] = {}
     for name, parameter in signature.parameters.items():
         item = arguments.arguments.get(name, Static(parameter.default))
-        if isinstance(item, Static) and ctx.number(node, item.value) is not None:
-            item = ctx.quantity(node, item)
+        if isinstance(item, Static):
+            item = ctx.number(node, item.value) or structs.as_value(ctx, node, item) or item
         declared = function.types.get(name)
         if declared is not None:
             _check_argument(ctx, node, function, name, declared, item)
@@ -258,7 +264,7 @@ def signature_text(signature: inspect.Signature) -> str:
 def _check_argument(
     ctx: Context, node: ast.Call, function: Function, name: str, declared: Any, item: Item
 ) -> None:
-    actual = type_of(item)
+    actual = structs.type_of(item)
     if actual != declared:
         got = t.type_name(actual) if actual is not None else "something else"
         ctx.type_error(
@@ -266,13 +272,6 @@ def _check_argument(
             f"`{name}` of {function.name}() is {t.type_name(declared)}; got {got}",
             "convert the argument, or change the annotation",
         )
-
-
-def type_of(item: Item) -> Any:
-    """The type that a parameter must be declared with to take an item; None where it has none."""
-    if isinstance(item, Quantity):
-        return item.type
-    return t.ArrayType(item.param.type.dtype, item.free) if isinstance(item, ArrayView) else None
 
 
 def run(
@@ -320,7 +319,7 @@ FRAME = ("env", "origin", "python", "calls", "in_kernel", "active", "in_loop", "
 def _zero_result(ctx: Context, function: Function) -> None:
     """A declared result exists from the start, so that loops can carry it to a `return` inside them."""
     kinds = function.result_type if isinstance(function.result_type, tuple) else (function.result_type,)
-    zeros = [construct.zeros(ctx, kind) for kind in kinds]
+    zeros = [structs.zeros(ctx, kind) for kind in kinds]
     result = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
     ctx.env[control.RESULT] = result
     ctx.returned = (control.kind_of(result), f"`{function.name}` is declared to return")

@@ -174,8 +174,8 @@ def computed(ctx: Context, kind: Any, where: Path) -> tuple[Value, list[int], Va
 
 
 def get(q: Quantity, where: Path) -> Quantity:
-    """What a path leads to."""
-    return Quantity(type_at(q.type, where), _got(q.parts, q.type.shape, where))
+    """What a path leads to; an empty one to the value itself."""
+    return Quantity(type_at(q.type, where), _got(q.parts, q.type.shape, where)) if where else q
 
 
 def _got(parts: tuple[Expr, ...], shape: tuple[int, ...], where: Path) -> tuple[Expr, ...]:

@@ -8,7 +8,18 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, same_values
 from tapedebug.compiler.ir import Block, For, If, Op, Value, While
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, Undefined
+from tapedebug.compiler.lower._context import (
+    ArrayView,
+    Context,
+    IndexedView,
+    Item,
+    Items,
+    Static,
+    StructArray,
+    StructValue,
+    Undefined,
+    View,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Quantity
 
@@ -112,9 +123,13 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
     if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
         pairs = zip(one.items, two.items, strict=True)
         return Items(tuple(merged(ctx, node, name, a, b, node_if) for a, b in pairs))
-    if isinstance(one, ArrayView) and isinstance(two, ArrayView) and one.form == two.form:
+    if isinstance(one, View) and isinstance(two, View) and one.form == two.form:
         numbers = zip(leaves_of(one, ctx) or [], leaves_of(two, ctx) or [], strict=True)
         return rebuilt(one, (_merged_quantity(ctx, name, a, b, node_if) for a, b in numbers))
+    if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
+        fields = zip(one.kind.fields, one.fields, two.fields, strict=True)
+        parts = (merged(ctx, node, f"{name}.{field}", a, b, node_if) for field, a, b in fields)
+        return StructValue(one.kind, tuple(parts))
     for item in (one, two):
         if isinstance(item, Undefined):
             return item
@@ -175,6 +190,8 @@ def zeros_like(ctx: Context, item: Item) -> Item:
         return Quantity(item.type, tuple(parts))
     if isinstance(item, Items):
         return Items(tuple(zeros_like(ctx, i) for i in item.items))
+    if isinstance(item, StructValue):
+        return StructValue(item.kind, tuple(zeros_like(ctx, i) for i in item.fields))
     return item
 
 
@@ -186,13 +203,20 @@ def leaves_of(item: Item | None, views: Context | None = None) -> list[Quantity]
     match item:
         case Quantity():
             return [item]
-        case ArrayView() if views is not None:
+        case ArrayView() | StructArray() | IndexedView() if views is not None:
             return [Quantity(number.type, (views.builder.expr(number),)) for number in item.numbers]
-        case Items():
-            leaves = [leaves_of(part, views) for part in item.items]
+        case Items() | StructValue():
+            leaves = [leaves_of(part, views) for part in _parts(item)]
             found = [leaf for part in leaves for leaf in part or ()]
             return None if None in leaves else found
     return None
+
+
+def _parts(item: Items | StructValue) -> list[Item]:
+    """What a tuple or struct consists of, without the fields that hold nothing yet."""
+    if isinstance(item, Items):
+        return list(item.items)
+    return [part for part in item.fields if not isinstance(part, Undefined)]
 
 
 def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
@@ -200,7 +224,10 @@ def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
     match item:
         case Items():
             return Items(tuple(rebuilt(part, leaves) for part in item.items))
-        case ArrayView():
+        case StructValue():
+            fields = (f if isinstance(f, Undefined) else rebuilt(f, leaves) for f in item.fields)
+            return StructValue(item.kind, tuple(fields))
+        case ArrayView() | StructArray() | IndexedView():
             return item.remade(next(leaves).scalar.value for _ in item.numbers)
     return next(leaves)
 
@@ -209,7 +236,9 @@ def _alike(one: Item | None, two: Item | None) -> bool:
     """Whether two items differ in numbers only."""
     if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
         return all(_alike(a, b) for a, b in zip(one.items, two.items, strict=True))
-    if isinstance(one, ArrayView) and isinstance(two, ArrayView):
+    if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
+        return all(_alike(a, b) for a, b in zip(one.fields, two.fields, strict=True))
+    if isinstance(one, View) and isinstance(two, View):
         return one.form == two.form
     return kind_of(one) == kind_of(two)
 
@@ -219,8 +248,10 @@ def kind_of(item: Item | None) -> str:
     match item:
         case Quantity():
             return t.type_name(item.type)
-        case ArrayView():
+        case ArrayView() | StructArray() | IndexedView():
             return f"the array `{item.shown}`"
+        case StructValue():
+            return t.type_name(item.kind)
         case Items():
             return f"({', '.join(kind_of(i) for i in item.items)})"
         case Static():
@@ -237,6 +268,12 @@ def require_kept(ctx: Context, node: ast.AST, name: str, was: Item | None, now: 
         has_numbers and leaves_of(now, ctx) is not None and _alike(was, now)
     ):
         return
+    if isinstance(was, StructValue) and isinstance(now, StructValue) and was.kind is now.kind:
+        ctx.type_error(
+            node,
+            f"a field of `{name}` holds another array after an iteration of this loop",
+            "choose the array before the loop",
+        )
     number = isinstance(now, Quantity) and t.is_scalar(now.type)
     ctx.type_error(
         node,
@@ -363,20 +400,21 @@ def local_names(body: Iterable[ast.stmt]) -> frozenset[str]:
     return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
-def assigned_names(body: Iterable[ast.stmt]) -> list[str]:
-    """The variables that statements assign, in order of appearance."""
+def assigned_names(body: Iterable[ast.stmt], is_memory: Callable[[ast.expr], bool]) -> list[str]:
+    """The variables that statements assign, in order of appearance; not what `is_memory` holds of."""
     names: dict[str, Any] = {}
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names[node.id] = None
             # `v.x = …` and `v[0] = …` change the variable v.
-            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-                base: ast.expr = node.value
-                while isinstance(base, ast.Attribute | ast.Subscript):
-                    base = base.value
-                if isinstance(base, ast.Name):
-                    names[base.id] = None
+            if not isinstance(node, ast.Attribute | ast.Subscript) or not isinstance(node.ctx, ast.Store):
+                continue
+            base: ast.expr = node.value
+            while isinstance(base, ast.Attribute | ast.Subscript):
+                base = base.value
+            if isinstance(base, ast.Name) and not is_memory(node):
+                names[base.id] = None
     return list(names)
 
 

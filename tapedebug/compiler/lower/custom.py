@@ -10,7 +10,7 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import calls, control, random
+from tapedebug.compiler.lower import arrays, calls, control, random, structs
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
@@ -172,7 +172,7 @@ def _parameters(
         message = f"the {what} of `{function.name}` takes {takes}: {len(items)} in all; it has {len(nodes)}"
         _fail(ctx, own, own.origin.tree, message, f"write {header}")
     for position, (node, item) in enumerate(zip(nodes, items, strict=True)):
-        declared, actual = own.types.get(node.arg), calls.type_of(item)
+        declared, actual = own.types.get(node.arg), structs.type_of(item)
         if declared is not None and actual is not None and declared != actual:
             of_input = position < len(calls.parameters(function))
             role = f"the parameter `{wanted[position]}`" if of_input else "this result"
@@ -272,6 +272,7 @@ def _differentiable(item: Item) -> bool:
 
 def changed_names(ctx: Context, body: list[ast.stmt]) -> Iterator[str]:
     """The variables that a loop changes: by assignments and draws; in a gradient, all adjoints of inputs."""
-    yield from (n for n in control.assigned_names(body) if n in ctx.env or n in ctx.locals)
+    names = control.assigned_names(body, lambda target: arrays.is_memory(ctx, target))
+    yield from (n for n in names if n in ctx.env or n in ctx.locals)
     yield from (n for n in random.draws_from(ctx, body) if n in ctx.env)
     yield from (n for n in ctx.env if n.startswith(PREFIX))

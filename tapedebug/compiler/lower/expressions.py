@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import arrays, calls, components, control, custom, statics, views
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, Undefined
+from tapedebug.compiler.lower import calls, components, control, custom, statics, structs, views
+from tapedebug.compiler.lower._context import (
+    Context,
+    Item,
+    Items,
+    Static,
+    StructArray,
+    StructValue,
+    Undefined,
+    View,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
 
@@ -42,6 +51,11 @@ COMPARE = {
 
 def lower(ctx: Context, node: ast.expr) -> Item:
     """The value of an expression."""
+    return structs.loaded(ctx, node, reference(ctx, node))
+
+
+def reference(ctx: Context, node: ast.expr) -> Item:
+    """What an expression means; an element of an array is not read yet."""
     for kind, handler in HANDLERS.items():
         if isinstance(node, kind):
             ctx.at(node)
@@ -168,25 +182,40 @@ def _part(ctx: Context, node: ast.expr, item: Item) -> Item:
 
 
 def _attribute(ctx: Context, node: ast.Attribute) -> Item:
-    base = lower(ctx, node.value)
+    base = reference(ctx, node.value)
     ctx.at(node)
+    base = structs.as_value(ctx, node.value, base) or base
+    if isinstance(base, StructValue):
+        return structs.field(ctx, node, base)
     if isinstance(base, Static) and not isinstance(base.value, t.Compound | int | float | np.generic):
         return _static_attribute(ctx, node, base.value)
-    if isinstance(base, ArrayView):
-        if node.attr == "shape":
-            return views.shape(ctx, base)
-        if node.attr == "ndim":
-            return wrap(ctx, ctx.builder.constant(base.free, t.int32))
-        if node.attr == "dtype":
-            return Static(base.param.type.dtype)
-        mend = f"inside kernels an array has `shape`; index it to reach its values: {base.param.name}[i]"
-        ctx.type_error(
-            node, f"the array `{base.param.name}` has no attribute `{node.attr}` in a kernel", mend
-        )
-    q = ctx.quantity(node.value, base)
+    if isinstance(base, View) and base.free:
+        return _array_attribute(ctx, node, base)
+    if isinstance(base, StructArray):
+        return structs.element_field(ctx, node, base)
+    q = ctx.quantity(node.value, structs.loaded(ctx, node.value, base))
+    ctx.at(node)
     if node.attr == "dtype":
         return Static(t.scalar_of(q.type))
     return components.get(q, (components.named(ctx, node, q.type, node.attr),))
+
+
+def _array_attribute(ctx: Context, node: ast.Attribute, base: View) -> Item:
+    if node.attr == "shape":
+        return views.shape(ctx, base)
+    if node.attr == "ndim":
+        return wrap(ctx, ctx.builder.constant(base.free, t.int32))
+    if node.attr == "dtype":
+        return Static(base.type.dtype)
+    name, indices = base.name, ", ".join("ijkl"[: base.free])
+    if t.is_struct(base.type.dtype) and node.attr in base.type.dtype.fields:
+        ctx.type_error(
+            node,
+            f"`{node.attr}` is a field of the elements of the array `{name}`",
+            f"index it first: {name}[{indices}].{node.attr}",
+        )
+    mend = f"inside kernels an array has `shape`; index it to reach its values: {name}[i]"
+    ctx.type_error(node, f"the array `{name}` has no attribute `{node.attr}` in a kernel", mend)
 
 
 def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:
@@ -210,8 +239,8 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Item:
     if custom.is_adjoint(ctx, node.value):
         return custom.adjoint_of(ctx, node)
     base = lower(ctx, node.value)
-    if isinstance(base, ArrayView):
-        return arrays.element(ctx, node, base)
+    if isinstance(base, View):
+        return views.view_at(ctx, node, base)
     if isinstance(base, Static) and not isinstance(base.value, t.Compound | int | float | np.generic):
         return statics.subscript(ctx, node, base.value)
     if isinstance(base, Items):

@@ -9,7 +9,16 @@ from typing import Any
 from tapedebug.compiler.function import Function, Gradient
 from tapedebug.compiler.ir import Block, Op, Value, ops_of
 from tapedebug.compiler.lower import calls, control
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, Undefined, counted
+from tapedebug.compiler.lower._context import (
+    Context,
+    Item,
+    Items,
+    Static,
+    StructValue,
+    Undefined,
+    View,
+    counted,
+)
 from tapedebug.compiler.passes.pullback import pulled_back_to
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
@@ -65,7 +74,7 @@ def call(ctx: Context, node: ast.Call, gradient: Gradient) -> Item:
     function = gradient.function
     given = _inputs(ctx, node, function)
     inputs = {name: _own(ctx, item) for name, item in given.items()}
-    floats = [q for q in inputs.values() if isinstance(q, Quantity) and _is_float(q)]
+    floats = [q for item in inputs.values() for q in control.leaves_of(item) or () if _is_float(q)]
     if not floats:
         ctx.type_error(
             node,
@@ -109,6 +118,8 @@ def _is_float(item: Item) -> bool:
 
 def _own(ctx: Context, item: Item) -> Item:
     """An input as values of its own, which nothing outside of the function uses."""
+    if isinstance(item, StructValue):
+        return StructValue(item.kind, tuple(_own(ctx, field) for field in item.fields))
     if not isinstance(item, Quantity) or not _is_float(item):
         return item
     parts = []
@@ -142,7 +153,11 @@ def _results(ctx: Context, node: ast.Call, function: Any, body: Block, result: I
 
 def _derivative(ctx: Context, function: Any, name: str, item: Item, found: dict[Value, Value | None]) -> Item:
     """The derivative by one input: of its type; 0 of an integer; none of an array."""
-    if isinstance(item, ArrayView):
+    if isinstance(item, StructValue):
+        named = zip(item.kind.fields, item.fields, strict=True)
+        fields = (_derivative(ctx, function, f"{name}.{label}", f, found) for label, f in named)
+        return StructValue(item.kind, tuple(fields))
+    if isinstance(item, View):
         return Undefined(
             f"is the derivative of `{function.__name__}` by the array `{name}`, which is constant here",
             f"pass elements of `{name}` as numbers to differentiate by them",

@@ -9,7 +9,7 @@ from typing import Any
 from tapedebug._config import config
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import assignment, control, custom, expressions, random, statics
+from tapedebug.compiler.lower import arrays, assignment, control, custom, expressions, random, statics
 from tapedebug.compiler.lower._context import Context, Item, Static, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -89,7 +89,8 @@ def _is_unrolled(ctx: Context, node: ast.For, count: int) -> bool:
 def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = False) -> None:
     """Write the iterations out; where `strict`, variables keep their types."""
     found = control.jumps(node.body)
-    before = [(name, ctx.env.get(name)) for name in control.assigned_names(node.body) if strict]
+    assigned = control.assigned_names(node.body, lambda target: arrays.is_memory(ctx, target))
+    before = [(name, ctx.env.get(name)) for name in assigned if strict]
     outer = _enter(ctx)
     ctx.copies *= max(1, len(items))
 

@@ -10,7 +10,7 @@ from typing import Any
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.function import scope_of
 from tapedebug.compiler.lower import components, expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static, hashable
+from tapedebug.compiler.lower._context import Context, Item, Items, Static, View, hashable
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import static
 from tapedebug.lang.rules import Quantity
@@ -207,7 +207,7 @@ def sequence(ctx: Context, node: ast.expr, item: Item) -> list[Item]:
     ):
         return [Static(value) for value in item.value]
     mend = "write `for i in range(n):`, or run over a tuple or something else known when it is compiled"
-    if isinstance(item, ArrayView):
+    if isinstance(item, View):
         ctx.syntax_error(
             node,
             "a kernel's `for` does not run over an array",

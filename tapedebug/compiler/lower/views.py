@@ -7,40 +7,82 @@ from dataclasses import replace
 
 from tapedebug.compiler.builder import constant_of, not_negative, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import expressions
-from tapedebug.compiler.lower._context import ArrayView, Context, Items, Slice, counted
+from tapedebug.compiler.lower import arrays, expressions
+from tapedebug.compiler.lower._context import (
+    ArrayView,
+    Context,
+    IndexedView,
+    Items,
+    Slice,
+    StructArray,
+    View,
+    counted,
+)
 from tapedebug.lang import types as t
 
 
-def shape(ctx: Context, view: ArrayView) -> Items:
+def shape(ctx: Context, view: View) -> Items:
     """The lengths of a view's axes, as int32."""
-    lengths = [_length(ctx, view, axis) for axis in _free(view)]
+    if isinstance(view, IndexedView):
+        lengths = [_length(ctx, table, 0) for table in view.tables]
+    else:
+        first = view.first if isinstance(view, StructArray) else view
+        lengths = [_length(ctx, first, axis) for axis in _free(first)]
     return Items(tuple(expressions.wrap(ctx, ctx.builder.apply("to_i32", length)) for length in lengths))
 
 
-def view_at(ctx: Context, node: ast.Subscript, base: ArrayView) -> ArrayView:
+def view_at(ctx: Context, node: ast.Subscript, base: View) -> View:
     """The view with the indices and slices of a subscript added."""
     nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    free = _free(base)
-    if len(nodes) > len(free):
-        dims = base.param.type.ndim
-        given = dims - len(free) + len(nodes)
+    if len(nodes) > base.free:
+        dims = base.type.ndim
+        given = dims - base.free + len(nodes)
         ctx.type_error(
             node,
-            f"the array `{base.param.name}` has {counted(dims, 'dimension')} and is indexed with {given}",
+            f"the array `{base.name}` has {counted(dims, 'dimension')} and is indexed with {given}",
             f"declare it with ndim={given}, or use {counted(dims, 'index', 'indices')}"
             if given <= t.MAX_DIMENSIONS
             else f"use {counted(dims, 'index', 'indices')}",
         )
-    indices: list[Value | Slice | None] = [*base.indices]
-    indices += [None] * (base.param.type.ndim - len(indices))
-    for one, axis in zip(nodes, free, strict=False):
-        indices[axis] = (
-            _slice(ctx, one, base, axis) if isinstance(one, ast.Slice) else _index(ctx, one, base, axis)
-        )
+    if isinstance(base, IndexedView):
+        return _indexed(ctx, nodes, base)
+    first = base.first if isinstance(base, StructArray) else base
+    chosen = [
+        _slice(ctx, one, first, axis) if isinstance(one, ast.Slice) else _index(ctx, one, first, axis)
+        for one, axis in zip(nodes, _free(first), strict=False)
+    ]
+    return _with(base, dict(zip(_free(first), chosen, strict=False)))
+
+
+def _with(base: ArrayView | StructArray, chosen: dict[int, Value | Slice]) -> ArrayView | StructArray:
+    """The view with what is chosen on some of its axes."""
+    first = base.first if isinstance(base, StructArray) else base
+    indices: list[Value | Slice | None] = [*first.indices]
+    indices += [None] * (first.type.ndim - len(indices))
+    for axis, one in chosen.items():
+        indices[axis] = one
     while indices and indices[-1] is None:
         indices.pop()
-    return replace(base, indices=tuple(indices))
+    return base.at(tuple(indices)) if isinstance(base, StructArray) else replace(base, indices=tuple(indices))
+
+
+def _indexed(ctx: Context, nodes: list[ast.expr], base: IndexedView) -> View:
+    """A subscript of an indexed array: a slice is one of a table, an index is looked up in it."""
+    first = base.data.first if isinstance(base.data, StructArray) else base.data
+    chosen: dict[int, Value | Slice] = {}
+    left = list(base.tables[len(nodes) :])
+    sliced: list[ArrayView] = []
+    for node, table, axis in zip(nodes, base.tables, _free(first), strict=False):
+        called = replace(table, label=base.name)
+        if isinstance(node, ast.Slice):
+            sliced.append(replace(table, indices=(_slice(ctx, node, called, 0),)))
+            continue
+        entry = replace(table, indices=(_index(ctx, node, called, 0),))
+        found = arrays.read(ctx, node, arrays.Place(entry))
+        chosen[axis] = widened(ctx.builder, found.scalar.value)
+    data = _with(base.data, chosen)
+    left = [*sliced, *left]
+    return replace(base, data=data, tables=tuple(left)) if left else data
 
 
 def _free(view: ArrayView) -> list[int]:
@@ -63,7 +105,7 @@ def _integer(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
     if q.type not in t.INTEGERS:
         ctx.type_error(
             node,
-            f"an index of `{base.param.name}` is an integer; got {t.type_name(q.type)}",
+            f"an index of `{base.name}` is an integer; got {t.type_name(q.type)}",
             "convert it with int(…)",
         )
     return widened(ctx.builder, q.scalar.value)

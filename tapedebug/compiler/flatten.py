@@ -1,0 +1,49 @@
+"""The parameters of a kernel as users declare them, and the flat ones that they are compiled to.
+
+A struct parameter `s` becomes one parameter a field (`s.q`, `s.inner.x`); an array of structs one array a
+field, which all are strided views of one buffer; an indexed array its data and one array of indices an axis
+(`a.data`, `a.indices[0]`). Everything after that knows numbers, compound values and arrays of them only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tapedebug.compiler.ir import Param
+from tapedebug.lang import types as t
+
+
+def parts_of(kind: Any) -> list[tuple[str, Any]] | None:
+    """What a type is taken apart into: the ending of each part's name, and its type; None of what is not."""
+    if t.is_struct(kind):
+        return [(f".{name}", field) for name, field in kind.fields.items()]
+    if isinstance(kind, t.IndexedArrayType):
+        tables = [(f".indices[{axis}]", t.ArrayType(t.int32)) for axis in range(kind.ndim)]
+        return [(".data", kind.array), *tables]
+    if isinstance(kind, t.ArrayType) and t.is_struct(kind.dtype):
+        return [(f".{name}", t.ArrayType(field, kind.ndim)) for name, field in kind.dtype.fields.items()]
+    return None
+
+
+def is_flat(signature: tuple[Param, ...]) -> bool:
+    """Whether parameters are compiled as they are declared."""
+    return all(parts_of(param.type) is None for param in signature)
+
+
+def flattened(signature: tuple[Param, ...]) -> tuple[Param, ...]:
+    """The flat parameters."""
+    found: list[Param] = []
+    for owner in signature:
+        for name, kind in _leaves(owner.name, owner.type):
+            found.append(Param(name, kind, len(found), owner.index))
+    return tuple(found)
+
+
+def _leaves(name: str, kind: Any) -> Iterator[tuple[str, Any]]:
+    parts = parts_of(kind)
+    if parts is None:
+        yield name, kind
+        return
+    for ending, inner in parts:
+        yield from _leaves(name + ending, inner)

@@ -1,0 +1,301 @@
+"""Structs: named fields of numbers, compound values, arrays and other structs; what programs hold of them.
+
+In kernels a struct is its fields. A struct argument of a launch is taken apart into one argument a field, an
+array of structs into one strided view a field (`compiler.flatten`, `runtime._flatten`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+
+class Field(NamedTuple):
+    """A declared field: its name and type."""
+
+    label: str
+    type: Any
+
+
+class Leaf(NamedTuple):
+    """A number or compound value inside an array element that is a struct.
+
+    Attributes:
+        path: The fields that lead to it: `("inner", "x")`.
+        type: Its type.
+        offset: Bytes from the beginning of the element.
+    """
+
+    path: tuple[str, ...]
+    type: Any
+    offset: int
+
+
+class Struct:
+    """Base of the types that `@struct` makes.
+
+    Instances exist outside kernels, as arguments of launches and elements of arrays. Fields are checked and
+    converted when they are assigned; nested structs and compound values are copied, arrays are shared.
+
+    Attributes:
+        fields: The type of each field, in order.
+    """
+
+    fields: ClassVar[MappingProxyType[str, Any]]
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        cls = type(self)
+        if not hasattr(cls, "fields"):
+            raise TypeError("Struct has no fields: decorate a class with @struct")
+        names = tuple(cls.fields)
+        if len(values) > len(names):
+            listed = ", ".join(names)
+            raise TypeError(
+                f"{cls.__name__}() takes {len(names)} fields ({listed}); got {len(values)} values"
+            )
+        for name, kind in cls.fields.items():
+            self.__dict__[name] = _default(kind)
+        for name, value in zip(names, values, strict=False):
+            setattr(self, name, value)
+        for name, value in named.items():
+            if name in names[: len(values)]:
+                raise TypeError(f"{cls.__name__}() got two values for the field {name!r}")
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = type(self).fields.get(name)
+        if kind is None:
+            raise AttributeError(self._unknown(name))
+        self.__dict__[name] = _converted(type(self), name, kind, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise AttributeError(self._unknown(name))
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"the fields of {type(self).__name__} cannot be deleted")
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        return f"{cls.__name__} has no field {name!r}; {near_field(cls, name)}"
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={self.__dict__[name]!r}" for name in type(self).fields)
+        return f"{type(self).__name__}({shown})"
+
+    def __copy__(self) -> Any:
+        made = type(self)()
+        Struct.assign(made, self)
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    def assign(self, value: Any) -> None:
+        """Take over the fields of another instance of the same struct.
+
+        Raises:
+            TypeError: `value` is something else.
+        """
+        if type(value) is not type(self):
+            raise TypeError(f"cannot assign {_told(value)} to a {type(self).__name__}")
+        for name in type(self).fields:
+            setattr(self, name, value.__dict__[name])
+
+    def to(self, device: Any) -> Any:
+        """A copy on `device`, with its arrays."""
+        made = type(self)()
+        for name, value in self.__dict__.items():
+            moved = Struct.to(value, device) if isinstance(value, Struct) else value
+            setattr(made, name, value.to(device) if hasattr(value, "kernel_type") else moved)
+        return made
+
+    def numpy_value(self) -> tuple[Any, ...]:
+        """The fields as a nested tuple, which a structured NumPy array takes as an element.
+
+        Raises:
+            TypeError: The struct holds arrays.
+        """
+        type(self).numpy_dtype()
+        values = []
+        for name in type(self).fields:
+            value = self.__dict__[name]
+            values.append(Struct.numpy_value(value) if isinstance(value, Struct) else _number(value))
+        return tuple(values)
+
+    @classmethod
+    def numpy_dtype(cls) -> np.dtype[Any]:
+        """The structured NumPy dtype of the struct, laid out as in C.
+
+        Raises:
+            TypeError: The struct holds arrays.
+        """
+        this: Any = cls
+        found: np.dtype[Any] = _numpy_dtype(this)
+        return found
+
+    @classmethod
+    def from_numpy(cls, value: Any) -> Any:
+        """An instance of an element of a structured array."""
+        made = cls()
+        for name, kind in cls.fields.items():
+            inside = value[name]
+            setattr(made, name, kind.from_numpy(inside) if is_struct(kind) else inside)
+        return made
+
+    @classmethod
+    def leaves(cls) -> tuple[Leaf, ...]:
+        """The numbers and compound values of an array element, at any depth.
+
+        Raises:
+            TypeError: The struct holds arrays.
+        """
+        this: Any = cls
+        found: tuple[Leaf, ...] = _leaves(this)
+        return found
+
+    @classmethod
+    def array_field(cls) -> str | None:
+        """The path of a field that is an array, at any depth; None where there is none."""
+        for name, kind in cls.fields.items():
+            if is_struct(kind):
+                inside = kind.array_field()
+                if inside is not None:
+                    return f"{name}.{inside}"
+            elif hasattr(kind, "ndim"):
+                return name
+        return None
+
+    @classmethod
+    def signature(cls) -> str:
+        """The whole definition in one line; two structs that kernels cannot tell apart have the same."""
+        return f"{cls.__name__}({', '.join(_signature(cls))})"
+
+
+def _signature(cls: type[Struct]) -> Iterator[str]:
+    from tapedebug.lang import types
+
+    for name, kind in cls.fields.items():
+        element = getattr(kind, "dtype", kind)
+        inside = f" of {element.signature()}" if is_struct(element) else ""
+        yield f"{name}: {types.type_name(kind)}{inside}"
+
+
+def is_struct(kind: Any) -> bool:
+    """Whether `kind` is a struct type."""
+    return isinstance(kind, type) and issubclass(kind, Struct) and hasattr(kind, "fields")
+
+
+def near_field(kind: type[Struct], name: str) -> str:
+    """What to write instead of a field that there is not."""
+    near = difflib.get_close_matches(name, kind.fields, 1)
+    return f"did you mean {near[0]!r}?" if near else f"its fields are {', '.join(kind.fields)}"
+
+
+@functools.cache
+def _numpy_dtype(cls: type[Struct]) -> np.dtype[Any]:
+    from tapedebug.lang import types
+
+    path = cls.array_field()
+    if path is not None:
+        raise TypeError(f"{cls.__name__} holds an array ({path}), which elements of arrays cannot")
+    parts = [(name, types.numpy_dtype(kind), types.value_shape(kind)) for name, kind in cls.fields.items()]
+    return np.dtype(parts, align=True)
+
+
+@functools.cache
+def _leaves(cls: type[Struct]) -> tuple[Leaf, ...]:
+    dtype = cls.numpy_dtype()
+    assert dtype.fields is not None
+    found: list[Leaf] = []
+    for name, kind in cls.fields.items():
+        offset = dtype.fields[name][1]
+        if is_struct(kind):
+            found += [Leaf((name, *inner.path), inner.type, offset + inner.offset) for inner in kind.leaves()]
+        else:
+            found.append(Leaf((name,), kind, offset))
+    return tuple(found)
+
+
+def _default(kind: Any) -> Any:
+    from tapedebug.lang import types
+
+    if types.is_scalar(kind):
+        return kind.numpy.type(0).item()
+    return None if hasattr(kind, "ndim") else kind()
+
+
+def _number(value: Any) -> Any:
+    return np.asarray(value) if hasattr(value, "__array__") else value
+
+
+def _converted(owner: type[Struct], name: str, kind: Any, value: Any) -> Any:
+    """A value as a field holds it.
+
+    Raises:
+        TypeError: It is not of the field's type.
+        ValueError: An integer is out of the type's range.
+    """
+    from tapedebug.lang import types
+
+    what = f"{owner.__name__}.{name} is {types.type_name(kind)}"
+    if is_struct(kind):
+        if type(value) is not kind:
+            raise TypeError(f"{what}; got {_told(value)}")
+        made = kind()
+        Struct.assign(made, value)
+        return made
+    if types.is_compound(kind):
+        return _compound(what, kind, value)
+    if types.is_scalar(kind):
+        return _scalar(what, kind, value)
+    if value is None:
+        return None
+    got = getattr(value, "kernel_type", None)
+    if got is None:
+        raise TypeError(f"{what}; got {_told(value)}")
+    if got != kind:
+        raise TypeError(f"{what}; got one of {types.type_name(got)} with shape {value.shape}")
+    return value
+
+
+def _compound(what: str, kind: Any, value: Any) -> Any:
+    if np.isscalar(value) or value is None:
+        raise TypeError(f"{what}; got {_told(value)}")
+    try:
+        return kind(*np.asarray(value).reshape(-1))
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}; got {_told(value)}") from None
+
+
+def _scalar(what: str, kind: Any, value: Any) -> Any:
+    from tapedebug.lang import types
+
+    if isinstance(value, np.ndarray) and value.shape == ():
+        value = value.item()
+    if kind is types.bool:
+        fits = isinstance(value, bool | np.bool_ | int | np.integer)
+        made: Any = bool(value) if fits else None
+    elif kind in types.INTEGERS:
+        fits = isinstance(value, int | np.integer | np.bool_)
+        made = int(value) if fits else None
+        limits = np.iinfo(kind.numpy)
+        if fits and not limits.min <= made <= limits.max:
+            raise ValueError(f"{what}; {made} is outside {limits.min} … {limits.max}")
+    else:
+        fits = isinstance(value, int | float | np.floating | np.integer | np.bool_)
+        made = float(value) if fits else None
+    if not fits:
+        raise TypeError(f"{what}; got {_told(value)}")
+    return made
+
+
+def _told(value: Any) -> str:
+    shown = repr(value)
+    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

@@ -1,0 +1,118 @@
+"""`@struct`: makes a type of the kernel language of a class with annotations."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from types import FrameType, FunctionType, MappingProxyType
+from typing import Any
+
+from tapedebug._errors import KernelTypeError
+from tapedebug.lang import types as t
+from tapedebug.lang._struct import Field, Struct
+
+_KNOWN: weakref.WeakValueDictionary[Any, type[Struct]] = weakref.WeakValueDictionary()
+"""Structs by what defines them: a notebook cell that runs again gives the same type."""
+
+_OWN = ("__module__", "__qualname__", "__doc__", "__annotations__", "__dict__", "__weakref__")
+_PYTHON = (
+    "__firstlineno__",
+    "__static_attributes__",
+    "__annotate__",
+    "__annotate_func__",
+    "__annotations_cache__",
+)
+
+
+def struct(cls: type) -> Any:
+    """Decorate a class whose annotations are the fields of a struct: numbers, vectors, arrays, structs.
+
+    Args:
+        cls: Such as `class Particle: pos: vec3; mass: float`. Fields have no default values: they begin as
+            zeros, arrays as None.
+
+    Returns:
+        The type: call it for an instance, annotate parameters with it, use it as `dtype` of arrays.
+
+    Raises:
+        KernelTypeError: It has no fields, or one of a type that the kernel language does not have.
+    """
+    fields = _fields(cls, sys._getframe(1))
+    methods = {
+        name: value
+        for name, value in vars(cls).items()
+        if name not in (*_OWN, *_PYTHON) and name not in fields
+    }
+    key = (cls.__module__, cls.__qualname__, tuple(fields.items()))
+    known = None if methods else _KNOWN.get(key)
+    if known is not None:
+        return known
+    content = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "__annotations__": dict(vars(cls).get("__annotations__", {})),
+        **methods,
+        "fields": MappingProxyType(fields),
+        "vars": MappingProxyType({name: Field(name, kind) for name, kind in fields.items()}),
+    }
+    made: type[Struct] = type(cls.__name__, (Struct,), content)
+    if not methods:
+        _KNOWN[key] = made
+    return made
+
+
+def _fields(cls: Any, frame: FrameType) -> dict[str, Any]:
+    if not isinstance(cls, type):
+        word = "a function" if isinstance(cls, FunctionType) else repr(cls)
+        raise KernelTypeError(f"@struct decorates a class; got {word}", mend="write @struct above `class …:`")
+    name = cls.__name__
+    annotations = getattr(cls, "__annotations__", {})
+    if not annotations:
+        raise KernelTypeError(
+            f"struct `{name}` has no fields", mend="declare them: `mass: float`, `q: array(dtype=vec3)`"
+        )
+    fields = {}
+    for label, annotation in annotations.items():
+        if label in vars(cls):
+            raise KernelTypeError(
+                f"struct `{name}`: the field `{label}` has a default value, which a struct cannot have",
+                mend=f"write `{label}: …` only, and assign it to an instance",
+            )
+        if label.startswith("__"):
+            raise KernelTypeError(
+                f"struct `{name}`: a field cannot be called `{label}`", mend="choose another name"
+            )
+        fields[label] = _type(name, label, _evaluated(name, label, annotation, frame))
+    return fields
+
+
+def _evaluated(struct_name: str, label: str, annotation: Any, frame: FrameType) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, frame.f_globals, frame.f_locals)
+    except Exception as error:
+        mend = "correct it, or use types that are known there"
+        if annotation == struct_name:
+            mend = "a struct cannot hold itself: keep the index of another element instead"
+        raise KernelTypeError(
+            f"struct `{struct_name}`: the type `{annotation}` of `{label}` cannot be read "
+            f"({type(error).__name__}: {error})",
+            mend=mend,
+        ) from None
+
+
+def _type(struct_name: str, label: str, annotation: Any) -> Any:
+    if isinstance(annotation, t.ArrayType | t.IndexedArrayType):
+        return annotation
+    try:
+        return t.canonical(annotation)
+    except TypeError:
+        shown = getattr(annotation, "__name__", repr(annotation))
+        raise KernelTypeError(
+            f"struct `{struct_name}`: the type `{shown}` of `{label}` is not a type of the kernel language",
+            mend="arrays need their element type: array(dtype=float), array2d(dtype=vec3), …"
+            if shown.startswith("array")
+            else "use float, int, bool, vec3, array(dtype=float), another struct, …",
+        ) from None

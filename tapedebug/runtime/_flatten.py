@@ -1,0 +1,117 @@
+"""The arguments of a launch as kernels are compiled for them: structs and indexed arrays taken apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapedebug._errors import LaunchError
+from tapedebug.compiler.flatten import parts_of
+from tapedebug.lang import types
+from tapedebug.runtime import _arguments, _fields
+from tapedebug.runtime.array import array, new
+
+
+def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One value for each flat parameter.
+
+    Raises:
+        LaunchError: An argument does not fit its parameter, or an array that the kernel uses is None.
+    """
+    found: list[Any] = []
+    for param, value in zip(kernel.signature, args, strict=True):
+        _take_apart(kernel, param, param.name, param.type, value, found)
+    return tuple(found)
+
+
+def _take_apart(kernel: Any, param: Any, name: str, kind: Any, value: Any, found: list[Any]) -> None:
+    if types.is_struct(kind):
+        if type(value) is not kind:
+            raise _misfit(kernel, param, name, kind, value)
+        held = value.__dict__
+        for label, inner in kind.fields.items():
+            _take_apart(kernel, param, f"{name}.{label}", inner, held[label], found)
+    elif value is None and isinstance(kind, types.ArrayType | types.IndexedArrayType):
+        _nothing(kernel, param, name, kind, found)
+    elif parts_of(kind) is None:
+        found.append(value)
+    elif getattr(value, "kernel_type", None) != kind:
+        raise _misfit(kernel, param, name, kind, value)
+    elif isinstance(value, array):
+        found += _fields.leaves(value)
+    else:
+        found += _fields.leaves(value.data)
+        found += value.tables
+
+
+def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) -> None:
+    """Stand-ins for an array that is None, which the kernel must not use."""
+    for part in kernel.params[len(found) :]:
+        if part.owner != param.index or not (part.name + ".").startswith((f"{name}.", f"{name}[")):
+            break
+        used = kernel.analysis.reads | kernel.analysis.writes
+        if part.index in used:
+            raise LaunchError(
+                f"launch of {kernel.key}: `{name}` is None, and the kernel uses it",
+                span=_span(kernel, param),
+                mend=f"assign an array to it: {types.type_name(kind)}",
+            )
+        found.append(new((0,) * part.type.ndim, part.type.dtype))
+
+
+def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any) -> LaunchError:
+    got = _told(value)
+    wanted = types.type_name(kind)
+    mend = f"pass {'an instance of ' if types.is_struct(kind) else ''}{wanted}"
+    if types.is_struct(kind) and isinstance(value, type):
+        mend = f"pass an instance: {wanted}()"
+    elif types.is_struct(kind) and types.is_struct(type(value)) and type(value).__name__ == kind.__name__:
+        got += ", of another struct of this name"
+        mend = "define the kernel again after its struct"
+    elif isinstance(kind, types.IndexedArrayType) and isinstance(value, array):
+        mend = (
+            f"pass indexedarray(data, [indices{', None' * (kind.ndim - 1)}]), or annotate `{name}` as array"
+        )
+    place = "" if name == param.name else f" (in argument {param.name!r})"
+    return LaunchError(
+        f"launch of {kernel.key}: argument {name!r}{place} (number {param.index + 1}) "
+        f"must be {wanted}; got {got}",
+        span=_span(kernel, param),
+        mend=mend,
+    )
+
+
+def _told(value: Any) -> str:
+    kind = getattr(value, "kernel_type", None)
+    if kind is not None:
+        return f"{types.type_name(kind)} of shape {value.shape}"
+    shown = repr(value)
+    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"
+
+
+def _span(kernel: Any, param: Any) -> Any:
+    from tapedebug.runtime._messages import declaration
+
+    return declaration(kernel, param)
+
+
+def check_and_flatten(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a kernel, one for each flat parameter.
+
+    Raises:
+        LaunchError: There are too many or too few, or one does not fit.
+    """
+    _arguments.check_number(kernel, args)
+    return flattened(kernel, args)
+
+
+def named_parts(name: str, value: Any) -> list[tuple[str, Any]]:
+    """A value with its name, or the arrays and numbers in it where it is a struct or consists of them."""
+    if isinstance(value, types.Struct):
+        held = ((f"{name}.{label}", inner) for label, inner in value.__dict__.items())
+        return [part for label, inner in held for part in named_parts(label, inner)]
+    if isinstance(value, array) and types.is_struct(value.dtype):
+        return [(name + leaf.part, leaf) for leaf in _fields.leaves(value)]
+    return [(name, value)]
+
+
+__all__ = ["check_and_flatten", "flattened", "named_parts"]
