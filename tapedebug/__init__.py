@@ -12,12 +12,15 @@ from types import ModuleType
 from typing import Any
 
 from tapedebug._errors import ArrayError as ArrayError
+from tapedebug._errors import BoundsError as BoundsError
 from tapedebug._errors import DeviceError as DeviceError
 from tapedebug._errors import GradcheckError as GradcheckError
+from tapedebug._errors import KernelAssertionError as KernelAssertionError
 from tapedebug._errors import KernelNameError as KernelNameError
 from tapedebug._errors import KernelSyntaxError as KernelSyntaxError
 from tapedebug._errors import KernelTypeError as KernelTypeError
 from tapedebug._errors import LaunchError as LaunchError
+from tapedebug._errors import NonFiniteError as NonFiniteError
 from tapedebug._errors import OverwriteError as OverwriteError
 from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
@@ -103,6 +106,7 @@ from tapedebug.runtime import full_like as full_like
 from tapedebug.runtime import get_cuda_device_count as get_cuda_device_count
 from tapedebug.runtime import get_device as get_device
 from tapedebug.runtime import get_devices as get_devices
+from tapedebug.runtime import get_preferred_device as get_preferred_device
 from tapedebug.runtime import init as init
 from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available
@@ -130,6 +134,7 @@ _LAZY = {
     "autograd": ("tapedebug.autograd", None),
     "visualize": ("tapedebug.visualize", None),
     "notebook": ("tapedebug.notebook", None),
+    "optim": ("tapedebug.optim", None),
     "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
     "load_ipython_extension": ("tapedebug.notebook", "load_ipython_extension"),
 }

@@ -17,6 +17,7 @@ DEFAULTS: dict[str, Any] = {
     "check_bounds": False,
     "compiler": "llvm",
     "enable_backward": True,
+    "interpreted": False,
     "kernel_cache_dir": None,
     "log_level": logging.INFO,
     "max_unroll": 16,
@@ -41,6 +42,7 @@ class Config:
         compiler: What compiles kernels from now on: `"llvm"`, or `"numba"`, which takes the same generated
             text another way to the same numbers, and takes longer.
         enable_backward: Whether kernels have adjoints, where they do not say so themselves.
+        interpreted: Kernels, their adjoints and tangents run as plain Python, slow and open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.
         log_level: What is logged (logger `"tapedebug"`): a number as in `logging`, or its name.
         max_unroll: Loops over so many known iterations are unrolled.

@@ -58,6 +58,18 @@ class LaunchError(TapedebugError, RuntimeError):
     """A launch does not fit its kernel: number, type, shape or device of the arguments."""
 
 
+class KernelAssertionError(TapedebugError, AssertionError):
+    """An `assert` of a kernel failed in one of its threads."""
+
+
+class BoundsError(TapedebugError, IndexError):
+    """A thread of a kernel indexed outside an array (`config.check_bounds`)."""
+
+
+class NonFiniteError(TapedebugError, ArithmeticError):
+    """A launch or an adjoint made a NaN or an infinite number (`config.verify_fp`)."""
+
+
 class TapeError(TapedebugError, RuntimeError):
     """A tape is used in a way that cannot give a gradient."""
 

@@ -12,16 +12,20 @@ _PLANNED = """
     transform_get_translation transform_get_rotation transform_multiply
     transform_point transform_vector transform_inverse spatial_top spatial_bottom spatial_dot spatial_cross
     spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass
-    func_native overload printf expect_eq expect_near
+    func_native overload
     Float Int Scalar
-    set_module_options get_module force_load load_module clear_kernel_cache optim
+    set_module_options get_module force_load load_module clear_kernel_cache
 """
 PLANNED = frozenset(_PLANNED.split())
 """Names that programs use and a later version brings."""
 
 _NEVER = """
-    Stream Event capture_begin capture_end capture_launch ScopedCapture ScopedStream Mempool tile tile_load
-    tile_store Mesh Volume HashGrid fem sparse render
+    Stream Event capture_begin capture_end capture_launch capture_if capture_while ScopedCapture ScopedStream
+    ScopedMempool ScopedMempoolAccess ScopedPeerAccess Mempool tile tile_load tile_store launch_tiled
+    get_stream set_stream wait_stream wait_event record_event get_event_elapsed_time synchronize_event
+    synchronize_stream stream_from_torch stream_to_torch from_ipc_handle event_from_ipc_handle
+    Mesh Bvh Volume HashGrid MarchingCubes Texture1D Texture2D Texture3D fem sparse render sim
+    jax_experimental compile_aot_module load_aot_module get_suggested_block_size
 """
 NEVER = frozenset(_NEVER.split())
 """Names of the documents that are not planned, or only much later."""

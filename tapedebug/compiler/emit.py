@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tapedebug.compiler.emit_memory import MemoryWriter
+from tapedebug.compiler.emit_remarks import RemarkWriter
 from tapedebug.compiler.ir import (
     MEMORY,
+    REMARKS,
     Block,
     For,
     Function,
@@ -30,7 +31,13 @@ WIDENED = frozenset({"add", "sub", "mul", "neg", "bit_and", "bit_or", "bit_xor",
 
 
 def emit(
-    function: Function, layout: Layout, *, f64: bool = False, strided: bool = False, guarded: bool = False
+    function: Function,
+    layout: Layout,
+    *,
+    f64: bool = False,
+    strided: bool = False,
+    guarded: bool = False,
+    checked: bool = False,
 ) -> Text:
     """The text of a function.
 
@@ -41,12 +48,13 @@ def emit(
         strided: Whether arrays may have any strides; else they are C-contiguous.
         guarded: Whether an index that depends on values in memory is held inside its array: what memory holds
             may not be what it held when the kernel ran. The first element stands for those outside.
+        checked: Whether an index outside its array ends the launch, before anything is read or written there.
     """
-    return _Emitter(function, layout, f64, strided, guarded).run()
+    return _Emitter(function, layout, f64, strided, guarded and not checked, checked).run()
 
 
 @dataclass
-class _Emitter(MemoryWriter):
+class _Emitter(RemarkWriter):
     def run(self) -> Text:
         function = self.function
         self.used = {v for block in function.blocks for v in block.yields}
@@ -77,7 +85,7 @@ class _Emitter(MemoryWriter):
         self.span = None
         for name in self.stacks:
             self._line(f"stack_free({name})")
-        return Text(tuple(self.lines))
+        return Text(tuple(self.lines), tuple(self.remarks))
 
     def _prelude(self, prelude: Block) -> None:
         """All threads forward, in order; each finds its part of the log again by where it began."""
@@ -109,7 +117,7 @@ class _Emitter(MemoryWriter):
                         touched[f"{self._param(param)}_s{axis}"] = f"args[{self.layout.stride(param, axis)}]"
                 else:
                     extents |= {(param, axis) for axis in axes[1:]}
-                extents |= {(param, axis) for axis in axes if self._at_risk(op.args[axis])}
+                extents |= {(param, axis) for axis in axes if self.checked or self._at_risk(op.args[axis])}
         for param, axis in sorted(extents):
             self._line(f"{self._param(param)}_n{axis} = args[{self.layout.shape(param, axis)}]")
         for name, read in touched.items():
@@ -118,11 +126,8 @@ class _Emitter(MemoryWriter):
             self._line(f"d{axis} = args[{axis}]")
         for name in self.stacks:
             self._line(f"{name} = stack_new()")
-
-    def _linear(self) -> str:
-        """The thread's number."""
-        axes = self.function.axes
-        return "t" if axes == 1 else f"(first + t{axes - 1})"
+        if self._speaks():
+            self._line(f"journal = journal_at(args, {self.layout.journal})")
 
     def _thread_loops(self, *, backwards: bool) -> int:
         """The loops over threads; innermost the last axis, so that its index needs no division."""
@@ -226,7 +231,11 @@ class _Emitter(MemoryWriter):
     def _op(self, op: Op) -> None:
         if op.kind in RULES:
             self._rule(op)
+        elif op.kind in REMARKS:
+            self._remark(op)
         elif op.kind == "offset":
+            if self.checked:
+                self._check(op)
             self._line(f"{self._name_of(op)} = {self._offset(op)}")
         elif op.kind in MEMORY:
             self._memory(op)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from tapedebug._source import Span
 from tapedebug.compiler.ir import Function, Op, Value
 from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.remarks import Remark
 from tapedebug.compiler.text import Line
 from tapedebug.lang import types as t
 
@@ -25,6 +26,7 @@ class Writer:
     f64: bool
     strided: bool
     guarded: bool
+    checked: bool
     lines: list[Line] = field(default_factory=list)
     indent: int = 0
     names: dict[Value, str] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class Writer:
     counters: set[Value] = field(default_factory=set)
     used: set[Value] = field(default_factory=set)
     slots: dict[int, dict[int, int]] = field(default_factory=dict)
+    remarks: dict[Remark, int] = field(default_factory=dict)
 
     @contextmanager
     def _suite(self, indent: int = 1) -> Iterator[None]:
@@ -60,6 +63,11 @@ class Writer:
             self.numbers[stem] += 1
             name = self.names[value] = f"{stem}_{self.numbers[stem]}"
         return name
+
+    def _linear(self) -> str:
+        """The thread's number."""
+        axes = self.function.axes
+        return "t" if axes == 1 else f"(first + t{axes - 1})"
 
     def _param(self, index: int) -> str:
         name = self.function.params[index].name

@@ -34,7 +34,7 @@ RELEVANT = ("max_unroll",)
 """The settings that lowering depends on; the others choose variants, or mean nothing to it."""
 DERIVED = frozenset(
     (
-        *("python", "users", "plans", "origin", "types", "result_type"),
+        *("python", "module", "users", "plans", "watched", "origin", "types", "result_type"),
         *("signature", "params", "flat", "layout", "analysis", "axes"),
     )
 )
@@ -87,9 +87,9 @@ def toolchain() -> str:
     return f"{own} numpy {np.__version__} python {sys.version_info[:3]} -O{sys.flags.optimize}"
 
 
-def settings() -> str:
-    """The settings that lowering depends on, as they are now."""
-    return repr([getattr(config, name) for name in RELEVANT])
+def settings(kernel: Any) -> str:
+    """The settings that lowering depends on, as they are now for this kernel."""
+    return repr([(getattr(config, name), kernel.option(name)) for name in RELEVANT])
 
 
 class _Reader:

@@ -4,7 +4,8 @@ A function is a tree of blocks. A block is a list of operations; `If`, `For` and
 results, so that no variable is ever assigned twice; `Custom` is a call that is reversed in the user's way.
 Vectors were taken apart before: every value is a scalar.
 Memory is reached through `offset`, `load`, `store`, `atomic_add`; in adjoints through `load_adjoint`,
-`store_adjoint`, `add_adjoint`; in tangents of adjoints also through the same with `_dot`.
+`store_adjoint`, `add_adjoint`; in tangents of adjoints also through the same with `_dot`. What a kernel says
+to its user are `tell`, `require` and `within`.
 """
 
 from __future__ import annotations
@@ -153,16 +154,20 @@ STRUCTURAL = {
     "release": "() (tag,): the loop's kept values are no longer needed",
     "note": "(place, value) (): keep a value that cannot be computed again",
     "recall": "(place,) () -> the value kept",
+    "tell": "(value, …) (remark,): leave values in the journal",
+    "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
+    "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
 }
 
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
+REMARKS = frozenset({"tell", "require", "within"})
 ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 DOT = frozenset({"load_dot", "store_dot", "add_dot"})
 ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_dot"})
 MEMORY = frozenset({"load", "load_after", "store", "atomic_add"}) | ADJOINT | DOT | ADJOINT_DOT
 """What reads or writes an element: of an array, of its adjoint, or of the tangent of one of them."""
-EFFECTS = frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"note"}
+EFFECTS = frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"note"} | REMARKS
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from tapedebug._config import config
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
-from tapedebug.compiler import flatten, ir, pipeline
+from tapedebug.compiler import flatten, ir, modules, pipeline
 from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
@@ -21,7 +22,15 @@ from tapedebug.compiler.lower._context import AccessRecord
 from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
+from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PRINT, PRINTF, Remark, Shown
 from tapedebug.compiler.text import Text
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.python_library import Interpreted
+
+KINDS = ("forward", "adjoint", "tangent")
+KINDS_LISTED = "'forward', 'adjoint' or 'tangent'"
+SILENT: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,7 @@ class _Variant:
     strided: bool = False
     guarded: bool = False
     strong_zero: bool = False
+    heard: frozenset[str] = SILENT
 
     def __str__(self) -> str:
         """The same in every process."""
@@ -48,21 +58,68 @@ class Kernel:
 
     Attributes:
         key: The name that checks and reports use.
-        enable_backward: Whether the kernel has an adjoint.
+        module: What it was defined in.
+        options: Its own settings.
     """
 
-    def __init__(self, python: Callable[..., Any], *, enable_backward: bool = True) -> None:
+    def __init__(self, python: Callable[..., Any], **options: Any) -> None:
         self.python = python
+        self.module = modules.get_module(python.__module__)
+        self.options = modules.checked_options(options, f"kernel `{python.__name__}`")
         qualified = python.__qualname__.replace("<locals>.", "").replace(".", "__")
         self.key = re.sub(r"[^0-9A-Za-z_]+", "", qualified)
         self.__name__ = python.__name__
         self.__doc__ = python.__doc__
-        self.enable_backward = enable_backward
         self.plans: dict[Any, Any] = {}
-        """How to launch for each kind of arguments; the runtime fills it."""
+        """How to launch for each kind of arguments, as settings are; the runtime fills it."""
+        self.watched: dict[Any, Any] = {}
+        """The same of launches that may say something."""
+        self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._infos: dict[tuple[frozenset[int], frozenset[int]], AdjointInfo] = {}
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
         self._entries: dict[_Variant, Entry] = {}
+        self._plain: dict[_Variant, Interpreted] = {}
+        self.settle()
+        self.module.kernels.add(self)
+
+    def option(self, name: str) -> Any:
+        """A setting as it is for this kernel: its own, else that of its module, else that of `config`."""
+        return self.options[name] if name in self.options else self.module.option(name)
+
+    @property
+    def enable_backward(self) -> bool:
+        """Whether launches of the kernel pass gradients."""
+        return bool(self.option("enable_backward"))
+
+    @property
+    def check_bounds(self) -> bool:
+        """Whether an index outside its array ends a launch."""
+        return bool(self.option("check_bounds") or self.option("mode") == "debug")
+
+    @property
+    def heard(self) -> frozenset[str]:
+        """The kinds of remarks that launches make, if the kernel has them."""
+        wanted = {PRINT, PRINTF, EXPECT}
+        return frozenset(
+            wanted | ({ASSERT} if config.asserts else set()) | ({BOUNDS} if self.check_bounds else set())
+        )
+
+    def speech(self, *, back: bool = False) -> frozenset[str]:
+        """The kinds of remarks that its launches make as settings are, or those that its adjoint makes."""
+        says = self.analysis.says_back if back else self.analysis.says
+        return self.heard & (says | {BOUNDS})
+
+    def load(self) -> None:
+        """Compile it, with its adjoint for all float arrays, unless that was done."""
+        self.forward(heard=self.speech())
+        active = pipeline.differentiable(self.params)
+        if active and self.enable_backward:
+            self.adjoint(active, strong_zero=config.strong_zero, heard=self.speech(back=True))
+
+    def settle(self) -> None:
+        """Launch by the settings as they are now."""
+        key = (self.enable_backward, self.heard, config.verify_fp, config.interpreted)
+        self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
 
     def __repr__(self) -> str:
         return f"<kernel {self.key}>"
@@ -138,7 +195,7 @@ class Kernel:
     @cached_property
     def _notes(self) -> Notes:
         """What earlier processes found out."""
-        notes = Notes(self, Analysis, AdjointInfo, AccessRecord)
+        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown)
         self._used_by(notes.functions)
         return notes
 
@@ -152,9 +209,11 @@ class Kernel:
         Launches that were recorded keep what they were recorded with.
         """
         before = copy(self)
-        for plan in self.plans.values():
-            plan.kernel = before
-        self.plans, self._infos, self._adjoints, self._entries = {}, {}, {}, {}
+        for plans in (plans for table in self._tables.values() for plans in table):
+            for plan in plans.values():
+                plan.kernel = before
+        self._tables, self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}, {}
+        self.settle()
         for name in ("_lowered", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
 
@@ -185,9 +244,11 @@ class Kernel:
         self._adjoints[active, info.replay] = function
         return info
 
-    def forward(self, *, f64: bool = False, strided: bool = False) -> Entry:
-        """The compiled kernel."""
-        return self._entry(_Variant("forward", f64=f64, strided=strided))
+    def forward(
+        self, *, f64: bool = False, strided: bool = False, heard: frozenset[str] = SILENT
+    ) -> Entry | Interpreted:
+        """The compiled kernel, with remarks of the kinds that are heard."""
+        return self._entry(_Variant("forward", f64=f64, strided=strided, heard=heard))
 
     def adjoint(
         self,
@@ -198,14 +259,15 @@ class Kernel:
         replay: frozenset[int] = frozenset(),
         guarded: bool = False,
         strong_zero: bool = False,
-    ) -> Entry:
+        heard: frozenset[str] = SILENT,
+    ) -> Entry | Interpreted:
         """The compiled adjoint for these array parameters with gradients.
 
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with.
         """
         replay = self.adjoint_info(active, replay=replay).replay
-        return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero))
+        return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard))
 
     def tangent(
         self,
@@ -214,12 +276,14 @@ class Kernel:
         f64: bool = False,
         strided: bool = False,
         strong_zero: bool = False,
-    ) -> Entry:
+        heard: frozenset[str] = SILENT,
+    ) -> Entry | Interpreted:
         """The compiled tangent: runs the kernel and pushes the tangents of these array parameters forward.
 
         Tangent arrays have the shape and strides of the values, and stand in the slots of the adjoints.
         """
-        return self._entry(_Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero))
+        variant = _Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard)
+        return self._entry(variant)
 
     def adjoint_tangent(
         self,
@@ -229,7 +293,7 @@ class Kernel:
         strided: bool = False,
         replay: frozenset[int] = frozenset(),
         strong_zero: bool = False,
-    ) -> Entry:
+    ) -> Entry | Interpreted:
         """The compiled tangent of the adjoint, for second derivatives.
 
         Each array parameter has tangents of its values and of its adjoint, of the same shape and strides;
@@ -246,8 +310,10 @@ class Kernel:
         *,
         f64: bool = False,
         strided: bool = False,
-    ) -> Callable[[int, int, int], None]:
+    ) -> Interpreted:
         """A variant's generated code as plain Python: slow, and open to breakpoints; called like an `Entry`.
+
+        With `config.interpreted` all launches and reverse passes run so.
 
         Args:
             kind: `"forward"`, `"adjoint"`, `"tangent"` or `"adjoint_tangent"`.
@@ -255,13 +321,24 @@ class Kernel:
             f64: Whether float32 is float64 throughout.
             strided: Whether arrays may have any strides.
         """
-        from tapedebug.compiler.python_library import interpreted
-
         replay = self.adjoint_info(active).replay if kind.startswith("adjoint") else frozenset()
         variant = _Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
-        return interpreted(pipeline.text(self._function(variant), self.layout, f64=f64, strided=strided))
+        return self._interpreted(variant)
 
-    def _entry(self, variant: _Variant) -> Entry:
+    def _interpreted(self, variant: _Variant) -> Interpreted:
+        from tapedebug.compiler.python_library import Interpreted
+
+        found = self._plain.get(variant)
+        if found is None:
+            others = sum(v.kind == variant.kind for v in self._plain)
+            number = f" ({others + 1})" if others else ""
+            found = Interpreted(self._text(variant), f"{variant.kind} of {self.key}{number}")
+            self._plain[variant] = found
+        return found
+
+    def _entry(self, variant: _Variant) -> Entry | Interpreted:
+        if config.interpreted:
+            return self._interpreted(variant)
         entry = self._entries.get(variant)
         if entry is None:
             entry = self._entries[variant] = self._notes.code(str(variant), lambda: self._text(variant))
@@ -274,15 +351,19 @@ class Kernel:
             f64=variant.f64,
             strided=variant.strided,
             guarded=variant.guarded,
+            checked=BOUNDS in variant.heard,
         )
 
     def _function(self, variant: _Variant) -> ir.Function:
         if variant.kind == "forward":
-            return self._lowered.function
+            return pipeline.forward(self._lowered, variant.heard)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
-        if variant.strong_zero:
-            adjoint = pipeline.adjoint(self._lowered, variant.active, variant.replay, strong_zero=True)[0]
+        if variant.strong_zero or variant.heard & self.analysis.says_back:
+            strong, heard = variant.strong_zero, variant.heard
+            adjoint = pipeline.adjoint(
+                self._lowered, variant.active, variant.replay, strong_zero=strong, heard=heard
+            )[0]
         else:
             if (variant.active, variant.replay) not in self._adjoints:
                 self._built_adjoint(variant.active, variant.replay)
@@ -295,36 +376,65 @@ class Kernel:
         """The generated code, each line with the user's line that it came from.
 
         Args:
-            kind: `"forward"`, or `"adjoint"` (with a gradient for every float array).
+            kind: `"forward"`, `"adjoint"` or `"tangent"`, the latter two with a gradient (or tangent) for
+                every float array.
         """
-        if kind not in ("forward", "adjoint"):
-            raise ValueError(f"kernel `{self.__name__}`: kind is 'forward' or 'adjoint'; got {kind!r}")
-        variant = _Variant("forward")
-        if kind == "adjoint":
-            active = pipeline.differentiable(self.params)
-            variant = _Variant("adjoint", active, self.adjoint_info(active).replay)
+        if kind not in KINDS:
+            raise ValueError(f"kernel `{self.__name__}`: kind is {KINDS_LISTED}; got {kind!r}")
+        active = pipeline.differentiable(self.params)
+        if kind == "forward":
+            variant = _Variant("forward", heard=self.heard)
+        elif kind == "tangent":
+            variant = _Variant("tangent", active, strong_zero=config.strong_zero)
+        else:
+            replay = self.adjoint_info(active).replay
+            variant = _Variant("adjoint", active, replay, strong_zero=config.strong_zero, heard=self.heard)
         header = f"# {kind} of {self.key} ({display_file(self.origin.file)}:{self.origin.first_line})\n"
-        return header + pipeline.text(self._function(variant), self.layout).annotated()
+        return header + self._text(variant).annotated()
 
 
 @overload
 def kernel(function: Callable[..., Any], /) -> Kernel: ...
 @overload
-def kernel(*, enable_backward: bool = True) -> Callable[[Callable[..., Any]], Kernel]: ...
-def kernel(function: Callable[..., Any] | None = None, /, *, enable_backward: bool = True) -> Any:
+def kernel(
+    *,
+    enable_backward: bool | None = None,
+    check_bounds: bool | None = None,
+    module: Any = None,
+    module_options: dict[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    enable_backward: bool | None = None,
+    check_bounds: bool | None = None,
+    module: Any = None,
+    module_options: dict[str, Any] | None = None,
+) -> Any:
     """Decorate a function as a kernel: `@kernel`, or `@kernel(enable_backward=False)`.
 
     Args:
         function: The function; its parameters have annotations such as `array(dtype=float)`, `float`, `vec3`.
-        enable_backward: Whether launches of the kernel pass gradients.
+        enable_backward: Whether launches of the kernel pass gradients. None leaves it to the module's options
+            and `config`, as for all that follow.
+        check_bounds: Whether an index outside its array is an error, forward and backward.
+        module: Accepted and ignored: each kernel is compiled by itself.
+        module_options: Settings of this kernel as `set_module_options` takes them.
+
+    Raises:
+        AttributeError: There is no such option.
+        ValueError: An option has a value that it cannot have.
     """
+    own = {"enable_backward": enable_backward, "check_bounds": check_bounds}
+    options = {**(module_options or {}), **{name: value for name, value in own.items() if value is not None}}
     if function is not None:
         read_annotations(function, sys._getframe(1))
-        return Kernel(function, enable_backward=enable_backward)
+        return Kernel(function, **options)
 
     def decorate(python: Callable[..., Any]) -> Kernel:
         read_annotations(python, sys._getframe(1))
-        return Kernel(python, enable_backward=enable_backward)
+        return Kernel(python, **options)
 
     return decorate
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
+from struct import Struct
 
 from tapedebug.compiler.ir import Param
 from tapedebug.lang import types as t
@@ -44,9 +44,19 @@ class Layout:
         return "=" + "".join(codes), tuple(values), tuple(adjoints)
 
     @cached_property
-    def struct(self) -> struct.Struct:
+    def struct(self) -> Struct:
         """Packs all slots."""
-        return struct.Struct(self._plan[0])
+        return Struct(self._plan[0])
+
+    @cached_property
+    def speaking(self) -> Struct:
+        """Packs all slots and the address of the journal: for variants that may say something."""
+        return Struct(self._plan[0] + "Q")
+
+    @property
+    def journal(self) -> int:
+        """The slot of the journal's address, after all others."""
+        return self.struct.size // 8
 
     @property
     def values(self) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from tapedebug.compiler import backend, objects
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.identity import Identity, identity_of, settings
 from tapedebug.compiler.text import Text
+from tapedebug.lang import types as t
 
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 SUFFIX = ".json"
@@ -40,7 +41,7 @@ class Notes:
     def __init__(self, kernel: Any, *kinds: type) -> None:
         self.kernel = kernel
         self.kinds = {kind.__name__: kind for kind in kinds}
-        self.settings = settings()
+        self.settings = settings(kernel)
         self.identity: Identity | None = identity_of(kernel)
         self.used = False
 
@@ -101,7 +102,7 @@ class Notes:
 
     def put(self, what: str, value: Any) -> None:
         """Keep something that is not None; what cannot be kept is computed in every process."""
-        if self.identity is None or self.settings != settings():
+        if self.identity is None or self.settings != settings(self.kernel):
             return
         try:
             content = json.dumps(self._plain(value), separators=(",", ":"))
@@ -120,13 +121,15 @@ class Notes:
     def code(self, variant: str, text: Callable[[], Text]) -> objects.Entry:
         """The machine code of a variant, from the cache where it is there; else of its text."""
         what = f"code {config.compiler} {objects.processor()} {variant}"
-        key = self.get(what)
-        kept = None if key is None else backend.kept(key)
-        if kept is not None:
-            return kept
-        key, made = backend.compiled(text())
-        self.put(what, key)
-        return made
+        key, remarks = self.get(what) or (None, ())
+        entry = None if key is None else backend.kept(key)
+        if entry is None:
+            made = text()
+            key, entry = backend.compiled(made)
+            remarks = made.remarks
+            self.put(what, (key, remarks))
+        entry.remarks = remarks
+        return entry
 
     def _key(self, what: str) -> str:
         assert self.identity is not None
@@ -137,6 +140,8 @@ class Notes:
     def _plain(self, value: Any) -> Any:
         if value is None or isinstance(value, bool | int | float | str):
             return value
+        if value in t.SCALARS:
+            return ["scalar", t.SCALARS.index(value)]
         if isinstance(value, Span):
             return ["span", *self._place(value)]
         if isinstance(value, frozenset):
@@ -155,6 +160,8 @@ class Notes:
             return plain
         kind, *items = plain
         match kind:
+            case "scalar":
+                return t.SCALARS[items[0]]
             case "span":
                 return self._span(*items)
             case "set":

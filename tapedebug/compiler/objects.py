@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tapedebug.compiler.remarks import Remark
+
 MAGIC = b"tapedebug-object-3\n"
 DIGEST = 32
 
@@ -118,12 +120,14 @@ class Entry:
 
     Attributes:
         address: Where the machine code starts.
+        remarks: What it may say, by number.
     """
 
-    __slots__ = ("_call", "address")
+    __slots__ = ("_call", "address", "remarks")
 
     def __init__(self, address: int) -> None:
         self.address = address
+        self.remarks: tuple[Remark, ...] = ()
         self._call = ENTRY(address)
 
     def __call__(self, lo: int, hi: int, args: int) -> None:

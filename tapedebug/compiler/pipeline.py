@@ -25,6 +25,7 @@ from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.keep_log import keep_log
+from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.verify import verify
 from tapedebug.compiler.text import Text
@@ -43,6 +44,8 @@ class Analysis:
         atomic: Parameters that it changes atomically.
         accesses: The places in the source, each with its kind: "read", "write" or "atomic".
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
+        says: The kinds of remarks that it makes.
+        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's.
     """
 
     reads: frozenset[int]
@@ -51,6 +54,8 @@ class Analysis:
     atomic: frozenset[int]
     accesses: tuple[Access, ...]
     serial: bool
+    says: frozenset[str] = frozenset()
+    says_back: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,17 @@ def lowered(
 ) -> Lowered:
     """A kernel in IR, from its parameters as they are declared."""
     result = lower_kernel(name, origin, signature, python, fixed)
-    custom = verify(remove_dead_code(result.custom))
+    told = verify(result.custom)
+    custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
-    return replace(result, function=function, custom=custom)
+    return replace(result, function=function, custom=custom, told=told)
+
+
+def forward(kernel: Lowered, heard: frozenset[str]) -> Function:
+    """The kernel in IR, as it runs, with remarks of these kinds."""
+    if not heard & remarks_of(kernel.told.body):
+        return kernel.function
+    return verify(remove_dead_code(silenced(opened(kernel.told), heard)))
 
 
 def analysis(kernel: Lowered) -> Analysis:
@@ -103,6 +116,8 @@ def analysis(kernel: Lowered) -> Analysis:
         atomic=of["atomic_add"] | {access.param for access in kernel.accesses if access.kind == "atomic"},
         accesses=tuple(access for access in kernel.accesses if access.param in reads | writes),
         serial=kernel.uses_atomic_result,
+        says=remarks_of(opened(kernel.told).body),
+        says_back=remarks_of(kernel.custom.body),
     )
 
 
@@ -123,7 +138,12 @@ def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
 
 
 def adjoint(
-    kernel: Lowered, active: frozenset[int], replay: frozenset[int], *, strong_zero: bool = False
+    kernel: Lowered,
+    active: frozenset[int],
+    replay: frozenset[int],
+    *,
+    strong_zero: bool = False,
+    heard: frozenset[str] = frozenset(),
 ) -> tuple[Function, AdjointInfo]:
     """The adjoint in IR, and what it needs.
 
@@ -145,7 +165,7 @@ def adjoint(
         if overwritten <= replay:
             break
         replay |= overwritten
-    verify(function)
+    function = verify(remove_dead_code(silenced(function, heard)))
     spans: dict[int, dict[Span, None]] = {}
     for op in loads:
         if op.kind != "atomic_add" and op.span is not None:
@@ -167,7 +187,13 @@ def adjoint_tangent(adjoint: Function, active: frozenset[int], *, strong_zero: b
 
 
 def text(
-    function: Function, layout: Layout, *, f64: bool = False, strided: bool = False, guarded: bool = False
+    function: Function,
+    layout: Layout,
+    *,
+    f64: bool = False,
+    strided: bool = False,
+    guarded: bool = False,
+    checked: bool = False,
 ) -> Text:
     """The generated code of a function."""
-    return emit(function, layout, f64=f64, strided=strided, guarded=guarded)
+    return emit(function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked)

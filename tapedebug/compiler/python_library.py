@@ -30,22 +30,33 @@ NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS}
 SAME_NAME = "sqrt cbrt exp log log2 log10 sin cos tan sinh cosh tanh floor ceil trunc rint"
 RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
 RENAMED |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
-Interpreted = Callable[[int, int, int], None]
 
 
-def interpreted(text: Text) -> Interpreted:
-    """The generated function as plain Python; called like an `Entry`."""
-    code = text.code
-    filename = f"<tapedebug interpreted {hash(code) & 0xFFFFFFFF:08x}>"
-    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
-    names = dict(NAMESPACE)
-    exec(compile(code, filename, "exec"), names)
+class Interpreted:
+    """A generated function as plain Python; called like an `Entry`.
 
-    def entry(lo: int, hi: int, args: int) -> None:
+    Args:
+        text: What was generated.
+        name: What debuggers call its file, between `<` and `>`.
+
+    Attributes:
+        filename: The whole name; Python's `linecache` has the lines, each with the user's line beside it.
+        remarks: What it may say, by number.
+    """
+
+    def __init__(self, text: Text, name: str) -> None:
+        code = text.annotated() + "\n"
+        self.remarks = text.remarks
+        self.filename = f"<{name}>"
+        linecache.cache[self.filename] = (len(code), None, code.splitlines(keepends=True), self.filename)
+        names = dict(NAMESPACE)
+        exec(compile(code, self.filename, "exec"), names)
+        self._function: Callable[[int, int, Any], None] = names["entry"]
+
+    def __call__(self, lo: int, hi: int, args: int) -> None:
+        """Run threads; `args` is the address of the packed slots."""
         with np.errstate(all="ignore"):
-            names["entry"](lo, hi, _Slots(args))
-
-    return entry
+            self._function(lo, hi, _Slots(args))
 
 
 class _Slots:
@@ -144,6 +155,34 @@ def _stack_put(stack: dict[int, Any], place: int, value: Any) -> None:
     stack[int(place)] = value
 
 
+class _Journal:
+    """The journal of the runtime: its header, and words that hold a value each."""
+
+    def __init__(self, address: int) -> None:
+        self.words = ctypes.cast(address, ctypes.POINTER(ctypes.c_int64))
+
+    def __setitem__(self, place: int, value: Any) -> None:
+        content = np.asarray(value).tobytes()
+        ctypes.memmove(self.words[0] + 8 * place, content, len(content))
+
+    def write(self, *words: int) -> int:
+        """Begin a remark; gives the place of its values."""
+        _, capacity, used, lines, limit, _ = (self.words[k] for k in range(6))
+        fits = used + words[-1] + len(words) <= capacity and lines < limit
+        place = int(used if fits else capacity)
+        if fits:
+            self.words[2] += words[-1] + len(words)
+        self.words[3 if fits else 5] += 1
+        for k, word in enumerate(words):
+            self[place + k] = np.int64(word)
+        return place + len(words)
+
+    def fail(self, number: int, thread: int, count: int) -> int:
+        """End the launch; gives the place of the values."""
+        self.words[6], self.words[7] = number + 1, thread
+        return int(self.words[1]) + 3
+
+
 def _namespace() -> dict[str, Any]:
     names: dict[str, Any] = {
         "nan": math.nan,
@@ -164,6 +203,9 @@ def _namespace() -> dict[str, Any]:
         "c_mod": _remainder,
         "shl": _shift(left=True),
         "shr": _shift(left=False),
+        "journal_at": lambda args, slot: _Journal(args[slot]),
+        "tell": lambda journal, *words: journal.write(*words),
+        "fail": lambda journal, *words: journal.fail(*words),
         "rand_pcg": _pcg,
         "single": lambda x: np.float64(np.float32(x)),
         "stack_new": dict,

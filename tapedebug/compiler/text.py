@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tapedebug._source import Span
+from tapedebug.compiler.remarks import Remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Text:
     """A generated function: `entry(lo, hi, args)` runs the threads lo … hi-1."""
 
     lines: tuple[Line, ...]
+    remarks: tuple[Remark, ...] = ()
+    """What it may say, by number."""
 
     @property
     def code(self) -> str:

@@ -71,7 +71,7 @@ class Compound:
         raise AttributeError(f"{type(self).__name__} has no component {name!r}")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(str(v) for v in self._values.reshape(-1).tolist())})"
+        return f"{type(self).__name__}({', '.join(str(v) for v in self._values.reshape(-1))})"
 
     def __eq__(self, other: object) -> builtins.bool:
         return isinstance(other, Compound) and builtins.bool(np.array_equal(self._values, other._values))

@@ -17,6 +17,7 @@ from tapedebug.runtime.device import ScopedDevice as ScopedDevice
 from tapedebug.runtime.device import get_cuda_device_count as get_cuda_device_count
 from tapedebug.runtime.device import get_device as get_device
 from tapedebug.runtime.device import get_devices as get_devices
+from tapedebug.runtime.device import get_preferred_device as get_preferred_device
 from tapedebug.runtime.device import init as init
 from tapedebug.runtime.device import is_cpu_available as is_cpu_available
 from tapedebug.runtime.device import is_cuda_available as is_cuda_available

@@ -15,6 +15,7 @@ from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.plan import KernelPlan, has_gradient
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import Tracker, announce, announced
+from tapedebug.runtime.watched import Memory
 
 
 class _Given(LiveSpace):
@@ -74,7 +75,13 @@ def run(
     ((_, call, count, address),) = Table([record], _Given({args[p]: g for p, g in used.items()})).steps(
         [record]
     )
-    call(0, count, address)
+    before = Memory(list(used.values())) if plan.heard_back else None
+    try:
+        call(0, count, address)
+    except TapedebugError as error:
+        if before is not None:
+            before.restore()
+        raise error.with_traceback(None) from None
     for p, gradient in changed.items():
         if used[p] is not gradient:
             np.copyto(gradient._look(), used[p]._look())

@@ -31,6 +31,7 @@ class LiveSpace:
 
     f64 = False
     moved = False
+    live = True
 
     def __init__(self, mode: str) -> None:
         self.preserves = mode in {"preserve", "error"}
@@ -132,7 +133,7 @@ class Prepared:
         self.length = len(records)
         self.kept = tracker.kept
         self.space = LiveSpace(tracker.mode)
-        self.strong_zero = config.strong_zero
+        self.settings = (config.strong_zero, config.interpreted)
         touched = {r.args[p].buffer for r in records for p in r.plan.active}
         self.memories = {buffer: buffer.gradient() for buffer in touched}
         self.table = Table(records, self.space)
@@ -144,7 +145,7 @@ class Prepared:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
         return (
             self.tracker() is tracker
-            and self.strong_zero == config.strong_zero
+            and self.settings == (config.strong_zero, config.interpreted)
             and self.length == len(tracker.records)
             and self.kept == tracker.kept
             and all(buffer.adjoint is memory for buffer, memory in self.memories.items())
@@ -196,8 +197,8 @@ def _all_or_nothing(records: list[Record], memories: list[Buffer]) -> Iterator[N
     one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and exceptions
     are undone.
     """
-    calls_user_code = any(r.kind == "func" for r in records)
-    if not calls_user_code and sum(r.elapsed for r in records) < SHORT:
+    may_raise = any(r.kind == "func" or r.plan.heard_back for r in records) or config.verify_fp
+    if not may_raise and sum(r.elapsed for r in records) < SHORT:
         with deferred():
             yield
         return

@@ -36,6 +36,10 @@ class Space(Protocol):
         """Values are not where the records packed them."""
 
     @property
+    def live(self) -> bool:
+        """This is the user's own reverse pass: what kernels say in it is shown."""
+
+    @property
     def guarded(self) -> bool:
         """Adjoints may see other values than their launches did: an index among them must not lead astray."""
 
@@ -107,7 +111,7 @@ class Table:
 
     def _entry(self, plan: Plan, replay: frozenset[int]) -> Runner:
         """What reverses the launches of a plan."""
-        return plan.adjoint_run(replay, self.space.f64, self.space.guarded)
+        return plan.adjoint_run(replay, self.space.f64, self.space.guarded, self.space.live)
 
     def _special(self, record: Record) -> Runner:
         """The adjoint of a copy, a fill or a custom function."""

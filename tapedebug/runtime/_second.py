@@ -88,7 +88,8 @@ class _SecondTable(Table):
         super().__init__(records, space)
 
     def _packed(self, record: Record) -> bytes:
-        return record.packed + bytes(16 * record.kernel.layout.arrays)
+        layout = record.kernel.layout
+        return record.packed[: layout.size] + bytes(16 * layout.arrays)  # without the journal's address
 
     def _entry(self, plan: Plan, replay: frozenset[int]) -> Runner:
         return plan.adjoint_tangent_run(replay, self.space.f64)

@@ -298,6 +298,7 @@ class ShadowSpace:
     """
 
     moved = True
+    live = False
 
     def __init__(self, tracker: Tracker, f64: bool) -> None:
         self.f64 = f64

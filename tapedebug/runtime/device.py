@@ -79,6 +79,11 @@ def get_devices() -> list[Device]:
     return [CPU]
 
 
+def get_preferred_device() -> Device:
+    """The device to use where none is asked for."""
+    return CPU
+
+
 def set_device(ident: Any) -> None:
     """Make `ident` the current device; with one device this only checks the name."""
     get_device(ident)

@@ -16,6 +16,7 @@ from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce, announced
+from tapedebug.runtime.watched import launch as launch_watched
 
 if TYPE_CHECKING:
     from tapedebug.runtime.command import Launch
@@ -91,6 +92,9 @@ def launch(
             plan, args = resolve(kernel, args)
         except TapedebugError as error:
             raise error.with_traceback(None) from None  # the user's line is in the message, not in our frames
+        if plan.watched:
+            launch_watched(plan, dim, args, record_tape=record_tape)
+            return None
     if dim.__class__ is int:
         sizes: tuple[int, ...] = (dim,)
         threads: int = dim
@@ -182,10 +186,11 @@ def _plan_of(kernel: Any, args: tuple[Any, ...], *, checked: bool) -> tuple[Kern
             return plan, args
     args = _arguments.checked(kernel, args)
     key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
-    plan = kernel.plans.get(key)
+    plan = kernel.plans.get(key) or kernel.watched.get(key)
     if plan is None:
         packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)
-        plan = kernel.plans[key] = KernelPlan(kernel, args, packers)
+        plan = KernelPlan(kernel, args, packers)
+        (kernel.watched if plan.watched else kernel.plans)[key] = plan
     return plan, args
 
 

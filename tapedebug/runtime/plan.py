@@ -11,9 +11,11 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.compiler.remarks import BOUNDS
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
+from tapedebug.runtime.journal import JOURNAL, Listener
 
 if TYPE_CHECKING:
     from tapedebug.runtime.record import Record
@@ -26,6 +28,9 @@ Slots = tuple[tuple[int, int], ...]
 """(Parameter, number of the slot of its pointer)."""
 
 NOTHING: frozenset[int] = frozenset()
+NOTHING_SAID: frozenset[str] = frozenset()
+CHECKED = frozenset({BOUNDS})
+"""What also counts in checks and other private runs: memory that is not an array's must not be touched."""
 
 
 def has_gradient(a: array) -> bool:
@@ -48,6 +53,7 @@ class Plan:
         early, late: Those of them whose values before the launch it reads, and those whose values after it.
         written: Those that are written.
         arrays: All array parameters of a kernel.
+        heard_back: The kinds of remarks that the reverse pass makes.
         value_slots: Where the pointers of the arrays are packed.
         adjoint_slots: Where those of the active ones' adjoints are.
         needed_slots: Where those of the needed ones are.
@@ -61,6 +67,7 @@ class Plan:
         "covers",
         "early",
         "found",
+        "heard_back",
         "info",
         "kernel",
         "kind",
@@ -97,6 +104,7 @@ class Plan:
         self.kernel, self.info, self.active, self.strided = kernel, info, active, strided
         self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
         self.arrays: tuple[int, ...] = ()
+        self.heard_back = NOTHING_SAID
         self.value_slots: Slots = ()
         self.adjoint_slots: Slots = ()
         self.needed_slots: Slots = ()
@@ -112,7 +120,9 @@ class Plan:
         """The forward entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
-    def adjoint_run(self, replay: frozenset[int], f64: bool, guarded: bool = False) -> Runner:
+    def adjoint_run(
+        self, replay: frozenset[int], f64: bool, guarded: bool = False, live: bool = False
+    ) -> Runner:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
@@ -135,10 +145,23 @@ class KernelPlan(Plan):
     Attributes:
         run: The forward entry.
         packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
-        tail: Zeros for the adjoint pointers.
+        tail: Zeros for the adjoint pointers, and the address of the journal where the kernel uses it.
+        heard: The kinds of remarks that launches make.
+        watched: Whether a launch is more than a run: it may print, fail or be looked over afterwards.
     """
 
-    __slots__ = ("adjoints", "differentiates", "packers", "run", "struct", "tail", "tangents", "twin")
+    __slots__ = (
+        "adjoints",
+        "differentiates",
+        "heard",
+        "packers",
+        "run",
+        "struct",
+        "tail",
+        "tangents",
+        "twins",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -173,24 +196,35 @@ class KernelPlan(Plan):
         self.adjoint_slots = tuple((p, adjoints[p]) for p in sorted(active))
         self.needed_slots = tuple((p, values[p]) for p in self.needed)
         self.packers = packers
-        self.struct: struct.Struct = kernel.layout.struct
-        self.tail = [0] * len(arrays)
-        self.run = runner(kernel.forward(strided=self.strided), analysis)
-        self.twin: Runner | None = None
+        self.heard, self.heard_back = kernel.speech(), kernel.speech(back=True)
+        self.watched = bool(self.heard) or config.verify_fp
+        speaks = bool(self.heard or self.heard_back)
+        self.struct: struct.Struct = kernel.layout.speaking if speaks else kernel.layout.struct
+        self.tail = [0] * len(arrays) + ([JOURNAL.address] if speaks else [])
+        self.run = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
+        self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
-        """The forward entry, or its float64 twin (compiled when first asked for)."""
-        if not f64:
+        """The forward entry, or its float64 twin (compiled when first asked for); both print nothing."""
+        heard = self.heard & CHECKED
+        if not f64 and heard == self.heard:
             return self.run
-        if self.twin is None:
-            self.twin = runner(self.kernel.forward(f64=True, strided=self.strided), self.kernel.analysis)
-        return self.twin
+        if f64 not in self.twins:
+            entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard)
+            self.twins[f64] = runner(entry, self.kernel, heard)
+        return self.twins[f64]
 
-    def adjoint_run(self, replay: frozenset[int], f64: bool, guarded: bool = False) -> Runner:
-        """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for)."""
-        key = (replay, f64, guarded, config.strong_zero)
+    def adjoint_run(
+        self, replay: frozenset[int], f64: bool, guarded: bool = False, live: bool = False
+    ) -> Runner:
+        """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for).
+
+        Only where it is the user's own pass, `live`, it prints. Where it is guarded no index can be outside.
+        """
+        heard = self.heard_back if live else NOTHING_SAID if guarded else self.heard_back & CHECKED
+        key = (replay, f64, guarded, config.strong_zero, heard, config.interpreted)
         found = self.adjoints.get(key)
         if found is None:
             entry = self.kernel.adjoint(
@@ -200,8 +234,9 @@ class KernelPlan(Plan):
                 replay=replay,
                 guarded=guarded,
                 strong_zero=config.strong_zero,
+                heard=heard,
             )
-            found = self.adjoints[key] = runner(entry, self.kernel.analysis)
+            found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint")
         return found
 
     def dotted(self, detached: bool) -> Slots:
@@ -216,33 +251,41 @@ class KernelPlan(Plan):
 
     def tangent_run(self, f64: bool, detached: bool) -> Runner:
         """The tangent entry (compiled when first asked for)."""
-        key = (f64, detached, config.strong_zero)
+        key = (f64, detached, config.strong_zero, config.interpreted)
         found = self.tangents.get(key)
         if found is None:
             active = frozenset(p for p, _ in self.dotted(detached))
-            strong = config.strong_zero
-            entry = self.kernel.tangent(active, f64=f64, strided=self.strided, strong_zero=strong)
-            found = self.tangents[key] = runner(entry, self.kernel.analysis)
+            heard = self.heard & CHECKED
+            entry = self.kernel.tangent(
+                active, f64=f64, strided=self.strided, strong_zero=config.strong_zero, heard=heard
+            )
+            found = self.tangents[key] = runner(entry, self.kernel, heard, "tangent")
         return found
 
     def adjoint_tangent_run(self, replay: frozenset[int], f64: bool) -> Runner:
         """The tangent of the adjoint entry (compiled when first asked for)."""
-        key = ("adjoint", replay, f64, config.strong_zero)
+        key = ("adjoint", replay, f64, config.strong_zero, config.interpreted)
         found = self.tangents.get(key)
         if found is None:
             entry = self.kernel.adjoint_tangent(
                 self.active, f64=f64, strided=self.strided, replay=replay, strong_zero=config.strong_zero
             )
-            found = self.tangents[key] = runner(entry, self.kernel.analysis)
+            found = self.tangents[key] = runner(entry, self.kernel)
         return found
 
 
-def runner(entry: Any, analysis: Any) -> Runner:
+def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: str = "") -> Runner:
     """How an entry runs over its threads. The one seam where chunks on several processors will go.
 
-    A chunking runner must keep thread order where `analysis.serial` says so.
+    A chunking runner must keep thread order where `kernel.analysis.serial` says so.
+
+    Args:
+        entry: Compiled code.
+        kernel: Its kernel.
+        heard: The kinds of remarks that it makes: what it says is shown when it has run, what fails raises.
+        of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
     """
-    run: Runner = entry
+    run: Runner = Listener(kernel, entry, of) if heard else entry
     return run
 
 

@@ -238,8 +238,8 @@ def with_noise(kernel: Kernel, count: int) -> Kernel:
     real = broken.forward
     rng = np.random.default_rng(0)
 
-    def forward(*, f64: bool = False, strided: bool = False) -> Any:
-        entry = real(f64=f64, strided=strided)
+    def forward(*, f64: bool = False, **options: Any) -> Any:
+        entry = real(f64=f64, **options)
 
         def run(lo: int, hi: int, args: int) -> None:
             entry(lo, hi, args)

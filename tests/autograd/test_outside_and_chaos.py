@@ -94,8 +94,8 @@ def test_a_wrong_adjoint_of_a_chaotic_run_is_still_wrong(monkeypatch):
 
     right = KernelPlan.adjoint_run
 
-    def wrong_in_float32(plan, replay, f64, guarded=False):
-        run = right(plan, replay, f64, guarded)
+    def wrong_in_float32(plan, replay, f64, *options):
+        run = right(plan, replay, f64, *options)
         if f64 or plan.kernel is not logistic:
             return run
         return lambda lo, hi, where: run(lo + 1, hi, where)  # the first thread gets no derivative

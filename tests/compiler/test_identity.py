@@ -189,9 +189,10 @@ def test_settings_and_toolchain_count(tmp_path: Path, monkeypatch: pytest.Monkey
     before = digest(PROGRAM, tmp_path)
     monkeypatch.setattr(identity, "toolchain", lambda: "another version")
     assert digest(PROGRAM, tmp_path) != before
-    chosen = identity.settings()
+    kernel = kernel_of(PROGRAM, tmp_path)
+    chosen = identity.settings(kernel)
     monkeypatch.setattr(wp.config, "max_unroll", 3)
-    assert identity.settings() != chosen
+    assert identity.settings(kernel) != chosen
 
 
 UNIDENTIFIED = {
@@ -430,3 +431,26 @@ kernels.append(k{n})
             x = np.full(1, -1, np.float32)
             run(kernel, 1, [x])
             assert x[0] == number
+
+
+def test_remarks_are_known_from_notes(cache: Path, tmp_path: Path, capsys: Any, never_lowered: Any) -> None:
+    source = """
+import tapedebug as wp
+
+@wp.kernel
+def kernel(x: wp.array(dtype=float)):
+    i = wp.tid()
+    print("x is", x[i])
+    assert x[i] > 0.0, f"negative: {x[i]}"
+"""
+    said = []
+    for number in range(2):
+        kernel = kernel_of("\n" * number + source, tmp_path)
+        wp.launch(kernel, dim=1, inputs=[wp.array([2.0], dtype=float)])
+        with pytest.raises(wp.TapedebugError) as caught:
+            wp.launch(kernel, dim=1, inputs=[wp.array([-2.0], dtype=float)])
+        said.append((capsys.readouterr().out, str(caught.value).partition("-->")[0]))
+        assert f".py:{8 + number}" in str(caught.value)
+        if number == 0:
+            never_lowered()
+    assert said[0] == said[1] and said[0][0].startswith("x is 2.0\n") and "negative" in said[0][1]

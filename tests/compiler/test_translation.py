@@ -146,7 +146,7 @@ REFUSED = {
     "steps of two": ("for t in range(lo, hi, 2):\n    pass", "the step is 1 or -1"),
     "no range": ("for t in args:\n    pass", "no range"),
     "division of integers": ("x = lo / hi", "no such operator of i64"),
-    "another statement": ("return", "no such statement"),
+    "another statement": ("return lo", "no such statement"),
     "break outside a loop": ("break", "no such statement"),
     "another expression": ("x = [lo]", "no such expression"),
 }

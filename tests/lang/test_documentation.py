@@ -23,6 +23,10 @@ SIGNATURES = {
     "atomic_sub": "array, i, …, value",
     **{f"atomic_{name}": "array, i, …, value" for name in ("min", "max", "exch", "and", "or", "xor")},
     "atomic_cas": "array, i, …, compare, value",
+    "expect_eq": "a, b",
+    "expect_near": "a, b, tolerance=1e-6",
+    "print": "*values, sep=' ', end='\\n'",
+    "printf": "format, *values",
     "curlnoise": "state, x, octaves=1, lacunarity=2.0, gain=0.5",
     "identity": "n, dtype=float",
     "lower_bound": "array, begin, end, value",
@@ -41,6 +45,7 @@ CONSTANT = {
     "atomic_xor",
     *(name for name in DRAWS if name != "randf"),
 }
+CONSTANT |= {"print", "printf", "expect_eq", "expect_near"}
 
 
 def operands(name: str) -> str:

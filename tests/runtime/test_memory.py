@@ -17,6 +17,13 @@ import tapedebug as wp
 from tests.runtime.kernels import move, scale, square
 
 
+@pytest.fixture(autouse=True)
+def _collected():
+    """Arrays over memory that is gone go, too, before the next test gets that memory."""
+    yield
+    gc.collect()
+
+
 def _floats(*values):
     return (ctypes.c_float * len(values))(*values)
 

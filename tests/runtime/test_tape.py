@@ -313,6 +313,15 @@ def test_scopes_and_timers(capsys):
     assert tape.scopes[1].metadata == {"step": 1}
     (ms,) = times["outer"]
     assert capsys.readouterr().out == f"outer took {ms:.2f} ms\n"
+    seen = []
+    with wp.ScopedTimer("reported", report_func=lambda results, indent: seen.append((results, indent))):
+        pass
+    assert (seen, capsys.readouterr().out) == ([([], "")], "")
+    with wp.ScopedTimer("profiled", detailed=True) as timer:
+        sorted([2, 1])
+    out = capsys.readouterr().out
+    assert "built-in method builtins.sorted" in out
+    assert out.endswith(f"profiled took {timer.elapsed:.2f} ms\n")
     with pytest.raises(wp.TapeError) as caught:
         tape.record_scope_end()
     assert str(caught.value) == (

@@ -145,7 +145,9 @@ PURE = "willreturn memory(none)"
 # Arguments --------------------------------------------------------------------------------------------------
 
 
-def _slot(result: str) -> Callable[..., Call]:
+def slot_of(result: str) -> Callable[..., Call]:
+    """What an argument slot holds, as a value of this type."""
+
     def slot(args: str, place: str) -> Call:
         fitting((args, place) == ("*i64", "i64"), args, place)
         text = "{r}.slot = getelementptr i64, ptr {0}, i64 {1}\n{r} = load " + llvm_type(result)
@@ -154,9 +156,9 @@ def _slot(result: str) -> Callable[..., Call]:
     return slot
 
 
-entry("arg_f64")(_slot("f64"))
+entry("arg_f64")(slot_of("f64"))
 for _code in SCALARS:
-    entry(f"ptr_{_code}")(_slot("*" + in_memory(_code)))
+    entry(f"ptr_{_code}")(slot_of("*" + in_memory(_code)))
 
 
 # Casts ------------------------------------------------------------------------------------------------------

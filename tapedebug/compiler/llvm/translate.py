@@ -85,6 +85,9 @@ class _Translator(Expressions):
                 self._while(node)
             case ast.Break() if self.exits:
                 self._jump(self.exits[-1])
+            case ast.Return(value=None):
+                self._write("ret void")
+                self.open = False
             case ast.Pass():
                 pass
             case _:

@@ -24,6 +24,7 @@ class Lowered:
     Attributes:
         custom: With calls of functions that have gradients or replays of their own as `Custom` regions.
         function: Without: what runs.
+        told: As `custom`, with all that the kernel says.
         accesses: The places in the source that touch arrays.
         uses_atomic_result: Whether something depends on what an atomic returned.
         functions: The user's functions that are compiled into it.
@@ -33,6 +34,7 @@ class Lowered:
 
     custom: ir.Function
     function: ir.Function
+    told: ir.Function
     accesses: tuple[AccessRecord, ...]
     uses_atomic_result: bool
     functions: tuple[Function, ...] = ()
@@ -90,8 +92,8 @@ def _lowered(
         ) from None
     function = ir.Function(name, params, builder.root, max(1, ctx.axes))
     accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)
-    captured = tuple(ctx.captured)
-    return Lowered(function, function, accesses, ctx.uses_atomic_result, functions, captured, ctx.env)
+    captured, result = tuple(ctx.captured), ctx.uses_atomic_result
+    return Lowered(function, function, function, accesses, result, functions, captured, ctx.env)
 
 
 def _argument(builder: Builder, param: ir.Param) -> Quantity:

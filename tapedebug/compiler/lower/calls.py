@@ -17,6 +17,7 @@ from tapedebug.compiler.lower import (
     expressions,
     gradient,
     random,
+    remarks,
     statics,
     structs,
     views,
@@ -59,6 +60,9 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return statics.evaluate(ctx, node)
     if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
         return construct.identity(ctx, node, target.name)
+    name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
+    if name in remarks.NAMES:
+        return remarks.lower(ctx, node, name)
     if t.is_struct(target):
         return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":
@@ -82,12 +86,6 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
 
 def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     name = getattr(target, "__name__", repr(target))
-    if target is print:
-        ctx.name_error(
-            node.func,
-            "print() is not in this version of the kernel language",
-            "write values into an array, and print them after the launch",
-        )
     if name in BUILTINS:
         shown = ast.unparse(node.func)
         ctx.name_error(node.func, f"`{shown}` is not a function of the kernel language", f"use wp.{name}")

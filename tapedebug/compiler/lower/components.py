@@ -9,7 +9,7 @@ import numpy as np
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import expressions, views
+from tapedebug.compiler.lower import expressions, remarks, views
 from tapedebug.compiler.lower._context import Context, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Expr, Quantity
@@ -86,7 +86,9 @@ def _index(ctx: Context, node: ast.expr, kind: Any, axis: int) -> int | range | 
     number = constant_of(q.scalar.value)
     if number is None:
         length = ctx.builder.constant(size, t.int64)
-        return expressions.wrap(ctx, views.from_end(ctx, widened(ctx.builder, q.scalar.value), length))
+        place = views.from_end(ctx, widened(ctx.builder, q.scalar.value), length)
+        remarks.within(ctx, node, place, length, f"axis {axis} of a {t.type_name(kind)}")
+        return expressions.wrap(ctx, place)
     if not -size <= number < size:
         thing = "component" if len(kind.shape) == 1 else ("row", "column")[axis]
         ctx.type_error(

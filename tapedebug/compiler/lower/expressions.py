@@ -315,7 +315,7 @@ def _compare(ctx: Context, node: ast.Compare) -> Item:
         if one is None:
             operands = ctx.quantity(left_node, left), ctx.quantity(right_node, right)
             name, sign = COMPARE[type(operator)]
-            pair = _comparable(ctx, (left_node, operands[0]), (right_node, operands[1]))
+            pair = comparable(ctx, (left_node, operands[0]), (right_node, operands[1]))
             one = apply(ctx, node, name, sign, *pair)
         result = one if result is None else apply(ctx, node, "and", "`and`", result, one)
         left, left_node = right, right_node
@@ -323,7 +323,7 @@ def _compare(ctx: Context, node: ast.Compare) -> Item:
     return result
 
 
-def _comparable(
+def comparable(
     ctx: Context, left: tuple[ast.expr, Quantity], right: tuple[ast.expr, Quantity]
 ) -> tuple[Quantity, Quantity]:
     """Two operands of a comparison: a number that is written down takes the type of the other, as `x > 0`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import assignment, calls, control, expressions, loops
+from tapedebug.compiler.lower import assignment, calls, control, expressions, loops, remarks
 from tapedebug.compiler.lower._context import Context, Static
 
 UNSUPPORTED = {
@@ -20,7 +20,6 @@ UNSUPPORTED = {
     "Global": "`global`",
     "Nonlocal": "`nonlocal`",
     "Delete": "`del`",
-    "Assert": "`assert` in this version",
     "Match": "`match`",
     "AsyncFor": "`async`",
     "AsyncWith": "`async`",
@@ -34,8 +33,7 @@ MENDS = {
     "ImportFrom": "import it outside",
     "Global": "pass an array to write to",
     "Nonlocal": "pass an array to write to",
-    "Assert": "write what happened into an array, and test it after the launch",
-    "Raise": "write what happened into an array, and test it after the launch",
+    "Raise": "use assert, or write what happened into an array and test it after the launch",
     "Match": "use if, elif and else",
 }
 
@@ -101,6 +99,8 @@ def _statement(ctx: Context, node: ast.stmt) -> None:
             loops.set_flag(ctx, "%continue")
         case ast.Pass():
             pass
+        case ast.Assert():
+            remarks.assertion(ctx, node)
         case ast.Expr():
             _expression(ctx, node)
         case _:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from tapedebug.compiler.builder import Builder, constant_of, is_free
 from tapedebug.compiler.ir import (
     ADJOINT,
+    REMARKS,
     Block,
     Custom,
     For,
@@ -138,6 +139,9 @@ class Transform(Loops):
         b = self.builder
         if op.kind == "note":
             self._forward_note(op, known, first)
+            return
+        if op.kind in REMARKS:
+            b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
             return
         if self.after and (op.kind == "load" or op.kind in ADJOINT):
             custom.memory(self, op, known)

@@ -1,0 +1,62 @@
+"""What a kernel says, in generated text: values left in the journal, and tests that end the launch."""
+
+from __future__ import annotations
+
+from tapedebug.compiler.emit_memory import MemoryWriter
+from tapedebug.compiler.ir import REMARKS, Op, Value
+from tapedebug.compiler.remarks import BOUNDS, FATAL, Remark, Shown
+from tapedebug.lang import types as t
+
+OUTSIDE = (Shown(t.int64, "index"), Shown(t.int64, "length"))
+
+
+class RemarkWriter(MemoryWriter):
+    """Emits remarks, and the tests of indices in checked variants."""
+
+    def _speaks(self) -> bool:
+        """Whether the text needs the journal."""
+        kinds = REMARKS | {"offset"} if self.checked else REMARKS
+        return any(op.kind in kinds for op in self.function.ops())
+
+    def _remark(self, op: Op) -> None:
+        (remark,) = op.data
+        match op.kind:
+            case "tell":
+                self._leave(remark, op.args)
+            case "require":
+                self._line(f"if not {self._text(op.args[0])}:")
+                with self._suite():
+                    self._leave(remark, op.args[1:])
+            case "within":
+                self._within(remark, *map(self._text, op.args))
+
+    def _within(self, remark: Remark, index: str, length: str) -> None:
+        """End the launch where an index is not one of `length`."""
+        self._line(f"if ({index} < 0) | ({index} >= {length}):")
+        with self._suite():
+            self._record(remark, [("i64", index), ("i64", length)])
+
+    def _check(self, op: Op) -> None:
+        """Test the indices of an element before its place is computed."""
+        param = op.data[0]
+        assert op.span is not None
+        for axis, value in enumerate(op.args):
+            name = self.function.params[param].name
+            remark = Remark(BOUNDS, op.span, operands=OUTSIDE, text=f"axis {axis} of `{name}`")
+            self._within(remark, self._text(value), f"{self._param(param)}_n{axis}")
+
+    def _leave(self, remark: Remark, values: tuple[Value, ...]) -> None:
+        self._record(remark, [(self._code(v.type), self._text(v)) for v in values])
+
+    def _record(self, remark: Remark, values: list[tuple[str, str]]) -> None:
+        number = self.remarks.setdefault(remark, len(self.remarks))
+        fatal = remark.kind in FATAL
+        self._line(
+            f"said = {'fail' if fatal else 'tell'}(journal, {number}, {self._linear()}, {len(values)})"
+        )
+        for k, (code, value) in enumerate(values):
+            self._line(f"put_{code}(journal, said{f' + {k}' if k else ''}, {value})")
+        if fatal:
+            for stack in self.stacks:
+                self._line(f"stack_free({stack})")
+            self._line("return")

@@ -1,0 +1,116 @@
+"""Python modules as users know them: the kernels that each defines, and settings for all of them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tapedebug import _config
+from tapedebug._config import config
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Kernel
+
+OPTIONS = ("check_bounds", "enable_backward", "max_unroll", "mode")
+"""Settings that modules and kernels may have of their own; they outweigh those of `config`."""
+
+IGNORED = frozenset(
+    {
+        "block_dim",
+        "compile_time_trace",
+        "cpu_compiler_flags",
+        "cuda_output",
+        "default_grid_stride",
+        "deterministic",
+        "deterministic_max_records",
+        "enable_mathdx_fft",
+        "enable_mathdx_gemm",
+        "enable_mathdx_solver",
+        "extra_build_options",
+        "fast_math",
+        "fuse_fp",
+        "lineinfo",
+        "optimization_level",
+        "strip_hash",
+    }
+)
+"""Options of the documents that mean nothing here: what they choose is one way, or of other devices."""
+
+
+class Module:
+    """The kernels of one Python module.
+
+    Attributes:
+        name: The Python module's name.
+        options: The settings that were made for it.
+        kernels: Its kernels that are alive.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.options: dict[str, Any] = {}
+        self.kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        return f"<module {self.name}: {len(self.kernels)} kernels>"
+
+    def option(self, name: str) -> Any:
+        """A setting as it is for this module."""
+        return self.options[name] if name in self.options else getattr(config, name)
+
+    def load(self, device: Any = None, block_dim: Any = None) -> None:
+        """Compile its kernels, with adjoints for all float arrays, where that was not done.
+
+        Args:
+            device: Accepted and ignored: there is one.
+            block_dim: Accepted and ignored.
+
+        Raises:
+            TapedebugError: A kernel cannot be compiled.
+        """
+        for kernel in sorted(self.kernels, key=lambda k: k.key):
+            kernel.load()
+
+
+_MODULES: dict[str, Module] = {}
+
+
+def get_module(name: str) -> Module:
+    """The module of this name, made where there is none."""
+    found = _MODULES.get(name)
+    if found is None:
+        found = _MODULES[name] = Module(name)
+    return found
+
+
+def all_modules() -> list[Module]:
+    """Every module that has defined a kernel, or has options."""
+    return list(_MODULES.values())
+
+
+def checked_options(options: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    """Options of a module or kernel, without those that mean nothing here.
+
+    Raises:
+        AttributeError: There is no such option.
+        ValueError: One has a value that it cannot have.
+    """
+    found = {}
+    for name, value in options.items():
+        if name in IGNORED:
+            continue
+        if name not in OPTIONS:
+            raise AttributeError(_config.unknown(name, whose, OPTIONS))
+        found[name] = _config.checked(name, value, f"{name} of {whose}", whose)
+    return found
+
+
+def settle() -> None:
+    """Let all kernels launch by the settings as they are now."""
+    for module in all_modules():
+        for kernel in list(module.kernels):
+            kernel.settle()
+
+
+_config.LISTENERS.append(settle)

@@ -1,0 +1,53 @@
+"""Silence: a kernel without what it says, which is what all but the user's own launches run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tapedebug.compiler.ir import REMARKS, Block, Custom, For, Function, If, Node, Op, While, ops_of
+
+NONE: frozenset[str] = frozenset()
+
+
+def silenced(function: Function, heard: frozenset[str] = NONE, *, gradients: bool = True) -> Function:
+    """The function without its remarks.
+
+    Args:
+        function: A kernel in IR.
+        heard: Kinds of remarks that stay.
+        gradients: Whether remarks in gradients of the user's go, too.
+    """
+    if not any(op.kind in REMARKS for op in ops_of(function.body)):
+        return function
+    return replace(function, body=_Silence(heard, gradients).block(function.body))
+
+
+class _Silence:
+    def __init__(self, heard: frozenset[str], gradients: bool) -> None:
+        self.heard = heard
+        self.gradients = gradients
+
+    def block(self, block: Block) -> Block:
+        return Block([self._node(n) for n in block.ops if self._stays(n)], list(block.yields))
+
+    def _stays(self, node: Node) -> bool:
+        return not isinstance(node, Op) or node.kind not in REMARKS or node.data[0].kind in self.heard
+
+    def _node(self, node: Node) -> Node:
+        match node:
+            case If():
+                return replace(node, then=self.block(node.then), orelse=self.block(node.orelse))
+            case For():
+                return replace(node, body=self.block(node.body))
+            case While():
+                return replace(node, test=self.block(node.test), body=self.block(node.body))
+            case Custom():
+                gradient = self.block(node.gradient) if node.gradient and self.gradients else node.gradient
+                replay = node.replay and self.block(node.replay)
+                return replace(node, body=self.block(node.body), replay=replay, gradient=gradient)
+        return node
+
+
+def remarks_of(block: Block) -> frozenset[str]:
+    """The kinds of remarks in a block."""
+    return frozenset(op.data[0].kind for op in ops_of(block) if op.kind in REMARKS)

@@ -1,0 +1,176 @@
+"""Gradient descent with momentum, and Adam.
+
+A step writes the parameters as `assign` does. It belongs outside `with tape:`; live tapes keep what they
+still need of the values before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.runtime.array import array
+
+Values = np.ndarray[Any, Any]
+
+
+class _Optimizer:
+    """What optimisers have in common: parameters, and a count of steps.
+
+    Attributes:
+        params: The arrays that `step` changes, or None until they are set.
+        t: How many steps were taken.
+    """
+
+    params: list[array] | None
+    t: int
+
+    def __init__(self, params: Sequence[array] | None) -> None:
+        self.params = None
+        self.t = 0
+        self.set_params(params)
+
+    def set_params(self, params: Sequence[array] | None) -> None:
+        """Set the arrays to change, and forget the state of earlier ones.
+
+        Raises:
+            ArrayError: They are not a list of arrays of floats.
+        """
+        if params is not None:
+            if isinstance(params, array) or not all(isinstance(p, array) for p in params):
+                raise ArrayError(
+                    f"{type(self).__name__}: params must be a list of arrays; got {params!r}",
+                    mend="pass [array, …]",
+                )
+            for i, p in enumerate(params):
+                if not types.is_float(p.dtype):
+                    raise ArrayError(
+                        f"{type(self).__name__}: parameter {i} is an array{p._facts()}, which has no slope",
+                        mend="use a float dtype",
+                    )
+            params = list(params)
+        self.params = params
+        self.reset_internal_state()
+
+    def reset_internal_state(self) -> None:
+        """Forget all steps that were taken."""
+        self.t = 0
+
+    def step(self, grad: Sequence[array]) -> None:
+        """Change the parameters.
+
+        Args:
+            grad: For each parameter its gradient, of the same shape and dtype.
+
+        Raises:
+            ArrayError: There are no parameters, or the gradients do not fit them.
+        """
+        name = type(self).__name__
+        if self.params is None:
+            raise ArrayError(f"{name}.step: no parameters are set", mend="call set_params([array, …])")
+        if len(grad) != len(self.params):
+            raise ArrayError(
+                f"{name}.step: {len(self.params)} parameters and {len(grad)} gradients",
+                mend="pass one gradient for each parameter",
+            )
+        for i, (p, g) in enumerate(zip(self.params, grad, strict=True)):
+            seen: Any = g
+            if not isinstance(seen, array) or (g.shape, g.dtype) != (p.shape, p.dtype):
+                raise ArrayError(
+                    f"{name}.step: gradient {i} must be like its parameter, an array{p._facts()}; got {g!r}",
+                    mend="pass parameter.grad",
+                )
+        for i, (p, g) in enumerate(zip(self.params, grad, strict=True)):
+            p.assign(self._stepped(i, p._look(), g._look()))
+        self.t += 1
+
+    def _stepped(self, number: int, values: Values, gradient: Values) -> Values:
+        """The values of a parameter after a step."""
+        raise NotImplementedError
+
+
+class SGD(_Optimizer):
+    """Stochastic gradient descent.
+
+    Args:
+        params: The arrays to change; they can be set later.
+        lr: The learning rate.
+        momentum: How much of the last step's direction is kept.
+        dampening: How much less than the gradient goes into the direction.
+        weight_decay: What is added to the gradient, in multiples of the parameter.
+        nesterov: Look ahead along the direction.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 0.001,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ) -> None:
+        self.lr = lr
+        self.momentum = momentum
+        self.dampening = dampening
+        self.weight_decay = weight_decay
+        self.nesterov = nesterov
+        self.b: dict[int, Values] = {}
+        super().__init__(params)
+
+    def reset_internal_state(self) -> None:
+        """Forget all directions."""
+        super().reset_internal_state()
+        self.b = {}
+
+    def _stepped(self, number: int, values: Values, gradient: Values) -> Values:
+        slope = gradient + self.weight_decay * values if self.weight_decay else gradient.copy()
+        if self.momentum:
+            before = self.b.get(number)
+            direction = slope if before is None else self.momentum * before + (1 - self.dampening) * slope
+            self.b[number] = direction
+            slope = slope + self.momentum * direction if self.nesterov else direction
+        stepped: Values = values - self.lr * slope
+        return stepped
+
+
+class Adam(_Optimizer):
+    """Adam: steps of a size that adapts to each number (Kingma and Ba, arXiv:1412.6980).
+
+    Args:
+        params: The arrays to change; they can be set later.
+        lr: The learning rate.
+        betas: How much is kept of the means of the gradient and of its square.
+        eps: Added to the root of the mean square.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-08,
+    ) -> None:
+        self.lr = lr
+        self.beta1, self.beta2 = betas
+        self.eps = eps
+        self.m: dict[int, Values] = {}
+        self.v: dict[int, Values] = {}
+        super().__init__(params)
+
+    def reset_internal_state(self) -> None:
+        """Forget all means."""
+        super().reset_internal_state()
+        self.m, self.v = {}, {}
+
+    def _stepped(self, number: int, values: Values, gradient: Values) -> Values:
+        zero = np.zeros_like(values)
+        m = self.m[number] = self.beta1 * self.m.get(number, zero) + (1 - self.beta1) * gradient
+        v = self.v[number] = self.beta2 * self.v.get(number, zero) + (1 - self.beta2) * gradient**2
+        mean, square = m / (1 - self.beta1 ** (self.t + 1)), v / (1 - self.beta2 ** (self.t + 1))
+        stepped: Values = values - self.lr * mean / (np.sqrt(square) + self.eps)
+        return stepped

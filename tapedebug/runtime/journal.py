@@ -1,0 +1,148 @@
+"""The journal: what kernels say while they run, shown when they have run; what fails in them is raised.
+
+Compiled code writes into memory whose address stands in the argument slots, and only where a kernel says
+something. It is bounded: what does not fit is counted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import BoundsError, KernelAssertionError, TapedebugError
+from tapedebug.compiler.remarks import BOUNDS, EXPECT, MOST, Remark
+from tapedebug.runtime.config import config
+
+WORDS_A_LINE = 16
+"""Room for a line, on average."""
+
+ADDRESS, CAPACITY, USED, LINES, LIMIT, DROPPED, FAILED, THREAD = range(8)
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Journal:
+    """The one journal of the process.
+
+    Attributes:
+        address: Of its header, which never moves.
+        lock: Held while a kernel writes, and until what it wrote is read.
+    """
+
+    def __init__(self) -> None:
+        self.header: Words = np.zeros(8, np.int64)
+        self.address: int = self.header.ctypes.data
+        self.lock = threading.Lock()
+        self.words: Words = np.empty(0, np.int64)
+
+    def open(self) -> None:
+        """Empty it, with as much room as settings say."""
+        capacity = WORDS_A_LINE * config.print_lines
+        if self.header[CAPACITY] != capacity or not self.header[ADDRESS]:
+            self.words = np.empty(capacity + MOST + 3, np.int64)  # what does not fit goes behind the capacity
+        self.header[:] = (self.words.ctypes.data, capacity, 0, 0, config.print_lines, 0, 0, 0)
+
+    def entries(self) -> list[tuple[int, int, Words]]:
+        """What was said: the number of the remark, the thread, the values."""
+        found, at, used = [], 0, int(self.header[USED])
+        while at < used:
+            number, thread, count = (int(word) for word in self.words[at : at + 3])
+            found.append((number, thread, self.words[at + 3 : at + 3 + count].copy()))
+            at += 3 + count
+        return found
+
+    def failure(self) -> tuple[int, int, Words] | None:
+        """What ended the launch, likewise."""
+        if not self.header[FAILED]:
+            return None
+        start = int(self.header[CAPACITY]) + 3
+        return int(self.header[FAILED]) - 1, int(self.header[THREAD]), self.words[start : start + MOST].copy()
+
+
+JOURNAL = Journal()
+
+
+class Listener:
+    """Runs an entry that may say something: shows what it said and raises what failed in it.
+
+    Args:
+        kernel: The kernel.
+        entry: A variant of it.
+        of: `"adjoint"` or `"tangent"`, where that is what it is.
+    """
+
+    __slots__ = ("entry", "kernel", "of")
+
+    def __init__(self, kernel: Any, entry: Any, of: str) -> None:
+        self.kernel = kernel
+        self.entry = entry
+        self.of = of
+
+    def __call__(self, lo: int, hi: int, args: int) -> None:
+        """Run threads; `args` is the address of the packed slots.
+
+        Raises:
+            KernelAssertionError: An assertion failed.
+            BoundsError: An index was outside its array.
+        """
+        with JOURNAL.lock:
+            JOURNAL.open()
+            self.entry(lo, hi, args)
+            entries, failure = JOURNAL.entries(), JOURNAL.failure()
+            dropped = int(JOURNAL.header[DROPPED])
+        remarks: tuple[Remark, ...] = self.entry.remarks
+        dims = tuple(ctypes.cast(args, ctypes.POINTER(ctypes.c_int64))[: self.kernel.axes])
+        text = "".join(self._line(remarks[number], thread, words, dims) for number, thread, words in entries)
+        if dropped:
+            text += self._dropped(dropped)
+        if text:
+            sys.stdout.write(text)
+        if failure is not None:
+            number, thread, words = failure
+            raise self._error(remarks[number], thread_name(thread, dims), words)
+
+    def _line(self, remark: Remark, thread: int, words: Words, dims: tuple[int, ...]) -> str:
+        if remark.kind != EXPECT:
+            return remark.said(words)
+        where = f"{remark.text} in thread {thread_name(thread, dims)}: {', '.join(remark.seen(words))}"
+        complaint = TapedebugError(f"{self._name}: {where}", span=remark.span, notes=remark.notes)
+        return f"{complaint}\n"
+
+    def _dropped(self, dropped: int) -> str:
+        lines = "1 more line was" if dropped == 1 else f"{dropped} more lines were"
+        return f"{self._name}: {lines} not kept (config.print_lines is {config.print_lines})\n"
+
+    @property
+    def _name(self) -> str:
+        return f"{self.of} of kernel `{self.kernel.__name__}`".removeprefix(" of ")
+
+    def _error(self, remark: Remark, thread: str, words: Words) -> TapedebugError:
+        undone = "the reverse pass" if self.of == "adjoint" else "the launch"
+        left = f"nothing of {undone} is left: arrays and tape are as they were before it"
+        if remark.kind == BOUNDS:
+            index, length = (int(value) for value in remark.read(words[:2]))
+            size = f"has length {length}" if length else "is empty"
+            return BoundsError(
+                f"{self._name}: the index {index} is outside {remark.text}, which {size}, in thread {thread}",
+                span=remark.span,
+                notes=(*remark.notes, left),
+                mend="test the index before it is used, make the array larger, or launch fewer threads",
+            )
+        said = remark.said(words) if remark.arguments else ""
+        return KernelAssertionError(
+            f"{self._name}: assertion failed in thread {thread}{': ' if said else ''}{said}",
+            span=remark.span,
+            notes=(*remark.seen(words), *remark.notes, left),
+            mend="see why it does not hold; config.asserts = False leaves assertions out",
+        )
+
+
+def thread_name(thread: int, dims: tuple[int, ...]) -> str:
+    """A thread's index on each axis, as messages show it."""
+    if len(dims) == 1:
+        return str(thread)
+    return str(tuple(int(k) for k in np.unravel_index(thread, dims)))
