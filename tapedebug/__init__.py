@@ -56,6 +56,15 @@ from tapedebug.lang.types import mat44f as mat44f
 from tapedebug.lang.types import quat as quat
 from tapedebug.lang.types import quatd as quatd
 from tapedebug.lang.types import quatf as quatf
+from tapedebug.lang.types import spatial_matrix as spatial_matrix
+from tapedebug.lang.types import spatial_matrixd as spatial_matrixd
+from tapedebug.lang.types import spatial_matrixf as spatial_matrixf
+from tapedebug.lang.types import spatial_vector as spatial_vector
+from tapedebug.lang.types import spatial_vectord as spatial_vectord
+from tapedebug.lang.types import spatial_vectorf as spatial_vectorf
+from tapedebug.lang.types import transform as transform
+from tapedebug.lang.types import transformd as transformd
+from tapedebug.lang.types import transformf as transformf
 from tapedebug.lang.types import uint8 as uint8
 from tapedebug.lang.types import uint16 as uint16
 from tapedebug.lang.types import uint32 as uint32

@@ -7,11 +7,7 @@ from collections.abc import Iterable
 
 _PLANNED = """
     indexedarray view
-    float16 bfloat16 transform transformf transformd transform_identity spatial_vector spatial_matrix
-    matrix quaternion erfinv select cast svd3 qr3 eig3 norm_huber quat_to_axis_angle
-    transform_get_translation transform_get_rotation transform_multiply
-    transform_point transform_vector transform_inverse spatial_top spatial_bottom spatial_dot spatial_cross
-    spatial_cross_dual spatial_adjoint spatial_jacobian spatial_mass
+    float16 erfinv cast
     func_native overload
     Float Int Scalar
     set_module_options get_module force_load load_module clear_kernel_cache
@@ -31,10 +27,20 @@ NEVER = frozenset(_NEVER.split())
 """Names of the documents that are not planned, or only much later."""
 
 
+ELSEWHERE = {
+    "bfloat16": "NumPy has no such type; use float16 or float32",
+    "spatial_jacobian": "write the loop over the joints in a @func, with spatial_vector values",
+    "spatial_mass": "write the loop over the joints in a @func, with spatial_matrix values",
+}
+"""Names of older or other versions of the language, and what to do instead."""
+
+
 def missing(name: str, known: Iterable[str]) -> str:
     """The message for a name that `tapedebug` does not have."""
     if name in PLANNED:
         return f"tapedebug.{name} is planned and not in this version"
+    if name in ELSEWHERE:
+        return f"tapedebug.{name} is not in the kernel language: {ELSEWHERE[name]}"
     if name in NEVER:
         return f"tapedebug.{name} is not planned: it is not part of recording and debugging gradients"
     known = [n for n in known if not n.startswith("_")]

@@ -6,14 +6,14 @@ have changed the element: each store starts a new epoch of its scalar type, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from tapedebug._source import Span
-from tapedebug.compiler.ir import FREE, Block, Node, Op, Value
+from tapedebug.compiler.ir import FREE, Block, For, Node, Op, Value
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES, Expr
 
@@ -156,6 +156,18 @@ class Builder:
             typed = [a.type.numpy.type(c) for a, c in zip(args, constants, strict=True)]
             return self.constant(unit.fold(*typed), type)
         return self.emit(rule, args, type, key=(rule, *map(id, args)))
+
+    def repeat(
+        self, count: int, values: Sequence[Value], step: Callable[..., Sequence[Value]]
+    ) -> Sequence[Value]:
+        """The values after `count` steps, in a loop; `step` does not load or store."""
+        index, carried = Value(t.int64, "k"), [Value(v.type) for v in values]
+        with self.block() as body:
+            body.yields = list(step(*carried))
+        results = [Value(v.type) for v in values]
+        total = self.constant(count, t.int64)
+        self.append(For(total, index, list(values), carried, body, results, self.span))
+        return results
 
     def expr(self, value: Value) -> Expr:
         """The value with operators, for rules."""

@@ -293,39 +293,26 @@ class Thread:
 
 def _shares(step: Step, incoming: Any) -> list[Any]:
     """What the adjoint of a result gives to each operand; None for nothing."""
+    from tapedebug.lang import host
     from tapedebug.lang.rules import RULES, Expr, Gate
 
     rule = RULES[step.op.kind]
     if isinstance(rule.partials, str) or step.result is None:
         return [None] * len(step.args)
-    emitter = _Now()
-    operands = [Expr(emitter, arg) for arg in (*step.args, step.result)]
+    known = (*step.args, step.result)
+    operands = [Expr(host.HOST, host.Number(arg.value, arg.type)) for arg in known]
     shares: list[Any] = []
     for partial in rule.partials:
         slope = None if partial is None else partial(*operands)
         if slope is None:
             shares.append(None)
         elif isinstance(slope, Gate):
-            shares.append(incoming if slope.condition.value.value else incoming * 0)
+            shares.append(incoming if slope.condition.value.number else incoming * 0)
         else:
             shares.append(
-                (slope.value.value if isinstance(slope, Expr) else type(incoming)(slope)) * incoming
+                (slope.value.number if isinstance(slope, Expr) else type(incoming)(slope)) * incoming
             )
     return shares
-
-
-class _Now:
-    """An emitter of the rule table that computes at once."""
-
-    def exact(self, value: float, kind: Any) -> Number:
-        return Number(kind.numpy.type(value), kind)
-
-    def apply(self, name: str, *args: Number) -> Number:
-        from tapedebug.lang.rules import RULES
-
-        rule = RULES[name]
-        kind = rule.result([arg.type for arg in args])
-        return Number(kind.numpy.type(evaluate(rule.text, [arg.value for arg in args])), kind)
 
 
 def _add(adjoints: dict[int, Any], to: Number, share: Any) -> None:

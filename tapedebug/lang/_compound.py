@@ -1,4 +1,4 @@
-"""Values of several scalars: vectors, matrices, quaternions; what programs hold of them outside kernels.
+"""Values of several scalars: vectors, matrices, quaternions, transforms; what programs hold outside kernels.
 
 In kernels and in arrays a compound value is its components, one after the other (a matrix row by row).
 """
@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tapedebug.lang._scalars import Scalar
+
+
+class Part(NamedTuple):
+    """Components of a compound value that have a name together, such as the rotation of a transform."""
+
+    start: int
+    stop: int
+    type: Any
 
 
 class Compound:
@@ -24,6 +32,7 @@ class Compound:
         length: How many components one value has.
         scalar: Their type.
         letters: Names of the components; empty where they have none.
+        named: The parts of several components that have names.
         word: What messages call a type of this kind.
     """
 
@@ -31,24 +40,22 @@ class Compound:
     length: ClassVar[int]
     scalar: ClassVar[type[Scalar]]
     letters: ClassVar[str] = ""
+    named: ClassVar[dict[str, Part]] = {}
     word: ClassVar[str] = "compound value"
     __slots__ = ("_values",)
 
     def __init__(self, *values: Any) -> None:
-        if len(values) == 1 and not np.isscalar(values[0]):
-            values = tuple(np.asarray(values[0]).reshape(-1))
-        elif len(values) == 1:
-            values = values * self.length
-        elif not values:
-            values = (0,) * self.length
-        elif len(values) == self.shape[0] and np.shape(values) == self.shape:
-            values = tuple(np.asarray(values).reshape(-1))
-        if len(values) != self.length:
+        given = [n for value in values for n in _flat(value)]
+        if not given:
+            given = [0] * self.length
+        elif len(given) == 1:
+            given *= self.length
+        if len(given) != self.length:
             raise TypeError(
                 f"{type(self).__name__} takes {self.length} components, one value for all of them, "
-                f"or none (zeros); got {len(values)}"
+                f"or none (zeros); got {len(given)}"
             )
-        self._values = np.array(values, dtype=self.scalar.numpy).reshape(self.shape)
+        object.__setattr__(self, "_values", np.array(given, dtype=self.scalar.numpy).reshape(self.shape))
 
     def __array__(self, dtype: Any = None, copy: builtins.bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self._values, dtype=dtype)
@@ -68,7 +75,19 @@ class Compound:
     def __getattr__(self, name: str) -> Any:
         if len(name) == 1 and name in self.letters:
             return self._values[self.letters.index(name)]
+        if name in self.named:
+            start, stop, kind = self.named[name]
+            return kind(*self._values[start:stop])
         raise AttributeError(f"{type(self).__name__} has no component {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if len(name) == 1 and name in self.letters:
+            self._values[self.letters.index(name)] = value
+        elif name in self.named:
+            start, stop, kind = self.named[name]
+            self._values[start:stop] = np.asarray(kind(value))
+        else:
+            raise AttributeError(f"{type(self).__name__} has no component {name!r}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(str(v) for v in self._values.reshape(-1))})"
@@ -79,25 +98,48 @@ class Compound:
     def __hash__(self) -> int:
         return hash((type(self), tuple(self._values.reshape(-1).tolist())))
 
-    def _combined(self, values: np.ndarray[Any, Any]) -> Any:
-        return type(self)(*values.astype(self.scalar.numpy).reshape(-1))
-
     def __add__(self, other: Any) -> Any:
-        return self._combined(self._values + np.asarray(other))
+        return _evaluated("add", self, other)
 
     def __sub__(self, other: Any) -> Any:
-        return self._combined(self._values - np.asarray(other))
+        return _evaluated("sub", self, other)
 
     def __mul__(self, other: Any) -> Any:
-        return self._combined(self._values * np.asarray(other))
+        """A number times the value; of matrices and vectors, quaternions, or transforms, their product."""
+        return _evaluated("mul", self, other)
 
-    __rmul__ = __mul__
+    def __rmul__(self, other: Any) -> Any:
+        return _evaluated("mul", other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return _evaluated("matmul", self, other)
 
     def __truediv__(self, other: Any) -> Any:
-        return self._combined(self._values / np.asarray(other))
+        return _evaluated("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _evaluated("div", other, self)
 
     def __neg__(self) -> Any:
-        return self._combined(-self._values)
+        return _evaluated("neg", self)
+
+    def __pos__(self) -> Any:
+        return self
+
+
+def _flat(value: Any) -> list[Any]:
+    """The numbers of a component, of a vector, or of nested sequences of them."""
+    return [value] if np.isscalar(value) else np.asarray(value).reshape(-1).tolist()
+
+
+def _evaluated(operation: str, *operands: Any) -> Any:
+    """What an operator of kernels gives here: it is one meaning in both places."""
+    if not all(isinstance(o, Compound | float | int | np.generic) for o in operands):
+        return NotImplemented
+    from tapedebug.lang.host import evaluate
+
+    sign = {"add": "+", "sub": "-", "mul": "*", "matmul": "@", "div": "/", "neg": "-"}[operation]
+    return evaluate(operation, f"`{sign}`", operands)
 
 
 class Vector(Compound):
@@ -113,19 +155,6 @@ class Matrix(Compound):
     word = "matrix"
     __slots__ = ()
 
-    def __mul__(self, other: Any) -> Any:
-        """A number times the matrix; of matrices, or a matrix and a vector, their product (as `@`)."""
-        return self @ other if isinstance(other, Compound) else super().__mul__(other)
-
-    def __matmul__(self, other: Any) -> Any:
-        """The product with a matrix or a vector."""
-        from tapedebug.lang import types
-
-        product = self._values @ np.asarray(other)
-        make = types.vector(len(product), self.scalar) if product.ndim == 1 else None
-        kind = make or types.matrix(product.shape, self.scalar)
-        return kind(*product.reshape(-1))
-
 
 class Quaternion(Compound):
     """Base of the quaternion types: x, y, z, w, with w the real part."""
@@ -134,14 +163,14 @@ class Quaternion(Compound):
     word = "quaternion"
     __slots__ = ()
 
-    def __mul__(self, other: Any) -> Any:
-        """A number times the quaternion, or the product of two."""
-        if not isinstance(other, Quaternion):
-            return super().__mul__(other)
-        (ax, ay, az, aw), (bx, by, bz, bw) = self._values, other._values
-        return type(self)(
-            aw * bx + bw * ax + ay * bz - by * az,
-            aw * by + bw * ay + az * bx - bz * ax,
-            aw * bz + bw * az + ax * by - bx * ay,
-            aw * bw - ax * bx - ay * by - az * bz,
-        )
+
+class Transformation(Compound):
+    """Base of the transform types: a translation `p` (x, y, z), then a rotation `q` (x, y, z, w)."""
+
+    word = "transform"
+    __slots__ = ()
+
+    def __init__(self, *values: Any) -> None:
+        """Seven numbers, or a translation and a rotation; without values the identity."""
+        identity = (0, 0, 0, 0, 0, 0, 1)
+        super().__init__(*(values if values else identity))

@@ -28,12 +28,18 @@ SPECIAL = {
     "printf": "Print values by a format, as in C; shown after the launch, in thread order.",
     "lower_bound": "First index (int32) of a sorted array whose element is not below a value; else the last.",
     "identity": "Square matrix of `n` rows with 1 on its diagonal; `n` is known when the kernel is compiled.",
+    "matrix": "Matrix of numbers, row by row, or zeros; or of a position, a rotation and a scale.",
     "quat_identity": "The quaternion of no rotation: 0, 0, 0, 1.",
+    "quaternion": "Quaternion of x, y, z, w, of a vector and w, of another quaternion, or zeros.",
+    "transform_identity": "The transform that moves nothing.",
+    "transform_set_rotation": "Give a variable that holds a transform another rotation, as `t.q = q`.",
+    "transform_set_translation": "Give a variable that holds a transform another translation, as `t.p = p`.",
+    "transformation": "Transform of a translation and a rotation, of seven numbers, or the identity.",
+    "vector": "Vector of these numbers, of one number `length` times, or zeros.",
 }
 
 # Rules that users call by name; the others are what operators and conversions mean.
 SCALAR_FUNCTIONS = [
-    "abs",
     "acos",
     "acosh",
     "asin",
@@ -42,38 +48,30 @@ SCALAR_FUNCTIONS = [
     "atan2",
     "atanh",
     "cbrt",
-    "ceil",
     "cos",
     "cosh",
     "erf",
     "erfc",
     "exp",
-    "floor",
     "floordiv",
-    "isfinite",
-    "isnan",
     "log",
     "log10",
     "log2",
-    "mod",
     "pow",
-    "rint",
-    "round",
-    "sign",
     "sin",
     "sinh",
     "sqrt",
     "tan",
     "tanh",
-    "trunc",
 ]
 OPERATORS = {"add", "sub", "neg", "mul", "div", "matmul", "eq", "ne"}
+OPERATORS |= {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
 """Composites that are written as operators."""
 COMPOSITE_FUNCTIONS = [name for name in COMPOSITES if name not in OPERATORS]
 
 
 class Builtin:
-    """A function of the kernel language.
+    """A function of the kernel language; those that compute may be called outside kernels, too.
 
     Attributes:
         name: Its name in kernels.
@@ -85,12 +83,16 @@ class Builtin:
         self.__name__ = name
         self.__doc__ = doc
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: there is no thread outside a kernel."""
-        raise TapedebugError(
-            f"{self.name}() is a function of the kernel language and was called outside a kernel",
-            mend="call it inside a function decorated with @kernel or @func; use NumPy or math here",
-        )
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The value on numbers, vectors and other compound values.
+
+        Raises:
+            TapedebugError: It means nothing outside a kernel: there is no thread.
+            TypeError: The arguments do not fit.
+        """
+        from tapedebug.lang import host
+
+        return host.call(self.name, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<kernel function {self.name}>"

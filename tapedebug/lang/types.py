@@ -1,20 +1,23 @@
-"""The types of the kernel language: scalars, vectors, matrices, quaternions, array annotations.
+"""The types of the kernel language: scalars, vectors, matrices, quaternions, transforms, array annotations.
 
-Types are classes. A scalar type called outside a kernel gives the NumPy scalar of that type; a vector, matrix
-or quaternion type called outside a kernel gives a small fixed-size value.
+Types are classes. A scalar type called outside a kernel gives the NumPy scalar of that type; a compound type
+(vector, matrix, …) called outside a kernel gives a small fixed-size value.
 """
 
 from __future__ import annotations
 
 import builtins
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tapedebug.lang._compound import Compound as Compound
 from tapedebug.lang._compound import Matrix as Matrix
+from tapedebug.lang._compound import Part as Part
 from tapedebug.lang._compound import Quaternion as Quaternion
+from tapedebug.lang._compound import Transformation as Transformation
 from tapedebug.lang._compound import Vector as Vector
 from tapedebug.lang._scalars import FLOATS as FLOATS
 from tapedebug.lang._scalars import INTEGERS as INTEGERS
@@ -71,17 +74,33 @@ def quaternion(dtype: Any = float32) -> type[Quaternion]:
     Raises:
         TypeError: `dtype` is no float type.
     """
-    scalar = _component_type(dtype, "quaternion")
-    if scalar not in FLOATS:
-        raise TypeError(f"a quaternion's components are float32 or float64; got {dtype!r}")
-    kind: type[Quaternion] = _compound(Quaternion, "quat", (4,), scalar)
+    kind: type[Quaternion] = _compound(Quaternion, "quat", (4,), _float_type(dtype, "quaternion"))
+    return kind
+
+
+def transformation(dtype: Any = float32) -> type[Transformation]:
+    """The transform type of the float type `dtype`: a translation `p`, then a rotation `q`.
+
+    Raises:
+        TypeError: `dtype` is no float type.
+    """
+    scalar = _float_type(dtype, "transform")
+    kind: type[Transformation] = _compound(Transformation, "transform", (7,), scalar)
     return kind
 
 
 def _component_type(dtype: Any, what: str) -> Any:
     scalar = canonical(dtype)
     if not is_scalar(scalar):
-        raise TypeError(f"a {what}'s components are scalars (float32, int32, …); got {dtype!r}")
+        raise TypeError(f"a {what}'s components are scalars (float32, int32, …); got {type_name(scalar)}")
+    return scalar
+
+
+def _float_type(dtype: Any, what: str) -> Any:
+    scalar = _component_type(dtype, what)
+    if scalar not in FLOATS:
+        known = ", ".join(f.__name__ for f in FLOATS)
+        raise TypeError(f"a {what}'s components are floats ({known}); got {type_name(scalar)}")
     return scalar
 
 
@@ -98,6 +117,8 @@ def _compound(base: Any, stem: str, shape: tuple[int, ...], scalar: Any) -> Any:
     content: dict[str, Any] = {"shape": shape, "length": int(np.prod(shape)), "scalar": scalar}
     if base is Vector:
         content["letters"] = "xyzw"[: shape[0]]
+    if base is Transformation:
+        content["named"] = {"p": Part(0, 3, vector(3, scalar)), "q": Part(3, 7, quaternion(scalar))}
     return type(stem + SUFFIXES[scalar], (base,), {**content, "__slots__": ()})
 
 
@@ -174,7 +195,8 @@ def canonical(dtype: Any) -> Any:
             return scalar
     supported = ", ".join(s.__name__ for s in SCALARS)
     raise TypeError(
-        f"{dtype!r} is not a type of the kernel language ({supported}, vec2 … vec4, mat22 … mat44, quat, …)"
+        f"{dtype!r} is not a type of the kernel language "
+        f"({supported}, vec2 … vec4, mat22 … mat44, quat, transform, …)"
     )
 
 
@@ -218,6 +240,11 @@ def is_matrix(t: Any) -> builtins.bool:
 def is_quaternion(t: Any) -> builtins.bool:
     """Whether `t` is a quaternion type."""
     return isinstance(t, type) and issubclass(t, Quaternion)
+
+
+def is_transformation(t: Any) -> builtins.bool:
+    """Whether `t` is a transform type."""
+    return isinstance(t, type) and issubclass(t, Transformation)
 
 
 @functools.cache
@@ -266,12 +293,23 @@ def conversion(t: Any) -> str:
 
 
 def type_name(t: Any) -> str:
-    """The name of a type as users write it: `float32`, `vec3`, `array(dtype=vec3, ndim=2)`."""
+    """The name of a type in messages: `float32`, `vec3`, `mat23`, `array(dtype=vec3, ndim=2)`."""
     if isinstance(t, ArrayType | IndexedArrayType):
         dims = f", ndim={t.ndim}" if t.ndim != 1 else ""
         word = "array" if isinstance(t, ArrayType) else "indexedarray"
         return f"{word}(dtype={type_name(t.dtype)}{dims})"
     return getattr(t, "__name__", None) or str(t)
+
+
+def expression(t: Any, package: str = "wp") -> str:
+    """How a program writes a type: `wp.vec3`, `wp.types.matrix((2, 3), wp.float32)`."""
+    name = type_name(t)
+    if name in NAMED or not is_compound(t):
+        return f"{package}.{name}"
+    scalar = f"{package}.{t.scalar.__name__}"
+    if is_vector(t):
+        return f"{package}.types.vector({t.length}, {scalar})"
+    return f"{package}.types.matrix({t.shape}, {scalar})"
 
 
 vec2 = vec2f = vector(2, float32)
@@ -285,7 +323,23 @@ mat44 = mat44f = matrix((4, 4), float32)
 mat22d, mat33d, mat44d = matrix((2, 2), float64), matrix((3, 3), float64), matrix((4, 4), float64)
 quat = quatf = quaternion(float32)
 quatd = quaternion(float64)
+transform = transformf = transformation(float32)
+transformd = transformation(float64)
+spatial_vector = spatial_vectorf = vector(6, float32)
+spatial_vectord = vector(6, float64)
+spatial_matrix = spatial_matrixf = matrix((6, 6), float32)
+spatial_matrixd = matrix((6, 6), float64)
 
+_FLOAT_SUFFIXES = [(float32, "f"), *((scalar, SUFFIXES[scalar]) for scalar in FLOATS)]
+_FLOAT_TYPES: dict[str, Callable[[Any], type]] = {
+    "mat22": functools.partial(matrix, (2, 2)),
+    "mat33": functools.partial(matrix, (3, 3)),
+    "mat44": functools.partial(matrix, (4, 4)),
+    "quat": quaternion,
+    "transform": transformation,
+    "spatial_vector": functools.partial(vector, 6),
+    "spatial_matrix": functools.partial(matrix, (6, 6)),
+}
 NAMED: dict[str, type] = {
     **{scalar.__name__: scalar for scalar in SCALARS},
     **{
@@ -295,12 +349,9 @@ NAMED: dict[str, type] = {
         if scalar is not bool
     },
     **{
-        f"mat{n}{n}{suffix}": matrix((n, n), scalar)
-        for n in (2, 3, 4)
-        for scalar, suffix in ((float32, ""), (float32, "f"), (float64, "d"))
+        f"{name}{suffix}": make(scalar)
+        for name, make in _FLOAT_TYPES.items()
+        for scalar, suffix in _FLOAT_SUFFIXES
     },
-    "quat": quat,
-    "quatf": quat,
-    "quatd": quatd,
 }
 """The types that programs call by name."""

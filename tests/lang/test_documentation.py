@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tapedebug.compiler.kernel import Kernel
-from tapedebug.lang.builtins import BUILTINS, SPECIAL
+from tapedebug.lang import types as t
+from tapedebug.lang.builtins import BUILTINS, OPERATORS, SPECIAL
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
+from tests.lang.probe import families
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 TABLE = re.compile(r"(<!-- table: .*? -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -30,9 +32,16 @@ SIGNATURES = {
     "curlnoise": "state, x, octaves=1, lacunarity=2.0, gain=0.5",
     "identity": "n, dtype=float",
     "lower_bound": "array, begin, end, value",
+    "matrix": "x, …, shape=…, dtype=…",
     "pnoise": "state, x, px, …",
     "quat_identity": "dtype=float",
+    "quaternion": "x, y, z, w, dtype=…",
     "rand_init": "seed, offset",
+    "transform_identity": "dtype=float",
+    "transform_set_rotation": "t, q",
+    "transform_set_translation": "t, p",
+    "transformation": "p, q, dtype=…",
+    "vector": "x, …, length=…, dtype=…",
     **{name: draw.signature for name, draw in DRAWS.items()},
 }
 CONSTANT = {
@@ -40,6 +49,7 @@ CONSTANT = {
     "identity",
     "lower_bound",
     "quat_identity",
+    "transform_identity",
     "atomic_and",
     "atomic_or",
     "atomic_xor",
@@ -53,7 +63,7 @@ def operands(name: str) -> str:
         return SIGNATURES[name]
     if name in COMPOSITES:
         return ", ".join(COMPOSITES[name].operands)
-    return ", ".join("xyz"[: 1 + max(i for i in range(3) if f"{{{i}}}" in RULES[name].text)])
+    return ", ".join("xyz"[: RULES[name].arity])
 
 
 def differentiable(name: str) -> bool:
@@ -61,12 +71,47 @@ def differentiable(name: str) -> bool:
     return entry.differentiable if entry is not None else name not in CONSTANT
 
 
+def taken(name: str) -> str:
+    """The kinds of operands that an entry of the rule table takes, found by asking it."""
+    if name not in COMPOSITES and name not in RULES:
+        return ""
+    floats, integers = (families(name, scalar) for scalar in (t.float32, t.int32))
+    if not floats | integers:
+        return ""
+    word = "numbers" if floats & integers else "floats" if floats else "integers"
+    order = sorted(floats or integers, key=lambda letters: (len(letters), *map("svmqx".index, letters)))
+    return f"{', '.join(order)} of {word}"
+
+
 def table() -> str:
-    lines = ["| Function | Gives | Derivative |", "|---|---|---|"]
+    lines = ["| Function | Gives | Takes | Derivative |", "|---|---|---|---|"]
     for name in sorted(BUILTINS):
         doc = SPECIAL.get(name) or BUILTINS[name].__doc__
-        lines.append(f"| `wp.{name}({operands(name)})` | {doc} | {'yes' if differentiable(name) else '—'} |")
+        yes = "yes" if differentiable(name) else "—"
+        lines.append(f"| `wp.{name}({operands(name)})` | {doc} | {taken(name)} | {yes} |")
+    for name in sorted(OPERATORS):
+        entry = COMPOSITES[name]
+        yes = "yes" if entry.differentiable else "—"
+        lines.append(f"| `{SIGNS[name]}` | {entry.doc} | {taken(name)} | {yes} |")
     return "\n".join(lines) + "\n"
+
+
+SIGNS = {
+    "add": "x + y",
+    "sub": "x - y",
+    "neg": "-x",
+    "mul": "x * y",
+    "div": "x / y",
+    "matmul": "x @ y",
+    "eq": "x == y",
+    "ne": "x != y",
+    "bit_and": "x & y",
+    "bit_or": "x \\| y",
+    "bit_xor": "x ^ y",
+    "invert": "~x",
+    "lshift": "x << y",
+    "rshift": "x >> y",
+}
 
 
 def test_table_is_that_of_the_rules():

@@ -20,10 +20,13 @@ import pytest
 
 from tapedebug.lang import builtins
 from tapedebug.lang import types as t
-from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Composite, Quantity, Rule
+from tapedebug.lang.rules._quantities import require
+from tapedebug.lang.rules._table import numbers
 from tests.compiler.harness import run, twin
 from tests.lang import cases
 from tests.lang.cases import Case
+from tests.lang.probe import families
 
 SAMPLES = 6
 FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-rules-")
@@ -62,20 +65,11 @@ class Group:
 
 
 GROUPS = [
-    Group(t.float32, 3, "rules"),
-    Group(t.float64, 3, "rules"),
-    Group(t.float32, 2, "composites"),
-    Group(t.float32, 3, "composites"),
-    Group(t.float64, 3, "composites"),
-    Group(t.float32, 2, "matrices"),
-    Group(t.float32, 3, "matrices"),
+    *(Group(scalar, 3, table) for table in cases.TABLES for scalar in t.FLOATS),
+    *(Group(scalar, 2, "decompositions") for scalar in t.FLOATS),
+    *(Group(t.float32, 2, table) for table in ("norms", "matrices")),
     Group(t.float64, 4, "matrices"),
-    Group(t.float32, 3, "quaternions"),
-    Group(t.float64, 3, "quaternions"),
-    Group(t.float32, 2, "noise"),
-    Group(t.float32, 3, "noise"),
-    Group(t.float32, 4, "noise"),
-    Group(t.float64, 3, "noise"),
+    *(Group(scalar, length, "noise") for scalar, length in ((t.float32, 2), (t.float64, 2), (t.float32, 4))),
 ]
 ALL = [
     pytest.param(g, row, id=f"{g}-{c.name}-{c.kinds or 's'}") for g in GROUPS for row, c in enumerate(g.cases)
@@ -95,7 +89,7 @@ def load(source: str) -> Any:
 
 @functools.cache
 def kernel(group: Group) -> Any:
-    lines = [HEADER.format(scalar=group.scalar.__name__)]
+    lines = [HEADER.format(scalar=group.scalar.__name__), cases.HEADERS.get(group.table, "")]
     lines += [f"kind_{kind} = {cases.KINDS[kind][0].format(n=group.length)}\n" for kind in group.kinds]
     arrays = [f"{kind}: wp.array3d(dtype=kind_{kind})" for kind in group.kinds]
     arrays += [f"out_{kind}: wp.array2d(dtype=kind_{kind})" for kind in group.kinds]
@@ -126,9 +120,7 @@ def operands(group: Group) -> dict[str, np.ndarray]:
 
 def flat(case: Case) -> bool:
     """Whether the operation passes no derivative on."""
-    table = (
-        COMPOSITES if case in cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS + cases.NOISE else RULES
-    )
+    table = RULES if case in cases.TABLES["rules"] else COMPOSITES
     return not table[case.name].differentiable
 
 
@@ -175,10 +167,9 @@ def adjoints(group: Group, f64: bool) -> dict[str, np.ndarray]:
 
 
 def expected_adjoint(group: Group, row: int, place: int) -> np.ndarray:
-    """Central differences of the NumPy value, contracted with the seed."""
+    """Central differences of the NumPy value by Richardson's extrapolation, contracted with the seed."""
     case, given = group.cases[row], inputs(group, row)
     seed = seeds(group)[case.result][row]
-    h = 1e-6
 
     def product(moved: np.ndarray) -> np.ndarray:
         terms = np.asarray(case.value(*given[:place], moved, *given[place + 1 :]), float) * seed
@@ -188,10 +179,12 @@ def expected_adjoint(group: Group, row: int, place: int) -> np.ndarray:
     found = np.zeros((SAMPLES, *shape))
     for component in np.ndindex(*shape):
         step = np.zeros(shape)
-        step[component] = h
-        found[(slice(None), *component)] = (product(given[place] + step) - product(given[place] - step)) / (
-            2 * h
+        step[component] = 1.0
+        coarse, fine = (
+            (product(given[place] + h * step) - product(given[place] - h * step)) / (2 * h)
+            for h in (4e-4, 2e-4)
         )
+        found[(slice(None), *component)] = (4 * fine - coarse) / 3
     return found
 
 
@@ -259,17 +252,53 @@ def test_interpreted_text_gives_the_same(group: Group) -> None:
         np.testing.assert_allclose(found, values(group, False)[kind], rtol=tolerance, atol=tolerance)
 
 
-def test_every_entry_of_the_table_is_checked() -> None:
-    assert {c.name for c in cases.RULES} | cases.INTEGER_ONLY == set(RULES)
-    composites = cases.COMPOSITES + cases.MATRICES + cases.QUATERNIONS + cases.NOISE
-    assert {c.name for c in composites} == set(COMPOSITES)
+def left_out() -> set[tuple[str, str]]:
+    """What no case covers."""
+    return demanded() - checked()
+
+
+def demanded() -> set[tuple[str, str]]:
+    """Every entry of the table with each kind of float operands that it takes."""
+    rules = {(name, "s" * RULES[name].arity) for name in set(RULES) - cases.INTEGER_ONLY - cases.INTERNAL}
+    return rules | {(name, kinds) for name in COMPOSITES for kinds in families(name, t.float32)}
+
+
+def checked() -> set[tuple[str, str]]:
+    """What the cases cover."""
+    return {(c.name, c.families) for table in cases.TABLES.values() for c in table}
+
+
+def test_every_entry_of_the_table_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sorted(left_out()) == []
+    pairs = {(c.name, c.families, g.scalar) for g in GROUPS for c in g.cases}
+    every = {(name, kinds, scalar) for name, kinds in checked() for scalar in t.FLOATS}
+    assert every <= pairs
+    with capsys.disabled():
+        entries = len({name for name, _, _ in pairs})
+        print(f" [{entries} operations, {len(pairs)} pairs of operands and scalar type, {len(ALL)} cases] ")
+
+
+def test_the_checker_demands_a_case_of_a_new_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = demanded()
+    twice = Rule("twice", "Twice.", numbers, "2 * {0}", (lambda x, r: 2.0,))
+    monkeypatch.setitem(RULES, "twice", twice)
+    halves = Composite("halves", "Halves.", lambda x: halved(x), 1, 1)
+    monkeypatch.setitem(COMPOSITES, "halves", halves)
+    assert demanded() - before == {("twice", "s"), ("halves", "v"), ("halves", "q")}
+    assert {("twice", "s"), ("halves", "v"), ("halves", "q")} <= left_out()
+
+
+def halved(x: Quantity) -> Quantity:
+    require(t.Vector, x, also=t.Quaternion)
+    return Quantity(x.type, tuple(part * 0.5 for part in x.parts))
 
 
 def test_every_entry_that_users_call_is_a_builtin() -> None:
     every = [case for table in cases.TABLES.values() for case in table]
-    called = {c.name for c in every if f"wp.{c.name}(" in c.spelling}
-    operators = {"floordiv", "mod", "pow"}  # functions with an operator of their own
-    assert called | operators | set(DRAWS) | set(builtins.SPECIAL) == set(builtins.BUILTINS)
+    texts = [c.spelling for c in every] + list(cases.HEADERS.values())
+    called = {c.name for c in every if any(f"wp.{c.name}(" in text for text in texts)}
+    operators = {"floordiv", "pow"}  # functions with an operator of their own
+    assert called | operators | {"mod"} | set(DRAWS) | set(builtins.SPECIAL) == set(builtins.BUILTINS)
 
 
 # Integers --------------------------------------------------------------------------------------------------

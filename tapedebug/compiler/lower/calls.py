@@ -15,7 +15,9 @@ from tapedebug.compiler.lower import (
     construct,
     control,
     expressions,
+    generic,
     gradient,
+    operations,
     random,
     remarks,
     statics,
@@ -35,8 +37,9 @@ from tapedebug.compiler.lower._context import (
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin, static
-from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Quantity
+from tapedebug.lang.rules import DRAWS, Quantity
 
+TYPE_MAKERS = (t.vector, t.matrix, t.quaternion, t.transformation)
 PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
 MAX_INLINE_DEPTH = 64
 
@@ -58,8 +61,12 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return gradient.call(ctx, node, target)
     if target is static:
         return statics.evaluate(ctx, node)
-    if isinstance(target, Builtin) and target.name in construct.PARAMETERS:
-        return construct.identity(ctx, node, target.name)
+    if isinstance(target, Builtin) and target.name in generic.MAKERS:
+        return generic.lower(ctx, node, target.name)
+    if any(target is make for make in TYPE_MAKERS):
+        return generic.type_of_call(ctx, node, target)
+    if isinstance(target, type) and issubclass(target, t.Transformation):
+        return generic.transform(ctx, node, target)
     name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
     if name in remarks.NAMES:
         return remarks.lower(ctx, node, name)
@@ -74,7 +81,7 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     if isinstance(target, Builtin):
         return _builtin(ctx, node, target.name, used)
     if hashable(target) and target in PYTHON:
-        return operation(ctx, node, PYTHON[target], *operands(ctx, node, PYTHON[target]))
+        return operations.lower(ctx, node, PYTHON[target])
     if target is len:
         return _len(ctx, node)
     if target is type:
@@ -115,42 +122,18 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     )
 
 
-def operands(ctx: Context, node: ast.Call, name: str) -> list[Quantity]:
-    """The arguments of an operation of the rule table, as many as it takes."""
-    values = [expressions.argument(ctx, argument) for argument in node.args]
-    ctx.at(node)
-    entry = COMPOSITES.get(name)
-    text = RULES[name].text if entry is None else ""
-    arity = entry.arity if entry is not None else 1 + max(i for i in range(9) if f"{{{i}}}" in text)
-    if arity is not None and len(values) != arity:
-        ctx.type_error(
-            node,
-            f"{name}() takes {counted(arity, 'argument')}; got {len(values)}",
-            f"{name}({', '.join(_operand_names(name)[:arity])}): {(entry or RULES[name]).doc}",
-        )
-    return values
-
-
-def operation(ctx: Context, node: ast.Call, name: str, *values: Quantity) -> Quantity:
-    """An operation of the rule table on values."""
-    return expressions.apply(ctx, node, name, f"{name}()", *values)
-
-
-def _operand_names(name: str) -> tuple[str, ...]:
-    entry = COMPOSITES.get(name)
-    return entry.operands if entry is not None else ("x", "y", "z")
-
-
 def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
     if name == "tid":
         return thread_index(ctx, node, 1)
+    if name in operations.SETTERS:
+        return operations.set_part(ctx, node, name)
     if name in atomics.NAMES:
         return atomics.lower(ctx, node, name, used)
     if name in DRAWS:
         return random.draw(ctx, node, name)
     if name == "lower_bound":
         return random.lower_bound(ctx, node)
-    return operation(ctx, node, name, *operands(ctx, node, name))
+    return operations.lower(ctx, node, name)
 
 
 def _type(ctx: Context, node: ast.Call) -> Item:

@@ -18,13 +18,17 @@ Path = tuple[int | range | Quantity, ...]
 """What is chosen on each axis of a compound value: a number, several, or a computed index; then all."""
 
 
-def named(ctx: Context, node: ast.AST, kind: Any, name: str) -> int:
-    """The component called `name` (x, y, z, w) of a vector or quaternion type."""
+def named(ctx: Context, node: ast.AST, kind: Any, name: str) -> int | range:
+    """The component called `name` (x, y, z, w) of a vector or quaternion, or part (p, q) of a transform."""
     letters = kind.letters if t.is_compound(kind) else ""
     if name in tuple(letters):
         return int(letters.index(name))
+    if t.is_transformation(kind) and name in kind.named:
+        return range(kind.named[name].start, kind.named[name].stop)
     if letters:
         has = f"its components are {', '.join(letters)}"
+    elif t.is_transformation(kind):
+        has = "its parts are p, the translation, and q, the rotation"
     elif t.is_matrix(kind):
         has = "write m[i, j] for an element of a matrix, m[i] for a row"
     else:
@@ -124,6 +128,10 @@ def type_at(kind: Any, where: Path) -> Any:
     """The type of what a path leads to."""
     if not where:
         return kind
+    if t.is_transformation(kind):
+        parts = {range(part.start, part.stop): part.type for part in kind.named.values()}
+        if where[0] in parts:
+            return parts[where[0]]
     dims = [len(index) for index in where if isinstance(index, range)] + list(kind.shape[len(where) :])
     if dims == list(kind.shape):
         return kind
@@ -238,4 +246,6 @@ def labels(kind: Any) -> list[str]:
     """What generated code calls the components: letters, or row and column."""
     if t.is_matrix(kind):
         return [f"{i}{j}" for i in range(kind.shape[0]) for j in range(kind.shape[1])]
+    if t.is_transformation(kind):
+        return ["px", "py", "pz", "qx", "qy", "qz", "qw"]
     return list("xyzw"[: kind.length])

@@ -1,14 +1,17 @@
-"""Types called in kernels: conversions of numbers, and vectors, matrices and quaternions made of parts."""
+"""Types called in kernels: conversions of numbers, and vectors, matrices, transforms … made of parts."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tapedebug.compiler.lower import expressions
-from tapedebug.compiler.lower._context import Context, Item, Static
+from tapedebug.compiler.lower._context import Context
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
+from tapedebug.lang.rules._table import name_list
 
 XYZ = 3
 """Components of the vector that a quaternion may be made of."""
@@ -24,7 +27,9 @@ def lower(ctx: Context, node: ast.Call, target: type) -> Quantity:
             f"`{target.__name__}` is not a type of the kernel language",
             "use float, int, bool, float64, vec2, vec3, …",
         )
-    return _compound(ctx, node, kind) if t.is_compound(kind) else _scalar(ctx, node, kind)
+    if not t.is_compound(kind):
+        return _scalar(ctx, node, kind)
+    return of_type(ctx, node, kind, arguments(ctx, node.args))
 
 
 def convert(ctx: Context, q: Quantity, kind: Any) -> Quantity:
@@ -52,24 +57,71 @@ def zeros(ctx: Context, kind: Any) -> Quantity:
     return Quantity(kind, (zero,) * t.components(kind))
 
 
-def _compound(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
-    values = _components(ctx, node, kind.scalar)
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a type: a number that is written down and has no type yet, or a value."""
+
+    node: ast.expr
+    given: int | float | Quantity
+
+
+def arguments(ctx: Context, nodes: Iterable[ast.expr]) -> list[Argument]:
+    """What the arguments of a type are, each computed once."""
+    found = []
+    for node in nodes:
+        number = expressions.literal(ctx, node)
+        found.append(Argument(node, number if number is not None else expressions.argument(ctx, node)))
+    return found
+
+
+def of_type(ctx: Context, node: ast.Call, kind: Any, given: list[Argument]) -> Quantity:
+    """A value of a compound type from its components, its parts, or a value of another scalar type."""
+    # Numbers that are written down take the type of the components.
+    values = [
+        a.given if isinstance(a.given, Quantity) else ctx.constant(a.node, a.given, kind.scalar)
+        for a in given
+    ]
+    ctx.at(node)
     if not values:
         return zeros(ctx, kind)
     first = values[0]
     if len(values) == 1 and t.is_compound(first.type) and _same_form(first.type, kind):
-        parts = [convert(ctx, Quantity(p.type, (p,)), kind.scalar) for p in first.parts]
-        return Quantity(kind, tuple(p.scalar for p in parts))
-    if t.is_quaternion(kind) and len(values) == 2 and first.type is t.vector(XYZ, kind.scalar):
-        values = [*(Quantity(p.type, (p,)) for p in first.parts), values[1]]
+        return converted(ctx, first, kind)
+    wanted = PARTS[kind.__base__](kind)
+    if len(values) == len(wanted) and [v.type for v in values] == wanted:
+        return Quantity(kind, tuple(part for v in values for part in v.parts))
     _check(ctx, node, kind, values)
-    given = values if len(values) == kind.length else values * kind.length
-    return Quantity(kind, tuple(v.scalar for v in given))
+    values = values if len(values) == kind.length else values * kind.length
+    return Quantity(kind, tuple(v.scalar for v in values))
+
+
+def converted(ctx: Context, q: Quantity, kind: Any) -> Quantity:
+    """A compound value with components of another scalar type."""
+    parts = [convert(ctx, Quantity(p.type, (p,)), kind.scalar) for p in q.parts]
+    return Quantity(kind, tuple(p.scalar for p in parts))
+
+
+PARTS: dict[type, Callable[[Any], list[Any]]] = {
+    t.Vector: lambda kind: [t.vector(XYZ, kind.scalar)] * 2 if kind.length == 2 * XYZ else [],
+    t.Matrix: lambda kind: [],
+    t.Quaternion: lambda kind: [t.vector(XYZ, kind.scalar), kind.scalar],
+    t.Transformation: lambda kind: [part.type for part in kind.named.values()],
+}
+"""The types of the parts of which a value may be made in place of its components."""
 
 
 def _same_form(a: Any, b: Any) -> bool:
     """Whether one type converts to the other: they differ in the type of their components only."""
     return a.__base__ is b.__base__ and a.shape == b.shape
+
+
+def _example(kind: Any) -> str:
+    """The arguments of a type, as messages show them."""
+    if t.is_matrix(kind):
+        return "m00, m01, …"
+    if PARTS[kind.__base__](kind) and not t.is_quaternion(kind):
+        return "p, q" if t.is_transformation(kind) else "top, bottom"
+    return ", ".join("xyzw"[: kind.length]) if kind.length <= len("xyzw") else "v0, v1, …"
 
 
 def _check(ctx: Context, node: ast.Call, kind: Any, values: list[Quantity]) -> None:
@@ -81,89 +133,20 @@ def _check(ctx: Context, node: ast.Call, kind: Any, values: list[Quantity]) -> N
             "use wp.matrix_from_rows(…) or wp.matrix_from_cols(…)",
         )
     counts = (kind.length,) if t.is_quaternion(kind) else (1, kind.length)
-    if len(values) not in counts:
+    wrong = next((v for v in values if v.type is not kind.scalar), None)
+    if len(values) not in counts or (wrong is not None and t.is_compound(wrong.type)):
         one = "" if t.is_quaternion(kind) else ", one value for all"
-        shown = ", ".join("xyzw"[: kind.length]) if len(kind.shape) == 1 else "m00, m01, …"
+        got = (
+            name_list([v.type for v in values]) if any(t.is_compound(v.type) for v in values) else len(values)
+        )
         ctx.type_error(
             node,
-            f"{name}() takes {kind.length} components{one}, or nothing; got {len(values)}",
-            f"{name}({shown})",
+            f"{name}() takes {kind.length} components{one}, or nothing; got {got}",
+            f"{name}({_example(kind)})",
         )
-    wrong = next((v for v in values if v.type is not kind.scalar), None)
     if wrong is not None:
         ctx.type_error(
             node,
             f"the components of {name} are {t.type_name(kind.scalar)}; got {t.type_name(wrong.type)}",
             f"convert them with {t.conversion(kind.scalar)}",
         )
-
-
-def _components(ctx: Context, node: ast.Call, kind: type[t.Scalar]) -> list[Quantity]:
-    """The arguments of a compound value; numbers that are written down take the type of its components."""
-    given = []
-    for argument in node.args:
-        number = expressions.literal(ctx, argument)
-        given.append(
-            ctx.constant(argument, number, kind)
-            if number is not None
-            else expressions.argument(ctx, argument)
-        )
-    ctx.at(node)
-    return given
-
-
-# Identities: made of a size and a type, which are known when the kernel is compiled ------------------------
-
-PARAMETERS = {"identity": ("n", "dtype"), "quat_identity": ("dtype",)}
-
-
-def identity(ctx: Context, node: ast.Call, name: str) -> Quantity:
-    """`identity(n=3, dtype=float)` and `quat_identity(dtype=float)`."""
-    given = _bound(ctx, node, name)
-    kind = _float_type(ctx, node, name, given.get("dtype"))
-    zero, one = (ctx.builder.expr(ctx.builder.constant(number, kind)) for number in (0, 1))
-    if name == "quat_identity":
-        return Quantity(t.quaternion(kind), (zero, zero, zero, one))
-    size = given["n"].value if isinstance(given.get("n"), Static) else None  # type: ignore[union-attr]
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        ctx.type_error(
-            node,
-            "identity() takes a size that is known when the kernel is compiled",
-            "write identity(n=3, dtype=float)",
-        )
-    return Quantity(
-        t.matrix((size, size), kind), tuple(one if k % (size + 1) == 0 else zero for k in range(size * size))
-    )
-
-
-def _bound(ctx: Context, node: ast.Call, name: str) -> dict[str, Item]:
-    """The arguments of an identity by name; sizes stay Python numbers."""
-    names = PARAMETERS[name]
-    given = dict(zip(names, node.args, strict=False))
-    given |= {k.arg: k.value for k in node.keywords if k.arg is not None}
-    if len(node.args) + len(node.keywords) != len(given) or set(given) - set(names):
-        ctx.type_error(
-            node,
-            f"{name}() takes {' and '.join(names)}",
-            f"write {name}({', '.join(f'{n}=…' for n in names)})",
-        )
-    found: dict[str, Item] = {}
-    for key, value in given.items():
-        number = expressions.literal(ctx, value)
-        found[key] = Static(number) if number is not None else expressions.lower(ctx, value)
-    return found
-
-
-def _float_type(ctx: Context, node: ast.Call, name: str, item: Item | None) -> Any:
-    if item is None:
-        return t.float32
-    kind = item.value if isinstance(item, Static) else None
-    try:
-        found = t.canonical(kind)
-    except TypeError:
-        found = None
-    if found not in t.FLOATS and not (name == "identity" and found in t.INTEGERS):
-        ctx.type_error(
-            node, f"dtype of {name}() is a type of numbers", "write dtype=float or dtype=wp.float64"
-        )
-    return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, same_values
 from tapedebug.compiler.ir import Block, For, If, Op, Value, While
+from tapedebug.compiler.lower import operations
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -407,14 +408,11 @@ def assigned_names(body: Iterable[ast.stmt], is_memory: Callable[[ast.expr], boo
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names[node.id] = None
+            changed = operations.changed_by(node) if isinstance(node, ast.Call) else []
             # `v.x = …` and `v[0] = …` change the variable v.
-            if not isinstance(node, ast.Attribute | ast.Subscript) or not isinstance(node.ctx, ast.Store):
-                continue
-            base: ast.expr = node.value
-            while isinstance(base, ast.Attribute | ast.Subscript):
-                base = base.value
-            if isinstance(base, ast.Name) and not is_memory(node):
-                names[base.id] = None
+            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+                changed = [node]
+            names.update(operations.roots([c for c in changed if not is_memory(c)]))
     return list(names)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.function import Function, Gradient
 from tapedebug.compiler.ir import Block, Op, Value, ops_of
-from tapedebug.compiler.lower import calls, control
+from tapedebug.compiler.lower import calls, control, operations
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -102,14 +102,15 @@ def call(ctx: Context, node: ast.Call, gradient: Gradient) -> Item:
 def _inputs(ctx: Context, node: ast.Call, function: Function | Builtin) -> dict[str, Item]:
     if isinstance(function, Function):
         return calls.bound(ctx, node, function)
-    values = calls.operands(ctx, node, function.name)
+    values = operations.operands(ctx, node, function.name, node.args)
     return {f"{k}": value for k, value in enumerate(values)}
 
 
 def _run(ctx: Context, node: ast.Call, function: Function | Builtin, inputs: dict[str, Item]) -> Item:
     if isinstance(function, Function):
         return calls.inlined(ctx, node, function, dict(inputs))
-    return calls.operation(ctx, node, function.name, *(q for q in inputs.values() if isinstance(q, Quantity)))
+    given = (q for q in inputs.values() if isinstance(q, Quantity))
+    return operations.applied(ctx, node, function.name, *given)
 
 
 def _is_float(item: Item) -> bool:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from tapedebug.lang.rules import choice as choice
+from tapedebug.lang.rules import componentwise as componentwise
+from tapedebug.lang.rules import decompositions as decompositions
 from tapedebug.lang.rules import matrix as matrix
 from tapedebug.lang.rules import noise as noise
 from tapedebug.lang.rules import operators as operators
 from tapedebug.lang.rules import quaternion as quaternion
+from tapedebug.lang.rules import ramps as ramps
 from tapedebug.lang.rules import random as random
 from tapedebug.lang.rules import scalar as scalar
+from tapedebug.lang.rules import spatial as spatial
+from tapedebug.lang.rules import transform as transform
 from tapedebug.lang.rules import vector as vector
 from tapedebug.lang.rules._table import COMPOSITES as COMPOSITES
 from tapedebug.lang.rules._table import NOT_DIFFERENTIABLE as NOT_DIFFERENTIABLE

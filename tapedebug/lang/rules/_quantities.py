@@ -12,11 +12,13 @@ PLURALS: dict[type[t.Compound], str] = {
     t.Vector: "vectors",
     t.Matrix: "matrices",
     t.Quaternion: "quaternions",
+    t.Transformation: "transforms",
 }
 EXAMPLES: dict[type[t.Compound], tuple[str, str]] = {
     t.Vector: ("vec3 values", "use vec2, vec3, …"),
     t.Matrix: ("mat33 values", "use mat22, mat33, …"),
     t.Quaternion: ("quat values", "use quat or quatd"),
+    t.Transformation: ("wp.transform(p, q)", "use transform or transformd"),
 }
 
 
@@ -106,7 +108,40 @@ def require_square(m: Quantity, sizes: Sequence[int] = ()) -> int:
 def require_length(a: Quantity, length: int) -> None:
     """Require a vector of this many components."""
     if a.type.length != length:
-        word = {3: "three", 2: "two"}[length]
+        word = {6: "six", 3: "three", 2: "two"}[length]
         raise RuleError(
-            f"takes vectors of {word} components; got {t.type_name(a.type)}", f"use vec{length} values"
+            f"takes vectors of {word} components; got {t.type_name(a.type)}",
+            "use spatial_vector values" if length == 6 else f"use vec{length} values",
+        )
+
+
+def require_shape(m: Quantity, shape: tuple[int, int]) -> None:
+    """Require a matrix of floats of this shape."""
+    require(t.Matrix, m)
+    if m.type.shape != shape:
+        rows, columns = shape
+        name = t.type_name(t.matrix(shape, t.float32))
+        raise RuleError(
+            f"takes a matrix of {rows} rows and {columns} columns; got {t.type_name(m.type)}",
+            f"use {name} values",
+        )
+
+
+def require_scalar(kind: type[t.Scalar], what: str, *operands: Quantity) -> None:
+    """Require that numbers are of the scalar type that a compound operand has."""
+    kinds = [q.type for q in operands]
+    if any(k is not kind for k in kinds):
+        raise RuleError(
+            f"takes {what} of {t.type_name(kind)}; got {name_list(kinds)}",
+            f"convert it with {t.conversion(kind)}",
+        )
+
+
+def one_scalar_type(what: str, *operands: Quantity) -> None:
+    """Require that compound operands have components of one type."""
+    kinds = [q.type.scalar for q in operands]
+    if len(set(kinds)) != 1:
+        raise RuleError(
+            f"takes {what} of one scalar type; got {name_list([q.type for q in operands])}",
+            conversion(kinds),
         )

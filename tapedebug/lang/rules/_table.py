@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Emitter(Protocol):
 
     def exact(self, value: float, type: Any) -> Any: ...
     def apply(self, rule: str, *args: Any) -> Any: ...
+    def repeat(self, count: int, values: Sequence[Any], step: Callable[..., Any]) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +95,10 @@ class Expr:
     def __ge__(self, other: Expr | float) -> Expr:
         return self.apply("ge", other)
 
+    def held(self) -> Expr:
+        """This number without a derivative."""
+        return self.apply("hold")
+
     def select(self, yes: Expr | float, no: Expr) -> Expr:
         """`yes` where this condition holds, else `no`."""
         return Expr(self.emitter, self.emitter.apply("where", self.value, no.lift(yes).value, no.value))
@@ -134,6 +139,11 @@ class Rule:
     fold: Callable[..., Any] | None = None
 
     @property
+    def arity(self) -> int:
+        """How many operands it takes."""
+        return 1 + max(i for i in range(9) if f"{{{i}}}" in self.text)
+
+    @property
     def differentiable(self) -> bool:
         """Whether the rule has derivatives."""
         return not isinstance(self.partials, str)
@@ -152,17 +162,21 @@ class Quantity:
         return self.parts[0]
 
 
+Built = Quantity | tuple[Quantity, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """An operation on scalars and compound values, written with rules.
+    """An operation on scalars and compound values, written with rules; some give several values.
 
-    `arity` is None where any number of operands fits.
+    `most` is None where any number of operands fits.
     """
 
     name: str
     doc: str
-    build: Callable[..., Quantity]
-    arity: int | None
+    build: Callable[..., Built]
+    least: int
+    most: int | None
     differentiable: bool = True
 
     @property
@@ -172,6 +186,7 @@ class Composite:
         return code.co_varnames[: code.co_argcount] or (f"*{code.co_varnames[0]}",)
 
 
+B = TypeVar("B", bound=Built)
 RULES: dict[str, Rule] = {}
 COMPOSITES: dict[str, Composite] = {}
 
@@ -186,24 +201,26 @@ def rule(
     fold: Callable[..., Any] | None = None,
 ) -> Rule:
     """Enter a scalar rule into the table; its number of partials must be the number of operands in `text`."""
-    arity = 1 + max(i for i in range(9) if f"{{{i}}}" in text)
-    if not isinstance(partials, str) and len(partials) != arity:
-        raise ValueError(f"rule {name!r} has {arity} operands but {len(partials)} partial derivatives")
+    unit = Rule(name, doc, result, text, partials, fold)
+    if not isinstance(partials, str) and len(partials) != unit.arity:
+        raise ValueError(f"rule {name!r} has {unit.arity} operands but {len(partials)} partial derivatives")
     if name in RULES:
         raise ValueError(f"rule {name!r} is in the table already")
-    RULES[name] = Rule(name, doc, result, text, partials, fold)
-    return RULES[name]
+    RULES[name] = unit
+    return unit
 
 
 def composite(
     name: str, doc: str, *, differentiable: bool = True
-) -> Callable[[Callable[..., Quantity]], Callable[..., Quantity]]:
+) -> Callable[[Callable[..., B]], Callable[..., B]]:
     """Enter a composite operation into the table: a function of `Quantity` operands."""
 
-    def enter(build: Callable[..., Quantity]) -> Callable[..., Quantity]:
+    def enter(build: Callable[..., B]) -> Callable[..., B]:
         if name in COMPOSITES:
             raise ValueError(f"operation {name!r} is in the table already")
-        COMPOSITES[name] = Composite(name, doc, build, build.__code__.co_argcount or None, differentiable)
+        most = build.__code__.co_argcount
+        least = most - len(build.__defaults__ or ())
+        COMPOSITES[name] = Composite(name, doc, build, least, most or None, differentiable)
         return build
 
     return enter
@@ -226,6 +243,8 @@ def conversion(operands: Sequence[Any]) -> str:
         name = t.type_name(compound)
         if t.is_quaternion(compound):
             return f"make them quaternions of one type: wp.{name}(x, y, z, w)"
+        if t.is_transformation(compound):
+            return f"make them transforms of one type: wp.{name}(p, q)"
         plural = "vectors" if t.is_vector(compound) else "matrices"
         return f"make them {plural} of one type; wp.{name}(s) has the number s in every component"
     widest = t.conversion(max(scalars, key=t.SCALARS.index))

@@ -42,29 +42,29 @@ def matrix_from_cols(*columns: Quantity) -> Quantity:
 
 
 @composite("transpose", "Matrix with rows and columns exchanged.")
-def transpose(m: Quantity) -> Quantity:
-    require(t.Matrix, m, floating=False)
-    return matrix(columns_of(m))
+def transpose(a: Quantity) -> Quantity:
+    require(t.Matrix, a, floating=False)
+    return matrix(columns_of(a))
 
 
 @composite("trace", "Sum of the diagonal of a square matrix.")
-def trace(m: Quantity) -> Quantity:
-    size = require_square(m)
-    return scalar(total(m.parts[k * (size + 1)] for k in range(size)))
+def trace(a: Quantity) -> Quantity:
+    size = require_square(a)
+    return scalar(total(a.parts[k * (size + 1)] for k in range(size)))
 
 
 @composite("diag", "Square matrix with this vector on its diagonal, and 0 elsewhere.")
-def diag(v: Quantity) -> Quantity:
-    require(t.Vector, v, floating=False)
-    zero = v.parts[0].lift(0)
-    indices = range(v.type.length)
-    return matrix([[v.parts[i] if i == j else zero for j in indices] for i in indices])
+def diag(vec: Quantity) -> Quantity:
+    require(t.Vector, vec, floating=False)
+    zero = vec.parts[0].lift(0)
+    indices = range(vec.type.length)
+    return matrix([[vec.parts[i] if i == j else zero for j in indices] for i in indices])
 
 
 @composite("get_diag", "Diagonal of a square matrix, as a vector.")
-def get_diag(m: Quantity) -> Quantity:
-    size = require_square(m)
-    return vector([m.parts[k * (size + 1)] for k in range(size)])
+def get_diag(mat: Quantity) -> Quantity:
+    size = require_square(mat)
+    return vector([mat.parts[k * (size + 1)] for k in range(size)])
 
 
 @composite("outer", "Matrix of the products of all components of two vectors.")
@@ -81,10 +81,10 @@ def outer(a: Quantity, b: Quantity) -> Quantity:
 
 
 @composite("skew", "Matrix of a vec3 whose product with a vector is the vector product.")
-def skew(v: Quantity) -> Quantity:
-    require(t.Vector, v)
-    require_length(v, 3)
-    x, y, z = v.parts
+def skew(vec: Quantity) -> Quantity:
+    require(t.Vector, vec)
+    require_length(vec, 3)
+    x, y, z = vec.parts
     zero = x.lift(0.0)
     return matrix([(zero, -z, y), (z, zero, -x), (-y, x, zero)])
 
@@ -146,21 +146,21 @@ def _adjugate(rows: Rows) -> Rows:
 
 
 @composite("determinant", "Determinant of a square matrix of 2, 3 or 4 rows.")
-def determinant(m: Quantity) -> Quantity:
-    require_square(m, (2, 3, 4))
-    rows = rows_of(m)
+def determinant(a: Quantity) -> Quantity:
+    require_square(a, (2, 3, 4))
+    rows = rows_of(a)
     return scalar(inner(rows[0], [row[0] for row in _adjugate(rows)]))
 
 
 @composite(
     "inverse", "Inverse of a square matrix of 2, 3 or 4 rows; of a singular one zeros, with derivative 0."
 )
-def inverse(m: Quantity) -> Quantity:
-    require_square(m, (2, 3, 4))
-    require(t.Matrix, m)
-    rows = rows_of(m)
+def inverse(a: Quantity) -> Quantity:
+    require_square(a, (2, 3, 4))
+    require(t.Matrix, a)
+    rows = rows_of(a)
     adjugate = _adjugate(rows)
     det = inner(rows[0], [row[0] for row in adjugate])
     regular = det.apply("ne", 0.0)
     scale = 1.0 / regular.select(det, det.lift(1.0))
-    return Quantity(m.type, tuple(regular.select(x * scale, x.lift(0.0)) for row in adjugate for x in row))
+    return Quantity(a.type, tuple(regular.select(x * scale, x.lift(0.0)) for row in adjugate for x in row))

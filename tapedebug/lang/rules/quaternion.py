@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from tapedebug.lang import types as t
-from tapedebug.lang.rules._quantities import columns_of, inner, matrix, require, require_length
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, conversion, name_list
-from tapedebug.lang.rules.operators import hamilton
+from tapedebug.lang.rules._quantities import (
+    columns_of,
+    inner,
+    matrix,
+    one_scalar_type,
+    require,
+    require_length,
+    require_scalar,
+    scalar,
+    vector,
+)
+from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite
+from tapedebug.lang.rules.operators import hamilton, rotated
 from tapedebug.lang.rules.vector import length, normalize
+from tapedebug.lang.types import Quaternion
 
 Parts = tuple[Expr, ...]
 
@@ -15,53 +26,30 @@ def _quat(parts: Parts) -> Quantity:
     return Quantity(t.quaternion(parts[0].type), parts)
 
 
-def _require_scalar(kind: type[t.Scalar], what: str, *operands: Quantity) -> None:
-    """Require that numbers are of the float type that a compound operand has."""
-    kinds = [q.type for q in operands]
-    if any(k is not kind for k in kinds):
-        raise RuleError(
-            f"takes {what} of {t.type_name(kind)}; got {name_list(kinds)}",
-            f"convert it with {t.conversion(kind)}",
-        )
-
-
 @composite("quat_inverse", "Conjugate of a quaternion: of a unit quaternion, its inverse.")
-def quat_inverse(q: Quantity) -> Quantity:
-    require(t.Quaternion, q)
-    x, y, z, w = q.parts
+def quat_inverse(quat: Quantity) -> Quantity:
+    require(t.Quaternion, quat)
+    x, y, z, w = quat.parts
     return _quat((-x, -y, -z, w))
-
-
-def _rotated(q: Parts, v: Parts, sign: float) -> Parts:
-    (x, y, z, w), (a, b, c) = q, v
-    scale = 2.0 * w * w - 1.0
-    along = 2.0 * inner(q[:3], v)
-    turn = (sign * 2.0) * w
-    crossed = (y * c - z * b, z * a - x * c, x * b - y * a)
-    return tuple(p * scale + k * along + n * turn for p, k, n in zip(v, q[:3], crossed, strict=True))
 
 
 def _require_rotation(q: Quantity, v: Quantity) -> None:
     require(t.Quaternion, q)
     require(t.Vector, v)
     require_length(v, 3)
-    if v.type.scalar is not q.type.scalar:
-        raise RuleError(
-            f"takes a quaternion and a vector of one scalar type; got {name_list([q.type, v.type])}",
-            conversion([q.type.scalar, v.type.scalar]),
-        )
+    one_scalar_type("a quaternion and a vector", q, v)
 
 
 @composite("quat_rotate", "Vector, rotated by a unit quaternion.")
-def quat_rotate(q: Quantity, v: Quantity) -> Quantity:
-    _require_rotation(q, v)
-    return Quantity(v.type, _rotated(q.parts, v.parts, 1.0))
+def quat_rotate(quat: Quantity, vec: Quantity) -> Quantity:
+    _require_rotation(quat, vec)
+    return Quantity(vec.type, rotated(quat.parts, vec.parts))
 
 
 @composite("quat_rotate_inv", "Vector, rotated by the inverse of a unit quaternion.")
-def quat_rotate_inv(q: Quantity, v: Quantity) -> Quantity:
-    _require_rotation(q, v)
-    return Quantity(v.type, _rotated(q.parts, v.parts, -1.0))
+def quat_rotate_inv(quat: Quantity, vec: Quantity) -> Quantity:
+    _require_rotation(quat, vec)
+    return Quantity(vec.type, rotated(quat.parts, vec.parts, -1.0))
 
 
 def _about(axis: Parts, angle: Expr) -> Parts:
@@ -74,7 +62,7 @@ def _about(axis: Parts, angle: Expr) -> Parts:
 def quat_from_axis_angle(axis: Quantity, angle: Quantity) -> Quantity:
     require(t.Vector, axis)
     require_length(axis, 3)
-    _require_scalar(axis.type.scalar, "an angle", angle)
+    require_scalar(axis.type.scalar, "an angle", angle)
     return _quat(_about(axis.parts, angle.scalar))
 
 
@@ -84,7 +72,7 @@ def quat_rpy(roll: Quantity, pitch: Quantity, yaw: Quantity) -> Quantity:
         raise RuleError(
             f"takes floating-point numbers; got {t.type_name(roll.type)}", "pass angles as floats"
         )
-    _require_scalar(roll.type, "angles", roll, pitch, yaw)
+    require_scalar(roll.type, "angles", roll, pitch, yaw)
     halves = [angle.scalar * 0.5 for angle in (roll, pitch, yaw)]
     sr, sp, sy = (h.apply("sin") for h in halves)
     cr, cp, cy = (h.apply("cos") for h in halves)
@@ -99,21 +87,30 @@ def quat_rpy(roll: Quantity, pitch: Quantity, yaw: Quantity) -> Quantity:
 
 
 @composite("quat_to_matrix", "Matrix (3 by 3) of the rotation of a unit quaternion.")
-def quat_to_matrix(q: Quantity) -> Quantity:
-    require(t.Quaternion, q)
-    zero, one = q.parts[0].lift(0.0), q.parts[0].lift(1.0)
+def quat_to_matrix(quat: Quantity) -> Quantity:
+    require(t.Quaternion, quat)
+    return matrix(rotation_rows(quat.parts))
+
+
+def rotation_rows(q: Parts) -> list[Parts]:
+    """The rows of the matrix of a unit quaternion's rotation."""
+    zero, one = q[0].lift(0.0), q[0].lift(1.0)
     axes = ((one, zero, zero), (zero, one, zero), (zero, zero, one))
-    return matrix(list(zip(*(_rotated(q.parts, axis, 1.0) for axis in axes), strict=True)))
+    return list(zip(*(rotated(q, axis) for axis in axes), strict=True))
 
 
 @composite("quat_from_matrix", "Quaternion of a rotation matrix (3 by 3, or the upper left of 4 by 4).")
-def quat_from_matrix(m: Quantity) -> Quantity:
-    require(t.Matrix, m)
-    if m.type.shape not in ((3, 3), (4, 4)):
+def quat_from_matrix(mat: Quantity) -> Quantity:
+    require(t.Matrix, mat)
+    if mat.type.shape not in ((3, 3), (4, 4)):
         raise RuleError(
-            f"takes a matrix of 3 or 4 rows and columns; got {t.type_name(m.type)}", "use a mat33"
+            f"takes a matrix of 3 or 4 rows and columns; got {t.type_name(mat.type)}", "use a mat33"
         )
-    columns = [column[:3] for column in columns_of(m)[:3]]
+    return _quat(from_columns([column[:3] for column in columns_of(mat)[:3]]))
+
+
+def from_columns(columns: list[Parts]) -> Parts:
+    """The quaternion of a rotation matrix, by its columns."""
     (a, d, g), (b, e, h), (c, f, i) = columns
     # One of four roots is taken: of a sum that is at least 1, so that the division is safe.
     by_w = _from_root(a + e + i, (h - f, c - g, d - b), 3)
@@ -123,7 +120,7 @@ def quat_from_matrix(m: Quantity) -> Quantity:
     second = e > a
     third = i > second.select(e, a)
     rest = _chosen(third, by_z, _chosen(second, by_y, by_x))
-    return _quat(_chosen((a + e + i) >= 0.0, by_w, rest))
+    return _chosen((a + e + i) >= 0.0, by_w, rest)
 
 
 def _from_root(sum_less_one: Expr, others: Parts, place: int) -> Parts:
@@ -141,12 +138,58 @@ def _chosen(condition: Expr, yes: Parts, no: Parts) -> Parts:
 
 
 @composite("quat_slerp", "Rotation on the shorter way from a (at 0) to b (at 1), at constant speed.")
-def quat_slerp(a: Quantity, b: Quantity, s: Quantity) -> Quantity:
-    require(t.Quaternion, a, b)
-    _require_scalar(a.type.scalar, "a number", s)
-    x, y, z, w = hamilton(quat_inverse(a).parts, b.parts)
-    turn = Quantity(t.vector(3, x.type), (x, y, z))
+def quat_slerp(a: Quantity, b: Quantity, t: Quantity) -> Quantity:
+    require(Quaternion, a, b)
+    require_scalar(a.type.scalar, "a number", t)
+    axis, angle = _axis_angle(hamilton(quat_inverse(a).parts, b.parts))
+    return _quat(hamilton(a.parts, _about(axis, t.scalar * angle)))
+
+
+def _axis_angle(q: Parts) -> tuple[Parts, Expr]:
+    """The axis of a rotation, and its angle in [0, π]."""
+    turn, w = vector(q[:3]), q[3]
     flip = (w >= 0.0).select(1.0, w.lift(-1.0))
     axis = tuple(part * flip for part in normalize(turn).parts)
-    angle = 2.0 * length(turn).scalar.apply("atan2", w * flip)
-    return _quat(hamilton(a.parts, _about(axis, s.scalar * angle)))
+    return axis, 2.0 * length(turn).scalar.apply("atan2", w * flip)
+
+
+@composite("quat_to_axis_angle", "Two values: axis and angle (0 to π) of a rotation; of none zeros.")
+def quat_to_axis_angle(quat: Quantity) -> tuple[Quantity, Quantity]:
+    require(t.Quaternion, quat)
+    axis, angle = _axis_angle(quat.parts)
+    return vector(axis), scalar(angle)
+
+
+@composite("quat_to_rpy", "Roll, pitch and yaw of a unit quaternion's rotation, in radians, as a vector.")
+def quat_to_rpy(quat: Quantity) -> Quantity:
+    require(t.Quaternion, quat)
+    x, y, z, w = quat.parts
+    roll = (2.0 * (w * x + y * z)).apply("atan2", 1.0 - 2.0 * (x * x + y * y))
+    pitch = (2.0 * (w * y - z * x)).apply("asin")  # which holds its operand in [-1, 1]
+    yaw = (2.0 * (w * z + x * y)).apply("atan2", 1.0 - 2.0 * (y * y + z * z))
+    return vector((roll, pitch, yaw))
+
+
+def _along(axis: Quantity, q: Quantity) -> Expr:
+    """The component of a rotation's imaginary part along an axis."""
+    require(t.Vector, axis)
+    require_length(axis, 3)
+    require(t.Quaternion, q)
+    one_scalar_type("an axis and a quaternion", axis, q)
+    return inner(axis.parts, q.parts[:3])
+
+
+@composite("quat_twist", "The part of a rotation that turns about an axis of length 1, as a quaternion.")
+def quat_twist(axis: Quantity, q: Quantity) -> Quantity:
+    along = _along(axis, q)
+    return normalize(_quat((*(along * a for a in axis.parts), q.parts[3])))
+
+
+@composite("quat_twist_angle", "Angle by which a rotation turns about an axis of length 1, without its sign.")
+def quat_twist_angle(axis: Quantity, q: Quantity) -> Quantity:
+    return scalar(2.0 * _along(axis, q).apply("abs").apply("atan2", q.parts[3]))
+
+
+@composite("quat_twist_angle_signed", "Angle by which a rotation turns about an axis of length 1.")
+def quat_twist_angle_signed(axis: Quantity, q: Quantity) -> Quantity:
+    return scalar(2.0 * _along(axis, q).apply("atan2", q.parts[3]))

@@ -261,6 +261,13 @@ rule(
     partials=NOT_DIFFERENTIABLE,
 )
 rule(
+    "isinf",
+    "Whether the value is infinite.",
+    result=lambda o: floats(o) and t.bool,
+    text="({0} == {0}) & (({0} - {0}) != ({0} - {0}))",
+    partials=NOT_DIFFERENTIABLE,
+)
+rule(
     "isfinite",
     "Whether the value is neither infinite nor NaN.",
     result=lambda o: floats(o) and t.bool,
@@ -294,6 +301,14 @@ rule(
     "Number of iterations of range(start, stop, step).",
     result=integers,
     text="trip_count({0}, {1}, {2})",
+    partials=NOT_DIFFERENTIABLE,
+)
+
+rule(
+    "hold",
+    "The same number, as a constant: no derivative passes.",
+    result=same_type,
+    text="{0}",
     partials=NOT_DIFFERENTIABLE,
 )
 

@@ -1,0 +1,201 @@
+"""Operations of the kernel language outside kernels: `wp.normalize(v)`, `q * r`, `wp.transform_inverse(t)`.
+
+The entries of the rule table are evaluated on NumPy scalars, so that they mean what they mean in kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import COMPOSITES, RULES, Expr, Quantity, RuleError
+from tapedebug.lang.rules._table import Rule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Number:
+    """A scalar with the type that it has in kernels."""
+
+    number: Any
+    type: Any
+
+
+class Host:
+    """The emitter whose values are numbers."""
+
+    def exact(self, value: float, type: Any) -> Number:
+        """A constant of a scalar type."""
+        return Number(type.numpy.type(value), type)
+
+    def apply(self, rule: str, *args: Number) -> Number:
+        """The value of a rule."""
+        unit = RULES[rule]
+        kind = unit.result([a.type for a in args])
+        with np.errstate(all="ignore"):
+            value = eval(_code(rule), _names(), {f"x{k}": a.number for k, a in enumerate(args)})
+            return Number(kind.numpy.type(value), kind)
+
+    def repeat(self, count: int, values: Sequence[Number], step: Callable[..., Any]) -> Sequence[Number]:
+        """The values after `count` steps."""
+        for _ in range(count):
+            values = step(*values)
+        return values
+
+
+HOST = Host()
+
+
+@functools.cache
+def _code(rule: str) -> CodeType:
+    return compile(RULES[rule].text.format(*(f"x{k}" for k in range(9))), f"<{rule}>", "eval")
+
+
+@functools.cache
+def _names() -> dict[str, Any]:
+    """What the texts of rules call, in NumPy."""
+    from tapedebug.compiler.python_library import NAMESPACE
+
+    return NAMESPACE
+
+
+def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
+    """The value of an operation on Python and NumPy numbers, vectors and other compound values.
+
+    Args:
+        name: The entry of the rule table.
+        shown: What messages call it.
+        operands: Plain Python numbers take the scalar type of the others.
+
+    Returns:
+        A Python number, a compound value, or a tuple of them.
+
+    Raises:
+        TypeError: The operands do not fit.
+    """
+    typed = [k for k in map(_type_of, operands) if k is not None]
+    scalar = t.scalar_of(typed[0]) if typed else None
+    if scalar is None and any(isinstance(operand, float) for operand in operands):
+        scalar = t.float32
+    try:
+        quantities = [_quantity(operand, scalar) for operand in operands]
+        entry = COMPOSITES.get(name)
+        if entry is None:
+            found: Any = _scalar_rule(RULES[name], quantities)
+        else:
+            found = entry.build(*quantities)
+    except RuleError as error:
+        raise TypeError(f"{shown} {error.message}\n  = mend: {error.mend}") from None
+    return tuple(map(_python, found)) if isinstance(found, tuple) else _python(found)
+
+
+def _scalar_rule(rule: Rule, quantities: list[Quantity]) -> Quantity:
+    compound = next((q for q in quantities if t.is_compound(q.type)), None)
+    if compound is not None:
+        raise RuleError(f"takes numbers; got {t.type_name(compound.type)}", "apply it to each component")
+    first, *others = quantities
+    value = first.scalar.apply(rule.name, *(q.scalar for q in others))
+    return Quantity(value.type, (value,))
+
+
+def _type_of(operand: Any) -> Any:
+    """The type of a value that has one; None of a plain Python number, which takes that of the others."""
+    if isinstance(operand, t.Compound):
+        return type(operand)
+    return t.from_numpy(operand.dtype) if isinstance(operand, np.generic) else None
+
+
+def _quantity(operand: Any, scalar: Any) -> Quantity:
+    kind = _type_of(operand)
+    if kind is None:
+        if not isinstance(operand, bool | int | float):
+            raise RuleError(
+                f"takes numbers, vectors and other values of kernels; got {type(operand).__name__}",
+                "convert it, for example with wp.vec3(…)",
+            )
+        plain = t.canonical(type(operand))
+        # A whole number fits a float; the other way, and of truth values, types are not mixed.
+        fits = scalar in t.FLOATS or (scalar in t.INTEGERS and plain is t.int32)
+        kind = scalar if fits and plain is not t.bool else plain
+    component = t.scalar_of(kind)
+    numbers = np.asarray(operand).reshape(-1)
+    return Quantity(
+        kind, tuple(Expr(HOST, Number(component.numpy.type(n), component)) for n in numbers.tolist())
+    )
+
+
+def _python(q: Quantity) -> Any:
+    numbers = [part.value.number.item() for part in q.parts]
+    return q.type(*numbers) if t.is_compound(q.type) else numbers[0]
+
+
+def call(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """The value of a function of the kernel language, called outside kernels.
+
+    Raises:
+        TapedebugError: It needs a thread.
+        TypeError: The arguments do not fit.
+    """
+    if name in CONSTRUCTORS:
+        return CONSTRUCTORS[name](*args, **keywords)
+    entry = COMPOSITES.get(name)
+    if entry is None and name not in RULES:
+        raise TapedebugError(
+            f"{name}() is a function of the kernel language and was called outside a kernel",
+            mend="call it inside a function decorated with @kernel or @func",
+        )
+    least, most = (entry.least, entry.most) if entry is not None else (RULES[name].arity,) * 2
+    operands = inspect.Signature.from_callable(entry.build).bind(*args, **keywords).args if entry else args
+    if len(operands) < least or (most is not None and len(operands) > most) or (keywords and entry is None):
+        raise TypeError(f"{name}() takes {least} arguments; got {len(operands) + len(keywords)}")
+    return evaluate(name, f"{name}()", operands)
+
+
+def _vector(*args: Any, length: int | None = None, dtype: Any = None) -> t.Vector:
+    scalar = _scalar(dtype, args)
+    return t.vector(length if length is not None else max(1, len(args)), scalar)(*args)
+
+
+def _matrix(*args: Any, shape: tuple[int, int] | None = None, dtype: Any = None) -> t.Matrix:
+    if shape is None:
+        raise TypeError("matrix() takes the shape of the matrix: matrix(…, shape=(2, 2))")
+    return t.matrix(shape, _scalar(dtype, args))(*args)
+
+
+def _quaternion(*args: Any, dtype: Any = None) -> t.Quaternion:
+    return t.quaternion(_scalar(dtype, args))(*args)
+
+
+def _transformation(*args: Any, dtype: Any = None) -> t.Transformation:
+    return t.transformation(_scalar(dtype, args))(*args)
+
+
+def _scalar(dtype: Any, args: tuple[Any, ...]) -> Any:
+    """The scalar type that is asked for, else that of the first argument that has one, else float32."""
+    if dtype is not None:
+        return t.canonical(dtype)
+    kinds = [k for k in map(_type_of, args) if k is not None]
+    return t.scalar_of(kinds[0]) if kinds else t.float32
+
+
+def _identity(n: int, dtype: Any = float) -> t.Matrix:
+    return t.matrix((n, n), dtype)(*np.eye(n).reshape(-1))
+
+
+CONSTRUCTORS: dict[str, Callable[..., Any]] = {
+    "identity": _identity,
+    "matrix": _matrix,
+    "quat_identity": lambda dtype=float: t.quaternion(dtype)(0, 0, 0, 1),
+    "quaternion": _quaternion,
+    "transform_identity": lambda dtype=float: t.transformation(dtype)(),
+    "transformation": _transformation,
+    "vector": _vector,
+}
+"""Functions that make values of types and sizes which kernels know when they are compiled."""

@@ -1,0 +1,73 @@
+"""Functions of one number that vectors and matrices take component by component; tests; bits of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+from tapedebug.lang import types as t
+from tapedebug.lang.rules._quantities import componentwise, scalar
+from tapedebug.lang.rules._table import Quantity, RuleError, composite, conversion, name_list
+
+
+def _unary(name: str) -> Callable[[Quantity], Quantity]:
+    def build(x: Quantity) -> Quantity:
+        if t.is_quaternion(x.type) or t.is_transformation(x.type):
+            raise RuleError(
+                f"takes numbers, vectors or matrices; got {t.type_name(x.type)}", "apply it to each component"
+            )
+        return Quantity(x.type, tuple(part.apply(name) for part in x.parts))
+
+    return build
+
+
+composite("abs", "Absolute value, of each component; its derivative at 0 is 0.")(_unary("abs"))
+for _name, _doc in (
+    ("sign", "-1 of a negative number, else 1, of each component."),
+    ("floor", "Largest integer not above, as a float, of each component."),
+    ("ceil", "Smallest integer not below, as a float, of each component."),
+    ("trunc", "Rounded toward zero, as a float, of each component."),
+    ("round", "Rounded to the nearest integer, halves away from zero, as a float, of each component."),
+    ("rint", "Rounded to the nearest integer, halves to even, as a float, of each component."),
+    ("invert", "Bits that an integer does not have, of each component."),
+):
+    composite(_name, _doc, differentiable=False)(_unary(_name))
+
+
+def _test(name: str, all_of_them: bool) -> Callable[[Quantity], Quantity]:
+    def build(x: Quantity) -> Quantity:
+        word = "and" if all_of_them else "or"
+        return scalar(reduce(lambda a, b: a.apply(word, b), (part.apply(name) for part in x.parts)))
+
+    return build
+
+
+for _name, _doc in (
+    ("isnan", "Whether a number, or a component of a value, is not a number."),
+    ("isinf", "Whether a number, or a component of a value, is infinite."),
+    ("isfinite", "Whether a number, or every component of a value, is neither infinite nor NaN."),
+):
+    composite(_name, _doc, differentiable=False)(_test(_name, _name == "isfinite"))
+
+
+def _pairs(name: str) -> Callable[[Quantity, Quantity], Quantity]:
+    def build(a: Quantity, b: Quantity) -> Quantity:
+        kinds = [a.type, b.type]
+        if any(t.is_quaternion(k) or t.is_transformation(k) for k in kinds):
+            raise RuleError(f"takes numbers, vectors or matrices; got {name_list(kinds)}", "use components")
+        if t.is_compound(a.type) != t.is_compound(b.type) or (t.is_compound(a.type) and a.type is not b.type):
+            raise RuleError(f"takes two values of one type; got {name_list(kinds)}", conversion(kinds))
+        return componentwise(name, a, b)
+
+    return build
+
+
+composite("mod", "Remainder with the sign of the dividend, as in C, of each pair.")(_pairs("mod"))
+for _name, _doc in (
+    ("bit_and", "Bits that both integers have, of each pair of components."),
+    ("bit_or", "Bits that at least one integer has, of each pair of components."),
+    ("bit_xor", "Bits that exactly one integer has, of each pair of components."),
+    ("lshift", "Bits of the first, moved up by the second, of each pair of components."),
+    ("rshift", "Bits of the first, moved down by the second, of each pair; a signed integer keeps its sign."),
+):
+    composite(_name, _doc, differentiable=False)(_pairs(_name))

@@ -1,0 +1,101 @@
+"""The functions and operators of the language, called outside kernels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+
+
+def test_functions_of_numbers() -> None:
+    assert wp.sin(0.5) == float(np.sin(np.float32(0.5)))
+    assert wp.sin(wp.float64(0.5)) == math.sin(0.5)
+    assert (wp.min(3, 4), wp.max(2.5, 1), wp.clamp(5.0, 0.0, 1.0), wp.abs(-3)) == (3, 2.5, 1.0, 3)
+    assert isinstance(wp.floor(2.5), float) and isinstance(wp.sign(-2), int)
+    assert wp.where(True, 1.0, 2.0) == 1.0
+    assert wp.smoothstep(0.0, 1.0, 0.5) == 0.5
+
+
+def test_functions_of_vectors() -> None:
+    v = wp.vec3(1.0, 2.0, 2.0)
+    assert wp.length(v) == 3.0 and wp.dot(v, v) == 9.0
+    assert wp.normalize(wp.vec3d(0.0, 3.0, 4.0)) == wp.vec3d(0.0, 0.6, 0.8)
+    assert wp.cross(wp.vec3(1.0, 0.0, 0.0), wp.vec3(0.0, 1.0, 0.0)) == wp.vec3(0.0, 0.0, 1.0)
+    assert wp.lerp(v, v * 3.0, 0.5) == wp.vec3(2.0, 4.0, 4.0)
+    assert wp.norm_huber(v) == 2.5 and wp.norm_huber(v=v, delta=3.0) == 4.5
+    assert wp.max(v) == 2.0 and wp.argmax(v) == 1
+    assert wp.outer(v, wp.vec2(1.0, 2.0)) == wp.types.matrix((3, 2), float)(1, 2, 2, 4, 2, 4)
+
+
+def test_decompositions_give_several_values() -> None:
+    m = wp.mat33(1.0, 2.0, 3.0, 4.0, -5.0, 6.0, 7.0, 8.0, -10.0)
+    u, s, v = wp.svd3(m)
+    np.testing.assert_allclose(u @ wp.diag(s) @ wp.transpose(v), m, atol=1e-5)
+    axis, angle = wp.quat_to_axis_angle(wp.quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), 0.5))
+    np.testing.assert_allclose([*axis, angle], [0, 0, 1, 0.5], rtol=1e-6)
+
+
+def test_transforms() -> None:
+    q = wp.quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), math.pi / 2)
+    t = wp.transform(wp.vec3(1.0, 2.0, 3.0), q)
+    assert t.p == wp.vec3(1.0, 2.0, 3.0) and t.q == q and len(t) == 7
+    np.testing.assert_allclose(wp.transform_point(t, wp.vec3(1.0, 0.0, 0.0)), [1, 3, 3], atol=1e-6)
+    np.testing.assert_allclose(wp.transform_inverse(t) * t, wp.transform_identity(), atol=1e-6)
+    assert wp.transform() == wp.transform_identity() == wp.transform(*wp.vec3(), *wp.quat_identity())
+    t.p = wp.vec3(0.0)
+    t.q = wp.quat_identity(dtype=float)
+    assert t == wp.transform_identity()
+    with pytest.raises(AttributeError, match="transform has no component 'r'"):
+        t.r = 1.0
+
+
+def test_constructors() -> None:
+    assert wp.vector(1.0, 2.0) == wp.vec2(1.0, 2.0)
+    assert wp.vector(length=3, dtype=wp.float64) == wp.vec3d()
+    assert wp.matrix(1.0, 2.0, 3.0, 4.0, shape=(2, 2)) == wp.mat22(1.0, 2.0, 3.0, 4.0)
+    assert wp.identity(2, dtype=float) == wp.mat22(1.0, 0.0, 0.0, 1.0)
+    assert wp.quaternion(0.0, 0.0, 0.0, 1.0) == wp.quat_identity()
+    assert wp.transformation(wp.vec3d(), wp.quatd(0.0, 0.0, 0.0, 1.0)) == wp.transform_identity(wp.float64)
+    assert wp.spatial_vector(wp.vec3(1.0), wp.vec3(2.0)) == wp.spatial_vector(1.0, 1.0, 1.0, 2.0, 2.0, 2.0)
+
+
+def test_operators_are_those_of_kernels() -> None:
+    v = wp.vec3(1.0, 2.0, 4.0)
+    assert 2.0 / v == wp.vec3(2.0, 1.0, 0.5) and v / 2.0 == v * 0.5 == 0.5 * v and +v == v and -v == v * -1.0
+    m = wp.mat22(1.0, 2.0, 3.0, 4.0)
+    assert m * wp.vec2(1.0, 1.0) == m @ wp.vec2(1.0, 1.0) == wp.vec2(3.0, 7.0)
+    assert wp.vec2(1.0, 1.0) * m == wp.vec2(4.0, 6.0)
+    v.x = 5.0
+    assert v == wp.vec3(5.0, 2.0, 4.0)
+    assert wp.vec3i(7, -7, 8) / 2 == wp.vec3i(3, -3, 4)
+
+
+WRONG = {
+    "dot() takes two vectors or quaternions of one type; got vec3 and vec2\n"
+    "  = mend: pass two vectors or quaternions, such as vec3 values": lambda: wp.dot(wp.vec3(), wp.vec2()),
+    "`*` is not defined for two vectors; got vec3 and vec3\n"
+    "  = mend: use dot(a, b), cross(a, b), or cw_mul(a, b) for the product of components": lambda: (
+        wp.vec3() * wp.vec3()
+    ),
+    "normalize() takes numbers, vectors and other values of kernels; got list\n"
+    "  = mend: convert it, for example with wp.vec3(…)": lambda: wp.normalize([1.0, 2.0, 3.0]),
+    "sin() takes numbers; got vec3\n  = mend: apply it to each component": lambda: wp.sin(wp.vec3()),
+    "atan2() takes 2 arguments; got 1": lambda: wp.atan2(1.0),
+    "matrix() takes the shape of the matrix: matrix(…, shape=(2, 2))": lambda: wp.matrix(1.0, 2.0),
+}
+
+
+@pytest.mark.parametrize("message", WRONG, ids=lambda m: m.partition("(")[0])
+def test_wrong_use(message: str) -> None:
+    with pytest.raises(TypeError) as info:
+        WRONG[message]()
+    assert str(info.value) == message
+
+
+def test_what_needs_a_thread_says_so() -> None:
+    for name in ("tid", "atomic_add", "randf", "transform_set_rotation"):
+        with pytest.raises(wp.TapedebugError, match=f"^{name}.. is a function of the kernel language"):
+            getattr(wp, name)()
