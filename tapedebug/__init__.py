@@ -26,7 +26,9 @@ from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
 from tapedebug._errors import TapedebugWarning as TapedebugWarning
 from tapedebug._errors import TapeError as TapeError
+from tapedebug.compiler.function import func_native as func_native
 from tapedebug.compiler.function import grad as grad
+from tapedebug.compiler.generic import overload as overload
 from tapedebug.compiler.kernel import func as func
 from tapedebug.compiler.kernel import func_grad as func_grad
 from tapedebug.compiler.kernel import func_replay as func_replay
@@ -37,6 +39,8 @@ from tapedebug.lang.builtins import adjoint as adjoint
 from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.builtins import static as static
 from tapedebug.lang.structs import struct as struct
+from tapedebug.lang.types import Float as Float
+from tapedebug.lang.types import Int as Int
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64
@@ -138,6 +142,7 @@ globals().update(BUILTINS)
 globals().update(CONSTANTS)
 # The types with their other suffixes: `vec3ui`, `vec2s`, …
 globals().update(types.NAMED)
+Scalar = types.Number
 
 _LAZY = {
     "autograd": ("tapedebug.autograd", None),

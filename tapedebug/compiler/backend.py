@@ -9,7 +9,7 @@ from typing import Any
 from tapedebug._config import config
 from tapedebug.compiler import objects
 from tapedebug.compiler.llvm.expressions import TranslationError
-from tapedebug.compiler.llvm.library import Misfit
+from tapedebug.compiler.llvm.library import NATIVES, Misfit
 from tapedebug.compiler.llvm.translate import translated
 from tapedebug.compiler.text import Text
 
@@ -52,11 +52,11 @@ def with_numba(code: str, symbol: str) -> bytes:
     from numba.core.errors import NumbaError
 
     from tapedebug.compiler.llvm.machine import object_code
-    from tapedebug.compiler.numba_library import NAMESPACE, assembly_of
+    from tapedebug.compiler.numba_library import NAMESPACE, assembly_of, embedded
 
     filename = f"<tapedebug {symbol}>"
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
-    names: dict[str, Any] = dict(NAMESPACE)
+    names: dict[str, Any] = NAMESPACE | {name: embedded(name) for name in NATIVES}
     exec(compile(code, filename, "exec"), names)
     try:
         inner, assembly = assembly_of(names["entry"])

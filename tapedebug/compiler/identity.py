@@ -18,7 +18,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,7 @@ from tapedebug.lang.builtins import Builtin
 
 RELEVANT = ("max_unroll",)
 """The settings that lowering depends on; the others choose variants, or mean nothing to it."""
-DERIVED = frozenset(
-    (
-        *("python", "module", "users", "plans", "watched", "origin", "types", "result_type"),
-        *("signature", "params", "flat", "layout", "analysis", "axes"),
-    )
-)
+DERIVED = frozenset({"python", "module", "users", "plans", "watched", "generic", "instances", "types"})
 """Attributes of kernels and functions that follow from others, or from nothing that is compiled."""
 PURE_MODULES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "tapedebug"})
 """What functions and classes of these are follows from their name and the versions in `toolchain`."""
@@ -139,7 +134,8 @@ class _Reader:
                 self.add("static", name)
                 self.value(scope[name], attributes)
         for name, value in sorted(vars(thing).items()):
-            if name not in DERIVED and not name.startswith("_"):
+            follows = isinstance(getattr(type(thing), name, None), cached_property)
+            if name not in DERIVED and not follows and not name.startswith("_"):
                 self.add("with", name)
                 self.value(value, attributes)
 
@@ -199,7 +195,9 @@ class _Reader:
             self.add(value.name)
         elif isinstance(value, t.ArrayType | t.IndexedArrayType):
             self.add(value.ndim)
-            self.type(value.dtype)
+            self.value(value.dtype, attributes)
+        elif isinstance(value, t.Generic):
+            self.add(t.type_name(value))
         elif isinstance(value, types.ModuleType):
             self.module(value, attributes)
         elif isinstance(value, type):

@@ -24,6 +24,7 @@ from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
 from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PRINT, PRINTF, Remark, Shown
 from tapedebug.compiler.text import Text
+from tapedebug.lang import types as t
 
 if TYPE_CHECKING:
     from tapedebug.compiler.python_library import Interpreted
@@ -60,12 +61,25 @@ class Kernel:
         key: The name that checks and reports use.
         module: What it was defined in.
         options: Its own settings.
+        generic: Of a version of a generic kernel, that kernel.
     """
 
-    def __init__(self, python: Callable[..., Any], **options: Any) -> None:
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        *,
+        generic: Kernel | None = None,
+        types: tuple[Any, ...] = (),
+        **options: Any,
+    ) -> None:
         self.python = python
         self.module = modules.get_module(python.__module__)
         self.options = modules.checked_options(options, f"kernel `{python.__name__}`")
+        self.generic = generic
+        self.types = types
+        """Of a version of a generic kernel, the types of its parameters."""
+        self.instances: dict[tuple[Any, ...], Kernel] = {}
+        """Of a generic kernel, its versions by their types."""
         qualified = python.__qualname__.replace("<locals>.", "").replace(".", "__")
         self.key = re.sub(r"[^0-9A-Za-z_]+", "", qualified)
         self.__name__ = python.__name__
@@ -122,7 +136,46 @@ class Kernel:
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
 
     def __repr__(self) -> str:
-        return f"<kernel {self.key}>"
+        return f"<kernel {self.key}{f'({self.version})' if self.version else ''}>"
+
+    @property
+    def version(self) -> str:
+        """Of a version of a generic kernel, its parameters and their types; else empty."""
+        shown = [f"{p.name}: {t.type_name(p.type)}" for p in self.signature] if self.generic else []
+        return ", ".join(shown)
+
+    @cached_property
+    def is_generic(self) -> bool:
+        """Whether parameters take several types: each combination has a version of the kernel."""
+        return any(t.is_generic(param.type) for param in self.signature)
+
+    def instance(self, types: tuple[Any, ...]) -> Kernel:
+        """The version of a generic kernel for these types of its parameters.
+
+        Raises:
+            KernelTypeError: A type does not fit its parameter.
+        """
+        found = self.instances.get(types)
+        if found is None:
+            for param, kind in zip(self.signature, types, strict=True):
+                if not t.fits(param.type, kind) or t.is_generic(kind):
+                    raise KernelTypeError(
+                        f"kernel `{self.__name__}`: "
+                        f"`{param.name}` is {t.type_name(param.type)}; got {t.type_name(kind)}",
+                        span=self.origin.span(self.origin.tree.args.args[param.index]),
+                        mend="use one type that fits, or change the annotation",
+                    )
+            found = self.instances[types] = Kernel(self.python, generic=self, types=types, **self.options)
+        return found
+
+    def _require_concrete(self) -> None:
+        if self.is_generic:
+            shown = ", ".join(f"{p.name}: {t.type_name(p.type)}" for p in self.signature)
+            raise KernelTypeError(
+                f"kernel `{self.__name__}`: it is generic ({shown}), compiled for the types of a launch",
+                span=self.origin.span(self.origin.tree),
+                mend=f"launch it, or choose the types: overload({self.__name__}, […])",
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse: kernels are launched."""
@@ -159,7 +212,8 @@ class Kernel:
                     mend="annotate it, for example "
                     f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
                 )
-            params.append(Param(argument.arg, declared[argument.arg], index))
+            kind = self.types[index] if self.types else declared[argument.arg]
+            params.append(Param(argument.arg, kind, index))
         return tuple(params)
 
     @cached_property
@@ -179,11 +233,14 @@ class Kernel:
 
     @cached_property
     def _lowered(self) -> Lowered:
+        self._require_concrete()
         try:
             result = pipeline.lowered(
                 self.__name__, self.origin, self.signature, self.python, self._notes.captured
             )
         except TapedebugError as error:
+            if self.version:
+                error.notes = (f"in its version for {self.version}", *error.notes)
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None
         except OSError as error:
@@ -203,6 +260,10 @@ class Kernel:
         for function in functions:
             function.users.add(self)
 
+    def _forget_plans(self) -> None:
+        self._tables = {}
+        self.settle()
+
     def renew(self) -> None:
         """Compile again when it is used next: a function that it calls got a gradient or a replay.
 
@@ -212,8 +273,10 @@ class Kernel:
         for plans in (plans for table in self._tables.values() for plans in table):
             for plan in plans.values():
                 plan.kernel = before
-        self._tables, self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}, {}
-        self.settle()
+        self._forget_plans()
+        self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}
+        if self.generic is not None:
+            self.generic._forget_plans()
         for name in ("_lowered", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
 
@@ -266,7 +329,10 @@ class Kernel:
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with.
         """
-        replay = self.adjoint_info(active, replay=replay).replay
+        info = self.adjoint_info(active, replay=replay)
+        if info.refused is not None:
+            raise info.refused.with_traceback(None)
+        replay = info.replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard))
 
     def tangent(
@@ -440,9 +506,16 @@ def kernel(
 
 
 def func(function: Callable[..., Any]) -> Function:
-    """Decorate a function that kernels call; annotations of its parameters are optional and checked."""
-    read_annotations(function, sys._getframe(1))
-    return Function(function)
+    """Decorate a function that kernels call; annotations of its parameters are optional and checked.
+
+    Several functions of one name, in one file or cell, are versions of it: a call takes the one that declares
+    the types of its arguments, or else one that takes families of types (`typing.Any`, `Float`, …).
+    """
+    frame = sys._getframe(1)
+    read_annotations(function, frame)
+    made = Function(function)
+    made.join(frame.f_locals.get(function.__name__))
+    return made
 
 
 def func_grad(function: Function) -> Callable[[Callable[..., Any]], Function]:
@@ -472,13 +545,29 @@ def _companion(function: Function, what: str) -> Callable[[Callable[..., Any]], 
     def decorate(python: Callable[..., Any]) -> Function:
         read_annotations(python, sys._getframe(1))
         own = Function(python)
-        _require_free(function, own, what)
-        setattr(function, what, own)
-        for user in list(function.users):
+        version = _version(function, own)
+        _require_free(version, own, what)
+        setattr(version, what, own)
+        for user in list(version.users):
             user.renew()
         return own
 
     return decorate
+
+
+def _version(function: Any, own: Function) -> Any:
+    """The version of a function whose parameters a gradient or replay begins with."""
+    if not isinstance(function, Function) or len(function.overloads) == 1:
+        return function
+    for version in function.overloads:
+        if own.annotations[: len(version.annotations)] == version.annotations:
+            return version
+    versions = "; ".join(version.declaration for version in function.overloads)
+    raise KernelTypeError(
+        f"function `{own.name}`: no version of `{function.name}` has the types of its parameters",
+        span=own.origin.span(own.origin.tree),
+        mend=f"begin with the parameters of one of these: {versions}",
+    )
 
 
 def _require_free(function: Any, own: Function, what: str) -> None:

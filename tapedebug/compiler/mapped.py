@@ -131,7 +131,7 @@ def _spot(place: Span) -> ast.expr:
 def _results(kernel: Kernel, place: Span) -> tuple[Any, ...]:
     """The types of what the function gives."""
     try:
-        lowered = lower_kernel(kernel.__name__, kernel.origin, kernel.params, kernel.python)
+        lowered = lower_kernel(kernel.__name__, kernel.origin, kernel.signature, kernel.python)
     except TapedebugError as error:
         raise error.with_traceback(None) from None
     item = lowered.variables.get("result")

@@ -102,8 +102,8 @@ def _digest(key: str, body: bytes) -> bytes:
 
 
 def clear() -> int:
-    """Remove everything that is kept; gives the number of objects."""
-    paths = list(folder().glob("*.o"))
+    """Remove all that is kept, native functions and notes too; gives the number of objects."""
+    paths = [*folder().glob("*.o"), *folder().glob("native/*")]
     for path in [*paths, *folder().glob("*.json")]:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -141,6 +141,10 @@ def load(key: str, symbol: str, code: bytes) -> Entry:
 
     with _lock:
         if key not in _loaded:
+            if b"native_" in code:
+                from tapedebug.compiler.native import build
+
+                build.load_called(code)
             engine = _engine()
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()

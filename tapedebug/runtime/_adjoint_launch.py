@@ -9,6 +9,7 @@ import numpy as np
 from tapedebug._errors import LaunchError, TapedebugError
 from tapedebug.lang import types
 from tapedebug.runtime._backward import LiveSpace
+from tapedebug.runtime._flatten import take_apart
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import Values, array, make, new
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
@@ -53,7 +54,8 @@ def run(
     """
     try:
         plan, args = resolve(kernel, (*inputs, *outputs))
-        given = _given(kernel, args, adjoints)
+        kernel = plan.kernel
+        given = _given(kernel, args, _flat(kernel, adjoints))
         sizes, threads, slots = launch_dims(kernel, dim)
     except TapedebugError as error:
         raise error.with_traceback(None) from None
@@ -99,13 +101,26 @@ def _plan(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: frozense
     return found
 
 
-def _given(kernel: Any, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
-    """The adjoint of each argument that has one."""
-    if len(adjoints) > len(args):
+def _flat(kernel: Any, adjoints: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One adjoint for each flat parameter: those of a struct are in a struct like it."""
+    if len(adjoints) > len(kernel.signature):
         raise LaunchError(
-            f"launch of {kernel.key}: it has {len(args)} arguments and {len(adjoints)} adjoints",
+            f"launch of {kernel.key}: it has {len(kernel.signature)} arguments and {len(adjoints)} adjoints",
             mend="pass one adjoint for each argument, None for an array's own gradient",
         )
+    if kernel.flat:
+        return adjoints
+    found: list[Any] = []
+    for param, value in zip(kernel.signature, adjoints, strict=False):
+        if value is None:
+            found += [None for part in kernel.params if part.owner == param.index]
+        else:
+            take_apart(kernel, param, param.name, param.type, value, found)
+    return tuple(found)
+
+
+def _given(kernel: Any, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
+    """The adjoint of each argument that has one."""
     found: dict[int, array] = {}
     for p, a in enumerate(args):
         if not isinstance(a, array) or not types.is_float(a.dtype):

@@ -89,8 +89,14 @@ class Exchange:
             options: `stream`, `max_version`, `dl_device` and `copy`, as the protocol has them.
 
         Raises:
-            ArrayError: A stride is negative, which readers of DLPack do not expect.
+            ArrayError: A stride is negative, which readers of DLPack do not expect, or elements are structs.
         """
+        if types.is_struct(self.dtype):
+            raise ArrayError(
+                f"an array of {types.type_name(self.dtype)} cannot be shared through DLPack, which has no "
+                "structs",
+                mend="share the arrays of its fields",
+            )
         if any(s < 0 for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
             raise ArrayError(
                 f"an array with negative strides {self.strides} cannot be shared through DLPack",
@@ -160,4 +166,5 @@ _MAKERS: dict[str, Any] = {
     "vector": lambda inner, scalar: types.vector(inner[0], scalar),
     "matrix": types.matrix,
     "quaternion": lambda inner, scalar: types.quaternion(scalar),
+    "transform": lambda inner, scalar: types.transformation(scalar),
 }

@@ -19,17 +19,18 @@ def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     found: list[Any] = []
     for param, value in zip(kernel.signature, args, strict=True):
-        _take_apart(kernel, param, param.name, param.type, value, found)
+        take_apart(kernel, param, param.name, param.type, value, found)
     return tuple(found)
 
 
-def _take_apart(kernel: Any, param: Any, name: str, kind: Any, value: Any, found: list[Any]) -> None:
+def take_apart(kernel: Any, param: Any, name: str, kind: Any, value: Any, found: list[Any]) -> None:
+    """Add the flat arguments of one value for `param` to `found`."""
     if types.is_struct(kind):
         if type(value) is not kind:
             raise _misfit(kernel, param, name, kind, value)
         held = value.__dict__
         for label, inner in kind.fields.items():
-            _take_apart(kernel, param, f"{name}.{label}", inner, held[label], found)
+            take_apart(kernel, param, f"{name}.{label}", inner, held[label], found)
     elif value is None and isinstance(kind, types.ArrayType | types.IndexedArrayType):
         _nothing(kernel, param, name, kind, found)
     elif parts_of(kind) is None:
@@ -114,4 +115,4 @@ def named_parts(name: str, value: Any) -> list[tuple[str, Any]]:
     return [(name, value)]
 
 
-__all__ = ["check_and_flatten", "flattened", "named_parts"]
+__all__ = ["check_and_flatten", "flattened", "named_parts", "take_apart"]

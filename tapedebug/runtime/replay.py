@@ -91,7 +91,7 @@ class Shadow:
         """
         plan, checked = resolve(kernel, tuple(args), flat=flat)
         if active is not None and active != plan.active:
-            plan = KernelPlan(kernel, checked, plan.packers, active)
+            plan = KernelPlan(plan.kernel, checked, plan.packers, active)
         sizes, threads, slots = launch_dims(kernel, dim)
         tracker = Tracker("preserve", dry=True)
         record = Record(0, plan, checked, sizes, threads, packed_for(plan, checked, slots), call_site(), None)
@@ -334,7 +334,11 @@ class Shadow:
             buffer.dots(a)[...] = _fitting("the tangent of", a, values)
 
     def _note_lost(self, record: Record) -> None:
-        self.lost.append(f"record {record.index} is a custom function ({record.name})")
+        if record.kind == "kernel":
+            name = record.plan.kernel.analysis.opaque[0]
+            self.lost.append(f"launch {record.index} ({record.name}) calls the native function {name}")
+        else:
+            self.lost.append(f"record {record.index} is a custom function ({record.name})")
 
     def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[Need, ShadowBuffer]]]:
         """Before which record which needed values must be kept."""

@@ -99,7 +99,7 @@ def _whole(steps: list[str], count: int) -> int:
 
 @dataclass
 class Times:
-    """Seconds of one kernel on one engine: forward and backward, cold and cached, and of the whole process."""
+    """Seconds of one kernel on one engine: forward and backward, cold and cached; and of processes."""
 
     cold: list[tuple[float, float]] = field(default_factory=list)
     cached: list[tuple[float, float]] = field(default_factory=list)
@@ -166,7 +166,7 @@ def row(name: str, ours: list[float], theirs: list[float]) -> tuple[str, ...]:
 
 
 def too_slow(lines: int, found: dict[str, Times]) -> list[str]:
-    """What the fastest round does not reach: cold no slower than Warp, cached under `CACHED_MS` a direction."""
+    """What the fastest round misses: cold no slower than Warp, cached under `CACHED_MS` a direction."""
     missed = []
     if min(found[OURS].of("cold", "both")) > min(found[THEIRS].of("cold", "both")):
         missed.append(f"{lines} lines cold")

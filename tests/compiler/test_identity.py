@@ -454,3 +454,63 @@ def kernel(x: wp.array(dtype=float)):
         if number == 0:
             never_lowered()
     assert said[0] == said[1] and said[0][0].startswith("x is 2.0\n") and "negative" in said[0][1]
+
+
+def test_versions_of_generic_kernels_are_kernels(tmp_path: Path, cache: Path, never_lowered: Any) -> None:
+    source = """
+from typing import Any
+import tapedebug as wp
+
+@wp.func
+def twice(x: Any):
+    return x + x
+
+@wp.kernel
+def kernel(x: wp.array(dtype=Any)):
+    i = wp.tid()
+    x[i] = twice(x[i])
+"""
+    for number in range(2):
+        kernel = kernel_of(source, tmp_path)
+        for dtype in (float, wp.float64):
+            x = wp.array([2.0], dtype=dtype)
+            wp.launch(kernel, dim=1, inputs=[x])
+            assert x.numpy()[0] == 4.0
+        if number == 0:
+            never_lowered()
+    digests = {found.digest for k in kernel.instances.values() if (found := identity.identity_of(k))}
+    assert len(digests) == 2
+
+
+def test_overloads_count(tmp_path: Path) -> None:
+    source = """
+import tapedebug as wp
+
+@wp.func
+def f(x: float):
+    return x
+
+@wp.func
+def f(x: int):
+    return x + 1
+
+@wp.kernel
+def kernel(x: wp.array(dtype=float)):
+    x[0] = f(x[0])
+"""
+    assert digest(source, tmp_path) != digest(source.replace("return x\n", "return -x\n"), tmp_path)
+    assert digest(source, tmp_path) != digest(source.replace("x + 1", "x + 2"), tmp_path)
+
+
+def test_native_functions_are_provided_in_every_process(tmp_path: Path, cache: Path) -> None:
+    source = """
+import tapedebug as wp
+
+@wp.func_native("return 3.0f * x;")
+def f(x: float) -> float: ...
+
+@wp.kernel
+def kernel(x: wp.array(dtype=float)):
+    x[0] = f(x[0])
+"""
+    assert identity.identity_of(kernel_of(source, tmp_path)) is None

@@ -44,6 +44,8 @@ class Call:
 
 
 LIBRARY: dict[str, Callable[..., Call]] = {}
+NATIVES: dict[str, Callable[..., Call]] = {}
+"""Native functions of this process, by symbol."""
 
 
 def entry(name: str) -> Callable[[Callable[..., Call]], Callable[..., Call]]:
@@ -65,10 +67,11 @@ def call_of(name: str, operands: tuple[str, ...]) -> Call:
     Raises:
         Misfit: There is no such function, or it does not take these operands.
     """
-    if name not in LIBRARY:
+    make = LIBRARY.get(name) or NATIVES.get(name)
+    if make is None:
         raise Misfit(f"there is no library function {name!r}")
     try:
-        return LIBRARY[name](*operands)
+        return make(*operands)
     except TypeError:
         raise Misfit(f"{name!r} does not take {len(operands)} operands") from None
 

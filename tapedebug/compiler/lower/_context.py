@@ -418,7 +418,7 @@ class Context:
         if isinstance(value, t.Compound):
             parts = [self.constant(node, n, value.scalar) for n in np.asarray(value).reshape(-1)]
             return Quantity(type(value), tuple(p.scalar for p in parts))
-        kind = scalar_type(value)
+        kind = t.scalar_type(value)
         return self.constant(node, value, kind) if kind is not None else None
 
     def constant(self, node: ast.AST, value: Any, kind: type[t.Scalar]) -> Quantity:
@@ -459,20 +459,6 @@ def hashable(value: Any) -> bool:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """A number of things in words that agree: `1 index`, `2 indices`."""
     return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-def scalar_type(value: Any) -> type[t.Scalar] | None:
-    """The type that a captured number or a literal has in a kernel."""
-    match value:
-        case bool() | np.bool_():
-            return t.bool
-        case np.generic():
-            return t.from_numpy(value.dtype)
-        case int():
-            return t.int32
-        case float():
-            return t.float32
-    return None
 
 
 def resolved(function: Callable[..., Any], name: str) -> Any:

@@ -9,9 +9,12 @@ logged in the forward sweep and recalled. Dead code removal then keeps only what
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tapedebug.compiler.builder import Builder, constant_of, is_free
 from tapedebug.compiler.ir import (
     ADJOINT,
+    NATIVE,
     REMARKS,
     Block,
     Custom,
@@ -25,7 +28,7 @@ from tapedebug.compiler.ir import (
     blocks_of,
     walk,
 )
-from tapedebug.compiler.passes import custom
+from tapedebug.compiler.passes import custom, native
 from tapedebug.compiler.passes.activity import active_values
 from tapedebug.compiler.passes.adjoint_loops import Loops, Record, Values
 from tapedebug.lang import types as t
@@ -139,6 +142,9 @@ class Transform(Loops):
         b = self.builder
         if op.kind == "note":
             self._forward_note(op, known, first)
+            return
+        if op.kind in NATIVE or op.kind == "native_result":
+            native.forward(self, op, known, first)
             return
         if op.kind in REMARKS:
             b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
@@ -291,12 +297,18 @@ class Transform(Loops):
     def has_effect(self, node: Node) -> bool:
         """Whether a node loads from or stores to an active array, at any depth."""
         return any(
-            isinstance(n, Op)
-            and (n.kind in ("load", "store", "atomic_add") or n.kind in ADJOINT)
-            and n.data[0] in self.active
+            isinstance(n, Op) and not self.active.isdisjoint(_reversed(n))
             for block in blocks_of(node)
             for n in walk(block)
         )
+
+
+def _reversed(op: Op) -> Collection[int]:
+    """The array parameters whose adjoints the reverse of an operation touches."""
+    if op.kind in NATIVE:
+        adjoints: frozenset[int] = op.data[0].adjoints
+        return adjoints
+    return op.data[:1] if op.kind in ("load", "store", "atomic_add") or op.kind in ADJOINT else ()
 
 
 def pulled_back(
