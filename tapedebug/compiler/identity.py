@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug._config import config
 from tapedebug._errors import TapedebugError
 from tapedebug.compiler.function import Function, Gradient, closure_of, decorated_scope
 from tapedebug.lang import types as t
@@ -84,7 +83,7 @@ def toolchain() -> str:
 
 def settings(kernel: Any) -> str:
     """The settings that lowering depends on, as they are now for this kernel."""
-    return repr([(getattr(config, name), kernel.option(name)) for name in RELEVANT])
+    return repr([kernel.option(name) for name in RELEVANT])
 
 
 class _Reader:
