@@ -328,7 +328,17 @@ def test_is_transposed():
 
 
 @pytest.mark.parametrize(
-    "dtype", [wp.float32, wp.bool, wp.uint8, wp.vec3, wp.types.matrix((2, 5), wp.float64), wp.quat, wp.vec3i]
+    "dtype",
+    [
+        wp.float32,
+        wp.bool,
+        wp.uint8,
+        wp.vec3,
+        wp.types.matrix((2, 5), wp.float64),
+        wp.quat,
+        wp.vec3i,
+        wp.transform,
+    ],
 )
 def test_copies_and_pickles(dtype):
     a = wp.ones((2, 3), dtype=dtype)
@@ -337,6 +347,24 @@ def test_copies_and_pickles(dtype):
         assert made.buffer is not a.buffer
         np.testing.assert_array_equal(made.numpy(), a.numpy())
     assert copy.copy(a).buffer is a.buffer
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        wp.vec3(1, 2, 3),
+        wp.types.vector(7, wp.float64)(*range(7)),
+        wp.mat22(1, 2, 3, 4),
+        wp.quat(0, 0, 0, 1),
+        wp.transform(wp.vec3(1, 2, 3), wp.quat(0, 0, 0, 1)),
+        wp.vec2i(1, 2),
+    ],
+)
+def test_copies_of_values(value):
+    for made in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert type(made) is type(value)
+        assert made == value
+        assert made is not value
 
 
 def test_copies_of_structs():
