@@ -79,7 +79,23 @@ class Generator(Compound):
             scope.names["f"].append("c")
             self.body(scope, self.size)
             self.emit(f"y[i] = y[i] * 0.5 + {self.float(scope, 2)}")
+            self.use(scope)
         return HEADER + STRUCT + "\n".join(self.lines) + "\n"
+
+    def use(self, scope: Scope) -> None:
+        """Let what every variable holds at the end count."""
+        sums = {
+            "f": "wp.sin({})",
+            "v": "wp.dot({}, SHIFT)",
+            "m": "wp.sin(wp.ddot({0}, {0}))",
+            "h": "{0}.x * {0}.w",
+            "d": "float(wp.sin({}))",
+            "s": "{0}.mass * {0}.pos.x",
+        }
+        for kind, form in sums.items():
+            for name in scope.names[kind]:
+                if name not in scope.fixed:
+                    self.emit(f"y[i] += {form.format(name)}")
 
     # Functions
 
@@ -177,7 +193,13 @@ class Generator(Compound):
             if self.r.random() < 0.3:
                 makers += [self.extreme]
         if left > 1:
-            makers += [self.branch] * 3 + [self.for_loop] * 2 + [self.while_loop] + [self.definite] * 2
+            makers += (
+                [self.recurrence]
+                + [self.branch] * 3
+                + [self.for_loop] * 2
+                + [self.while_loop]
+                + [self.definite] * 2
+            )
         if self.indent > 1:
             makers += [self.jump]
         return bool(self.r.choice(makers)(scope, left))
@@ -320,6 +342,31 @@ class Generator(Compound):
         inner.fixed += (name,)
         with self.indented():
             self.body(inner, self.r.randint(1, max(1, left // 2)))
+
+    def recurrence(self, scope: Scope, left: int) -> None:
+        """A loop whose derivative needs the values that its iterations began with."""
+        kind, name = self.r.choice("ffvmhd"), self.fresh("k")
+        state = self.fresh(kind)
+        self.emit(f"{state} = {self.value(kind, scope, 1)}")
+        count = self.pick("n", "n - 1", "2") if "n" in scope.names["i"] else f"{self.int(scope, 0)} % 4"
+        self.emit(f"for {name} in range({count}):")
+        inner = scope.inner(loop=True)
+        inner.names[kind].append(state)
+        inner.names["i"].append(name)
+        inner.fixed += (name,)
+        factor = f"wp.sin({self.float(inner, 1)})"
+        follows = {
+            "f": f"wp.cos({state} * {self.float(inner, 1)}) + {state} * {factor}",
+            "v": f"wp.cross({state}, {self.vec(inner, 1)}) * {factor} + {state} * 0.5",
+            "m": f"({state} @ {state}) * 0.125 + {self.mat(inner, 1)} * {factor}",
+            "h": f"{self.unit(inner, 1)} * {state}",
+            "d": f"wp.cos({state} * {self.double(inner, 1)})",
+        }
+        with self.indented():
+            if left > 3 and self.r.random() < 0.5:
+                self.body(inner, 1)
+            self.emit(f"{state} = {follows[kind]}")
+        scope.names[kind].append(state)
 
     def while_loop(self, scope: Scope, left: int) -> None:
         name = self.fresh("m")
