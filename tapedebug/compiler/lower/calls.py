@@ -17,6 +17,7 @@ from tapedebug.compiler.lower import (
     expressions,
     generic,
     gradient,
+    keywords,
     operations,
     random,
     remarks,
@@ -33,14 +34,12 @@ from tapedebug.compiler.lower._context import (
     Undefined,
     View,
     counted,
-    hashable,
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin, static
 from tapedebug.lang.rules import DRAWS, Quantity
 
 TYPE_MAKERS = (t.vector, t.matrix, t.quaternion, t.transformation)
-PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
 MAX_INLINE_DEPTH = 64
 
 
@@ -74,14 +73,13 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":
         return random.curlnoise(ctx, node)
-    if node.keywords:
-        ctx.syntax_error(
-            node, "functions of the kernel language take no keywords", "pass the values in order"
-        )
     if isinstance(target, Builtin):
-        return _builtin(ctx, node, target.name, used)
-    if hashable(target) and target in PYTHON:
-        return operations.lower(ctx, node, PYTHON[target])
+        return _builtin(ctx, keywords.in_order(ctx, node, target.name), target.name, used)
+    if node.keywords:
+        ctx.syntax_error(node, f"{ast.unparse(node.func)}() takes no keywords", "pass the values in order")
+    same = keywords.of_python(target)
+    if same is not None:
+        return operations.lower(ctx, keywords.folded(node, target), same)
     if target is len:
         return _len(ctx, node)
     if target is type:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.function import Function, Gradient
 from tapedebug.compiler.ir import Block, Op, Value, ops_of
-from tapedebug.compiler.lower import arguments, calls, control, operations
+from tapedebug.compiler.lower import arguments, calls, control, keywords, operations
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -36,7 +36,7 @@ def of(ctx: Context, node: ast.Call) -> Static:
     target = item.value if isinstance(item, Static) else None
     if isinstance(target, Function):
         return Static(Gradient(target))
-    name = target.name if isinstance(target, Builtin) else _python(target)
+    name = target.name if isinstance(target, Builtin) else keywords.of_python(target)
     if name is None or (name not in COMPOSITES and name not in RULES):
         shown = ast.unparse(node.args[0])
         plain = isinstance(target, FunctionType)
@@ -52,11 +52,6 @@ def of(ctx: Context, node: ast.Call) -> Static:
             "differentiate a smooth function",
         )
     return Static(Gradient(Builtin(name, "")))
-
-
-def _python(target: Any) -> str | None:
-    """The operation that a function of Python's own stands for."""
-    return next((name for known, name in calls.PYTHON.items() if known is target), None)
 
 
 def _described(item: Item) -> str:
