@@ -48,6 +48,7 @@ class Analysis:
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
         says: The kinds of remarks that it makes.
         says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's.
+        elsewhere: Parameters that a thread accesses at other than its own index.
     """
 
     reads: frozenset[int]
@@ -58,6 +59,7 @@ class Analysis:
     serial: bool
     says: frozenset[str] = frozenset()
     says_back: frozenset[str] = frozenset()
+    elsewhere: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,11 @@ def analysis(kernel: Lowered) -> Analysis:
         serial=kernel.uses_atomic_result,
         says=remarks_of(opened(kernel.told).body),
         says_back=remarks_of(kernel.custom.body),
+        elsewhere=frozenset(
+            op.data[0]
+            for op in ops_of(body)
+            if op.kind in ("load", "store", "atomic_add") and not at_own_index(kernel.function, op)
+        ),
     )
 
 

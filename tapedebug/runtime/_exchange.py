@@ -166,4 +166,5 @@ _MAKERS: dict[str, Any] = {
     "vector": lambda inner, scalar: types.vector(inner[0], scalar),
     "matrix": types.matrix,
     "quaternion": lambda inner, scalar: types.quaternion(scalar),
+    "transform": lambda inner, scalar: types.transformation(scalar),
 }

@@ -211,6 +211,7 @@ def test_integers_and_vectors():
     v = wp.array(_numbers(2, 3), dtype=wp.vec3)
     np.testing.assert_allclose((v * 2.0 + wp.vec3(1, 2, 3)).numpy(), v.numpy() * 2 + [1, 2, 3], rtol=1e-6)
     np.testing.assert_allclose((v * _array(2, 3)).numpy(), v.numpy() * [[2], [3]], rtol=1e-6)
+    assert (wp.vec3(1, 2, 3) * X).list()[2] == wp.vec3(3, 6, 9)
     m = wp.array(_numbers(2, 3, 3), dtype=wp.mat33)
     np.testing.assert_allclose((m * m).numpy(), m.numpy() @ m.numpy(), rtol=1e-5)
     double = wp.array([1.0, 2.0])

@@ -328,7 +328,17 @@ def test_is_transposed():
 
 
 @pytest.mark.parametrize(
-    "dtype", [wp.float32, wp.bool, wp.uint8, wp.vec3, wp.types.matrix((2, 5), wp.float64), wp.quat, wp.vec3i]
+    "dtype",
+    [
+        wp.float32,
+        wp.bool,
+        wp.uint8,
+        wp.vec3,
+        wp.types.matrix((2, 5), wp.float64),
+        wp.quat,
+        wp.vec3i,
+        wp.transform,
+    ],
 )
 def test_copies_and_pickles(dtype):
     a = wp.ones((2, 3), dtype=dtype)
