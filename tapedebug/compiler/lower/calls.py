@@ -13,6 +13,7 @@ from tapedebug.compiler.lower import (
     arguments,
     atomics,
     construct,
+    contents,
     control,
     expressions,
     generic,
@@ -23,6 +24,7 @@ from tapedebug.compiler.lower import (
     remarks,
     statics,
     structs,
+    syntax,
     views,
 )
 from tapedebug.compiler.lower._context import (
@@ -223,7 +225,7 @@ def run(
     ctx.env, ctx.origin, ctx.python = env, function.origin, function.python
     ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
     ctx.in_loop, ctx.returned = 0, None
-    ctx.locals = control.local_names(function.origin.tree.body)
+    ctx.locals = syntax.local_names(function.origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     ctx.inputs = None
     begin()
@@ -233,7 +235,7 @@ def run(
         body = function.origin.tree.body
         statements.block(ctx, body)
         result = ctx.env.get(control.RESULT)
-        if ctx.returned is not None and not control.always_returns(body):
+        if ctx.returned is not None and not syntax.always_returns(body):
             message = f"`{function.name}` returns a value on some paths only"
             ctx.type_error(body[-1], message, "end it with a `return` of a value")
         end()
@@ -254,4 +256,4 @@ def _zero_result(ctx: Context, function: Function) -> None:
     zeros = [structs.zeros(ctx, kind) for kind in kinds]
     result = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
     ctx.env[control.RESULT] = result
-    ctx.returned = (control.kind_of(result), f"`{function.name}` is declared to return")
+    ctx.returned = (contents.kind_of(result), f"`{function.name}` is declared to return")
