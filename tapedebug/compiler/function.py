@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any, NoReturn
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
+from tapedebug.compiler.native.function import Native
+from tapedebug.compiler.native.unit import Snippets
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
@@ -35,6 +38,8 @@ class Function:
         self.__doc__ = python.__doc__
         self.gradient: Function | None = None
         self.replay: Function | None = None
+        self.native: Native | None = None
+        """Its C, where it is a native function."""
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         """The kernels that it is compiled into."""
         self.overloads: tuple[Function, ...] = (self,)
@@ -42,6 +47,11 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plain Python function, or the version of it that takes the values."""
+        if self.native is not None:
+            raise TapedebugError(
+                f"`{self.name}` is a native function and was called outside a kernel",
+                mend="call it inside a function decorated with @kernel or @func",
+            )
         return self._for_values(args, kwargs).python(*args, **kwargs)
 
     def _for_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Function:
@@ -163,15 +173,62 @@ def grad(function: Any) -> Gradient:
     )
 
 
+def func_native(
+    snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None
+) -> Callable[[Callable[..., Any]], Function]:
+    """Decorate the stub of a function whose body is C: `@func_native("out[tid] = 2.0f * x[tid];")`.
+
+    The parameters of the stub, all annotated, are what the snippet sees: arrays as pointers, numbers as
+    values, vectors, matrices and quaternions as unions (`v.x` or `v.c[0]`, `m.m[i][j]`). A declared result is
+    what the snippet returns. The C is compiled by the system's compiler (`CC`, else cc, gcc or clang) when a
+    kernel is first used, and runs in this process: what it writes where it should not, nobody catches.
+
+    Args:
+        snippet: The body of a C function.
+        adj_snippet: What adjoints run: it adds to `adj_a` of a float parameter `a`, to `adj_x[i]` of an array
+            `x`, and reads `adj_ret`, the adjoint of the result. Arrays are as the launch left them. Empty
+            where no gradient is meant to flow; without one, a gradient that would is an error.
+        replay_snippet: What adjoints run where they need the result again. It is used where it writes to no
+            array; else the snippet runs again in copies of what it writes to.
+
+    Raises:
+        KernelTypeError, KernelSyntaxError: When a kernel that calls it is first used: a type has no
+            counterpart in C, or the compiler refuses a snippet (its line is shown).
+        TapedebugError: Then, too: there is no compiler.
+    """
+
+    def decorate(python: Callable[..., Any]) -> Function:
+        frame = sys._getframe(1)
+        read_annotations(python, frame)
+        function = Function(python)
+        function.native = Native(
+            python,
+            Snippets(snippet, adj_snippet, replay_snippet),
+            lambda: function.origin,
+            lambda: (function.types, function.result_type),
+        )
+        function.join(frame.f_locals.get(python.__name__))
+        return function
+
+    return decorate
+
+
 def origin_of(python: Callable[..., Any], what: str) -> Origin:
     """The source of a decorated function, or the user's error."""
     try:
-        return Origin.of(python)
+        origin = Origin.of(python)
+        _ = origin.header  # its tree is read when it is compiled
     except (OSError, TypeError) as error:
-        raise KernelSyntaxError(
-            f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
-            mend="define it in a file or a notebook cell, not through exec() or a lambda",
-        ) from None
+        raise unreadable(python, what, error) from None
+    return origin
+
+
+def unreadable(python: Callable[..., Any], what: str, error: Exception) -> KernelSyntaxError:
+    """The user's error where there is no source."""
+    return KernelSyntaxError(
+        f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
+        mend="define it in a file or a notebook cell, not through exec() or a lambda",
+    )
 
 
 def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> None:
@@ -190,6 +247,15 @@ def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> Non
                 annotations[name] = eval(annotation, frame.f_globals, frame.f_locals)
 
 
+def closure_of(python: Callable[..., Any]) -> dict[str, Any]:
+    """The variables of enclosing functions that a function uses, those that have a value."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(python.__code__.co_freevars, python.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            found[name] = cell.cell_contents
+    return found
+
+
 _SCOPES: weakref.WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -206,22 +272,22 @@ def remember_scope(python: Callable[..., Any]) -> None:
 
 def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
     """What the free names of a function mean to `static(…)`: as where it was decorated, else as now."""
-    cells = dict(zip(python.__code__.co_freevars, python.__closure__ or (), strict=True))
-    closure: dict[str, Any] = {}
-    for name, cell in cells.items():
-        with contextlib.suppress(ValueError):  # not assigned yet
-            closure[name] = cell.cell_contents
-    return {**python.__globals__, **closure, **_SCOPES.get(python, {})}
+    return {**python.__globals__, **closure_of(python), **decorated_scope(python)}
+
+
+def decorated_scope(python: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in a function meant where it was decorated."""
+    return _SCOPES.get(python, {})
 
 
 def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:
     """The types that annotations declare, by parameter name; strings are evaluated."""
-    closure = inspect.getclosurevars(python).nonlocals
+    closure = closure_of(python)
     declared: dict[str, Any] = {}
-    nodes = {a.arg: a for a in (*origin.tree.args.posonlyargs, *origin.tree.args.args)}
+    nodes = {a.arg: a for a in (*origin.header.args.posonlyargs, *origin.header.args.args)}
     for name, annotation in getattr(python, "__annotations__", {}).items():
-        node = nodes.get(name, origin.tree)
-        place = origin.tree.returns if name == "return" else getattr(node, "annotation", None)
+        node = nodes.get(name, origin.header)
+        place = origin.header.returns if name == "return" else getattr(node, "annotation", None)
         span = origin.span(place or node)
         if isinstance(annotation, str):
             annotation = _evaluated(python, closure, f"{what} `{origin.function}`", name, annotation, span)

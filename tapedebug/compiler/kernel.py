@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
 
-from tapedebug._config import config
+from tapedebug._config import LOG, config
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import flatten, ir, modules, pipeline
-from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
+from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
+from tapedebug.compiler.lower._context import AccessRecord
+from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
-from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PRINT, PRINTF
+from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF, Remark, Shown
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -42,6 +45,11 @@ class _Variant:
     guarded: bool = False
     strong_zero: bool = False
     heard: frozenset[str] = SILENT
+
+    def __str__(self) -> str:
+        """The same in every process."""
+        parts = (getattr(self, f.name) for f in fields(self))
+        return " ".join(str(sorted(p) if isinstance(p, frozenset) else p) for p in parts)
 
 
 class Kernel:
@@ -86,6 +94,8 @@ class Kernel:
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
         self._entries: dict[_Variant, Entry] = {}
         self._plain: dict[_Variant, Interpreted] = {}
+        self._unrolled: int | None = None
+        """The longest loop that was written out when it was lowered, now or in a process before."""
         self.settle()
         self.module.kernels.add(self)
 
@@ -106,10 +116,8 @@ class Kernel:
     @property
     def heard(self) -> frozenset[str]:
         """The kinds of remarks that launches make, if the kernel has them."""
-        wanted = {PRINT, PRINTF, EXPECT}
-        return frozenset(
-            wanted | ({ASSERT} if config.asserts else set()) | ({BOUNDS} if self.check_bounds else set())
-        )
+        optional = {ASSERT: config.asserts, BOUNDS: self.check_bounds, PAUSE: config.interpreted}
+        return frozenset({PRINT, PRINTF, EXPECT, *(kind for kind, wanted in optional.items() if wanted)})
 
     def speech(self, *, back: bool = False) -> frozenset[str]:
         """The kinds of remarks that its launches make as settings are, or those that its adjoint makes."""
@@ -125,6 +133,9 @@ class Kernel:
 
     def settle(self) -> None:
         """Launch by the settings as they are now."""
+        if self._unrolled not in (None, self.option("max_unroll")):
+            self._unrolled = None
+            self.renew()
         key = (self.enable_backward, self.heard, config.verify_fp, config.interpreted)
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
 
@@ -186,7 +197,7 @@ class Kernel:
     def signature(self) -> tuple[Param, ...]:
         """The parameters as they are declared, with their types."""
         origin = self.origin
-        arguments = origin.tree.args
+        arguments = origin.header.args
         others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
         starred = next((a for a in others if a is not None), None)
         if starred is not None:
@@ -228,15 +239,33 @@ class Kernel:
     def _lowered(self) -> Lowered:
         self._require_concrete()
         try:
-            result = pipeline.lowered(self.__name__, self.origin, self.signature, self.python)
+            fixed = self._notes.captured
+            assert self._unrolled is not None
+            result = pipeline.lowered(
+                self.__name__, self.origin, self.signature, self.python, fixed, max_unroll=self._unrolled
+            )
         except TapedebugError as error:
             if self.version:
                 error.notes = (f"in its version for {self.version}", *error.notes)
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None
-        for function in result.functions:
-            function.users.add(self)
+        except OSError as error:
+            raise unreadable(self.python, "kernel", error) from None
+        self._notes.check(result.captured)
+        self._used_by(result.functions)
         return result
+
+    @cached_property
+    def _notes(self) -> Notes:
+        """What earlier processes found out."""
+        self._unrolled = self.option("max_unroll")
+        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown)
+        self._used_by(notes.functions)
+        return notes
+
+    def _used_by(self, functions: Iterable[Function]) -> None:
+        for function in functions:
+            function.users.add(self)
 
     def _forget_plans(self) -> None:
         self._tables = {}
@@ -255,28 +284,35 @@ class Kernel:
         self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}
         if self.generic is not None:
             self.generic._forget_plans()
-        for name in ("_lowered", "analysis"):
+        for name in ("_lowered", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def analysis(self) -> Analysis:
         """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
-        return pipeline.analysis(self._lowered)
+        found: Analysis = self._notes.known("analysis", lambda: pipeline.analysis(self._lowered))
+        return found
 
-    @property
+    @cached_property
     def axes(self) -> int:
         """How many thread axes `tid()` asks for."""
-        return self._lowered.function.axes
+        found: int = self._notes.known("axes", lambda: self._lowered.function.axes)
+        return found
 
     def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
         """What the adjoint needs, for these array parameters with gradients; does not compile."""
         key = (active, replay)
         if key not in self._infos:
-            function, info = pipeline.adjoint(self._lowered, active, replay)
-            self._infos[key] = info
-            self._adjoints[active, info.replay] = function
+            self._infos[key] = info = self._notes.known(
+                f"adjoint {sorted(active)} {sorted(replay)}", lambda: self._built_adjoint(active, replay)
+            )
             self._infos[active, info.replay] = info
         return self._infos[key]
+
+    def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
+        function, info = pipeline.adjoint(self._lowered, active, replay)
+        self._adjoints[active, info.replay] = function
+        return info
 
     def forward(
         self, *, f64: bool = False, strided: bool = False, heard: frozenset[str] = SILENT
@@ -300,7 +336,10 @@ class Kernel:
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with.
         """
-        replay = self.adjoint_info(active, replay=replay).replay
+        info = self.adjoint_info(active, replay=replay)
+        if info.refused is not None:
+            raise info.refused.with_traceback(None)
+        replay = info.replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard))
 
     def tangent(
@@ -375,7 +414,9 @@ class Kernel:
             return self._interpreted(variant)
         entry = self._entries.get(variant)
         if entry is None:
-            entry = self._entries[variant] = pipeline.compile(self._text(variant))
+            start = perf_counter()
+            entry = self._entries[variant] = self._notes.code(str(variant), lambda: self._text(variant))
+            LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         return entry
 
     def _text(self, variant: _Variant) -> Text:
@@ -393,12 +434,15 @@ class Kernel:
             return pipeline.forward(self._lowered, variant.heard)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
-        adjoint = self._adjoints[variant.active, variant.replay]
         if variant.strong_zero or variant.heard & self.analysis.says_back:
             strong, heard = variant.strong_zero, variant.heard
             adjoint = pipeline.adjoint(
                 self._lowered, variant.active, variant.replay, strong_zero=strong, heard=heard
             )[0]
+        else:
+            if (variant.active, variant.replay) not in self._adjoints:
+                self._built_adjoint(variant.active, variant.replay)
+            adjoint = self._adjoints[variant.active, variant.replay]
         if variant.kind == "adjoint_tangent":
             return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
         return adjoint

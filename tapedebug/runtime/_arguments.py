@@ -84,6 +84,22 @@ def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def check_pointers(kernel: Any, args: tuple[Any, ...]) -> None:
+    """Refuse arrays with gaps where native functions see pointers.
+
+    Raises:
+        LaunchError: One is not contiguous.
+    """
+    for p, function in kernel.analysis.native.items():
+        if not args[p].is_contiguous:
+            raise LaunchError(
+                f"launch of {kernel.key}: the array `{kernel.params[p].name}` is not contiguous, and the "
+                f"native function `{function}` sees it as a pointer",
+                span=_span(kernel, kernel.params[p]),
+                mend="pass array.contiguous(), or a view without gaps",
+            )
+
+
 def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
     """Refuse too few and too many arguments.
 
@@ -111,6 +127,13 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
     wanted: types.ArrayType = param.type
     if isinstance(value, np.ndarray):
         value = _wrapped(kernel, param, value)
+    if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
+        raise misfit(
+            kernel,
+            param,
+            f"got {types.type_name(value.kernel_type)} of shape {value.shape}",
+            f"pass contiguous(), a copy, or annotate it as {types.type_name(value.kernel_type)}",
+        )
     if not isinstance(value, array):
         raise misfit(
             kernel, param, f"got {told(value)}", f"pass array(…, dtype={types.type_name(wanted.dtype)})"

@@ -193,6 +193,7 @@ def _plan_of(kernel: Any, args: tuple[Any, ...], *, checked: bool) -> tuple[Kern
     key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
     plan = kernel.plans.get(key) or kernel.watched.get(key)
     if plan is None:
+        _arguments.check_pointers(kernel, args)
         packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)
         plan = KernelPlan(kernel, args, packers)
         (kernel.watched if plan.watched else kernel.plans)[key] = plan

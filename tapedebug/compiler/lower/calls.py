@@ -71,6 +71,8 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
     if name in remarks.NAMES:
         return remarks.lower(ctx, node, name)
+    if target is breakpoint:
+        return remarks.pause(ctx, node)
     if t.is_struct(target):
         return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":
@@ -201,6 +203,10 @@ def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Ite
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
         ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
     ctx.functions[function] = None
+    if function.native is not None:
+        from tapedebug.compiler.lower import native
+
+        return native.call(ctx, node, function, env)
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
         return run(ctx, node, function, env)
     from tapedebug.compiler.lower import custom
