@@ -6,9 +6,8 @@ import difflib
 from collections.abc import Iterable
 
 _PLANNED = """
-    indexedarray view
+    view
     float16 erfinv cast
-    set_module_options get_module force_load load_module clear_kernel_cache
 """
 PLANNED = frozenset(_PLANNED.split())
 """Names that programs use and a later version brings."""

@@ -159,6 +159,7 @@ STRUCTURAL = {
     "recall": "(place,) () -> the value kept",
     "tell": "(value, …) (remark,): leave values in the journal",
     "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
+    "pause": "() (remark,): in plain Python, wait for a debugger",
     "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
 }
 
@@ -166,7 +167,7 @@ STRUCTURAL = {
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
 NATIVE = frozenset({"native", "native_value"})
 """Calls of native functions."""
-REMARKS = frozenset({"tell", "require", "within"})
+REMARKS = frozenset({"tell", "require", "within", "pause"})
 ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 DOT = frozenset({"load_dot", "store_dot", "add_dot"})
 ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_dot"})

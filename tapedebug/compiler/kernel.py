@@ -8,9 +8,10 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
 
-from tapedebug._config import config
+from tapedebug._config import LOG, config
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import flatten, ir, modules, pipeline
@@ -20,7 +21,7 @@ from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
-from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PRINT, PRINTF
+from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -86,6 +87,8 @@ class Kernel:
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
         self._entries: dict[_Variant, Entry] = {}
         self._plain: dict[_Variant, Interpreted] = {}
+        self._unrolled: int | None = None
+        """The longest loop that was written out when it was lowered, if it was."""
         self.settle()
         self.module.kernels.add(self)
 
@@ -106,10 +109,8 @@ class Kernel:
     @property
     def heard(self) -> frozenset[str]:
         """The kinds of remarks that launches make, if the kernel has them."""
-        wanted = {PRINT, PRINTF, EXPECT}
-        return frozenset(
-            wanted | ({ASSERT} if config.asserts else set()) | ({BOUNDS} if self.check_bounds else set())
-        )
+        optional = {ASSERT: config.asserts, BOUNDS: self.check_bounds, PAUSE: config.interpreted}
+        return frozenset({PRINT, PRINTF, EXPECT, *(kind for kind, wanted in optional.items() if wanted)})
 
     def speech(self, *, back: bool = False) -> frozenset[str]:
         """The kinds of remarks that its launches make as settings are, or those that its adjoint makes."""
@@ -125,6 +126,9 @@ class Kernel:
 
     def settle(self) -> None:
         """Launch by the settings as they are now."""
+        if self._unrolled not in (None, self.option("max_unroll")):
+            self._unrolled = None
+            self.renew()
         key = (self.enable_backward, self.heard, config.verify_fp, config.interpreted)
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
 
@@ -228,7 +232,10 @@ class Kernel:
     def _lowered(self) -> Lowered:
         self._require_concrete()
         try:
-            result = pipeline.lowered(self.__name__, self.origin, self.signature, self.python)
+            self._unrolled = self.option("max_unroll")
+            result = pipeline.lowered(
+                self.__name__, self.origin, self.signature, self.python, max_unroll=self._unrolled
+            )
         except TapedebugError as error:
             if self.version:
                 error.notes = (f"in its version for {self.version}", *error.notes)
@@ -378,7 +385,9 @@ class Kernel:
             return self._interpreted(variant)
         entry = self._entries.get(variant)
         if entry is None:
+            start = perf_counter()
             entry = self._entries[variant] = pipeline.compile(self._text(variant))
+            LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         return entry
 
     def _text(self, variant: _Variant) -> Text:

@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tapedebug._config import config
 from tapedebug.compiler.remarks import Remark
 
 MAGIC = b"tapedebug-object-3\n"
@@ -55,8 +56,8 @@ def key_of(code: str, compiler: str) -> str:
 
 
 def folder() -> Path:
-    """The folder of the cache: `TAPEDEBUG_CACHE_DIR`, else the user's cache folder."""
-    chosen = os.environ.get("TAPEDEBUG_CACHE_DIR")
+    """The folder of the cache: `config.kernel_cache_dir`, `TAPEDEBUG_CACHE_DIR`, or that of the user."""
+    chosen = config.kernel_cache_dir or os.environ.get("TAPEDEBUG_CACHE_DIR")
     if chosen:
         return Path(chosen)
     import platformdirs

@@ -32,6 +32,7 @@ from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.verify import verify
+from tapedebug.compiler.remarks import PAUSE
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -51,7 +52,7 @@ class Analysis:
         native: The parameters that native functions get as pointers, each with the name of one.
         opaque: The native functions through which no tangent can be pushed.
         says: The kinds of remarks that it makes.
-        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's.
+        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
         elsewhere: Parameters that a thread accesses at other than its own index.
     """
 
@@ -88,9 +89,16 @@ class AdjointInfo:
     refused: TapedebugError | None = None
 
 
-def lowered(name: str, origin: Origin, signature: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
+def lowered(
+    name: str,
+    origin: Origin,
+    signature: tuple[Param, ...],
+    python: Callable[..., Any],
+    *,
+    max_unroll: int = 16,
+) -> Lowered:
     """A kernel in IR, from its parameters as they are declared."""
-    result = lower_kernel(name, origin, signature, python)
+    result = lower_kernel(name, origin, signature, python, max_unroll=max_unroll)
     told = verify(result.custom)
     custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
@@ -128,7 +136,7 @@ def analysis(kernel: Lowered) -> Analysis:
         native=pointers,
         opaque=native.opaque(kernel.function),
         says=remarks_of(opened(kernel.told).body),
-        says_back=remarks_of(kernel.custom.body),
+        says_back=remarks_of(kernel.custom.body) | (remarks_of(kernel.told.body) & {PAUSE}),
         elsewhere=frozenset(
             op.data[0]
             for op in ops_of(body)
@@ -173,10 +181,13 @@ def adjoint(
     """
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
+    custom = kernel.custom
+    if PAUSE in heard:
+        custom = remove_dead_code(silenced(kernel.told, frozenset({PAUSE}), gradients=False))
     replay = frozenset(replay)
     while True:
-        crossing = crossed(kernel.custom, active, replay)
-        primal = keep_log(kernel.custom, replay, everywhere=bool(crossing & replay))
+        crossing = crossed(custom, active, replay)
+        primal = keep_log(custom, replay, everywhere=bool(crossing & replay))
         reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
         function = remove_dead_code(reverse)
         loads = [op for op in function.ops() if native.touched_by(op)]

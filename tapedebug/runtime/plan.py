@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.compiler.remarks import BOUNDS
+from tapedebug.compiler.remarks import BOUNDS, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
@@ -295,7 +295,7 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         heard: The kinds of remarks that it makes: what it says is shown when it has run, what fails raises.
         of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
     """
-    run: Runner = Listener(kernel, entry, of) if heard else entry
+    run: Runner = Listener(kernel, entry, of) if heard - {PAUSE} else entry
     return run
 
 

@@ -270,6 +270,8 @@ class Context:
     calls: tuple[Span, ...] = ()
     active: tuple[Any, ...] = ()
     axes: int = 0
+    max_unroll: int = 16
+    """Loops over so many known iterations are written out."""
     uses_atomic_result: bool = False
     in_kernel: bool = True
     returned: tuple[str, str] | None = None

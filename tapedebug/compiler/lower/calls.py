@@ -70,6 +70,8 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
     if name in remarks.NAMES:
         return remarks.lower(ctx, node, name)
+    if target is breakpoint:
+        return remarks.pause(ctx, node)
     if t.is_struct(target):
         return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":

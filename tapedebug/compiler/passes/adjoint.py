@@ -147,7 +147,8 @@ class Transform(Loops):
             native.forward(self, op, known, first)
             return
         if op.kind in REMARKS:
-            b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
+            if op.kind != "pause" or self.after:  # else it comes on the way back
+                b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
             return
         if self.after and (op.kind == "load" or op.kind in ADJOINT):
             custom.memory(self, op, known)
@@ -228,6 +229,8 @@ class Transform(Loops):
             if op.result in adj:
                 self._reverse_rule(op, known, adj, adj.pop(op.result))
             return
+        if op.kind == "pause":
+            self.builder.effect("pause", (), op.data)
         if op.kind not in ("load", "store", "atomic_add") or op.data[0] not in self.active:
             return
         b = self.builder
