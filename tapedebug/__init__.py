@@ -124,6 +124,11 @@ from tapedebug.runtime import get_devices as get_devices
 from tapedebug.runtime import get_module as get_module
 from tapedebug.runtime import get_module_options as get_module_options
 from tapedebug.runtime import get_preferred_device as get_preferred_device
+from tapedebug.runtime import indexedarray as indexedarray
+from tapedebug.runtime import indexedarray1d as indexedarray1d
+from tapedebug.runtime import indexedarray2d as indexedarray2d
+from tapedebug.runtime import indexedarray3d as indexedarray3d
+from tapedebug.runtime import indexedarray4d as indexedarray4d
 from tapedebug.runtime import init as init
 from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available

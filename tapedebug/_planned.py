@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _PLANNED = """
-    indexedarray view
+    view
     float16 erfinv cast
 """
 PLANNED = frozenset(_PLANNED.split())

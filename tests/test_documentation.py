@@ -7,7 +7,7 @@ import pytest
 
 from tests._processes import ROOT, run_python
 
-PAGES = ["README.md", "docs/getting-started.md", "docs/random.md", "docs/native.md"]
+PAGES = ["README.md", "docs/getting-started.md", "docs/random.md", "docs/native.md", "docs/structs.md"]
 
 
 def blocks(page: str) -> str:

@@ -14,6 +14,7 @@ from tapedebug.autograd.shadowed import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects import function_subject, named_ports
 from tapedebug.autograd.whole import Names, not_an_input
 from tapedebug.lang.types import is_float, type_name
+from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._shadow_memory import is_double
 from tapedebug.runtime.replay import Shadow
@@ -68,6 +69,7 @@ def jvp(
     get_device(device)
     if not tangents:
         raise GradcheckError("jvp: no tangents were given", mend="pass tangents={array: values}")
+    tangents = dict(by_field(tangents, "jvp: the tangent"))
     require_floats("jvp: the keys of tangents", tangents)
     if isinstance(function, Tape):
         make, targets = _tape(function, outputs, tangents)

@@ -34,6 +34,11 @@ from tapedebug.runtime.factory import ones as ones
 from tapedebug.runtime.factory import ones_like as ones_like
 from tapedebug.runtime.factory import zeros as zeros
 from tapedebug.runtime.factory import zeros_like as zeros_like
+from tapedebug.runtime.indexed import indexedarray as indexedarray
+from tapedebug.runtime.indexed import indexedarray1d as indexedarray1d
+from tapedebug.runtime.indexed import indexedarray2d as indexedarray2d
+from tapedebug.runtime.indexed import indexedarray3d as indexedarray3d
+from tapedebug.runtime.indexed import indexedarray4d as indexedarray4d
 from tapedebug.runtime.interop import device_from_jax as device_from_jax
 from tapedebug.runtime.interop import device_from_torch as device_from_torch
 from tapedebug.runtime.interop import device_to_jax as device_to_jax

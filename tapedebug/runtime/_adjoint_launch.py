@@ -8,8 +8,8 @@ import numpy as np
 
 from tapedebug._errors import LaunchError, TapedebugError
 from tapedebug.lang import types
+from tapedebug.runtime import _flatten
 from tapedebug.runtime._backward import LiveSpace
-from tapedebug.runtime._flatten import take_apart
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import Values, array, make, new
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
@@ -45,8 +45,8 @@ def run(
         dim: The launch dimensions.
         inputs: The first arguments.
         outputs: The arguments after those.
-        adjoints: An array for each argument, or None for an array's own gradient; what stands for numbers is
-            ignored. Missing ones at the end count as None.
+        adjoints: An array for each argument, or None for an array's own gradient; of a struct, an instance
+            that holds such arrays. What stands for numbers is ignored. Missing ones at the end count as None.
 
     Raises:
         LaunchError: The arguments do not fit the kernel, an adjoint does not fit its array, or the kernel has
@@ -108,15 +108,7 @@ def _flat(kernel: Any, adjoints: tuple[Any, ...]) -> tuple[Any, ...]:
             f"launch of {kernel.key}: it has {len(kernel.signature)} arguments and {len(adjoints)} adjoints",
             mend="pass one adjoint for each argument, None for an array's own gradient",
         )
-    if kernel.flat:
-        return adjoints
-    found: list[Any] = []
-    for param, value in zip(kernel.signature, adjoints, strict=False):
-        if value is None:
-            found += [None for part in kernel.params if part.owner == param.index]
-        else:
-            take_apart(kernel, param, param.name, param.type, value, found)
-    return tuple(found)
+    return _flatten.adjoints(kernel, adjoints)
 
 
 def _given(kernel: Any, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:

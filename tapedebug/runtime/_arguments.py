@@ -127,6 +127,13 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
     wanted: types.ArrayType = param.type
     if isinstance(value, np.ndarray):
         value = _wrapped(kernel, param, value)
+    if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
+        raise misfit(
+            kernel,
+            param,
+            f"got {types.type_name(value.kernel_type)} of shape {value.shape}",
+            f"pass contiguous(), a copy, or annotate it as {types.type_name(value.kernel_type)}",
+        )
     if not isinstance(value, array):
         raise misfit(
             kernel, param, f"got {told(value)}", f"pass array(…, dtype={types.type_name(wanted.dtype)})"

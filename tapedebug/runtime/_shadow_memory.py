@@ -80,8 +80,7 @@ class ShadowBuffer:
     def _stored(self, a: array) -> np.dtype[Any]:
         """The dtype that the scalars of `a` have here."""
         scalar = types.numpy_dtype(a.dtype)
-        widened = self.scale == 2 and scalar == np.float32
-        return np.dtype(np.float64) if widened else scalar
+        return _widened(scalar) if self.scale == 2 else scalar
 
     def restart(self) -> None:
         """Go back to what the tape found."""
@@ -235,6 +234,25 @@ def _aligned(nbytes: int) -> Bytes:
     block = np.zeros(nbytes + ALIGNMENT, np.uint8)
     lead = -block.ctypes.data % ALIGNMENT
     return block[lead : lead + nbytes]
+
+
+def _widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype in memory of twice the size: float32 is float64, anything else keeps its own."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_widened(base), shape))
+    if dtype.fields is None:
+        return np.dtype(np.float64) if dtype == np.float32 else dtype
+    names = list(dtype.fields)
+    parts = [dtype.fields[name] for name in names]
+    return np.dtype(
+        {
+            "names": names,
+            "formats": [_widened(part[0]) for part in parts],
+            "offsets": [2 * part[1] for part in parts],
+            "itemsize": 2 * dtype.itemsize,
+        }
+    )
 
 
 def _are_fields(used: list[array]) -> bool:

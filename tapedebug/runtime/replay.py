@@ -14,6 +14,7 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
+from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._reverse import Step, Table
 from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace, injections_of, is_double
 from tapedebug.runtime._tangents import Calls, forward_special, paired, tangent_calls
@@ -315,7 +316,7 @@ class Shadow:
         for buffer in self._buffers.values():
             if buffer.adjoint is not None:
                 buffer.adjoint.fill(0)
-        for a, values in seeds.items():
+        for a, values in by_field(seeds, "replay: the seed"):
             buffer = self._buffer(a)
             buffer.gradient()
             buffer.view(a, adjoint=True)[...] = _fitting("the seed of", a, values)
@@ -325,7 +326,7 @@ class Shadow:
         for buffer in self._buffers.values():
             if buffer.tangent is not None:
                 buffer.tangent.fill(0)
-        for a, values in tangents.items():
+        for a, values in by_field(tangents, "replay: the tangent"):
             buffer = self._buffer(a)
             if not types.is_float(a.dtype):
                 raise TapeError(
