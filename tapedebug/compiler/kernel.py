@@ -118,7 +118,7 @@ class Kernel:
         return self.heard & (says | {BOUNDS})
 
     def load(self) -> None:
-        """Compile it, with its adjoint for all float arrays, unless that was done; of a generic one nothing."""
+        """Compile it, with its adjoint for all float arrays, unless that was done; if generic, nothing."""
         if self.is_generic:
             return
         self.forward(heard=self.speech())
