@@ -147,9 +147,9 @@ def from_words(word: str, shape: tuple[int, ...], scalar: str) -> Any:
         return types.vector(shape[0], kind)
     if word == "matrix":
         return types.matrix((shape[0], shape[1]), kind)
-    return {"scalar": lambda k: k, "quaternion": types.quaternion, "transform": types.transformation}[word](
-        kind
-    )
+    if word == "scalar":
+        return kind
+    return types.quaternion(kind) if word == "quaternion" else types.transformation(kind)
 
 
 def _unpickled(words: tuple[str, tuple[int, ...], str], values: np.ndarray[Any, Any]) -> Any:
