@@ -216,12 +216,19 @@ def func_native(
 def origin_of(python: Callable[..., Any], what: str) -> Origin:
     """The source of a decorated function, or the user's error."""
     try:
-        return Origin.of(python)
+        origin = Origin.of(python)
+        _ = origin.header  # its tree is read when it is compiled
     except (OSError, TypeError) as error:
-        raise KernelSyntaxError(
-            f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
-            mend="define it in a file or a notebook cell, not through exec() or a lambda",
-        ) from None
+        raise unreadable(python, what, error) from None
+    return origin
+
+
+def unreadable(python: Callable[..., Any], what: str, error: Exception) -> KernelSyntaxError:
+    """The user's error where there is no source."""
+    return KernelSyntaxError(
+        f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
+        mend="define it in a file or a notebook cell, not through exec() or a lambda",
+    )
 
 
 def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> None:
@@ -240,6 +247,15 @@ def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> Non
                 annotations[name] = eval(annotation, frame.f_globals, frame.f_locals)
 
 
+def closure_of(python: Callable[..., Any]) -> dict[str, Any]:
+    """The variables of enclosing functions that a function uses, those that have a value."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(python.__code__.co_freevars, python.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            found[name] = cell.cell_contents
+    return found
+
+
 _SCOPES: weakref.WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -256,22 +272,22 @@ def remember_scope(python: Callable[..., Any]) -> None:
 
 def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
     """What the free names of a function mean to `static(…)`: as where it was decorated, else as now."""
-    cells = dict(zip(python.__code__.co_freevars, python.__closure__ or (), strict=True))
-    closure: dict[str, Any] = {}
-    for name, cell in cells.items():
-        with contextlib.suppress(ValueError):  # not assigned yet
-            closure[name] = cell.cell_contents
-    return {**python.__globals__, **closure, **_SCOPES.get(python, {})}
+    return {**python.__globals__, **closure_of(python), **decorated_scope(python)}
+
+
+def decorated_scope(python: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in a function meant where it was decorated."""
+    return _SCOPES.get(python, {})
 
 
 def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:
     """The types that annotations declare, by parameter name; strings are evaluated."""
-    closure = inspect.getclosurevars(python).nonlocals
+    closure = closure_of(python)
     declared: dict[str, Any] = {}
-    nodes = {a.arg: a for a in (*origin.tree.args.posonlyargs, *origin.tree.args.args)}
+    nodes = {a.arg: a for a in (*origin.header.args.posonlyargs, *origin.header.args.args)}
     for name, annotation in getattr(python, "__annotations__", {}).items():
-        node = nodes.get(name, origin.tree)
-        place = origin.tree.returns if name == "return" else getattr(node, "annotation", None)
+        node = nodes.get(name, origin.header)
+        place = origin.header.returns if name == "return" else getattr(node, "annotation", None)
         span = origin.span(place or node)
         if isinstance(annotation, str):
             annotation = _evaluated(python, closure, f"{what} `{origin.function}`", name, annotation, span)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
@@ -15,13 +15,15 @@ from tapedebug._config import LOG, config
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import flatten, ir, modules, pipeline
-from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
+from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
+from tapedebug.compiler.lower._context import AccessRecord
+from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
-from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
+from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF, Remark, Shown
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -43,6 +45,11 @@ class _Variant:
     guarded: bool = False
     strong_zero: bool = False
     heard: frozenset[str] = SILENT
+
+    def __str__(self) -> str:
+        """The same in every process."""
+        parts = (getattr(self, f.name) for f in fields(self))
+        return " ".join(str(sorted(p) if isinstance(p, frozenset) else p) for p in parts)
 
 
 class Kernel:
@@ -88,7 +95,7 @@ class Kernel:
         self._entries: dict[_Variant, Entry] = {}
         self._plain: dict[_Variant, Interpreted] = {}
         self._unrolled: int | None = None
-        """The longest loop that was written out when it was lowered, if it was."""
+        """The longest loop that was written out when it was lowered, now or in a process before."""
         self.settle()
         self.module.kernels.add(self)
 
@@ -190,7 +197,7 @@ class Kernel:
     def signature(self) -> tuple[Param, ...]:
         """The parameters as they are declared, with their types."""
         origin = self.origin
-        arguments = origin.tree.args
+        arguments = origin.header.args
         others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
         starred = next((a for a in others if a is not None), None)
         if starred is not None:
@@ -232,18 +239,33 @@ class Kernel:
     def _lowered(self) -> Lowered:
         self._require_concrete()
         try:
-            self._unrolled = self.option("max_unroll")
+            fixed = self._notes.captured
+            assert self._unrolled is not None
             result = pipeline.lowered(
-                self.__name__, self.origin, self.signature, self.python, max_unroll=self._unrolled
+                self.__name__, self.origin, self.signature, self.python, fixed, max_unroll=self._unrolled
             )
         except TapedebugError as error:
             if self.version:
                 error.notes = (f"in its version for {self.version}", *error.notes)
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None
-        for function in result.functions:
-            function.users.add(self)
+        except OSError as error:
+            raise unreadable(self.python, "kernel", error) from None
+        self._notes.check(result.captured)
+        self._used_by(result.functions)
         return result
+
+    @cached_property
+    def _notes(self) -> Notes:
+        """What earlier processes found out."""
+        self._unrolled = self.option("max_unroll")
+        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown)
+        self._used_by(notes.functions)
+        return notes
+
+    def _used_by(self, functions: Iterable[Function]) -> None:
+        for function in functions:
+            function.users.add(self)
 
     def _forget_plans(self) -> None:
         self._tables = {}
@@ -262,28 +284,35 @@ class Kernel:
         self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}
         if self.generic is not None:
             self.generic._forget_plans()
-        for name in ("_lowered", "analysis"):
+        for name in ("_lowered", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def analysis(self) -> Analysis:
         """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
-        return pipeline.analysis(self._lowered)
+        found: Analysis = self._notes.known("analysis", lambda: pipeline.analysis(self._lowered))
+        return found
 
-    @property
+    @cached_property
     def axes(self) -> int:
         """How many thread axes `tid()` asks for."""
-        return self._lowered.function.axes
+        found: int = self._notes.known("axes", lambda: self._lowered.function.axes)
+        return found
 
     def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
         """What the adjoint needs, for these array parameters with gradients; does not compile."""
         key = (active, replay)
         if key not in self._infos:
-            function, info = pipeline.adjoint(self._lowered, active, replay)
-            self._infos[key] = info
-            self._adjoints[active, info.replay] = function
+            self._infos[key] = info = self._notes.known(
+                f"adjoint {sorted(active)} {sorted(replay)}", lambda: self._built_adjoint(active, replay)
+            )
             self._infos[active, info.replay] = info
         return self._infos[key]
+
+    def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
+        function, info = pipeline.adjoint(self._lowered, active, replay)
+        self._adjoints[active, info.replay] = function
+        return info
 
     def forward(
         self, *, f64: bool = False, strided: bool = False, heard: frozenset[str] = SILENT
@@ -386,7 +415,7 @@ class Kernel:
         entry = self._entries.get(variant)
         if entry is None:
             start = perf_counter()
-            entry = self._entries[variant] = pipeline.compile(self._text(variant))
+            entry = self._entries[variant] = self._notes.code(str(variant), lambda: self._text(variant))
             LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         return entry
 
@@ -405,12 +434,15 @@ class Kernel:
             return pipeline.forward(self._lowered, variant.heard)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
-        adjoint = self._adjoints[variant.active, variant.replay]
         if variant.strong_zero or variant.heard & self.analysis.says_back:
             strong, heard = variant.strong_zero, variant.heard
             adjoint = pipeline.adjoint(
                 self._lowered, variant.active, variant.replay, strong_zero=strong, heard=heard
             )[0]
+        else:
+            if (variant.active, variant.replay) not in self._adjoints:
+                self._built_adjoint(variant.active, variant.replay)
+            adjoint = self._adjoints[variant.active, variant.replay]
         if variant.kind == "adjoint_tangent":
             return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
         return adjoint

@@ -115,8 +115,8 @@ def _kernel(
             ast.copy_location(node, _spot(place))
     lines_there = (place.text, *[""] * (place.end_line - place.line))
     made.__dict__["origin"] = Origin(
-        place.file, place.line, lines_there, name, 0, definition, ("@wp.kernel", *script)
-    )
+        place.file, place.line, lines_there, name, 0, python, ("@wp.kernel", *script)
+    ).with_tree(definition)
     return made
 
 

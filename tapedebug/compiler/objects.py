@@ -65,9 +65,9 @@ def folder() -> Path:
     return Path(platformdirs.user_cache_dir("tapedebug", appauthor=False)) / "objects"
 
 
-def read(key: str) -> bytes | None:
-    """The object code kept under `key`; None where there is none that is whole."""
-    path = folder() / f"{key}.o"
+def read(key: str, suffix: str = ".o") -> bytes | None:
+    """The object code (or note) kept under `key`; None where there is none that is whole."""
+    path = folder() / f"{key}{suffix}"
     try:
         content = path.read_bytes()
     except OSError:
@@ -81,8 +81,8 @@ def read(key: str) -> bytes | None:
     return body
 
 
-def write(key: str, code: bytes) -> None:
-    """Keep object code under `key`; a folder that cannot be written to costs only the next start."""
+def write(key: str, code: bytes, suffix: str = ".o") -> None:
+    """Keep object code (or a note); a folder that cannot be written to costs only the next start."""
     content = MAGIC + _digest(key, code) + code
     temporary = None
     try:
@@ -90,7 +90,7 @@ def write(key: str, code: bytes) -> None:
         with tempfile.NamedTemporaryFile(dir=folder(), suffix=".tmp", delete=False) as file:
             temporary = file.name
             file.write(content)
-        os.replace(temporary, folder() / f"{key}.o")
+        os.replace(temporary, folder() / f"{key}{suffix}")
     except OSError:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -103,9 +103,9 @@ def _digest(key: str, body: bytes) -> bytes:
 
 
 def clear() -> int:
-    """Remove every kept object, those of native functions too; gives their number."""
+    """Remove all that is kept, native functions and notes too; gives the number of objects."""
     paths = [*folder().glob("*.o"), *folder().glob("native/*")]
-    for path in paths:
+    for path in [*paths, *folder().glob("*.json")]:
         with contextlib.suppress(OSError):
             path.unlink()
     return len(paths)

@@ -4,7 +4,7 @@ source → lower → verify → opened                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
 → tangent_of → remove_dead_code → verify                its tangent
 → adjoint_tangent_of → remove_dead_code → verify        the tangent of its adjoint
-→ emit → Numba → object code                            machine code
+→ emit → translated → LLVM → object code                machine code
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import Any
 
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Origin, Span
-from tapedebug.compiler import backend
 from tapedebug.compiler.emit import emit
 from tapedebug.compiler.ir import NATIVE, Function, Op, Param, is_late, ops_of, read_by
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
-from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
@@ -94,11 +92,12 @@ def lowered(
     origin: Origin,
     signature: tuple[Param, ...],
     python: Callable[..., Any],
+    fixed: dict[Any, dict[str, Any]] | None = None,
     *,
     max_unroll: int = 16,
 ) -> Lowered:
     """A kernel in IR, from its parameters as they are declared."""
-    result = lower_kernel(name, origin, signature, python, max_unroll=max_unroll)
+    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll)
     told = verify(result.custom)
     custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
@@ -231,10 +230,3 @@ def text(
 ) -> Text:
     """The generated code of a function."""
     return emit(function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked)
-
-
-def compile(text: Text) -> Entry:
-    """The machine code of a generated text."""
-    entry = backend.compiled(text)
-    entry.remarks = text.remarks
-    return entry

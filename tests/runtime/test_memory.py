@@ -349,6 +349,24 @@ def test_copies_and_pickles(dtype):
     assert copy.copy(a).buffer is a.buffer
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        wp.vec3(1, 2, 3),
+        wp.types.vector(7, wp.float64)(*range(7)),
+        wp.mat22(1, 2, 3, 4),
+        wp.quat(0, 0, 0, 1),
+        wp.transform(wp.vec3(1, 2, 3), wp.quat(0, 0, 0, 1)),
+        wp.vec2i(1, 2),
+    ],
+)
+def test_copies_of_values(value):
+    for made in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert type(made) is type(value)
+        assert made == value
+        assert made is not value
+
+
 def test_copies_of_structs():
     a = wp.zeros(2, dtype=Pair)
     a.fill_(Pair(a=1.0, b=wp.vec2(2, 3)))

@@ -5,4 +5,6 @@ from __future__ import annotations
 from tapedebug.compiler.llvm import journal as journal
 from tapedebug.compiler.llvm import library as library
 from tapedebug.compiler.llvm import native as native
+from tapedebug.compiler.llvm import numbers as numbers
 from tapedebug.compiler.llvm import random as random
+from tapedebug.compiler.llvm import stacks as stacks

@@ -263,6 +263,8 @@ class Context:
     kernel: str
     origin: Origin
     python: Callable[..., Any]
+    fixed: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """What names meant when the kernel was first used, by the function that they stand in."""
     early: dict[Any, Item] = field(default_factory=dict)
     """The variables that are 0 before a loop that assigns them first, with items of their types."""
     env: dict[str, Item] = field(default_factory=dict)
@@ -295,7 +297,8 @@ class Context:
 
     def names(self, name: str) -> Any:
         """What a free name of the function means; KeyError where it means nothing."""
-        value = resolved(self.python, name)
+        fixed = self.fixed.get(self.python, {})
+        value = fixed[name] if name in fixed else resolved(self.python, name)
         self.captured.append((self.python, name, {}, value))
         return value
 
