@@ -10,8 +10,8 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import arguments, arrays, calls, control, random
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, counted
+from tapedebug.compiler.lower import adjoints, arguments, arrays, calls, contents, random, syntax
+from tapedebug.compiler.lower._context import Context, Item, Items, View, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
 from tapedebug.lang.rules import Quantity
@@ -41,21 +41,21 @@ def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, It
         if function.replay is not None:
             region.replay = _replay(ctx, node, function, inputs, result)
         if function.gradient is not None:
-            _gradient(ctx, node, function, inputs, leaves, region)
+            _gradient(ctx, node, function, inputs, result, region)
     ctx.at(node)
     ctx.builder.append(region)
     values = iter(body.yields)
     fresh = (Quantity(q.type, tuple(ctx.builder.expr(next(values)) for _ in q.parts)) for q in leaves)
-    return control.rebuilt(result, fresh)
+    return contents.rebuilt(result, fresh)
 
 
 def _numbers(ctx: Context, node: ast.Call, function: Function, result: Item) -> list[Quantity]:
-    leaves = control.leaves_of(result)
+    leaves = contents.leaves_of(result)
     if leaves is None:
         what = "a gradient" if function.gradient is not None else "a replay"
         ctx.type_error(
             node,
-            f"`{function.name}` has {what} of its own and returns {control.kind_of(result)}",
+            f"`{function.name}` has {what} of its own and returns {contents.kind_of(result)}",
             "let it return numbers and vectors",
         )
     return leaves
@@ -79,8 +79,8 @@ def _replay(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, 
     names = _parameters(ctx, replay, function, [*inputs.values()], list(inputs), "replay")
     with ctx.builder.block() as block:
         given = calls.run(ctx, node, replay, dict(zip(names, inputs.values(), strict=True)))
-        leaves = control.leaves_of(given) or []
-    if control.kind_of(given) != control.kind_of(result):
+        leaves = contents.leaves_of(given) or []
+    if contents.kind_of(given) != contents.kind_of(result):
         _fail(
             ctx,
             replay,
@@ -98,7 +98,7 @@ def _gradient(
     node: ast.Call,
     function: Function,
     inputs: dict[str, Item],
-    leaves: list[Quantity],
+    result: Item,
     region: Custom,
 ) -> None:
     gradient, b = function.gradient, ctx.builder
@@ -109,19 +109,12 @@ def _gradient(
             f"`{gradient.name}` is itself the gradient of `{function.name}`, which is asked for here",
             f"write the derivative of `{function.name}` down",
         )
-    seeds = [
-        Quantity(q.type, tuple(b.expr(Value(p.type, f"adj_{p.value.hint or 'ret'}")) for p in q.parts))
-        for q in leaves
-    ]
+    seeds = [adjoints.seed(ctx, one) for one in adjoints.results(result)]
     wanted = [*inputs, *(f"adj_ret{k}" if len(seeds) > 1 else "adj_ret" for k in range(len(seeds)))]
     names = _parameters(ctx, gradient, function, [*inputs.values(), *seeds], wanted, "gradient")
     env: dict[str, Item] = dict(zip(names, [*inputs.values(), *seeds], strict=True))
     given_inputs = dict(zip(names, inputs.values(), strict=False))
-    before: dict[str, Quantity] = {}
-    for name, item in given_inputs.items():
-        if isinstance(item, Quantity) and t.scalar_of(item.type) in t.FLOATS:
-            parts = (b.expr(Value(p.type, f"adj_{name}")) for p in item.parts)
-            before[name] = Quantity(item.type, tuple(parts))
+    before = {n: adjoints.fresh(ctx, n, i) for n, i in given_inputs.items() if adjoints.is_counted(i)}
     after: dict[str, Item] = {}
 
     def begin() -> None:
@@ -134,16 +127,22 @@ def _gradient(
         _fail(ctx, gradient, gradient.origin.tree, "a gradient returns nothing", "add to wp.adjoint[…] only")
     _refuse_writes(ctx, gradient, block, "a gradient", "it changes wp.adjoint[…] only")
     region.gradient = block
-    region.seeds = [part.value for q in seeds for part in q.parts]
+    region.seeds = [part.value for one in seeds for q in contents.leaves_of(one) or () for part in q.parts]
     for name, was in before.items():
         item, now = given_inputs[name], after[PREFIX + name]
-        assert isinstance(item, Quantity)
-        assert isinstance(now, Quantity)
-        for primal, start, end in zip(item.parts, was.parts, now.parts, strict=True):
-            if start.value is not end.value:  # else the gradient leaves it alone
-                region.inputs.append(primal.value)
-                region.before.append(start.value)
-                block.yields.append(end.value)
+        for (primal, start), (_, end) in zip(
+            adjoints.pairs(item, was), adjoints.pairs(item, now), strict=True
+        ):
+            _changed(region, block, primal, start, end)
+
+
+def _changed(region: Custom, block: Block, primal: Quantity, before: Quantity, after: Quantity) -> None:
+    """Note which adjoints a gradient changes: those that it leaves alone are no matter of it."""
+    for one, start, end in zip(primal.parts, before.parts, after.parts, strict=True):
+        if start.value is not end.value:
+            region.inputs.append(one.value)
+            region.before.append(start.value)
+            block.yields.append(end.value)
 
 
 # Signatures ------------------------------------------------------------------------------------------------
@@ -156,7 +155,7 @@ def _fail(ctx: Context, own: Function, place: ast.AST, message: str, mend: str) 
 
 
 def _shown(item: Item) -> str:
-    return control.kind_of(item) if not isinstance(item, Items) or item.items else "nothing"
+    return contents.kind_of(item) if not isinstance(item, Items) or item.items else "nothing"
 
 
 def _parameters(
@@ -231,9 +230,7 @@ def adjoint_of(ctx: Context, node: ast.Subscript) -> Item:
     name = _input(ctx, node)
     assert ctx.inputs is not None
     item = ctx.inputs[name]
-    if isinstance(item, ArrayView):
-        return ArrayView(item.param, item.indices, adjoint=True)
-    return ctx.env[PREFIX + name]
+    return adjoints.view(item) if isinstance(item, View) else ctx.env[PREFIX + name]
 
 
 def _input(ctx: Context, node: ast.Subscript) -> str:
@@ -247,15 +244,15 @@ def _input(ctx: Context, node: ast.Subscript) -> str:
         )
     key = node.slice
     if not isinstance(key, ast.Name) or key.id not in ctx.inputs:
-        floats = [n for n, item in ctx.inputs.items() if _differentiable(item)]
+        floats = [n for n, item in ctx.inputs.items() if adjoints.differentiable(item)]
         ctx.name_error(
             node.slice,
             f"`{ast.unparse(key)}` is not an input of the function, so that `{shown}` means nothing",
             f"its inputs are {', '.join(floats)}" if floats else "it has no inputs with an adjoint",
         )
     item = ctx.inputs[key.id]
-    if not _differentiable(item):
-        kind = t.type_name(item.param.type) if isinstance(item, ArrayView) else control.kind_of(item)
+    if not adjoints.differentiable(item):
+        kind = t.type_name(item.type) if isinstance(item, View) else contents.kind_of(item)
         ctx.type_error(
             node.slice,
             f"`{key.id}` is {kind}, which has no adjoint",
@@ -264,15 +261,9 @@ def _input(ctx: Context, node: ast.Subscript) -> str:
     return key.id
 
 
-def _differentiable(item: Item) -> bool:
-    if isinstance(item, ArrayView):
-        return bool(t.is_float(item.param.type.dtype))
-    return isinstance(item, Quantity) and t.scalar_of(item.type) in t.FLOATS
-
-
 def changed_names(ctx: Context, body: list[ast.stmt]) -> Iterator[str]:
     """The variables that a loop changes: by assignments and draws; in a gradient, all adjoints of inputs."""
-    names = control.assigned_names(body, lambda target: arrays.is_memory(ctx, target))
+    names = syntax.assigned_names(body, lambda target: arrays.is_memory(ctx, target))
     yield from (n for n in names if n in ctx.env or n in ctx.locals)
     yield from (n for n in random.draws_from(ctx, body) if n in ctx.env)
     yield from (n for n in ctx.env if n.startswith(PREFIX))
