@@ -1,4 +1,4 @@
-"""The same programs under Warp, where it is right: slices, indices, versions, static expressions, keywords."""
+"""The same programs under Warp, where it is right: slices, indices, versions, static expressions."""
 
 from __future__ import annotations
 
