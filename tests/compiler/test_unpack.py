@@ -9,7 +9,7 @@ import numpy as np
 import tapedebug as wp
 from tests.compiler.harness import check_gradient, check_tangent, run
 
-TWO = (2.0, 3.0)
+LAST = (3.0,)
 
 
 class Level(enum.IntEnum):
@@ -33,7 +33,7 @@ def unpacked(
     pair = (x[i], x[i] * x[i])
     swapped = wp.matrix_from_rows(*m[i])
     if x[0] > 0.0:
-        swapped = swapped * product(*v[i], *TWO[1:])
+        swapped = swapped * product(*v[i], *LAST)
     y[i] = wp.vec4(product(*x[0:3]), product(*x[0:5:2]), *(swapped @ wp.vec2(*pair)))
 
 
@@ -47,7 +47,7 @@ def test_starred_arguments_are_passed_one_by_one() -> None:
     given = inputs()
     run(unpacked, 5, given)
     x, v, m, found = (values.astype(np.float64) for values in given)
-    scale = v[:, 0] * v[:, 1] * TWO[1]
+    scale = v[:, 0] * v[:, 1] * LAST[0]
     right = scale[:, None] * np.einsum("nij,nj->ni", m, np.stack([x, x * x], -1))
     np.testing.assert_allclose(found[:, 2:], right, rtol=1e-5)
     np.testing.assert_allclose(found[:, 0], np.prod(x[:3]), rtol=1e-5)
