@@ -36,7 +36,7 @@ from tapedebug.lang.rules import Quantity, RuleError
 class Early(Exception):
     """A variable is read after the loop that assigns it first, which may not run: it has to be there before.
 
-    Lowering begins anew, with the variable in `Context.early`.
+    So has what a function returns from inside a loop. Lowering begins anew, with the item in `Context.early`.
     """
 
     def __init__(self, key: Any, item: Item) -> None:
@@ -111,6 +111,11 @@ class Context:
             yield
         finally:
             self.in_custom = outer
+
+    @property
+    def result_key(self) -> Any:
+        """Names the result of the current function in `early`."""
+        return self.span(self.origin.tree), self.calls, "return"
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""

@@ -241,8 +241,11 @@ def run(
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     ctx.inputs = None
     begin()
+    early = ctx.early.get(ctx.result_key)
     if function.result_type is not None:
         _zero_result(ctx, function)
+    elif early is not None:
+        ctx.env[control.RESULT] = contents.zeros_like(ctx, early)
     try:
         body = function.origin.tree.body
         statements.block(ctx, body)
