@@ -38,6 +38,7 @@ from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.builtins import static as static
 from tapedebug.lang.structs import struct as struct
 from tapedebug.lang.types import bool as bool
+from tapedebug.lang.types import float16 as float16
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64
 from tapedebug.lang.types import int8 as int8

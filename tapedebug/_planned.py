@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 _PLANNED = """
     indexedarray view
-    float16 erfinv cast
     func_native overload
     Float Int Scalar
     set_module_options get_module force_load load_module clear_kernel_cache
