@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test lint python-tests js-tests browser-tests bench docs notebook format clean distclean setup system
+.PHONY: help demo lab test lint python-tests js-tests browser-tests bench fuzz docs notebook format clean distclean setup system
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -107,6 +107,9 @@ python-tests: setup  ## pytest
 
 bench: $(PY_STAMP) $(BENCH_STAMP)  ## the net's kernels and a taped launch, side by side with warp-lang
 	@$(BIN)/python -m tests.benchmarks.side_by_side $(BENCH_ARGS)
+
+fuzz: $(PY_STAMP)  ## 5,000 random kernels: values, adjoints, tangents, second derivatives (FUZZ_ARGS='--count 500')
+	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
 
 docs: setup $(DOCS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs

@@ -26,7 +26,9 @@ from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
 from tapedebug._errors import TapedebugWarning as TapedebugWarning
 from tapedebug._errors import TapeError as TapeError
+from tapedebug.compiler.function import func_native as func_native
 from tapedebug.compiler.function import grad as grad
+from tapedebug.compiler.generic import overload as overload
 from tapedebug.compiler.kernel import func as func
 from tapedebug.compiler.kernel import func_grad as func_grad
 from tapedebug.compiler.kernel import func_replay as func_replay
@@ -37,6 +39,8 @@ from tapedebug.lang.builtins import adjoint as adjoint
 from tapedebug.lang.builtins import constant as constant
 from tapedebug.lang.builtins import static as static
 from tapedebug.lang.structs import struct as struct
+from tapedebug.lang.types import Float as Float
+from tapedebug.lang.types import Int as Int
 from tapedebug.lang.types import bool as bool
 from tapedebug.lang.types import float16 as float16
 from tapedebug.lang.types import float32 as float32
@@ -91,6 +95,7 @@ from tapedebug.runtime import array1d as array1d
 from tapedebug.runtime import array2d as array2d
 from tapedebug.runtime import array3d as array3d
 from tapedebug.runtime import array4d as array4d
+from tapedebug.runtime import clear_kernel_cache as clear_kernel_cache
 from tapedebug.runtime import clone as clone
 from tapedebug.runtime import config as config
 from tapedebug.runtime import copy as copy
@@ -106,6 +111,7 @@ from tapedebug.runtime import dtype_to_numpy as dtype_to_numpy
 from tapedebug.runtime import dtype_to_torch as dtype_to_torch
 from tapedebug.runtime import empty as empty
 from tapedebug.runtime import empty_like as empty_like
+from tapedebug.runtime import force_load as force_load
 from tapedebug.runtime import from_dlpack as from_dlpack
 from tapedebug.runtime import from_jax as from_jax
 from tapedebug.runtime import from_numpy as from_numpy
@@ -116,16 +122,25 @@ from tapedebug.runtime import full_like as full_like
 from tapedebug.runtime import get_cuda_device_count as get_cuda_device_count
 from tapedebug.runtime import get_device as get_device
 from tapedebug.runtime import get_devices as get_devices
+from tapedebug.runtime import get_module as get_module
+from tapedebug.runtime import get_module_options as get_module_options
 from tapedebug.runtime import get_preferred_device as get_preferred_device
+from tapedebug.runtime import indexedarray as indexedarray
+from tapedebug.runtime import indexedarray1d as indexedarray1d
+from tapedebug.runtime import indexedarray2d as indexedarray2d
+from tapedebug.runtime import indexedarray3d as indexedarray3d
+from tapedebug.runtime import indexedarray4d as indexedarray4d
 from tapedebug.runtime import init as init
 from tapedebug.runtime import is_cpu_available as is_cpu_available
 from tapedebug.runtime import is_cuda_available as is_cuda_available
 from tapedebug.runtime import launch as launch
 from tapedebug.runtime import live_tapes as live_tapes
+from tapedebug.runtime import load_module as load_module
 from tapedebug.runtime import map as map
 from tapedebug.runtime import ones as ones
 from tapedebug.runtime import ones_like as ones_like
 from tapedebug.runtime import set_device as set_device
+from tapedebug.runtime import set_module_options as set_module_options
 from tapedebug.runtime import synchronize as synchronize
 from tapedebug.runtime import synchronize_device as synchronize_device
 from tapedebug.runtime import to_dlpack as to_dlpack
@@ -139,6 +154,7 @@ globals().update(BUILTINS)
 globals().update(CONSTANTS)
 # The types with their other suffixes: `vec3ui`, `vec2s`, …
 globals().update(types.NAMED)
+Scalar = types.Number
 
 _LAZY = {
     "autograd": ("tapedebug.autograd", None),

@@ -118,8 +118,9 @@ def _walk(variables: dict[str, Any], kind: type, budget: list[int]) -> Iterator[
         if isinstance(value, kind):
             yield path, value
             # An array of structs is known by the views of its fields.
-            for view in getattr(value, "_fields", None) or ():
-                yield path + view.part, view
+            known: Any = value
+            for view in getattr(known, "_fields", None) or ():
+                yield path + view.part.removeprefix(known.part), view
         elif depth < DEPTH and not isinstance(value, _PLAIN) and id(value) not in seen:
             seen.add(id(value))
             queue.extend((inner, item, depth + 1) for inner, item in _inside(path, value))

@@ -6,10 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _PLANNED = """
-    indexedarray view
-    func_native overload
-    Float Int Scalar
-    set_module_options get_module force_load load_module clear_kernel_cache
+    view
 """
 PLANNED = frozenset(_PLANNED.split())
 """Names that programs use and a later version brings."""

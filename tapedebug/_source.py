@@ -6,8 +6,9 @@ import ast
 import inspect
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import CodeType
 from typing import Any, TypeGuard
 
@@ -46,14 +47,14 @@ class Span:
 
 @dataclass(frozen=True)
 class Origin:
-    """The source of one function: file, first line, text, and syntax tree with lines that count from 1."""
+    """The source of one function: file, first line, and text; its syntax tree is read when it is needed."""
 
     file: str
     first_line: int
     lines: tuple[str, ...]
     function: str
     indent: int
-    tree: ast.FunctionDef = field(repr=False, compare=False)
+    python: Callable[..., Any] = field(repr=False, compare=False)
     script: tuple[str, ...] = ()
     """What defines the function in a script, where `lines` are part of something else."""
 
@@ -66,26 +67,50 @@ class Origin:
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Origin:
         """Read the source of `function`; OSError where Python keeps none (code run by `exec`)."""
-        lines, first = inspect.getsourcelines(function)
-        indent = len(lines[0]) - len(lines[0].lstrip())
-        try:
-            # Indented code is parsed inside an `if`: comments and docstrings may begin further left than it.
-            module = ast.parse("if 1:\n" * bool(indent) + "".join(lines))
-        except SyntaxError as error:
-            raise OSError("it is not a function definition") from error
-        tree = module.body[0].body[0] if indent else module.body[0]  # type: ignore[attr-defined]
-        if not isinstance(tree, ast.FunctionDef):
-            raise OSError("it is not a function definition")
-        if indent:
-            ast.increment_lineno(tree, -1)
+        found = _lines_of(function)
+        lines, first = inspect.getsourcelines(function) if found is None else found
         return cls(
             file=function.__code__.co_filename,
             first_line=first,
             lines=tuple(line.rstrip("\n") for line in lines),
             function=function.__name__,
-            indent=indent,
-            tree=tree,
+            indent=_indent(lines[0]),
+            python=function,
         )
+
+    @cached_property
+    def tree(self) -> ast.FunctionDef:
+        """The syntax tree, with lines that count from 1; OSError where it is none of a function."""
+        tree = self._parsed(self.lines)
+        if tree is None:
+            # Lines that begin further left than the function may be part of a string or of an expression.
+            lines, _ = inspect.getsourcelines(self.python)
+            tree = self._parsed([line.rstrip("\n") for line in lines])
+        if tree is None:
+            raise OSError("it is not a function definition")
+        return tree
+
+    @cached_property
+    def header(self) -> ast.FunctionDef:
+        """The syntax tree of parameters, decorators and the result's type; the body may be missing."""
+        for number, line in enumerate(self.lines[:HEADER_LINES], 1):
+            if line.rstrip().endswith(":"):
+                tree = self._parsed([*self.lines[:number], " " * self.indent + "  pass"])
+                if tree is not None:
+                    return tree
+        return self.tree
+
+    def _parsed(self, lines: Iterable[str]) -> ast.FunctionDef | None:
+        text = "\n".join(lines) + "\n"
+        try:
+            # Indented code is parsed inside an `if`: comments and docstrings may begin further left than it.
+            (node,) = ast.parse("if 1:\n" * bool(self.indent) + text).body
+        except (SyntaxError, ValueError):
+            return None
+        if self.indent:
+            (node,) = node.body  # type: ignore[attr-defined]
+            ast.increment_lineno(node, -1)
+        return node if isinstance(node, ast.FunctionDef) else None
 
     @classmethod
     def of_lambda(cls, function: Callable[..., Any]) -> Origin:
@@ -109,7 +134,12 @@ class Origin:
         ast.increment_lineno(tree, 1 - node.lineno)
         last = node.end_lineno or node.lineno
         shown = tuple(line.rstrip("\n") for line in lines[node.lineno - 1 : last])
-        return cls(code.co_filename, node.lineno, shown, "lambda_", 0, tree, script)
+        return cls(code.co_filename, node.lineno, shown, "lambda_", 0, function, script).with_tree(tree)
+
+    def with_tree(self, tree: ast.FunctionDef) -> Origin:
+        """Of a function that is no definition in its source: this tree is what it is."""
+        vars(self).update(tree=tree, header=tree)
+        return self
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node of `tree`."""
@@ -142,6 +172,40 @@ class Origin:
         """A column in characters: Python's syntax trees count bytes of UTF-8."""
         text = self._line(line)
         return column if text.isascii() else len(text.encode()[:column].decode(errors="ignore"))
+
+
+HEADER_LINES = 60
+"""Where the body of a function may begin."""
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _lines_of(function: Callable[..., Any]) -> tuple[list[str], int] | None:
+    """The lines of a function and the number of the first, by indentation; None where that is not enough.
+
+    In a hundredth of the time of `inspect.getsourcelines`, which reads the text token by token.
+    """
+    code = getattr(function, "__code__", None)
+    if code is None or hasattr(function, "__wrapped__"):
+        return None
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    first = code.co_firstlineno - 1
+    last = max((line for *_, line in code.co_lines() if line), default=0)
+    if not 0 <= first < last <= len(lines):
+        return None
+    indent = _indent(lines[first])
+    if not any(line.lstrip().startswith("def ") for line in lines[first : last - 1]):
+        return None  # nothing of its body has a line of its own
+    for number in range(last, len(lines)):
+        text = lines[number].lstrip()
+        if text and not text.startswith("#"):
+            if len(lines[number]) - len(text) <= indent:
+                break
+            last = number + 1
+    return lines[first:last], first + 1
 
 
 def _made(node: ast.AST, code: CodeType) -> TypeGuard[ast.Lambda]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests._processes import ROOT, run_python
 
-PAGES = ["README.md", "docs/getting-started.md", "docs/random.md"]
+PAGES = ["README.md", "docs/getting-started.md", "docs/random.md", "docs/native.md", "docs/structs.md"]
 
 
 def blocks(page: str) -> str:
@@ -33,6 +33,17 @@ def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in wanted] == wanted, done.stdout
     assert any("gradient AGREE" in line for line in lines), "the diagnosis that the page ends with"
+
+
+def test_the_page_about_debugging_prints_what_it_promises(tmp_path: Path) -> None:
+    script = blocks("docs/debugging.md")
+    path = tmp_path / "example.py"
+    path.write_text(script, encoding="utf-8")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = re.findall(r"^# prints: (.*)$|^print\(.*\)  # (.*)$", script, re.M)
+    assert len(wanted) == 7
+    assert done.stdout.splitlines() == ["".join(pair) for pair in wanted]
 
 
 @pytest.mark.parametrize("torch", [False, True])

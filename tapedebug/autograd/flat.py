@@ -29,6 +29,17 @@ def flat_named(named: Iterable[Named]) -> list[Named]:
     return [(index, part, inner) for index, name, value in named for part, inner in named_parts(name, value)]
 
 
+def arrays_in(given: Any) -> list[Any]:
+    """The arrays of one or several arguments: of structs and arrays of structs, the float fields."""
+    several = given if isinstance(given, list | tuple) else [given]
+    found: list[Any] = []
+    for value in several:
+        parts = [inner for _, inner in named_parts("", value)]
+        whole = len(parts) == 1 and parts[0] is value
+        found += parts if whole else [a for a in parts if is_array(a) and obstacle("", a) is None]
+    return found
+
+
 def whole_structs(kernel: Any, mask: Mask, named_in: Sequence[Named], named_out: Sequence[Named]) -> Mask:
     """A mask in which declared arguments (by name, or by their place in the call) stand for all their parts.
 

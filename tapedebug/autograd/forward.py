@@ -14,6 +14,8 @@ from tapedebug.autograd.shadowed import launch_shadow, tape_shadow
 from tapedebug.autograd.subjects import function_subject, named_ports
 from tapedebug.autograd.whole import Names, not_an_input
 from tapedebug.lang.types import is_float, type_name
+from tapedebug.runtime._fields import by_field
+from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._shadow_memory import is_double
 from tapedebug.runtime.replay import Shadow
 
@@ -56,7 +58,7 @@ def jvp(
 
     Raises:
         GradcheckError: No tangent was given, one of them is of no input, or a tangent went into a function of
-            `record_func`, through which its derivative is unknown.
+            `record_func` or a native function with arrays, through which its derivative is unknown.
         TapeError: An array is not on the tape, or its tangent has another shape; or `dtype` is neither None
             nor float64.
         LaunchError: The arguments do not fit the kernel.
@@ -67,6 +69,7 @@ def jvp(
     get_device(device)
     if not tangents:
         raise GradcheckError("jvp: no tangents were given", mend="pass tangents={array: values}")
+    tangents = dict(by_field(tangents, "jvp: the tangent"))
     require_floats("jvp: the keys of tangents", tangents)
     if isinstance(function, Tape):
         make, targets = _tape(function, outputs, tangents)
@@ -81,8 +84,7 @@ def _pushed(make: Make, targets: Sequence[Any], tangents: Mapping[Any, Any], dty
         shadow.push({a: v._look() if is_array(v) else v for a, v in tangents.items()})
     if shadow.lost:
         raise GradcheckError(
-            f"jvp: a tangent went into a function of record_func: {shadow.lost[0]}; "
-            "what comes out of it is unknown",
+            f"jvp: a tangent went into a function that has none: {shadow.lost[0]}; what comes out is unknown",
             mend="compute in kernels what depends on the inputs",
         )
     return {a: shadow.tangent(a) for a in targets}
@@ -129,6 +131,7 @@ def _called(
                 f"kernel {function.key} needs dim, its number of threads",
                 mend="pass dim=len(array), or its shape",
             )
+        function = concrete(function, (*given, *(outputs or ())))
         given, further = flat_call(function, given, list(outputs or ()))
         make = launch_shadow(function, dim, [*given, *further])
         make(False)  # checks the arguments, with the messages of a launch

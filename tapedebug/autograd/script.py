@@ -5,13 +5,22 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tapedebug.autograd.pairs import is_array
-from tapedebug.lang.types import Compound, canonical, numpy_dtype, type_name
+from tapedebug.lang.types import (
+    ArrayType,
+    Compound,
+    IndexedArrayType,
+    canonical,
+    is_struct,
+    numpy_dtype,
+    type_name,
+)
 
 INLINE = 64  # numbers that are written out; longer arrays are base64
 
@@ -42,21 +51,14 @@ def script_of(
     lines += [*_sources(kernel), "", ""]
     names = []
     memory: dict[int, str] = {}
-    for name, value, values in args:
-        if id(value) in memory:
-            names.append(memory[id(value)])
-            continue
-        if is_array(value):
-            memory[id(value)] = name
-            grad = ", requires_grad=True" if value.requires_grad else ""
-            lines.append(
-                f"{name} = wp.array({_literal(values, value)}, dtype=wp.{type_name(value.dtype)}, "
-                f"shape={value.shape!r}{grad})"
-            )
-            names.append(name)
-        else:
-            names.append(_scalar(value))
-    split = len(names) if outputs < 0 else outputs
+    flat = iter(args)
+    for param in kernel.signature:
+        made, expression = _argument(param.name, param.type, flat, memory)
+        lines += made
+        names.append(expression)
+    split = (
+        len(names) if outputs < 0 else kernel.params[outputs].declared if outputs < len(args) else len(names)
+    )
     given = f"inputs=[{', '.join(names[:split])}]"
     if split < len(names):
         given += f", outputs=[{', '.join(names[split:])}]"
@@ -64,6 +66,55 @@ def script_of(
     lines.append(f"wp.autograd.gradcheck({function}, dim={dim!r}, {given}, {call})")
     text = "\n".join(lines) + "\n"
     return text.replace("import base64\n\n", "") if "base64.b64decode" not in text else text
+
+
+Flat = Iterator[tuple[str, Any, Any]]
+
+
+def _argument(name: str, kind: Any, flat: Flat, memory: dict[int, str]) -> tuple[list[str], str]:
+    """The lines that make an argument, and what stands for it in the launch."""
+    if is_struct(kind):
+        made, fields = [], []
+        for label, inner in kind.fields.items():
+            lines, expression = _argument(f"{name}_{label}", inner, flat, memory)
+            made += lines
+            fields.append(f"{label}={expression}")
+        return [*made, f"{name} = {kind.__name__}({', '.join(fields)})"], name
+    if isinstance(kind, IndexedArrayType):
+        made, data = _argument(f"{name}_data", kind.array, flat, memory)
+        tables = []
+        for axis in range(kind.ndim):
+            lines, expression = _argument(f"{name}_indices{axis}", ArrayType(int), flat, memory)
+            made += lines
+            tables.append(expression)
+        return [*made, f"{name} = wp.indexedarray({data}, [{', '.join(tables)}])"], name
+    if isinstance(kind, ArrayType) and is_struct(kind.dtype):
+        return _struct_array(name, kind.dtype, flat), name
+    _, value, values = next(flat)
+    if not is_array(value):
+        return [], _scalar(value)
+    if id(value) in memory:
+        return [], memory[id(value)]
+    memory[id(value)] = name
+    grad = ", requires_grad=True" if value.requires_grad else ""
+    text = (
+        f"{name} = wp.array({_literal(values, value)}, dtype=wp.{type_name(value.dtype)}, "
+        f"shape={value.shape!r}{grad})"
+    )
+    return [text], name
+
+
+def _struct_array(name: str, kind: Any, flat: Flat) -> list[str]:
+    """An array of structs, made of zeros and then filled field by field."""
+    lines: list[str] = []
+    for leaf in kind.leaves():
+        _, value, values = next(flat)
+        if not lines:
+            grad = ", requires_grad=True" if value.requires_grad else ""
+            lines.append(f"{name} = wp.zeros({value.shape!r}, dtype={kind.__name__}{grad})")
+        path = "".join(f'["{label}"]' for label in leaf.path)
+        lines.append(f"{name}{path}.assign({_literal(values, value)})")
+    return lines
 
 
 def _literal(values: np.ndarray[Any, Any], array: Any) -> str:
@@ -115,6 +166,9 @@ def _collect(thing: Any, found: dict[str, list[str]]) -> None:
             continue
         elif value is getattr(tapedebug, name, None):
             text = f"{name} = wp.{name}"
+        elif is_struct(value):
+            _collect_struct(value, found)
+            continue
         elif isinstance(value, bool | int | float | np.generic | Compound):
             text = f"{name} = {_scalar(value)}"
         else:
@@ -124,10 +178,32 @@ def _collect(thing: Any, found: dict[str, list[str]]) -> None:
             found[name] = [text]
 
 
+def _collect_struct(kind: Any, found: dict[str, list[str]]) -> None:
+    """The definition of a struct, after those of the structs in it."""
+    found.pop(kind.__name__, None)
+    fields = [f"    {label}: {_spelled(inner)}" for label, inner in kind.fields.items()]
+    found[kind.__name__] = ["", "@wp.struct", f"class {kind.__name__}:", *fields]
+    for inner in kind.fields.values():
+        element = getattr(inner, "dtype", inner)
+        if is_struct(element):
+            _collect_struct(element, found)
+
+
+def _spelled(kind: Any) -> str:
+    """A type as source."""
+    if isinstance(kind, ArrayType | IndexedArrayType):
+        word = "array" if isinstance(kind, ArrayType) else "indexedarray"
+        return f"wp.{word}(dtype={_spelled(kind.dtype)}, ndim={kind.ndim})"
+    return kind.__name__ if is_struct(kind) else f"wp.{type_name(kind)}"
+
+
 def _names_of(thing: Any) -> dict[str, Any]:
     """The global and enclosing names in the source of a kernel or function, with their values."""
     function = thing.python
-    used = {node.id for node in ast.walk(thing.origin.tree) if isinstance(node, ast.Name)}
+    tree = thing.origin.tree
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    used |= {name for text in texts for name in re.findall(r"\w+", text)}  # annotations may be strings
     found = {name: value for name, value in function.__globals__.items() if name in used}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         with contextlib.suppress(ValueError):  # an empty cell

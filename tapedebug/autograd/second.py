@@ -10,6 +10,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.differences import Floats, slope
+from tapedebug.autograd.flat import arrays_in
 from tapedebug.autograd.forward import require_floats
 from tapedebug.autograd.pairs import is_array, obstacle
 from tapedebug.autograd.probes import random_directions
@@ -17,6 +18,7 @@ from tapedebug.autograd.subjects import function_subject
 from tapedebug.autograd.verdict import Verdict
 from tapedebug.autograd.whole import Names, leaves, not_an_input
 from tapedebug.lang.types import float64
+from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._second import SecondShadow
 
 Values = np.ndarray[Any, Any]
@@ -100,6 +102,7 @@ def hvp(
     """
     if not tangents:
         raise GradcheckError("hvp: no tangents were given", mend="pass tangents={array: values}")
+    tangents = dict(by_field(tangents, "hvp: the tangent"))
     require_floats("hvp: the keys of tangents", tangents)
     program = _program("hvp", function, dim, inputs, outputs, loss, device)
     program.require(tangents)
@@ -229,7 +232,7 @@ def _program(
 
 
 def _with_gradient(given: Sequence[Any]) -> list[Any]:
-    return [a for a in given if is_array(a) and obstacle("", a) is None]
+    return [a for a in arrays_in(list(given)) if is_array(a) and obstacle("", a) is None]
 
 
 def _of_tape(tape: Any) -> Callable[[Any], SecondShadow]:

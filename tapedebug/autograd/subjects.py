@@ -20,6 +20,7 @@ from tapedebug.autograd.results import PairResult
 from tapedebug.autograd.script import script_of
 from tapedebug.autograd.shadowed import ShadowProgram, launch_shadow, tape_shadow
 from tapedebug.lang.types import float16, scalar_of
+from tapedebug.runtime._generic import concrete
 from tapedebug.runtime.replay import Shadow
 
 Named = tuple[int, str, Any]
@@ -75,6 +76,7 @@ def subject_of(
 
     get_device(device)
     if isinstance(function, Kernel):
+        function = concrete(function, (*(inputs or ()), *(outputs or ())))
         return kernel_subject(function, dim, list(inputs or ()), list(outputs or ()), mask, in_place=in_place)
     if not callable(function):
         raise GradcheckError(

@@ -10,6 +10,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._source import display_file
 from tapedebug.autograd.differences import Floats
+from tapedebug.autograd.flat import arrays_in
 from tapedebug.autograd.pairs import is_array, obstacle, port
 from tapedebug.autograd.program import Port
 from tapedebug.autograd.shadowed import ShadowProgram, tape_shadow
@@ -90,7 +91,7 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
         )
     seeds = _seeds(tape, loss, names)
     notes: list[str] = []
-    chosen = leaves(tape) if inputs is None else ([inputs] if is_array(inputs) else list(inputs))
+    chosen = leaves(tape) if inputs is None else arrays_in(inputs)
     ports = []
     for index, array in enumerate(chosen):
         name = names.of(array)

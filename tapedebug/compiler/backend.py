@@ -8,8 +8,9 @@ from typing import Any
 
 from tapedebug._config import config
 from tapedebug.compiler import objects
-from tapedebug.compiler.llvm.library import Misfit
-from tapedebug.compiler.llvm.translate import TranslationError, translated
+from tapedebug.compiler.llvm.expressions import TranslationError
+from tapedebug.compiler.llvm.library import NATIVES, Misfit
+from tapedebug.compiler.llvm.translate import translated
 from tapedebug.compiler.text import Text
 
 
@@ -51,11 +52,11 @@ def with_numba(code: str, symbol: str) -> bytes:
     from numba.core.errors import NumbaError
 
     from tapedebug.compiler.llvm.machine import object_code
-    from tapedebug.compiler.numba_library import NAMESPACE, assembly_of
+    from tapedebug.compiler.numba_library import NAMESPACE, assembly_of, embedded
 
     filename = f"<tapedebug {symbol}>"
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
-    names: dict[str, Any] = dict(NAMESPACE)
+    names: dict[str, Any] = NAMESPACE | {name: embedded(name) for name in NATIVES}
     exec(compile(code, filename, "exec"), names)
     try:
         inner, assembly = assembly_of(names["entry"])
@@ -68,13 +69,24 @@ COMPILERS: dict[str, Callable[[str, str], bytes]] = {"llvm": with_llvm, "numba":
 """By the name that `config.compiler` has."""
 
 
-def compiled(text: Text) -> objects.Entry:
-    """The machine code of a generated function, from the cache where it is there."""
+def compiled(text: Text) -> tuple[str, objects.Entry]:
+    """The machine code of a generated function, from the cache where it is there; and its key."""
     code = text.code
     key = objects.key_of(code, config.compiler)
-    symbol = f"entry_{key[:20]}"  # objects that different processes made are linked into one
-    kept = objects.read(key)
-    if kept is None:
-        kept = COMPILERS[config.compiler](code, symbol)
-        objects.write(key, kept)
-    return objects.load(key, symbol, kept)
+    found = kept(key)
+    if found is None:
+        content = COMPILERS[config.compiler](code, symbol_of(key))
+        objects.write(key, content)
+        found = objects.load(key, symbol_of(key), content)
+    return key, found
+
+
+def kept(key: str) -> objects.Entry | None:
+    """The machine code that is kept under this key, or None."""
+    content = objects.read(key)
+    return None if content is None else objects.load(key, symbol_of(key), content)
+
+
+def symbol_of(key: str) -> str:
+    """The name of an entry: objects that different processes made are linked into one."""
+    return f"entry_{key[:20]}"

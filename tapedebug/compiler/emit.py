@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tapedebug.compiler.emit_native import NativeWriter
 from tapedebug.compiler.emit_remarks import RemarkWriter
 from tapedebug.compiler.ir import (
     MEMORY,
+    NATIVE,
     REMARKS,
     Block,
     For,
@@ -60,7 +62,7 @@ def emit(
 
 
 @dataclass
-class _Emitter(RemarkWriter):
+class _Emitter(NativeWriter, RemarkWriter):
     def run(self) -> Text:
         function = self.function
         self.used = {v for block in function.blocks for v in block.yields}
@@ -76,7 +78,7 @@ class _Emitter(RemarkWriter):
             "kept": any(op.kind == "note" for op in function.ops()),
             "starts": function.prelude is not None,
         }
-        self.stacks = [name for name, has in stacks.items() if has]
+        self.stacks = [*(name for name, has in stacks.items() if has), *self._native_stacks()]
         self._line("def entry(lo, hi, args):")
         self.indent = 1
         self._prologue()
@@ -113,7 +115,8 @@ class _Emitter(RemarkWriter):
             read = f"arg_f64(args, {slot})" if code == "f64" else f"args[{slot}]"
             self._line(f"{self._param(param)}_a{component} = {read}")
         extents = {v.op.data for v in free if v.op and v.op.kind == "extent"}
-        touched = self._touched()
+        touched = self._touched() | self._addresses()
+        extents |= {(p, a) for p in self._without_adjoint() for a in range(self.function.params[p].type.ndim)}
         for op in self.function.ops():
             if op.kind == "offset":
                 param = op.data[0]
@@ -132,6 +135,8 @@ class _Emitter(RemarkWriter):
             self._line(f"d{axis} = args[{axis}]")
         for name in self.stacks:
             self._line(f"{name} = stack_new()")
+        for made in self._native_stacks().values():
+            self._line(made)
         if self._speaks():
             self._line(f"journal = journal_at(args, {self.layout.journal})")
 
@@ -237,6 +242,8 @@ class _Emitter(RemarkWriter):
     def _op(self, op: Op) -> None:
         if op.kind in RULES:
             self._rule(op)
+        elif op.kind in NATIVE or op.kind == "native_result":
+            self._native(op)
         elif op.kind in REMARKS:
             self._remark(op)
         elif op.kind == "offset":

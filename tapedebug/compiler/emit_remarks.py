@@ -15,7 +15,7 @@ class RemarkWriter(MemoryWriter):
 
     def _speaks(self) -> bool:
         """Whether the text needs the journal."""
-        kinds = REMARKS | {"offset"} if self.checked else REMARKS
+        kinds = REMARKS - {"pause"} | ({"offset"} if self.checked else set())
         return any(op.kind in kinds for op in self.function.ops())
 
     def _remark(self, op: Op) -> None:
@@ -27,6 +27,8 @@ class RemarkWriter(MemoryWriter):
                 self._line(f"if not {self._text(op.args[0])}:")
                 with self._suite():
                     self._leave(remark, op.args[1:])
+            case "pause":
+                self._line("breakpoint()")
             case "within":
                 self._within(remark, *map(self._text, op.args))
 

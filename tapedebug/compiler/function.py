@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any, NoReturn
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
+from tapedebug.compiler.native.function import Native
+from tapedebug.compiler.native.unit import Snippets
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
@@ -35,12 +38,72 @@ class Function:
         self.__doc__ = python.__doc__
         self.gradient: Function | None = None
         self.replay: Function | None = None
+        self.native: Native | None = None
+        """Its C, where it is a native function."""
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         """The kernels that it is compiled into."""
+        self.overloads: tuple[Function, ...] = (self,)
+        """The functions of its name that calls choose from, by the types of their arguments."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the plain Python function."""
-        return self.python(*args, **kwargs)
+        """Run the plain Python function, or the version of it that takes the values."""
+        if self.native is not None:
+            raise TapedebugError(
+                f"`{self.name}` is a native function and was called outside a kernel",
+                mend="call it inside a function decorated with @kernel or @func",
+            )
+        return self._for_values(args, kwargs).python(*args, **kwargs)
+
+    def _for_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Function:
+        for version in self.overloads:
+            try:
+                given = version.signature.bind(*args, **kwargs).arguments
+            except TypeError:
+                continue
+            kinds = {name: t.type_of_value(value) for name, value in given.items()}
+            if all(t.fits(kind, kinds[name]) for name, kind in version.types.items() if name in kinds):
+                return version
+        return self
+
+    def join(self, previous: Any) -> None:
+        """Become a version of the function that its name meant before, in the same file, or replace it.
+
+        A version with the same types is replaced, and so is a function of another file or cell: kernels that
+        were compiled with it are compiled anew.
+        """
+        if not isinstance(previous, Function):
+            return
+        if previous.python.__code__.co_filename == self.python.__code__.co_filename:
+            kept = [f for f in previous.overloads if f.annotations != self.annotations]
+            self.overloads = (*kept, self)
+        for version in previous.overloads:
+            for user in list(version.users):
+                user.renew()
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """Its parameters and their defaults."""
+        return inspect.signature(self.python)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its parameters."""
+        return list(self.signature.parameters)
+
+    @property
+    def annotations(self) -> tuple[Any, ...]:
+        """What tells its versions apart: the types of its parameters, as far as they can be read."""
+        found = getattr(self.python, "__annotations__", {})
+        return tuple(_readable(found.get(name)) for name in self.signature.parameters)
+
+    @property
+    def declaration(self) -> str:
+        """Its name and parameters with their types, as messages show them."""
+        shown = [
+            f"{name}: {t.type_name(self.types[name])}" if name in self.types else name
+            for name in self.signature.parameters
+        ]
+        return f"{self.name}({', '.join(shown)})"
 
     def __repr__(self) -> str:
         return f"<func {self.name}>"
@@ -59,8 +122,10 @@ class Function:
 
     @cached_property
     def result_type(self) -> Any:
-        """The declared result type (a tuple of types for several results), or None."""
-        return declared_types(self.python, self.origin, "function").get("return")
+        """The declared result type (a tuple of types for several results), or None: none, or a family."""
+        declared = declared_types(self.python, self.origin, "function").get("return")
+        parts = declared if isinstance(declared, tuple) else (declared,)
+        return None if any(t.is_generic(part) for part in parts) else declared
 
 
 @dataclass(frozen=True)
@@ -108,15 +173,62 @@ def grad(function: Any) -> Gradient:
     )
 
 
+def func_native(
+    snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None
+) -> Callable[[Callable[..., Any]], Function]:
+    """Decorate the stub of a function whose body is C: `@func_native("out[tid] = 2.0f * x[tid];")`.
+
+    The parameters of the stub, all annotated, are what the snippet sees: arrays as pointers, numbers as
+    values, vectors, matrices and quaternions as unions (`v.x` or `v.c[0]`, `m.m[i][j]`). A declared result is
+    what the snippet returns. The C is compiled by the system's compiler (`CC`, else cc, gcc or clang) when a
+    kernel is first used, and runs in this process: what it writes where it should not, nobody catches.
+
+    Args:
+        snippet: The body of a C function.
+        adj_snippet: What adjoints run: it adds to `adj_a` of a float parameter `a`, to `adj_x[i]` of an array
+            `x`, and reads `adj_ret`, the adjoint of the result. Arrays are as the launch left them. Empty
+            where no gradient is meant to flow; without one, a gradient that would is an error.
+        replay_snippet: What adjoints run where they need the result again. It is used where it writes to no
+            array; else the snippet runs again in copies of what it writes to.
+
+    Raises:
+        KernelTypeError, KernelSyntaxError: When a kernel that calls it is first used: a type has no
+            counterpart in C, or the compiler refuses a snippet (its line is shown).
+        TapedebugError: Then, too: there is no compiler.
+    """
+
+    def decorate(python: Callable[..., Any]) -> Function:
+        frame = sys._getframe(1)
+        read_annotations(python, frame)
+        function = Function(python)
+        function.native = Native(
+            python,
+            Snippets(snippet, adj_snippet, replay_snippet),
+            lambda: function.origin,
+            lambda: (function.types, function.result_type),
+        )
+        function.join(frame.f_locals.get(python.__name__))
+        return function
+
+    return decorate
+
+
 def origin_of(python: Callable[..., Any], what: str) -> Origin:
     """The source of a decorated function, or the user's error."""
     try:
-        return Origin.of(python)
+        origin = Origin.of(python)
+        _ = origin.header  # its tree is read when it is compiled
     except (OSError, TypeError) as error:
-        raise KernelSyntaxError(
-            f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
-            mend="define it in a file or a notebook cell, not through exec() or a lambda",
-        ) from None
+        raise unreadable(python, what, error) from None
+    return origin
+
+
+def unreadable(python: Callable[..., Any], what: str, error: Exception) -> KernelSyntaxError:
+    """The user's error where there is no source."""
+    return KernelSyntaxError(
+        f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
+        mend="define it in a file or a notebook cell, not through exec() or a lambda",
+    )
 
 
 def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> None:
@@ -135,6 +247,15 @@ def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> Non
                 annotations[name] = eval(annotation, frame.f_globals, frame.f_locals)
 
 
+def closure_of(python: Callable[..., Any]) -> dict[str, Any]:
+    """The variables of enclosing functions that a function uses, those that have a value."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(python.__code__.co_freevars, python.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            found[name] = cell.cell_contents
+    return found
+
+
 _SCOPES: weakref.WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -151,22 +272,22 @@ def remember_scope(python: Callable[..., Any]) -> None:
 
 def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
     """What the free names of a function mean to `static(…)`: as where it was decorated, else as now."""
-    cells = dict(zip(python.__code__.co_freevars, python.__closure__ or (), strict=True))
-    closure: dict[str, Any] = {}
-    for name, cell in cells.items():
-        with contextlib.suppress(ValueError):  # not assigned yet
-            closure[name] = cell.cell_contents
-    return {**python.__globals__, **closure, **_SCOPES.get(python, {})}
+    return {**python.__globals__, **closure_of(python), **decorated_scope(python)}
+
+
+def decorated_scope(python: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in a function meant where it was decorated."""
+    return _SCOPES.get(python, {})
 
 
 def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dict[str, Any]:
     """The types that annotations declare, by parameter name; strings are evaluated."""
-    closure = inspect.getclosurevars(python).nonlocals
+    closure = closure_of(python)
     declared: dict[str, Any] = {}
-    nodes = {a.arg: a for a in (*origin.tree.args.posonlyargs, *origin.tree.args.args)}
+    nodes = {a.arg: a for a in (*origin.header.args.posonlyargs, *origin.header.args.args)}
     for name, annotation in getattr(python, "__annotations__", {}).items():
-        node = nodes.get(name, origin.tree)
-        place = origin.tree.returns if name == "return" else getattr(node, "annotation", None)
+        node = nodes.get(name, origin.header)
+        place = origin.header.returns if name == "return" else getattr(node, "annotation", None)
         span = origin.span(place or node)
         if isinstance(annotation, str):
             annotation = _evaluated(python, closure, f"{what} `{origin.function}`", name, annotation, span)
@@ -203,6 +324,14 @@ def _evaluated(
         ) from None
 
 
+def _readable(annotation: Any) -> Any:
+    """The type that an annotation means, or the annotation itself where it means none."""
+    try:
+        return _type_of(annotation)
+    except TypeError:
+        return annotation
+
+
 def _type_of(annotation: Any) -> Any:
     if isinstance(annotation, t.ArrayType | t.IndexedArrayType):
         return annotation
@@ -210,4 +339,4 @@ def _type_of(annotation: Any) -> Any:
         return tuple(_type_of(a) for a in annotation)
     if getattr(annotation, "__origin__", None) is tuple:
         return tuple(_type_of(a) for a in annotation.__args__)
-    return t.canonical(annotation)
+    return t.pattern(annotation)

@@ -141,6 +141,9 @@ STRUCTURAL = {
     "load_adjoint": "(offset,) (param, component) -> adjoint",
     "store_adjoint": "(offset, value) (param, component)",
     "add_adjoint": "(offset, value) (param, component)",
+    "native": "(value or offset, …) (call,) -> int64: the call, which writes to arrays",
+    "native_value": "(value or offset, …) (call,) -> int64: the call, made only for its results",
+    "native_result": "(call,) (call, place) -> value: a word of the frame after the call",
     "load_dot": "(offset,) (param, component) -> tangent",
     "store_dot": "(offset, value) (param, component)",
     "add_dot": "(offset, value) (param, component)",
@@ -156,18 +159,21 @@ STRUCTURAL = {
     "recall": "(place,) () -> the value kept",
     "tell": "(value, …) (remark,): leave values in the journal",
     "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
+    "pause": "() (remark,): in plain Python, wait for a debugger",
     "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
 }
 
 # Known before the thread runs: they stand in no block.
 FREE = frozenset({"const", "thread", "argument", "extent", "place"})
-REMARKS = frozenset({"tell", "require", "within"})
+NATIVE = frozenset({"native", "native_value"})
+"""Calls of native functions."""
+REMARKS = frozenset({"tell", "require", "within", "pause"})
 ADJOINT = frozenset({"load_adjoint", "store_adjoint", "add_adjoint"})
 DOT = frozenset({"load_dot", "store_dot", "add_dot"})
 ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_dot"})
 MEMORY = frozenset({"load", "load_after", "store", "atomic_add"}) | ADJOINT | DOT | ADJOINT_DOT
 """What reads or writes an element: of an array, of its adjoint, or of the tangent of one of them."""
-EFFECTS = frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"note"} | REMARKS
+EFFECTS = frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"native", "note"} | REMARKS
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
 
@@ -267,6 +273,19 @@ def walk(block: Block) -> Iterator[Node]:
         yield node
         for inner in blocks_of(node):
             yield from walk(inner)
+
+
+def read_by(op: Op) -> frozenset[int]:
+    """The array parameters whose values an operation reads."""
+    if op.kind in NATIVE:
+        reads: frozenset[int] = op.data[0].reads
+        return reads
+    return frozenset(op.data[:1]) if op.kind in ("load", "load_after", "atomic_add") else frozenset()
+
+
+def is_late(op: Op) -> bool:
+    """Whether an operation reads arrays as the launch left them."""
+    return op.kind == "load_after" or (op.kind in NATIVE and op.data[0].late)
 
 
 def ops_of(block: Block) -> Iterator[Op]:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, overload
 
-from tapedebug._config import config
+from tapedebug._config import LOG, config
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span, display_file
 from tapedebug.compiler import flatten, ir, modules, pipeline
-from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations
+from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
+from tapedebug.compiler.lower._context import AccessRecord
+from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
-from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PRINT, PRINTF
+from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF, Remark, Shown
 from tapedebug.compiler.text import Text
+from tapedebug.lang import types as t
 
 if TYPE_CHECKING:
     from tapedebug.compiler.python_library import Interpreted
@@ -42,6 +46,11 @@ class _Variant:
     strong_zero: bool = False
     heard: frozenset[str] = SILENT
 
+    def __str__(self) -> str:
+        """The same in every process."""
+        parts = (getattr(self, f.name) for f in fields(self))
+        return " ".join(str(sorted(p) if isinstance(p, frozenset) else p) for p in parts)
+
 
 class Kernel:
     """A function that many threads run, over arrays.
@@ -53,12 +62,25 @@ class Kernel:
         key: The name that checks and reports use.
         module: What it was defined in.
         options: Its own settings.
+        generic: Of a version of a generic kernel, that kernel.
     """
 
-    def __init__(self, python: Callable[..., Any], **options: Any) -> None:
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        *,
+        generic: Kernel | None = None,
+        types: tuple[Any, ...] = (),
+        **options: Any,
+    ) -> None:
         self.python = python
         self.module = modules.get_module(python.__module__)
         self.options = modules.checked_options(options, f"kernel `{python.__name__}`")
+        self.generic = generic
+        self.types = types
+        """Of a version of a generic kernel, the types of its parameters."""
+        self.instances: dict[tuple[Any, ...], Kernel] = {}
+        """Of a generic kernel, its versions by their types."""
         qualified = python.__qualname__.replace("<locals>.", "").replace(".", "__")
         self.key = re.sub(r"[^0-9A-Za-z_]+", "", qualified)
         self.__name__ = python.__name__
@@ -72,6 +94,8 @@ class Kernel:
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
         self._entries: dict[_Variant, Entry] = {}
         self._plain: dict[_Variant, Interpreted] = {}
+        self._unrolled: int | None = None
+        """The longest loop that was written out when it was lowered, now or in a process before."""
         self.settle()
         self.module.kernels.add(self)
 
@@ -92,10 +116,8 @@ class Kernel:
     @property
     def heard(self) -> frozenset[str]:
         """The kinds of remarks that launches make, if the kernel has them."""
-        wanted = {PRINT, PRINTF, EXPECT}
-        return frozenset(
-            wanted | ({ASSERT} if config.asserts else set()) | ({BOUNDS} if self.check_bounds else set())
-        )
+        optional = {ASSERT: config.asserts, BOUNDS: self.check_bounds, PAUSE: config.interpreted}
+        return frozenset({PRINT, PRINTF, EXPECT, *(kind for kind, wanted in optional.items() if wanted)})
 
     def speech(self, *, back: bool = False) -> frozenset[str]:
         """The kinds of remarks that its launches make as settings are, or those that its adjoint makes."""
@@ -111,11 +133,53 @@ class Kernel:
 
     def settle(self) -> None:
         """Launch by the settings as they are now."""
+        if self._unrolled not in (None, self.option("max_unroll")):
+            self._unrolled = None
+            self.renew()
         key = (self.enable_backward, self.heard, config.verify_fp, config.interpreted)
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
 
     def __repr__(self) -> str:
-        return f"<kernel {self.key}>"
+        return f"<kernel {self.key}{f'({self.version})' if self.version else ''}>"
+
+    @property
+    def version(self) -> str:
+        """Of a version of a generic kernel, its parameters and their types; else empty."""
+        shown = [f"{p.name}: {t.type_name(p.type)}" for p in self.signature] if self.generic else []
+        return ", ".join(shown)
+
+    @cached_property
+    def is_generic(self) -> bool:
+        """Whether parameters take several types: each combination has a version of the kernel."""
+        return any(t.is_generic(param.type) for param in self.signature)
+
+    def instance(self, types: tuple[Any, ...]) -> Kernel:
+        """The version of a generic kernel for these types of its parameters.
+
+        Raises:
+            KernelTypeError: A type does not fit its parameter.
+        """
+        found = self.instances.get(types)
+        if found is None:
+            for param, kind in zip(self.signature, types, strict=True):
+                if not t.fits(param.type, kind) or t.is_generic(kind):
+                    raise KernelTypeError(
+                        f"kernel `{self.__name__}`: "
+                        f"`{param.name}` is {t.type_name(param.type)}; got {t.type_name(kind)}",
+                        span=self.origin.span(self.origin.tree.args.args[param.index]),
+                        mend="use one type that fits, or change the annotation",
+                    )
+            found = self.instances[types] = Kernel(self.python, generic=self, types=types, **self.options)
+        return found
+
+    def _require_concrete(self) -> None:
+        if self.is_generic:
+            shown = ", ".join(f"{p.name}: {t.type_name(p.type)}" for p in self.signature)
+            raise KernelTypeError(
+                f"kernel `{self.__name__}`: it is generic ({shown}), compiled for the types of a launch",
+                span=self.origin.span(self.origin.tree),
+                mend=f"launch it, or choose the types: overload({self.__name__}, […])",
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse: kernels are launched."""
@@ -133,7 +197,7 @@ class Kernel:
     def signature(self) -> tuple[Param, ...]:
         """The parameters as they are declared, with their types."""
         origin = self.origin
-        arguments = origin.tree.args
+        arguments = origin.header.args
         others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
         starred = next((a for a in others if a is not None), None)
         if starred is not None:
@@ -152,7 +216,8 @@ class Kernel:
                     mend="annotate it, for example "
                     f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
                 )
-            params.append(Param(argument.arg, declared[argument.arg], index))
+            kind = self.types[index] if self.types else declared[argument.arg]
+            params.append(Param(argument.arg, kind, index))
         return tuple(params)
 
     @cached_property
@@ -172,14 +237,39 @@ class Kernel:
 
     @cached_property
     def _lowered(self) -> Lowered:
+        self._require_concrete()
         try:
-            result = pipeline.lowered(self.__name__, self.origin, self.signature, self.python)
+            fixed = self._notes.captured
+            assert self._unrolled is not None
+            result = pipeline.lowered(
+                self.__name__, self.origin, self.signature, self.python, fixed, max_unroll=self._unrolled
+            )
         except TapedebugError as error:
+            if self.version:
+                error.notes = (f"in its version for {self.version}", *error.notes)
             # The frames of the compiler tell a user nothing; the message has the user's line.
             raise error.with_traceback(None) from None
-        for function in result.functions:
-            function.users.add(self)
+        except OSError as error:
+            raise unreadable(self.python, "kernel", error) from None
+        self._notes.check(result.captured)
+        self._used_by(result.functions)
         return result
+
+    @cached_property
+    def _notes(self) -> Notes:
+        """What earlier processes found out."""
+        self._unrolled = self.option("max_unroll")
+        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown)
+        self._used_by(notes.functions)
+        return notes
+
+    def _used_by(self, functions: Iterable[Function]) -> None:
+        for function in functions:
+            function.users.add(self)
+
+    def _forget_plans(self) -> None:
+        self._tables = {}
+        self.settle()
 
     def renew(self) -> None:
         """Compile again when it is used next: a function that it calls got a gradient or a replay.
@@ -190,30 +280,39 @@ class Kernel:
         for plans in (plans for table in self._tables.values() for plans in table):
             for plan in plans.values():
                 plan.kernel = before
-        self._tables, self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}, {}
-        self.settle()
-        for name in ("_lowered", "analysis"):
+        self._forget_plans()
+        self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}
+        if self.generic is not None:
+            self.generic._forget_plans()
+        for name in ("_lowered", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def analysis(self) -> Analysis:
         """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
-        return pipeline.analysis(self._lowered)
+        found: Analysis = self._notes.known("analysis", lambda: pipeline.analysis(self._lowered))
+        return found
 
-    @property
+    @cached_property
     def axes(self) -> int:
         """How many thread axes `tid()` asks for."""
-        return self._lowered.function.axes
+        found: int = self._notes.known("axes", lambda: self._lowered.function.axes)
+        return found
 
     def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
         """What the adjoint needs, for these array parameters with gradients; does not compile."""
         key = (active, replay)
         if key not in self._infos:
-            function, info = pipeline.adjoint(self._lowered, active, replay)
-            self._infos[key] = info
-            self._adjoints[active, info.replay] = function
+            self._infos[key] = info = self._notes.known(
+                f"adjoint {sorted(active)} {sorted(replay)}", lambda: self._built_adjoint(active, replay)
+            )
             self._infos[active, info.replay] = info
         return self._infos[key]
+
+    def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
+        function, info = pipeline.adjoint(self._lowered, active, replay)
+        self._adjoints[active, info.replay] = function
+        return info
 
     def forward(
         self, *, f64: bool = False, strided: bool = False, heard: frozenset[str] = SILENT
@@ -237,7 +336,10 @@ class Kernel:
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with.
         """
-        replay = self.adjoint_info(active, replay=replay).replay
+        info = self.adjoint_info(active, replay=replay)
+        if info.refused is not None:
+            raise info.refused.with_traceback(None)
+        replay = info.replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard))
 
     def tangent(
@@ -312,7 +414,9 @@ class Kernel:
             return self._interpreted(variant)
         entry = self._entries.get(variant)
         if entry is None:
-            entry = self._entries[variant] = pipeline.compile(self._text(variant))
+            start = perf_counter()
+            entry = self._entries[variant] = self._notes.code(str(variant), lambda: self._text(variant))
+            LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         return entry
 
     def _text(self, variant: _Variant) -> Text:
@@ -330,12 +434,15 @@ class Kernel:
             return pipeline.forward(self._lowered, variant.heard)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
-        adjoint = self._adjoints[variant.active, variant.replay]
         if variant.strong_zero or variant.heard & self.analysis.says_back:
             strong, heard = variant.strong_zero, variant.heard
             adjoint = pipeline.adjoint(
                 self._lowered, variant.active, variant.replay, strong_zero=strong, heard=heard
             )[0]
+        else:
+            if (variant.active, variant.replay) not in self._adjoints:
+                self._built_adjoint(variant.active, variant.replay)
+            adjoint = self._adjoints[variant.active, variant.replay]
         if variant.kind == "adjoint_tangent":
             return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
         return adjoint
@@ -408,9 +515,16 @@ def kernel(
 
 
 def func(function: Callable[..., Any]) -> Function:
-    """Decorate a function that kernels call; annotations of its parameters are optional and checked."""
-    read_annotations(function, sys._getframe(1))
-    return Function(function)
+    """Decorate a function that kernels call; annotations of its parameters are optional and checked.
+
+    Several functions of one name, in one file or cell, are versions of it: a call takes the one that declares
+    the types of its arguments, or else one that takes families of types (`typing.Any`, `Float`, …).
+    """
+    frame = sys._getframe(1)
+    read_annotations(function, frame)
+    made = Function(function)
+    made.join(frame.f_locals.get(function.__name__))
+    return made
 
 
 def func_grad(function: Function) -> Callable[[Callable[..., Any]], Function]:
@@ -440,13 +554,29 @@ def _companion(function: Function, what: str) -> Callable[[Callable[..., Any]], 
     def decorate(python: Callable[..., Any]) -> Function:
         read_annotations(python, sys._getframe(1))
         own = Function(python)
-        _require_free(function, own, what)
-        setattr(function, what, own)
-        for user in list(function.users):
+        version = _version(function, own)
+        _require_free(version, own, what)
+        setattr(version, what, own)
+        for user in list(version.users):
             user.renew()
         return own
 
     return decorate
+
+
+def _version(function: Any, own: Function) -> Any:
+    """The version of a function whose parameters a gradient or replay begins with."""
+    if not isinstance(function, Function) or len(function.overloads) == 1:
+        return function
+    for version in function.overloads:
+        if own.annotations[: len(version.annotations)] == version.annotations:
+            return version
+    versions = "; ".join(version.declaration for version in function.overloads)
+    raise KernelTypeError(
+        f"function `{own.name}`: no version of `{function.name}` has the types of its parameters",
+        span=own.origin.span(own.origin.tree),
+        mend=f"begin with the parameters of one of these: {versions}",
+    )
 
 
 def _require_free(function: Any, own: Function, what: str) -> None:

@@ -115,8 +115,8 @@ def _kernel(
             ast.copy_location(node, _spot(place))
     lines_there = (place.text, *[""] * (place.end_line - place.line))
     made.__dict__["origin"] = Origin(
-        place.file, place.line, lines_there, name, 0, definition, ("@wp.kernel", *script)
-    )
+        place.file, place.line, lines_there, name, 0, python, ("@wp.kernel", *script)
+    ).with_tree(definition)
     return made
 
 
@@ -131,7 +131,7 @@ def _spot(place: Span) -> ast.expr:
 def _results(kernel: Kernel, place: Span) -> tuple[Any, ...]:
     """The types of what the function gives."""
     try:
-        lowered = lower_kernel(kernel.__name__, kernel.origin, kernel.params, kernel.python)
+        lowered = lower_kernel(kernel.__name__, kernel.origin, kernel.signature, kernel.python)
     except TapedebugError as error:
         raise error.with_traceback(None) from None
     item = lowered.variables.get("result")

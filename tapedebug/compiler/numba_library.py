@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils, compiler, registry
 
-from tapedebug.compiler.llvm.library import LIBRARY, Misfit, call_of, module_of
+from tapedebug.compiler.llvm.library import LIBRARY, NATIVES, Misfit, call_of, module_of
 
 SCALARS = {
     "f32": types.float32,
@@ -81,7 +81,7 @@ def embedded(name: str) -> Callable[..., Any]:
         return TYPES[call.result](*operands), generate
 
     # Numba wants the number of operands from the signature.
-    names = [f"x{place}" for place in range(arity(LIBRARY[name]))]
+    names = [f"x{place}" for place in range(arity(LIBRARY.get(name) or NATIVES[name]))]
     scope = {"typed": typed}
     return intrinsic(eval(f"lambda {', '.join(['context', *names])}: typed({', '.join(names)})", scope))
 

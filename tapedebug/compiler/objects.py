@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tapedebug._config import config
 from tapedebug.compiler.remarks import Remark
 
 MAGIC = b"tapedebug-object-3\n"
@@ -55,8 +56,8 @@ def key_of(code: str, compiler: str) -> str:
 
 
 def folder() -> Path:
-    """The folder of the cache: `TAPEDEBUG_CACHE_DIR`, else the user's cache folder."""
-    chosen = os.environ.get("TAPEDEBUG_CACHE_DIR")
+    """The folder of the cache: `config.kernel_cache_dir`, `TAPEDEBUG_CACHE_DIR`, or that of the user."""
+    chosen = config.kernel_cache_dir or os.environ.get("TAPEDEBUG_CACHE_DIR")
     if chosen:
         return Path(chosen)
     import platformdirs
@@ -64,9 +65,9 @@ def folder() -> Path:
     return Path(platformdirs.user_cache_dir("tapedebug", appauthor=False)) / "objects"
 
 
-def read(key: str) -> bytes | None:
-    """The object code kept under `key`; None where there is none that is whole."""
-    path = folder() / f"{key}.o"
+def read(key: str, suffix: str = ".o") -> bytes | None:
+    """The object code (or note) kept under `key`; None where there is none that is whole."""
+    path = folder() / f"{key}{suffix}"
     try:
         content = path.read_bytes()
     except OSError:
@@ -80,8 +81,8 @@ def read(key: str) -> bytes | None:
     return body
 
 
-def write(key: str, code: bytes) -> None:
-    """Keep object code under `key`; a folder that cannot be written to costs only the next start."""
+def write(key: str, code: bytes, suffix: str = ".o") -> None:
+    """Keep object code (or a note); a folder that cannot be written to costs only the next start."""
     content = MAGIC + _digest(key, code) + code
     temporary = None
     try:
@@ -89,7 +90,7 @@ def write(key: str, code: bytes) -> None:
         with tempfile.NamedTemporaryFile(dir=folder(), suffix=".tmp", delete=False) as file:
             temporary = file.name
             file.write(content)
-        os.replace(temporary, folder() / f"{key}.o")
+        os.replace(temporary, folder() / f"{key}{suffix}")
     except OSError:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -102,9 +103,9 @@ def _digest(key: str, body: bytes) -> bytes:
 
 
 def clear() -> int:
-    """Remove every kept object; gives their number."""
-    paths = list(folder().glob("*.o"))
-    for path in paths:
+    """Remove all that is kept, native functions and notes too; gives the number of objects."""
+    paths = [*folder().glob("*.o"), *folder().glob("native/*")]
+    for path in [*paths, *folder().glob("*.json")]:
         with contextlib.suppress(OSError):
             path.unlink()
     return len(paths)
@@ -141,6 +142,10 @@ def load(key: str, symbol: str, code: bytes) -> Entry:
 
     with _lock:
         if key not in _loaded:
+            if b"native_" in code:
+                from tapedebug.compiler.native import build
+
+                build.load_called(code)
             engine = _engine()
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()

@@ -4,23 +4,23 @@ source → lower → verify → opened                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
 → tangent_of → remove_dead_code → verify                its tangent
 → adjoint_tangent_of → remove_dead_code → verify        the tangent of its adjoint
-→ emit → Numba → object code                            machine code
+→ emit → translated → LLVM → object code                machine code
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tapedebug._errors import TapedebugError
 from tapedebug._source import Origin, Span
-from tapedebug.compiler import backend
 from tapedebug.compiler.emit import emit
-from tapedebug.compiler.ir import Function, Op, Param, ops_of
+from tapedebug.compiler.ir import NATIVE, Function, Op, Param, is_late, ops_of, read_by
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
-from tapedebug.compiler.objects import Entry
+from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
@@ -30,6 +30,7 @@ from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.verify import verify
+from tapedebug.compiler.remarks import PAUSE
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -46,8 +47,11 @@ class Analysis:
         atomic: Parameters that it changes atomically.
         accesses: The places in the source, each with its kind: "read", "write" or "atomic".
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
+        native: The parameters that native functions get as pointers, each with the name of one.
+        opaque: The native functions through which no tangent can be pushed.
         says: The kinds of remarks that it makes.
-        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's.
+        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
+        elsewhere: Parameters that a thread accesses at other than its own index.
     """
 
     reads: frozenset[int]
@@ -56,8 +60,11 @@ class Analysis:
     atomic: frozenset[int]
     accesses: tuple[Access, ...]
     serial: bool
+    native: dict[int, str] = field(default_factory=dict)
+    opaque: tuple[str, ...] = ()
     says: frozenset[str] = frozenset()
     says_back: frozenset[str] = frozenset()
+    elsewhere: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -70,17 +77,27 @@ class AdjointInfo:
         need_spans: The reads in the source whose values are needed, by parameter.
         after: Those of `needs` that the launch writes and whose values after it are needed: a replay or a
             gradient of the user's reads them.
+        refused: Why there is no right gradient, where that is so; raised when one is asked for.
     """
 
     needs: frozenset[int]
     replay: frozenset[int]
     need_spans: dict[int, tuple[Span, ...]]
     after: frozenset[int] = frozenset()
+    refused: TapedebugError | None = None
 
 
-def lowered(name: str, origin: Origin, signature: tuple[Param, ...], python: Callable[..., Any]) -> Lowered:
+def lowered(
+    name: str,
+    origin: Origin,
+    signature: tuple[Param, ...],
+    python: Callable[..., Any],
+    fixed: dict[Any, dict[str, Any]] | None = None,
+    *,
+    max_unroll: int = 16,
+) -> Lowered:
     """A kernel in IR, from its parameters as they are declared."""
-    result = lower_kernel(name, origin, signature, python)
+    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll)
     told = verify(result.custom)
     custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
@@ -101,10 +118,13 @@ def analysis(kernel: Lowered) -> Analysis:
         kind: frozenset(op.data[0] for op in ops_of(body) if op.kind == kind)
         for kind in ("load", "store", "atomic_add")
     }
-    writes = of["store"] | of["atomic_add"]
+    natives = [op for op in ops_of(body) if op.kind in NATIVE]
+    writes = of["store"] | of["atomic_add"] | _all_of(op.data[0].writes for op in natives)
+    reads = of["load"] | _all_of(op.data[0].reads for op in natives)
     # What only a gradient of the user's reads counts, too: a launch depends on it.
-    everywhere = frozenset(op.data[0] for op in ops_of(kernel.custom.body) if op.kind == "load")
-    reads = of["load"] | (everywhere - writes)
+    everywhere = _all_of(read_by(op) for op in ops_of(kernel.custom.body) if op.kind != "atomic_add")
+    pointers = {p: op.data[0].native.name for op in natives for p in op.data[0].params.values()}
+    reads |= everywhere - writes
     return Analysis(
         reads=reads,
         writes=writes,
@@ -112,9 +132,20 @@ def analysis(kernel: Lowered) -> Analysis:
         atomic=of["atomic_add"] | {access.param for access in kernel.accesses if access.kind == "atomic"},
         accesses=tuple(access for access in kernel.accesses if access.param in reads | writes),
         serial=kernel.uses_atomic_result,
+        native=pointers,
+        opaque=native.opaque(kernel.function),
         says=remarks_of(opened(kernel.told).body),
-        says_back=remarks_of(kernel.custom.body),
+        says_back=remarks_of(kernel.custom.body) | (remarks_of(kernel.told.body) & {PAUSE}),
+        elsewhere=frozenset(
+            op.data[0]
+            for op in ops_of(body)
+            if op.kind in ("load", "store", "atomic_add") and not at_own_index(kernel.function, op)
+        ),
     )
+
+
+def _all_of(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*sets)
 
 
 def _covered(function: Function) -> frozenset[int]:
@@ -149,15 +180,18 @@ def adjoint(
     """
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
+    custom = kernel.custom
+    if PAUSE in heard:
+        custom = remove_dead_code(silenced(kernel.told, frozenset({PAUSE}), gradients=False))
     replay = frozenset(replay)
     while True:
-        crossing = crossed(kernel.custom, active, replay)
-        primal = keep_log(kernel.custom, replay, everywhere=bool(crossing & replay))
+        crossing = crossed(custom, active, replay)
+        primal = keep_log(custom, replay, everywhere=bool(crossing & replay))
         reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
         function = remove_dead_code(reverse)
-        loads = [op for op in function.ops() if op.kind in ("load", "load_after", "atomic_add")]
-        needs = frozenset(op.data[0] for op in loads)
-        overwritten = writes & frozenset(op.data[0] for op in loads if op.kind != "load_after")
+        loads = [op for op in function.ops() if read_by(op)]
+        needs = _all_of(map(read_by, loads))
+        overwritten = writes & _all_of(read_by(op) for op in loads if not is_late(op))
         if overwritten <= replay:
             break
         replay |= overwritten
@@ -165,13 +199,16 @@ def adjoint(
     spans: dict[int, dict[Span, None]] = {}
     for op in loads:
         if op.kind != "atomic_add" and op.span is not None:
-            spans.setdefault(op.data[0], {})[op.span] = None
+            for p in read_by(op):
+                spans.setdefault(p, {})[op.span] = None
     found = {p: tuple(s) for p, s in spans.items()}
-    return function, AdjointInfo(needs, replay, found, after=(needs & writes) - replay)
+    late = (needs & writes) - replay
+    return function, AdjointInfo(needs, replay, found, late, refused=native.lost(kernel.custom, active))
 
 
 def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
+    native.refuse_tangent(kernel.function)
     active = active & differentiable(kernel.function.params)
     return verify(remove_dead_code(tangent_of(kernel.function, active, strong_zero=strong_zero)))
 
@@ -193,10 +230,3 @@ def text(
 ) -> Text:
     """The generated code of a function."""
     return emit(function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked)
-
-
-def compile(text: Text) -> Entry:
-    """The machine code of a generated text."""
-    entry = backend.compiled(text)
-    entry.remarks = text.remarks
-    return entry

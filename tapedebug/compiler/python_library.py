@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.llvm.inverse import erfinv
+from tapedebug.compiler.native import build
+from tapedebug.compiler.native.function import CALLED
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -50,7 +52,7 @@ class Interpreted:
         self.remarks = text.remarks
         self.filename = f"<{name}>"
         linecache.cache[self.filename] = (len(code), None, code.splitlines(keepends=True), self.filename)
-        names = dict(NAMESPACE)
+        names = NAMESPACE | {symbol: _native(symbol) for symbol in CALLED}
         exec(compile(code, self.filename, "exec"), names)
         self._function: Callable[[int, int, Any], None] = names["entry"]
 
@@ -160,6 +162,31 @@ def _pcg(state: Any) -> Any:
     return np.uint32((word >> 22) ^ word)
 
 
+def _native(symbol: str) -> Callable[..., None]:
+    """A native function, called with a frame that is a stack here."""
+
+    def call(frame: dict[int, Any]) -> None:
+        memory = bytearray(8 * (1 + max([*frame, *(place for place, _ in CALLED[symbol])], default=0)))
+        for place, value in frame.items():
+            number = (
+                value
+                if isinstance(value, np.generic)
+                else np.bool_(value)
+                if isinstance(value, bool)
+                else np.int64(value)
+            )
+            memory[8 * place : 8 * place + number.nbytes] = number.tobytes()
+        build.function(symbol)((ctypes.c_char * len(memory)).from_buffer(memory))
+        for place, code in CALLED[symbol]:
+            frame[place] = np.frombuffer(memory, NUMPY[code], 1, 8 * place)[0]
+
+    return call
+
+
+def _stack_zeros(stack: dict[Any, Any], count: Any) -> None:
+    stack["memory"] = ctypes.create_string_buffer(8 * int(count) + 8)
+
+
 def _stack_put(stack: dict[int, Any], place: int, value: Any) -> None:
     stack[int(place)] = value
 
@@ -224,6 +251,8 @@ def _namespace() -> dict[str, Any]:
         "stack_new": dict,
         "stack_ensure": lambda stack, count: None,
         "stack_free": dict.clear,
+        "stack_zeros": _stack_zeros,
+        "stack_address": lambda stack: ctypes.addressof(stack["memory"]),
     }
     for code in ("f32", "f64"):
         number = NUMPY[code]

@@ -18,6 +18,7 @@ MOST = 128
 """Values that one remark may have."""
 
 ASSERT, BOUNDS, EXPECT, PRINT, PRINTF = "assert", "bounds", "expect", "print", "printf"
+PAUSE = "breakpoint"
 FATAL = frozenset({ASSERT, BOUNDS})
 """Remarks that end the launch."""
 
@@ -39,7 +40,7 @@ class Remark:
     """One place in the source that may say something.
 
     Attributes:
-        kind: `"print"`, `"printf"`, `"expect"`, `"assert"` or `"bounds"`.
+        kind: `"print"`, `"printf"`, `"expect"`, `"assert"`, `"bounds"` or `"breakpoint"`.
         span: The place in the source.
         arguments: What is printed, or an assertion's message: pieces of text and values for each argument.
         operands: Of an assertion, an expectation or a bound, the values that explain it.

@@ -183,7 +183,9 @@ def _values(seed: Any) -> np.ndarray[Any, Any]:
 def _leaves(recorded: Recorded, inputs: Any) -> list[int]:
     """Ids of the arrays whose gradients matter."""
     if inputs is not None:
-        given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        from tapedebug.autograd.flat import arrays_in
+
+        given = arrays_in(inputs)
         ids = [recorded.id_of(item) for item in given]
         for item, number in zip(given, ids, strict=True):
             if number is None:

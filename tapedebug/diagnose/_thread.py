@@ -194,6 +194,8 @@ class Thread:
             step.result = Number(self._offset(op.data[0], args), np.int64)
         elif op.kind in ("load", "store", "atomic_add"):
             self._access(op, args, step)
+        elif op.kind in ("native", "native_value"):
+            raise Lost(f"it calls the native function {op.data[0].native.name}")
         else:
             step.result = self._rule(op, args)
         self.steps.append(step)

@@ -92,6 +92,10 @@ class Compound:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(str(v) for v in self._values.reshape(-1))})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its type in words and its numbers: most types have no name to be found by."""
+        return _unpickled, (in_words(type(self)), self._values)
+
     def __eq__(self, other: object) -> builtins.bool:
         return isinstance(other, Compound) and builtins.bool(np.array_equal(self._values, other._values))
 
@@ -125,6 +129,31 @@ class Compound:
 
     def __pos__(self) -> Any:
         return self
+
+
+def in_words(kind: Any) -> tuple[str, tuple[int, ...], str]:
+    """A scalar or compound type in words that another process can make it from again."""
+    if issubclass(kind, Scalar):
+        return "scalar", (), kind.__name__
+    return kind.word, kind.shape, kind.scalar.__name__
+
+
+def from_words(word: str, shape: tuple[int, ...], scalar: str) -> Any:
+    """The type that `in_words` told."""
+    from tapedebug.lang import types
+
+    kind = next(s for s in types.SCALARS if s.__name__ == scalar)
+    if word == "vector":
+        return types.vector(shape[0], kind)
+    if word == "matrix":
+        return types.matrix((shape[0], shape[1]), kind)
+    if word == "scalar":
+        return kind
+    return types.quaternion(kind) if word == "quaternion" else types.transformation(kind)
+
+
+def _unpickled(words: tuple[str, tuple[int, ...], str], values: np.ndarray[Any, Any]) -> Any:
+    return from_words(*words)(*values.reshape(-1))
 
 
 def _flat(value: Any) -> list[Any]:

@@ -13,12 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.lang import _generic
 from tapedebug.lang._compound import Compound as Compound
 from tapedebug.lang._compound import Matrix as Matrix
 from tapedebug.lang._compound import Part as Part
 from tapedebug.lang._compound import Quaternion as Quaternion
 from tapedebug.lang._compound import Transformation as Transformation
 from tapedebug.lang._compound import Vector as Vector
+from tapedebug.lang._generic import CALLABLE as CALLABLE
+from tapedebug.lang._generic import Float as Float
+from tapedebug.lang._generic import Generic as Generic
+from tapedebug.lang._generic import Int as Int
+from tapedebug.lang._generic import Number as Number
 from tapedebug.lang._scalars import FLOATS as FLOATS
 from tapedebug.lang._scalars import INTEGERS as INTEGERS
 from tapedebug.lang._scalars import SCALARS as SCALARS
@@ -45,18 +51,25 @@ MAX_DIMENSIONS = 4
 """Axes that an array or a launch can have."""
 
 
-def vector(length: int, dtype: Any) -> type[Vector]:
+def vector(length: Any, dtype: Any) -> type[Vector]:
     """The vector type of `length` components of the scalar type `dtype` (`types.vector(3, float)`).
+
+    In annotations, `Any` as the length and a family of types (`Any`, `Float`) as `dtype` take all that fit.
 
     Raises:
         TypeError: `dtype` is no scalar type, or `length` no positive integer.
     """
-    kind: type[Vector] = _compound(Vector, f"vec{length}", (length,), _component_type(dtype, "vector"))
+    family = _family(Vector, (length,), dtype)
+    kind: type[Vector] = family or _compound(
+        Vector, f"vec{length}", (length,), _component_type(dtype, "vector")
+    )
     return kind
 
 
 def matrix(shape: tuple[int, int], dtype: Any) -> type[Matrix]:
     """The matrix type of `shape` (rows, columns), of the scalar type `dtype` (`types.matrix((3, 3), float)`).
+
+    In annotations, `Any` in the shape and a family of types as `dtype` take all that fit.
 
     Raises:
         TypeError: `dtype` is no scalar type, or `shape` not two positive integers.
@@ -64,8 +77,10 @@ def matrix(shape: tuple[int, int], dtype: Any) -> type[Matrix]:
     dims = tuple(shape) if np.iterable(shape) else ()
     if len(dims) != 2:
         raise TypeError(f"a matrix's shape is (rows, columns); got {shape!r}")
-    stem = f"mat{dims[0]}{'x' if max(dims) > 9 else ''}{dims[1]}"
-    kind: type[Matrix] = _compound(Matrix, stem, dims, _component_type(dtype, "matrix"))
+    kind: type[Matrix] | None = _family(Matrix, dims, dtype)
+    if kind is None:
+        stem = f"mat{dims[0]}{'x' if max(dims) > 9 else ''}{dims[1]}"
+        kind = _compound(Matrix, stem, dims, _component_type(dtype, "matrix"))
     return kind
 
 
@@ -75,8 +90,8 @@ def quaternion(dtype: Any = float32) -> type[Quaternion]:
     Raises:
         TypeError: `dtype` is no float type.
     """
-    kind: type[Quaternion] = _compound(Quaternion, "quat", (4,), _float_type(dtype, "quaternion"))
-    return kind
+    kind: type[Quaternion] | None = _family(Quaternion, (4,), dtype)
+    return kind or _compound(Quaternion, "quat", (4,), _float_type(dtype, "quaternion"))
 
 
 def transformation(dtype: Any = float32) -> type[Transformation]:
@@ -85,9 +100,14 @@ def transformation(dtype: Any = float32) -> type[Transformation]:
     Raises:
         TypeError: `dtype` is no float type.
     """
-    scalar = _float_type(dtype, "transform")
-    kind: type[Transformation] = _compound(Transformation, "transform", (7,), scalar)
+    kind: type[Transformation] | None = _family(Transformation, (7,), dtype)
+    if kind is None:
+        kind = _compound(Transformation, "transform", (7,), _float_type(dtype, "transform"))
     return kind
+
+
+def _family(base: type[Compound], shape: tuple[Any, ...], dtype: Any) -> Any:
+    return _generic.family(base, shape, pattern(dtype))
 
 
 def _component_type(dtype: Any, what: str) -> Any:
@@ -201,13 +221,59 @@ def canonical(dtype: Any) -> Any:
     )
 
 
+def scalar_type(value: Any) -> type[Scalar] | None:
+    """The type that a captured number or a literal has in a kernel; None of anything else."""
+    match value:
+        case builtins.bool() | np.bool_():
+            return bool
+        case np.generic():
+            return from_numpy(value.dtype)
+        case int():
+            return int32
+        case float():
+            return float32
+    return None
+
+
+def type_of_value(value: Any) -> Any:
+    """The type that a Python value has as an argument of a kernel; None where it has none."""
+    return type(value) if isinstance(value, Compound | Struct) else scalar_type(value)
+
+
+def pattern(annotation: Any) -> Any:
+    """The type, or the family of types, that an annotation means.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if annotation is Any:
+        return _generic.ANY
+    if annotation is Callable or getattr(annotation, "__origin__", None) is Callable:
+        return CALLABLE
+    return annotation if isinstance(annotation, Generic) else canonical(annotation)
+
+
+def fits(declared: Any, actual: Any) -> builtins.bool:
+    """Whether something of the type `actual` may be passed where `declared` stands."""
+    if isinstance(declared, Generic):
+        return declared.takes(actual)
+    if is_generic(declared) and type(declared) is type(actual):
+        return declared.ndim == actual.ndim and fits(declared.dtype, actual.dtype)
+    return builtins.bool(declared == actual)
+
+
+def is_generic(kind: Any) -> builtins.bool:
+    """Whether a declared type stands for several: a family, or an array of one."""
+    return isinstance(kind.dtype if isinstance(kind, ArrayType | IndexedArrayType) else kind, Generic)
+
+
 def element_type(dtype: Any) -> Any:
     """The type of array elements that `dtype` means.
 
     Raises:
         TypeError: As for `canonical`; or it is a struct that holds arrays.
     """
-    found = canonical(dtype)
+    found = pattern(dtype)
     if is_struct(found):
         found.numpy_dtype()
     return found

@@ -34,6 +34,11 @@ from tapedebug.runtime.factory import ones as ones
 from tapedebug.runtime.factory import ones_like as ones_like
 from tapedebug.runtime.factory import zeros as zeros
 from tapedebug.runtime.factory import zeros_like as zeros_like
+from tapedebug.runtime.indexed import indexedarray as indexedarray
+from tapedebug.runtime.indexed import indexedarray1d as indexedarray1d
+from tapedebug.runtime.indexed import indexedarray2d as indexedarray2d
+from tapedebug.runtime.indexed import indexedarray3d as indexedarray3d
+from tapedebug.runtime.indexed import indexedarray4d as indexedarray4d
 from tapedebug.runtime.interop import device_from_jax as device_from_jax
 from tapedebug.runtime.interop import device_from_torch as device_from_torch
 from tapedebug.runtime.interop import device_to_jax as device_to_jax
@@ -51,6 +56,12 @@ from tapedebug.runtime.interop import to_dlpack as to_dlpack
 from tapedebug.runtime.interop import to_jax as to_jax
 from tapedebug.runtime.interop import to_torch as to_torch
 from tapedebug.runtime.launch import launch as launch
+from tapedebug.runtime.loading import clear_kernel_cache as clear_kernel_cache
+from tapedebug.runtime.loading import force_load as force_load
+from tapedebug.runtime.loading import get_module as get_module
+from tapedebug.runtime.loading import get_module_options as get_module_options
+from tapedebug.runtime.loading import load_module as load_module
+from tapedebug.runtime.loading import set_module_options as set_module_options
 from tapedebug.runtime.map import map as map
 from tapedebug.runtime.record import Record as Record
 from tapedebug.runtime.scope import ScopedTimer as ScopedTimer

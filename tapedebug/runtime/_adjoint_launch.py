@@ -8,6 +8,7 @@ import numpy as np
 
 from tapedebug._errors import LaunchError, TapedebugError
 from tapedebug.lang import types
+from tapedebug.runtime import _flatten
 from tapedebug.runtime._backward import LiveSpace
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import Values, array, make, new
@@ -44,8 +45,8 @@ def run(
         dim: The launch dimensions.
         inputs: The first arguments.
         outputs: The arguments after those.
-        adjoints: An array for each argument, or None for an array's own gradient; what stands for numbers is
-            ignored. Missing ones at the end count as None.
+        adjoints: An array for each argument, or None for an array's own gradient; of a struct, an instance
+            that holds such arrays. What stands for numbers is ignored. Missing ones at the end count as None.
 
     Raises:
         LaunchError: The arguments do not fit the kernel, an adjoint does not fit its array, or the kernel has
@@ -53,7 +54,8 @@ def run(
     """
     try:
         plan, args = resolve(kernel, (*inputs, *outputs))
-        given = _given(kernel, args, adjoints)
+        kernel = plan.kernel
+        given = _given(kernel, args, _flat(kernel, adjoints))
         sizes, threads, slots = launch_dims(kernel, dim)
     except TapedebugError as error:
         raise error.with_traceback(None) from None
@@ -99,13 +101,18 @@ def _plan(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: frozense
     return found
 
 
-def _given(kernel: Any, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
-    """The adjoint of each argument that has one."""
-    if len(adjoints) > len(args):
+def _flat(kernel: Any, adjoints: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One adjoint for each flat parameter: those of a struct are in a struct like it."""
+    if len(adjoints) > len(kernel.signature):
         raise LaunchError(
-            f"launch of {kernel.key}: it has {len(args)} arguments and {len(adjoints)} adjoints",
+            f"launch of {kernel.key}: it has {len(kernel.signature)} arguments and {len(adjoints)} adjoints",
             mend="pass one adjoint for each argument, None for an array's own gradient",
         )
+    return _flatten.adjoints(kernel, adjoints)
+
+
+def _given(kernel: Any, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
+    """The adjoint of each argument that has one."""
     found: dict[int, array] = {}
     for p, a in enumerate(args):
         if not isinstance(a, array) or not types.is_float(a.dtype):

@@ -84,6 +84,22 @@ def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def check_pointers(kernel: Any, args: tuple[Any, ...]) -> None:
+    """Refuse arrays with gaps where native functions see pointers.
+
+    Raises:
+        LaunchError: One is not contiguous.
+    """
+    for p, function in kernel.analysis.native.items():
+        if not args[p].is_contiguous:
+            raise LaunchError(
+                f"launch of {kernel.key}: the array `{kernel.params[p].name}` is not contiguous, and the "
+                f"native function `{function}` sees it as a pointer",
+                span=_span(kernel, kernel.params[p]),
+                mend="pass array.contiguous(), or a view without gaps",
+            )
+
+
 def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
     """Refuse too few and too many arguments.
 
@@ -111,19 +127,26 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
     wanted: types.ArrayType = param.type
     if isinstance(value, np.ndarray):
         value = _wrapped(kernel, param, value)
+    if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
+        raise misfit(
+            kernel,
+            param,
+            f"got {types.type_name(value.kernel_type)} of shape {value.shape}",
+            f"pass contiguous(), a copy, or annotate it as {types.type_name(value.kernel_type)}",
+        )
     if not isinstance(value, array):
-        raise _misfit(
-            kernel, param, f"got {_told(value)}", f"pass array(…, dtype={types.type_name(wanted.dtype)})"
+        raise misfit(
+            kernel, param, f"got {told(value)}", f"pass array(…, dtype={types.type_name(wanted.dtype)})"
         )
     if value.dtype is not wanted.dtype:
-        raise _misfit(
+        raise misfit(
             kernel,
             param,
             f"got an array of {types.type_name(value.dtype)} with shape {value.shape}",
             f"make the array with dtype={types.type_name(wanted.dtype)}, or change the annotation",
         )
     if value.ndim != wanted.ndim:
-        raise _misfit(
+        raise misfit(
             kernel,
             param,
             f"got an array of shape {value.shape}, which has {_dimensions(value.ndim)}",
@@ -138,7 +161,7 @@ def _wrapped(kernel: Any, param: Any, value: np.ndarray[Any, Any]) -> array:
     wanted: types.ArrayType = param.type
     name = types.type_name(wanted.dtype)
     if value.dtype != types.numpy_dtype(wanted.dtype):
-        raise _misfit(
+        raise misfit(
             kernel,
             param,
             f"got a NumPy array of {value.dtype} with shape {value.shape}",
@@ -148,7 +171,7 @@ def _wrapped(kernel: Any, param: Any, value: np.ndarray[Any, Any]) -> array:
         writes = param.index in kernel.analysis.writes
         made: array = array(value, dtype=wanted.dtype, copy=not writes and not value.flags.writeable)
     except ArrayError as error:
-        raise _misfit(
+        raise misfit(
             kernel,
             param,
             f"got a NumPy array of shape {value.shape}: {error.message}",
@@ -174,12 +197,12 @@ def packer(kernel: Any, param: Any) -> Packer | None:
             if len(inner) > 1:  # rows, or all numbers at once
                 parts = tuple(n for row in parts for n in (row if np.iterable(row) else (row,)))
         except TypeError:
-            raise _misfit(kernel, param, f"got {_told(value)}", f"pass {types.type_name(kind)}(…)") from None
+            raise misfit(kernel, param, f"got {told(value)}", f"pass {types.type_name(kind)}(…)") from None
         if len(parts) != count:
-            raise _misfit(
+            raise misfit(
                 kernel,
                 param,
-                f"got {_told(value)}, which has {len(parts)} components",
+                f"got {told(value)}, which has {len(parts)} components",
                 f"pass {count} numbers",
             )
         return tuple(one(part) for part in parts)
@@ -190,7 +213,7 @@ def packer(kernel: Any, param: Any) -> Packer | None:
 def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
     if scalar in types.FLOATS:
         if not isinstance(value, int | float | np.floating | np.integer | np.bool_):
-            raise _misfit(kernel, param, f"got {_told(value)}", "pass a number")
+            raise misfit(kernel, param, f"got {told(value)}", "pass a number")
         # Rounded here, so that the float64 twin of a kernel sees the number that the kernel saw.
         if scalar is types.float16:
             with np.errstate(over="ignore"):
@@ -198,21 +221,21 @@ def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
         return ctypes.c_float(float(value)).value if scalar is types.float32 else float(value)
     if scalar is types.bool:
         if not isinstance(value, bool | np.bool_ | int | np.integer):
-            raise _misfit(kernel, param, f"got {_told(value)}", "pass True or False")
+            raise misfit(kernel, param, f"got {told(value)}", "pass True or False")
         return int(bool(value))
     try:
         number = operator.index(int(value) if isinstance(value, np.bool_) else value)
     except TypeError:
         whole = isinstance(value, float | np.floating)
-        raise _misfit(
+        raise misfit(
             kernel,
             param,
-            f"got {_told(value)}",
+            f"got {told(value)}",
             f"pass int({value!r}), or annotate it as float" if whole else "pass an int",
         ) from None
     low, high = int(_LIMITS[scalar].min), int(_LIMITS[scalar].max)
     if not low <= number <= high:
-        raise _misfit(
+        raise misfit(
             kernel,
             param,
             f"got {number}, outside {low} … {high}",
@@ -226,7 +249,8 @@ def _mend_range(scalar: Any) -> str:
     return "pass a smaller number, or use int64" if narrow else "pass a number in that range"
 
 
-def _misfit(kernel: Any, param: Any, got: str, mend: str) -> LaunchError:
+def misfit(kernel: Any, param: Any, got: str, mend: str) -> LaunchError:
+    """The error of an argument that does not fit its parameter."""
     return LaunchError(
         f"launch of {kernel.key}: argument {param.name!r} (number {param.declared + 1}) must be "
         f"{types.type_name(param.type)}; {got}",
@@ -246,6 +270,7 @@ def _dimensions(count: int) -> str:
     return "1 dimension" if count == 1 else f"{count} dimensions"
 
 
-def _told(value: Any) -> str:
+def told(value: Any) -> str:
+    """What a message says that an argument is."""
     shown = repr(value)
     return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

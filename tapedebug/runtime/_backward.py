@@ -13,6 +13,7 @@ import numpy as np
 
 from tapedebug._errors import TapedebugWarning
 from tapedebug.runtime import _messages
+from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import array
@@ -214,12 +215,17 @@ def _run_steps(
     steps: list[Any], space: LiveSpace, retained_at: dict[int, list[array]]
 ) -> dict[array, Values]:
     kept: dict[array, Values] = {}
+    finite = Finite(space.adjoint_view) if config.verify_fp else None
     last = perf_counter()
     for record, call, threads, address in reversed(steps):
         if record.index in retained_at:
             for a in retained_at[record.index]:
                 kept[a] = space.adjoint_view(a).copy()
+        if finite is not None:
+            finite.before(record)
         call(0, threads, address)
+        if finite is not None:
+            finite.after(record)
         now = perf_counter()
         record.backward_elapsed = now - last
         last = now

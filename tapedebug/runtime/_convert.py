@@ -168,6 +168,8 @@ def element_bytes(value: Any, dtype: Any, what: str) -> bytes:
         if found.dtype.kind not in "biuf":
             raise ValueError("not a number")
         values = found.astype(scalar)
+        if scalar.kind in "iu" and not np.array_equal(values, found):
+            raise ValueError("not a whole number in the range of the type")
         if inner and values.ndim == 0:
             values = np.full(inner, values)
         elif values.shape == (types.components(dtype),):
@@ -175,7 +177,8 @@ def element_bytes(value: Any, dtype: Any, what: str) -> bytes:
         if values.shape != inner:
             raise ValueError(f"shape {values.shape}")
     except (ValueError, TypeError, OverflowError):
-        need = f"{types.components(dtype)} numbers" if inner else "a number"
+        kind = "whole numbers in its range" if scalar.kind in "iu" else "numbers"
+        need = f"{types.components(dtype)} {kind}" if inner else f"a {kind.replace('numbers', 'number')}"
         raise ArrayError(
             f"{what}: {value!r} is not a value of {types.type_name(dtype)}", mend=f"pass {need}"
         ) from None

@@ -8,6 +8,7 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
+from tapedebug.lang._compound import from_words, in_words
 from tapedebug.runtime import _convert
 from tapedebug.runtime.buffer import Window
 
@@ -89,8 +90,14 @@ class Exchange:
             options: `stream`, `max_version`, `dl_device` and `copy`, as the protocol has them.
 
         Raises:
-            ArrayError: A stride is negative, which readers of DLPack do not expect.
+            ArrayError: A stride is negative, which readers of DLPack do not expect, or elements are structs.
         """
+        if types.is_struct(self.dtype):
+            raise ArrayError(
+                f"an array of {types.type_name(self.dtype)} cannot be shared through DLPack, which has no "
+                "structs",
+                mend="share the arrays of its fields",
+            )
         if any(s < 0 for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
             raise ArrayError(
                 f"an array with negative strides {self.strides} cannot be shared through DLPack",
@@ -125,10 +132,7 @@ class Exchange:
 
 def _spelled(dtype: Any) -> Any:
     """A type in words that another process can make it from again; a struct is found by its name."""
-    if types.is_struct(dtype):
-        return dtype
-    kind = "scalar" if types.is_scalar(dtype) else dtype.word
-    return kind, types.value_shape(dtype), types.scalar_of(dtype).__name__
+    return dtype if types.is_struct(dtype) else in_words(dtype)
 
 
 def _rebuilt(
@@ -141,23 +145,11 @@ def _rebuilt(
     """The array of `Exchange.__reduce__`."""
     from tapedebug.runtime.array import new
 
-    inner: tuple[int, ...] = ()
-    dtype = spelled
-    if not types.is_struct(spelled):
-        kind, inner, name = spelled
-        scalar = next(s for s in types.SCALARS if s.__name__ == name)
-        dtype = _MAKERS[kind](inner, scalar)
+    dtype = spelled if types.is_struct(spelled) else from_words(*spelled)
+    inner = () if types.is_struct(dtype) else types.value_shape(dtype)
     made = new(values.shape[: values.ndim - len(inner)], dtype)
     made._look()[...] = values
     made.requires_grad, made.retain_grad = grad, retain
     if gradient is not None and made.grad is not None:
         made.grad._look()[...] = gradient
     return made
-
-
-_MAKERS: dict[str, Any] = {
-    "scalar": lambda inner, scalar: scalar,
-    "vector": lambda inner, scalar: types.vector(inner[0], scalar),
-    "matrix": types.matrix,
-    "quaternion": lambda inner, scalar: types.quaternion(scalar),
-}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from tapedebug._errors import ArrayError
+from tapedebug._errors import ArrayError, TapeError
 from tapedebug.lang import types
 from tapedebug.lang._struct import near_field
 from tapedebug.runtime.array import array, make
@@ -25,8 +26,14 @@ def field(a: array, name: str) -> array:
         raise ArrayError(
             f"array{a._facts()}: {kind.__name__} has no field {name!r}", mend=near_field(kind, name)
         )
+    part = f"{a.part}.{name}"
+    if not types.is_struct(kind.fields[name]):
+        return next(view for view in leaves(a) if view.part == part)
     offset = types.numpy_dtype(kind).fields[name][1]  # type: ignore[index]
-    return make(a.buffer, a.ptr + offset, kind.fields[name], a.shape, a.strides, like=a)
+    found = make(a.buffer, a.ptr + offset, kind.fields[name], a.shape, a.strides, like=a)
+    found.part = part
+    found._fields = tuple(view for view in leaves(a) if view.part.startswith(part + "."))
+    return found
 
 
 def leaves(a: array) -> Leaves:
@@ -39,15 +46,40 @@ def leaves(a: array) -> Leaves:
     found = a._fields
     if found is None:
         found = a._fields = tuple(_leaf(a, leaf) for leaf in a.dtype.leaves())
-    for view in found:
-        view.retain_grad = a.retain_grad
+    if a.retain_grad:
+        for view in found:
+            view.retain_grad = True
     return found
 
 
 def _leaf(a: array, leaf: Any) -> array:
     view = make(a.buffer, a.ptr + leaf.offset, leaf.type, a.shape, a.strides, like=a)
-    view.part = "".join(f".{name}" for name in leaf.path)
+    view.part = a.part + "".join(f".{name}" for name in leaf.path)
     return view
+
+
+def by_field(given: Mapping[Any, Any], what: str) -> Iterator[tuple[Any, Any]]:
+    """Seeds or tangents by array; of arrays of structs, by float field.
+
+    Raises:
+        TapeError: What is given for an array of structs is no array of them.
+    """
+    for a, content in given.items():
+        if not isinstance(a, array) or not types.is_struct(a.dtype):
+            yield a, content
+            continue
+        values = content._look() if isinstance(content, array) else np.asarray(content)
+        if values.dtype.names != types.numpy_dtype(a.dtype).names or values.shape != a.shape:
+            raise TapeError(
+                f"{what} of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
+                mend=f"pass an array of {a.dtype.__name__} of shape {a.shape}, or values for one field of it",
+            )
+        for leaf, view in zip(a.dtype.leaves(), leaves(a), strict=True):
+            inner = values
+            for name in leaf.path:
+                inner = inner[name]
+            if types.is_float(leaf.type):
+                yield view, inner
 
 
 def element_values(data: Any, kind: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

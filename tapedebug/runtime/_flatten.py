@@ -24,6 +24,7 @@ def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _take_apart(kernel: Any, param: Any, name: str, kind: Any, value: Any, found: list[Any]) -> None:
+    """Add the flat arguments of one value for `param` to `found`."""
     if types.is_struct(kind):
         if type(value) is not kind:
             raise _misfit(kernel, param, name, kind, value)
@@ -58,7 +59,7 @@ def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) ->
         found.append(new((0,) * part.type.ndim, part.type.dtype))
 
 
-def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any) -> LaunchError:
+def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any, what: str = "argument") -> LaunchError:
     got = _told(value)
     wanted = types.type_name(kind)
     mend = f"pass {'an instance of ' if types.is_struct(kind) else ''}{wanted}"
@@ -73,7 +74,7 @@ def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any) -> Launch
         )
     place = "" if name == param.name else f" (in argument {param.name!r})"
     return LaunchError(
-        f"launch of {kernel.key}: argument {name!r}{place} (number {param.index + 1}) "
+        f"launch of {kernel.key}: {what} {name!r}{place} (number {param.index + 1}) "
         f"must be {wanted}; got {got}",
         span=_span(kernel, param),
         mend=mend,
@@ -104,14 +105,31 @@ def check_and_flatten(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return flattened(kernel, args)
 
 
+def adjoints(kernel: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The adjoints of declared arguments (None for an argument's own), one for each flat parameter."""
+    if kernel.flat:
+        return given
+    found: list[Any] = []
+    for param, value in zip(kernel.signature, given, strict=False):
+        names = [p.name for p in kernel.params if p.owner == param.index]
+        parts = dict(named_parts(param.name, value))
+        if value is not None and not set(parts) & set(names):
+            raise _misfit(kernel, param, param.name, param.type, value, "the adjoint of argument")
+        found += [parts.get(name) for name in names]
+    return tuple(found)
+
+
 def named_parts(name: str, value: Any) -> list[tuple[str, Any]]:
     """A value with its name, or the arrays and numbers in it where it is a struct or consists of them."""
     if isinstance(value, types.Struct):
         held = ((f"{name}.{label}", inner) for label, inner in value.__dict__.items())
         return [part for label, inner in held for part in named_parts(label, inner)]
+    if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
+        tables = [(f"{name}.indices[{axis}]", table) for axis, table in enumerate(value.tables)]
+        return [*named_parts(f"{name}.data", value.data), *tables]
     if isinstance(value, array) and types.is_struct(value.dtype):
-        return [(name + leaf.part, leaf) for leaf in _fields.leaves(value)]
+        return [(name + leaf.part.removeprefix(value.part), leaf) for leaf in _fields.leaves(value)]
     return [(name, value)]
 
 
-__all__ = ["check_and_flatten", "flattened", "named_parts"]
+__all__ = ["adjoints", "check_and_flatten", "flattened", "named_parts"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
-from tapedebug.runtime._fields import leaves
+from tapedebug.runtime._fields import by_field
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import has_gradient
 from tapedebug.runtime.versions import Tracker
@@ -38,7 +38,7 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
     if loss is not None:
         _check_loss(tracker, loss)
         seeds[loss] = np.ones(loss.shape, types.numpy_dtype(loss.dtype))
-    for a, gradient in _by_field(grads or {}):
+    for a, gradient in by_field(grads or {}, "backward: the seed"):
         if not isinstance(a, array) or not has_gradient(a):
             told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
             raise TapeError(
@@ -48,26 +48,6 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
         _check_on_tape(tracker, a, "a key of grads")
         seeds[a] = _seed_values(a, gradient, spare)
     return seeds
-
-
-def _by_field(grads: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Seeds of arrays of structs as seeds of the float fields."""
-    for a, gradient in grads.items():
-        if not isinstance(a, array) or not types.is_struct(a.dtype):
-            yield a, gradient
-            continue
-        values = gradient._look() if isinstance(gradient, array) else np.asarray(gradient)
-        if values.dtype != types.numpy_dtype(a.dtype) or values.shape != a.shape:
-            raise TapeError(
-                f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
-                mend=f"pass an array of {a.dtype.__name__} of shape {a.shape}, or a seed for one field of it",
-            )
-        for leaf, view in zip(a.dtype.leaves(), leaves(a), strict=True):
-            inner = values
-            for name in leaf.path:
-                inner = inner[name]
-            if types.is_float(leaf.type):
-                yield view, inner
 
 
 def _seed_values(a: array, gradient: Any, spare: Seeds) -> np.ndarray[Any, Any]:

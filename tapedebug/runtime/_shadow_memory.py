@@ -82,7 +82,7 @@ class ShadowBuffer:
     def _stored(self, a: array) -> np.dtype[Any]:
         """The dtype that the scalars of `a` have here."""
         scalar = types.numpy_dtype(a.dtype)
-        return np.dtype(np.float64) if self.scale > 1 and scalar in NARROW else scalar
+        return _widened(scalar, self.scale) if self.scale > 1 else scalar
 
     def restart(self) -> None:
         """Go back to what the tape found."""
@@ -237,6 +237,25 @@ def _aligned(nbytes: int) -> Bytes:
     block = np.zeros(nbytes + ALIGNMENT, np.uint8)
     lead = -block.ctypes.data % ALIGNMENT
     return block[lead : lead + nbytes]
+
+
+def _widened(dtype: np.dtype[Any], scale: int) -> np.dtype[Any]:
+    """A dtype in larger memory: float32 and float16 are float64, anything else keeps its own."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_widened(base, scale), shape))
+    if dtype.fields is None:
+        return np.dtype(np.float64) if dtype in NARROW else dtype
+    names = list(dtype.fields)
+    parts = [dtype.fields[name] for name in names]
+    return np.dtype(
+        {
+            "names": names,
+            "formats": [_widened(part[0], scale) for part in parts],
+            "offsets": [scale * part[1] for part in parts],
+            "itemsize": scale * dtype.itemsize,
+        }
+    )
 
 
 def _are_fields(used: list[array], scale: int) -> bool:

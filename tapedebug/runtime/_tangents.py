@@ -33,7 +33,9 @@ def tangent_calls(
     table = Table(records, space)
     calls: Calls = []
     for record in records:
-        if record.kind == "kernel":
+        if record.kind == "kernel" and record.plan.kernel.analysis.opaque:
+            calls.append(_opaque(record, table, space, lost))
+        elif record.kind == "kernel":
             base, address = table.base[record.index], table.forward(record)
             for p, slot in record.plan.dotted(detached):
                 table.words[base + slot] = space.dot(record.args[p])
@@ -41,6 +43,21 @@ def tangent_calls(
         else:
             calls.append((_tangent_special(record, space, lost, detached), 0))
     return table, calls
+
+
+def _opaque(
+    record: Record, table: Table, space: ShadowSpace, lost: Callable[[Record], None]
+) -> tuple[Runner, int]:
+    """A launch that calls native functions with arrays of floats: their C has no tangent."""
+    run, address = record.plan.forward_run(space.f64), table.forward(record)
+    floats = [a for a in record.args if isinstance(a, array) and types.is_float(a.dtype)]
+
+    def called(lo: int, hi: int, where: int) -> None:
+        run(lo, hi, where)
+        if any(space.dot_view(a).any() for a in floats):
+            lost(record)
+
+    return called, address
 
 
 def _tangent_special(

@@ -17,6 +17,8 @@ def item(a: array, key: Any) -> Any:
     """`a[key]`: a view, or with one int for each dimension the value of that element."""
     if isinstance(key, str) and types.is_struct(a.dtype):
         return _fields.field(a, key)
+    if any(_is_index(part) for part in (key if isinstance(key, tuple) else (key,))):
+        return _indexed(a, key)
     ptr, shape, strides = a.ptr, [], []
     for axis, part in enumerate(_expand(key, a.shape)):
         n, step = a.shape[axis], a.strides[axis]
@@ -41,6 +43,9 @@ def set_item(a: array, key: Any, value: Any) -> None:
     if isinstance(key, str) and types.is_struct(a.dtype):
         _set(_fields.field(a, key), value)
         return
+    if any(_is_index(part) for part in (key if isinstance(key, tuple) else (key,))):
+        _set(_indexed(a, key), value)
+        return
     parts = _expand(key, a.shape)
     if not any(isinstance(part, slice) for part in parts):
         last = _number(parts[-1], a.ndim - 1, a.shape)
@@ -48,7 +53,24 @@ def set_item(a: array, key: Any, value: Any) -> None:
     _set(item(a, tuple(parts)), value)
 
 
-def _set(target: array, value: Any) -> None:
+def _is_index(part: Any) -> bool:
+    from tapedebug.runtime.indexed import is_index
+
+    return not isinstance(part, int | slice) and is_index(part)
+
+
+def _indexed(a: array, key: Any) -> Any:
+    """`a[…]` with arrays of indices on some axes: slices and ints choose the array that they index."""
+    from tapedebug.runtime.indexed import indexedarray
+
+    parts = _expand(key, a.shape)
+    data = item(a, tuple(slice(None) if _is_index(part) else part for part in parts))
+    return indexedarray(
+        data, [p if _is_index(p) else None for p in parts if _is_index(p) or isinstance(p, slice)]
+    )
+
+
+def _set(target: Any, value: Any) -> None:
     sequence = isinstance(value, list | tuple) and not _is_element(value, target.dtype)
     if sequence or isinstance(value, array | np.ndarray):
         target.assign(value)

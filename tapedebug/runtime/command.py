@@ -47,10 +47,10 @@ class Launch:
     def _fill(self, values: Sequence[Any]) -> None:
         """Set all arguments, once they are known to fit."""
         try:
-            _, args = resolve(self.kernel, tuple(values))
+            resolve(self.kernel, tuple(values))
         except TapedebugError as error:
             raise error.with_traceback(None) from None
-        self.params = list(args)
+        self.params = list(values)
 
     def set_dim(self, dim: Any) -> None:
         """Set the launch dimensions.
@@ -94,7 +94,7 @@ class Launch:
         Raises:
             LaunchError: There is no such parameter, or the value does not fit it.
         """
-        names = [param.name for param in self.kernel.params]
+        names = [param.name for param in self.kernel.signature]
         if name not in names:
             raise LaunchError(
                 f"launch of {self.kernel.key}: there is no parameter {name!r}",

@@ -198,6 +198,11 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
             f"to_torch: tensors have no negative strides; the array has {a.strides}",
             mend="pass contiguous(), which is a copy",
         )
+    if types.is_struct(a.dtype):
+        raise ArrayError(
+            f"to_torch: tensors have no elements of {types.type_name(a.dtype)}",
+            mend="pass the arrays of its fields",
+        )
     made = torch.from_numpy(a.numpy())
     if (a.requires_grad if requires_grad is None else requires_grad) and types.is_float(a.dtype):
         made.requires_grad_(True)

@@ -36,7 +36,7 @@ class Journal:
     def __init__(self) -> None:
         self.header: Words = np.zeros(8, np.int64)
         self.address: int = self.header.ctypes.data
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # at a breakpoint somebody may launch something else
         self.words: Words = np.empty(0, np.int64)
 
     def open(self) -> None:

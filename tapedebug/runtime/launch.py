@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments, _flatten
+from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
@@ -172,8 +173,12 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
     Returns:
         The plan, and the flat arguments, with NumPy arrays wrapped.
     """
+    generic, kernel = kernel, concrete(kernel, args)
     if kernel.flat or flat:
-        return _plan_of(kernel, args, checked=False)
+        plan, found = _plan_of(kernel, args, checked=False)
+        if generic is not kernel and not plan.watched:  # found at once the next time
+            generic.plans[tuple([a._kind if type(a) is array else type(a) for a in found])] = plan
+        return plan, found
     return _plan_of(kernel, _flatten.check_and_flatten(kernel, args), checked=True)
 
 
@@ -188,6 +193,7 @@ def _plan_of(kernel: Any, args: tuple[Any, ...], *, checked: bool) -> tuple[Kern
     key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
     plan = kernel.plans.get(key) or kernel.watched.get(key)
     if plan is None:
+        _arguments.check_pointers(kernel, args)
         packers = tuple(_arguments.packer(kernel, p) for p in kernel.params)
         plan = KernelPlan(kernel, args, packers)
         (kernel.watched if plan.watched else kernel.plans)[key] = plan

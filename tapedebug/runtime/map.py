@@ -187,7 +187,8 @@ def _kernel(
     """The kernel for arguments of these kinds, made when it is first asked for."""
     from tapedebug.compiler.mapped import Operand, mapped
 
-    scalars = {types.scalar_of(a.dtype) for a in args if isinstance(a, array)}
+    arrays = [a for a in args if isinstance(a, array) and not types.is_struct(a.dtype)]
+    scalars = {types.scalar_of(a.dtype) for a in arrays}
     wanted = [*declared, *[None] * len(args)]
     operands: list[Operand] = []
     for value, kind in zip(args, wanted, strict=False):

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.compiler.remarks import BOUNDS
+from tapedebug.compiler.remarks import BOUNDS, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
@@ -52,6 +52,8 @@ class Plan:
         needed: Those whose values the adjoint reads.
         early, late: Those of them whose values before the launch it reads, and those whose values after it.
         written: Those that are written.
+        exposed: Pairs of a written one and another, both with a gradient: where they share memory, threads
+            see what others wrote. The third says whether that is so even if both are the same view.
         arrays: All array parameters of a kernel.
         heard_back: The kinds of remarks that the reverse pass makes.
         value_slots: Where the pointers of the arrays are packed.
@@ -66,6 +68,7 @@ class Plan:
         "atomic",
         "covers",
         "early",
+        "exposed",
         "found",
         "heard_back",
         "info",
@@ -115,6 +118,7 @@ class Plan:
         self.needed = tuple(sorted(needed))
         self.late = tuple(sorted(info.after)) if info is not None else ()
         self.early = tuple(p for p in self.needed if p not in self.late)
+        self.exposed: tuple[tuple[int, int, bool], ...] = ()
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry; only kernels have one."""
@@ -200,6 +204,12 @@ class KernelPlan(Plan):
         self.watched = bool(self.heard) or config.verify_fp
         speaks = bool(self.heard or self.heard_back)
         self.struct: struct.Struct = kernel.layout.speaking if speaks else kernel.layout.struct
+        self.exposed = tuple(
+            (p, q, bool({p, q} & analysis.elsewhere))
+            for p in self.written
+            for q in self.touched
+            if p != q and {p, q} <= active
+        )
         self.tail = [0] * len(arrays) + ([JOURNAL.address] if speaks else [])
         self.run = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
         self.twins: dict[bool, Runner] = {}
@@ -285,7 +295,7 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         heard: The kinds of remarks that it makes: what it says is shown when it has run, what fails raises.
         of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
     """
-    run: Runner = Listener(kernel, entry, of) if heard else entry
+    run: Runner = Listener(kernel, entry, of) if heard - {PAUSE} else entry
     return run
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
+from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._reverse import Step, Table
 from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace, injections_of, is_double
 from tapedebug.runtime._tangents import Calls, forward_special, paired, tangent_calls
@@ -91,7 +92,7 @@ class Shadow:
         """
         plan, checked = resolve(kernel, tuple(args), flat=flat)
         if active is not None and active != plan.active:
-            plan = KernelPlan(kernel, checked, plan.packers, active)
+            plan = KernelPlan(plan.kernel, checked, plan.packers, active)
         sizes, threads, slots = launch_dims(kernel, dim)
         tracker = Tracker("preserve", dry=True)
         record = Record(0, plan, checked, sizes, threads, packed_for(plan, checked, slots), call_site(), None)
@@ -315,7 +316,7 @@ class Shadow:
         for buffer in self._buffers.values():
             if buffer.adjoint is not None:
                 buffer.adjoint.fill(0)
-        for a, values in seeds.items():
+        for a, values in by_field(seeds, "replay: the seed"):
             buffer = self._buffer(a)
             buffer.gradient()
             buffer.view(a, adjoint=True)[...] = _fitting("the seed of", a, values)
@@ -325,7 +326,7 @@ class Shadow:
         for buffer in self._buffers.values():
             if buffer.tangent is not None:
                 buffer.tangent.fill(0)
-        for a, values in tangents.items():
+        for a, values in by_field(tangents, "replay: the tangent"):
             buffer = self._buffer(a)
             if not types.is_float(a.dtype):
                 raise TapeError(
@@ -334,7 +335,11 @@ class Shadow:
             buffer.dots(a)[...] = _fitting("the tangent of", a, values)
 
     def _note_lost(self, record: Record) -> None:
-        self.lost.append(f"record {record.index} is a custom function ({record.name})")
+        if record.kind == "kernel":
+            name = record.plan.kernel.analysis.opaque[0]
+            self.lost.append(f"launch {record.index} ({record.name}) calls the native function {name}")
+        else:
+            self.lost.append(f"record {record.index} is a custom function ({record.name})")
 
     def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[Need, ShadowBuffer]]]:
         """Before which record which needed values must be kept."""

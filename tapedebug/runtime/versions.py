@@ -136,8 +136,11 @@ class Tracker:
                 announce(args[p], record.site, "launch", skip=self)
         if plan.late:
             self._need_late(record, own)
-        if plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs):
-            self._set_scratch(record, own)
+        crossed = [pair for pair in plan.exposed if args[pair[0]].buffer is args[pair[1]].buffer]
+        if crossed or (
+            plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs)
+        ):
+            self._set_scratch(record, own, crossed)
         return watched
 
     def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
@@ -330,8 +333,13 @@ class Tracker:
 
     # -- in-place launches ------------------------------------------------------------------------------
 
-    def _set_scratch(self, record: Record, own: dict[int, RangeState]) -> None:
-        """Group the parameters through which this launch writes values that its own adjoint needs."""
+    def _set_scratch(
+        self, record: Record, own: dict[int, RangeState], crossed: list[tuple[int, int, bool]]
+    ) -> None:
+        """Group the parameters through which this launch writes what its own adjoint needs.
+
+        Of parameters that share memory that may be the order of threads, which doing stores again keeps.
+        """
         plan = record.plan
         groups: list[set[int]] = []
         for p, need in zip(plan.needed, record.needs, strict=True):
@@ -343,10 +351,11 @@ class Tracker:
                 for q in (*plan.written, *plan.needed)
                 if record.args[q].buffer is buffer and (own[q] is own[p] or own[q].number in own[p].overlaps)
             }
-            for group in [g for g in groups if g & members]:
-                groups.remove(group)
-                members |= group
-            groups.append(members)
+            _join(groups, members)
+        for p, q, always in crossed:
+            same = own[p] is own[q]
+            if (same and always) or (not same and own[q].number in own[p].overlaps):
+                _join(groups, {p, q})
         kept = {
             (record.args[p].buffer, n.start, n.stop): n.copy
             for p, n in zip(plan.needed, record.needs, strict=True)
@@ -364,6 +373,14 @@ class Tracker:
                     copy = buffer.copy_range(start, stop)
             found.append(Scratch(tuple(sorted(members)), start, stop, copy))
         record.scratch = tuple(found)
+
+
+def _join(groups: list[set[int]], members: set[int]) -> None:
+    """Add a group, together with those that it meets."""
+    for group in [g for g in groups if g & members]:
+        groups.remove(group)
+        members |= group
+    groups.append(members)
 
 
 def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None) -> None:

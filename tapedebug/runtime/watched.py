@@ -8,12 +8,10 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from tapedebug._errors import NonFiniteError, TapedebugError
+from tapedebug._errors import TapedebugError
 from tapedebug.compiler.remarks import FATAL
-from tapedebug.lang import types
 from tapedebug.runtime import _arguments
+from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Buffer, Bytes
@@ -21,8 +19,6 @@ from tapedebug.runtime.config import config
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce, announced
-
-Values = np.ndarray[Any, Any]
 
 
 class Memory:
@@ -41,16 +37,6 @@ class Memory:
         """Put it back."""
         for buffer, start, stop, copy in self.ranges:
             buffer.data[start:stop] = copy
-
-    def values(self, a: array) -> Values:
-        """What an array held, as a NumPy array."""
-        (found,) = (r for r in self.ranges if r[0] is a.buffer)
-        buffer, start, stop, copy = found
-        now = buffer.data[start:stop].copy()
-        buffer.data[start:stop] = copy
-        values = a._look().copy()
-        buffer.data[start:stop] = now
-        return values
 
 
 def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bool) -> None:
@@ -75,11 +61,15 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
     if before is None:
         _noted(plan, args, sizes, threads, packed, lambda: plan.run(0, threads, address_of(packed)), tape)
         return
+    finite = Finite(array._look) if config.verify_fp else None
+    record = Record(0, plan, args, sizes, threads, packed, call_site(2), None)
     start = perf_counter()
     try:
+        if finite is not None:
+            finite.before(record)
         plan.run(0, threads, address_of(packed))
-        if config.verify_fp:
-            require_finite(plan, args, before)
+        if finite is not None:
+            finite.after(record)
     except TapedebugError as error:
         before.restore()
         raise error.with_traceback(None) from None
@@ -90,9 +80,9 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
     # It has not failed, so that it counts: whoever keeps what it overwrote sees memory as it was before.
     after = Memory(written)
     before.restore()
-    record = _noted(plan, args, sizes, threads, packed, after.restore, tape)
-    if record is not None:
-        record.elapsed = elapsed
+    noted = _noted(plan, args, sizes, threads, packed, after.restore, tape)
+    if noted is not None:
+        noted.elapsed = elapsed
 
 
 def _noted(
@@ -122,45 +112,3 @@ def _noted(
         tape.tracker.after(record)
     tape.records.append(record)
     return record
-
-
-def require_finite(plan: KernelPlan, args: tuple[Any, ...], before: Memory) -> None:
-    """Refuse elements that were finite, or are new, and are not finite now.
-
-    Raises:
-        NonFiniteError: There is one; it names the array, the element and how many there are.
-    """
-    for p in plan.written:
-        a = args[p]
-        if not types.is_float(a.dtype):
-            continue
-        now = a._look()
-        if np.isfinite(now).all():
-            continue
-        born = ~np.isfinite(now) & np.isfinite(before.values(a))
-        if born.any():
-            raise not_finite(plan, p, now, born, args)
-
-
-def not_finite(
-    plan: KernelPlan, param: int, now: Values, born: np.ndarray[Any, Any], args: tuple[Any, ...]
-) -> NonFiniteError:
-    """The error of a launch that made numbers that are not finite."""
-    kernel = plan.kernel
-    place = tuple(int(k) for k in np.argwhere(born)[0])
-    count = int(born.sum())
-    others = "" if count == 1 else f" ({count} numbers in all)"
-    element = ", ".join(map(str, place))
-    span = next((x.span for x in kernel.analysis.accesses if x.param == param and x.kind != "read"), None)
-    notes = []
-    for p in sorted(plan.reads):
-        if types.is_float(args[p].dtype) and p != param:
-            bad = int((~np.isfinite(args[p]._look())).sum())
-            state_of = f"holds {bad} numbers that are not finite" if bad else "is finite"
-            notes.append(f"`{plan.names[p]}`, which it reads, {state_of}")
-    return NonFiniteError(
-        f"kernel `{kernel.__name__}` made `{plan.names[param]}[{element}]` {now[place]}{others}",
-        span=span,
-        notes=(*notes, "nothing of the launch is left: arrays and tape are as they were before it"),
-        mend="find the operation with wp.diagnose(tape); config.verify_fp = False lets such numbers pass",
-    )

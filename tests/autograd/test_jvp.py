@@ -145,8 +145,8 @@ def of_what_is_overwritten() -> None:
         ),
         (
             into_a_custom_function,
-            "jvp: a tangent went into a function of record_func: record 1 is a custom function (mine); "
-            "what comes out of it is unknown",
+            "jvp: a tangent went into a function that has none: record 1 is a custom function (mine); "
+            "what comes out is unknown",
         ),
         (
             of_what_is_overwritten,

@@ -1,8 +1,9 @@
 """Random well-typed kernels: what tests of the compiler are fed with.
 
 A program is a file of functions and one kernel. Each thread owns its row of the arrays that it reads and
-writes (`w`, `y`, `p`, `z`); `x`, `q` and `idx` are only read; `acc` and `vacc` are only added to. So nothing
-races, and the derivative is that of the plain loop over threads. Values stay small: sines damp products.
+writes (`w`, `y`, `p`, `z`, `g`, `r`, `e`); `x`, `q` and `idx` are only read; `acc` and `vacc` are only added
+to, and `top` is only raised and lowered. So nothing races, and the derivative is that of the plain loop over
+threads. Values stay small: sines damp products.
 
 `python -m tests.compiler.generator SEED` prints a program.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import sys
 
+from tests.compiler.generator_compound import Compound
 from tests.compiler.generator_expressions import COLUMNS as COLUMNS
-from tests.compiler.generator_expressions import Expressions, Scope
+from tests.compiler.generator_expressions import Scope
 
 HEADER = """import tapedebug as wp
 
@@ -21,6 +23,7 @@ SHIFT = wp.vec3(0.5, 0.25, -1.0)
 COUNT = 2
 
 """
+TYPES = {"f": "float", "v": "wp.vec3", "i": "int", "m": "wp.mat33", "h": "wp.quat", "d": "wp.float64"}
 PARAMETERS = """
     x: wp.array(dtype=float),
     q: wp.array(dtype=wp.vec3),
@@ -33,12 +36,16 @@ PARAMETERS = """
     vacc: wp.array(dtype=wp.vec3),
     counter: wp.array(dtype=int),
     out: wp.array(dtype=float),
+    g: wp.array(dtype=wp.mat33),
+    r: wp.array(dtype=wp.quat),
+    e: wp.array(dtype=wp.float64),
+    top: wp.array(dtype=float),
     n: int,
     c: float,
 """
 
 
-class Generator(Expressions):
+class Generator(Compound):
     """Writes one program."""
 
     def program(self) -> str:
@@ -104,18 +111,17 @@ class Generator(Expressions):
         self.functions.append((name, "fv", "fv"))
 
     def plain_function(self) -> None:
-        arguments = "".join(self.r.choice("ffvi") for _ in range(self.r.randint(1, 3)))
+        arguments = "".join(self.r.choice("fffvviimhd") for _ in range(self.r.randint(1, 3)))
         array = self.r.random() < 0.4
-        result = self.r.choice("fffv")
-        declared = {"f": "float", "v": "wp.vec3", "i": "int"}
+        result = self.r.choice("ffffvvmhd")
         names = [f"a{k}" for k in range(len(arguments))]
-        typed = [f"{n}: {declared[k]}" for n, k in zip(names, arguments, strict=True)]
+        typed = [f"{n}: {TYPES[k]}" for n, k in zip(names, arguments, strict=True)]
         if array:
             typed += ["x: wp.array(dtype=float)", "n: int"]
         name = f"g{len(self.functions)}"
         returns = self.r.random() < 0.6
         self.emit("@wp.func")
-        self.emit(f"def {name}({', '.join(typed)}){f' -> {declared[result]}' if returns else ''}:")
+        self.emit(f"def {name}({', '.join(typed)}){f' -> {TYPES[result]}' if returns else ''}:")
         scope = Scope(fixed=("n",) if array else ())
         for n, k in zip(names, arguments, strict=True):
             scope.names[k].append(n)
@@ -145,11 +151,13 @@ class Generator(Expressions):
 
     def statement(self, scope: Scope, left: int) -> bool:
         """One statement; true where nothing may follow it."""
-        makers = [self.assign] * 4
+        makers = [self.assign] * 4 + [self.compound] * 2
         if self.in_kernel:
             makers += [self.store] * 4 + [self.atomic] * 2 + [self.invoke]
             if not self.counted:
                 makers += [self.slot]
+            if self.r.random() < 0.3:
+                makers += [self.extreme]
         if left > 1:
             makers += [self.branch] * 3 + [self.for_loop] * 2 + [self.while_loop] + [self.definite] * 2
         if self.indent > 1:

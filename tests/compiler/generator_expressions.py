@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-COLUMNS = 4
+COLUMNS = 5
 """Length of a row of `w`, of `acc` and of `vacc`."""
 
 
 @dataclass
 class Scope:
-    """The variables that can be read here, by type: f(loat), i(nt), v(ec3), b(ool)."""
+    """The variables that can be read here, by type.
 
-    names: dict[str, list[str]] = field(default_factory=lambda: {k: [] for k in "fivb"})
+    They are f(loat), i(nt), v(ec3), b(ool), m(at33), h (a quaternion, Hamilton's) and d(ouble).
+    """
+
+    names: dict[str, list[str]] = field(default_factory=lambda: {k: [] for k in "fivbmhd"})
     loop: bool = False
     fixed: tuple[str, ...] = ()
     """Loop counters: read, never assigned, so that loops end."""
@@ -62,8 +65,24 @@ class Expressions:
     # Expressions
 
     def value(self, kind: str, scope: Scope, depth: int) -> str:
-        made = {"f": self.float, "i": self.int, "v": self.vec, "b": self.bool}[kind]
-        return made(scope, depth)
+        made = {"f": self.float, "i": self.int, "v": self.vec, "b": self.bool}
+        made |= {"m": self.mat, "h": self.quaternion, "d": self.double}
+        return made[kind](scope, depth)
+
+    def mat(self, scope: Scope, depth: int) -> str:
+        raise NotImplementedError
+
+    def quaternion(self, scope: Scope, depth: int) -> str:
+        raise NotImplementedError
+
+    def double(self, scope: Scope, depth: int) -> str:
+        raise NotImplementedError
+
+    def more_floats(self, scope: Scope, depth: int) -> list[Callable[[], str]]:
+        raise NotImplementedError
+
+    def more_vecs(self, scope: Scope, depth: int) -> list[Callable[[], str]]:
+        raise NotImplementedError
 
     def float(self, scope: Scope, depth: int) -> str:
         if depth <= 0 or self.r.random() < 0.15:
@@ -92,6 +111,8 @@ class Expressions:
             lambda: self.call("f", scope, depth) or self.float_leaf(scope),
             lambda: self.call("f", scope, depth) or self.float_leaf(scope),
         ]
+        if self.r.random() < 0.2:
+            makers = self.more_floats(scope, depth)
         return self.r.choice(makers)()
 
     def float_leaf(self, scope: Scope) -> str:
@@ -175,6 +196,8 @@ class Expressions:
             lambda: f"wp.{self.pick('min', 'max')}({v()}, {v()})",
             lambda: self.call("v", scope, depth) or plain,
         ]
+        if self.r.random() < 0.2:
+            makers = self.more_vecs(scope, depth)
         return self.r.choice(makers)()
 
     def bool(self, scope: Scope, depth: int) -> str:

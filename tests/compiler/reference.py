@@ -25,32 +25,87 @@ class Vec:
     y = property(lambda self: self.values[1], lambda self, v: self.values.__setitem__(1, v))
     z = property(lambda self: self.values[2], lambda self, v: self.values.__setitem__(2, v))
 
-    def __add__(self, other: Vec) -> Vec:
-        return Vec(self.values + other.values)
+    def _new(self, values: Any) -> Any:
+        return Vec(values)
 
-    def __sub__(self, other: Vec) -> Vec:
-        return Vec(self.values - other.values)
+    def __add__(self, other: Vec) -> Any:
+        return self._new(self.values + other.values)
 
-    def __mul__(self, other: Any) -> Vec:
-        return Vec(self.values * other)
+    def __sub__(self, other: Vec) -> Any:
+        return self._new(self.values - other.values)
 
-    __rmul__ = __mul__
+    def __mul__(self, other: Any) -> Any:
+        return self._new(self.values * other)
 
-    def __truediv__(self, other: Any) -> Vec:
-        return Vec(self.values / other)
+    def __rmul__(self, other: Any) -> Any:
+        return self._new(self.values * other)
 
-    def __neg__(self) -> Vec:
-        return Vec(-self.values)
+    def __truediv__(self, other: Any) -> Any:
+        return self._new(self.values / other)
+
+    def __neg__(self) -> Any:
+        return self._new(-self.values)
 
 
-class VecArray:
-    """A NumPy array of shape (n, 3) as an array of `Vec`."""
+class Mat(Vec):
+    """Three rows of three, as `Vec`; a row is a view."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values[0] if len(values) == 1 else np.array(values, float).reshape(3, 3)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.values[k] if isinstance(k, tuple) else Vec(self.values[k])
+
+    def __setitem__(self, k: Any, value: Any) -> None:
+        self.values[k] = value.values if isinstance(value, Vec) else value
+
+    def _new(self, values: Any) -> Any:
+        return Mat(values)
+
+    def __mul__(self, other: Any) -> Any:
+        return self @ other if isinstance(other, Vec) else Mat(self.values * other)
+
+    def __matmul__(self, other: Any) -> Any:
+        return type(other)(self.values @ other.values)
+
+
+class Quat(Vec):
+    """Four components, the real one last."""
+
+    w = property(lambda self: self.values[3], lambda self, v: self.values.__setitem__(3, v))
+
+    def _new(self, values: Any) -> Any:
+        return Quat(values)
+
+    def __mul__(self, other: Any) -> Quat:
+        if not isinstance(other, Quat):
+            return Quat(self.values * other)
+        u, v, s, t = self.values[:3], other.values[:3], self.values[3], other.values[3]
+        return Quat(np.append(s * v + t * u + np.cross(u, v), s * t - u @ v))
+
+    def inverse(self) -> Quat:
+        return Quat(self.values * [-1, -1, -1, 1])
+
+    def rotate(self, v: Vec) -> Vec:
+        turned = self * Quat(np.append(v.values, 0.0)) * self.inverse()
+        return Vec(turned.values[:3])
+
+    def matrix(self) -> Mat:
+        return Mat(np.array([self.rotate(Vec(axis)).values for axis in np.eye(3)]).T)
+
+
+KINDS = {(3,): Vec, (3, 3): Mat, (4,): Quat}
+
+
+class CompoundArray:
+    """A NumPy array as an array of vectors, matrices or quaternions."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
+        self.kind = KINDS[values.shape[1:]]
 
     def __getitem__(self, k: int) -> Vec:
-        return Vec(self.values[k])
+        return self.kind(self.values[k])
 
     def __setitem__(self, k: int, value: Vec) -> None:
         self.values[k] = value.values
@@ -58,11 +113,11 @@ class VecArray:
 
 def copied(value: Any) -> Any:
     """The value, no longer a view: assignments copy vectors in the kernel language."""
-    return Vec(value.values.copy()) if isinstance(value, Vec) else value
+    return value._new(value.values.copy()) if isinstance(value, Vec) else value
 
 
 def _parts(f: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, b: Vec(f(a.values, b.values)) if isinstance(a, Vec) else f(a, b)
+    return lambda a, b: a._new(f(a.values, b.values)) if isinstance(a, Vec) else f(a, b)
 
 
 class Library:
@@ -88,7 +143,43 @@ class Library:
     def atomic_sub(self, array: Any, k: int, value: Any) -> Any:
         return self.atomic_add(array, k, -value)
 
+    def atomic_max(self, array: Any, k: int, value: Any) -> Any:
+        before = array[k]
+        array[k] = value if value > before else before
+        return before
+
+    def atomic_min(self, array: Any, k: int, value: Any) -> Any:
+        before = array[k]
+        array[k] = value if value < before else before
+        return before
+
+    def atomic_exch(self, array: Any, k: int, value: Any) -> Any:
+        before, array[k] = array[k], value
+        return before
+
+    def mat33(self, *values: Any) -> Mat:
+        return Mat(*values) if len(values) == 9 else Mat(np.full((3, 3), float(values[0])))
+
+    def quat_from_axis_angle(self, axis: Vec, angle: Any) -> Quat:
+        return Quat(np.append(np.sin(angle / 2) * axis.values, np.cos(angle / 2)))
+
     vec3 = Vec
+    quat = Quat
+    float64 = float
+    identity = staticmethod(lambda n, dtype: Mat(np.eye(n)))
+    transpose = staticmethod(lambda m: Mat(m.values.T.copy()))
+    determinant = staticmethod(lambda m: np.linalg.det(m.values))
+    inverse = staticmethod(lambda m: Mat(np.linalg.inv(m.values)))
+    trace = staticmethod(lambda m: np.trace(m.values))
+    ddot = staticmethod(lambda a, b: (a.values * b.values).sum())
+    outer = staticmethod(lambda a, b: Mat(np.outer(a.values, b.values)))
+    skew = staticmethod(lambda a: Mat(np.cross(np.eye(3), a.values).T * -1.0))
+    diag = staticmethod(lambda a: Mat(np.diag(a.values)))
+    get_diag = staticmethod(lambda m: Vec(np.diag(m.values).copy()))
+    quat_inverse = staticmethod(Quat.inverse)
+    quat_rotate = staticmethod(Quat.rotate)
+    quat_rotate_inv = staticmethod(lambda q, v: q.inverse().rotate(v))
+    quat_to_matrix = staticmethod(Quat.matrix)
     lerp = staticmethod(lambda a, b, s: a * (1 - s) + b * s)
     sin, cos, tanh, sqrt, atan, abs = (
         staticmethod(getattr(np, n)) for n in ["sin", "cos", "tanh", "sqrt", "arctan", "abs"]
@@ -131,7 +222,9 @@ def reference(source: str) -> Callable[[int, list[Any]], None]:
     exec(compile(tree, "<reference>", "exec"), names)
 
     def run(dim: int, args: list[Any]) -> None:
-        wrapped = [VecArray(a) if isinstance(a, np.ndarray) and a.shape[1:] == (3,) else a for a in args]
+        wrapped = [
+            CompoundArray(a) if isinstance(a, np.ndarray) and a.shape[1:] in KINDS else a for a in args
+        ]
         for thread in range(dim):
             library.thread = thread
             names["program"](*wrapped)

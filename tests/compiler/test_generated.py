@@ -1,6 +1,6 @@
 """Random programs: values against plain Python, adjoints and tangents against its differences.
 
-`python -m tests.compiler.test_generated FIRST LAST [SIZE] [compile] [crossing] [custom]` tries many.
+`python -m tests.compiler.fuzz` tries many more.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import itertools
-import sys
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tests.compiler.second import Second
 THREADS = 4
 FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-generated-")
 NUMBERS = itertools.count()
+FOUND = Path(__file__).parent / "found"
 READ_ONLY, WRITE_ONLY = ("x", "q"), ("acc", "vacc", "out")
 
 
@@ -34,7 +35,7 @@ class IllConditioned(Exception):
 
 def load(source: str) -> Any:
     """The kernel of a program, from a file of its own."""
-    path = Path(FOLDER.name) / f"program_{next(NUMBERS)}.py"
+    path = Path(FOLDER.name) / f"program_{os.getpid()}_{next(NUMBERS)}.py"  # forks share the folder
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
@@ -53,14 +54,25 @@ def arguments(rng: np.random.Generator) -> list[Any]:
     idx = rng.integers(0, n, n).astype(np.int32)
     z = rng.integers(0, n, n).astype(np.int32)
     arrays = [floats(n), floats(n, 3), idx, floats(n, COLUMNS), floats(n), floats(n, 3), z]
-    return [*arrays, floats(COLUMNS), floats(COLUMNS, 3), np.zeros(1, np.int32), floats(n + 1), n, 0.625]
+    arrays += [floats(COLUMNS), floats(COLUMNS, 3), np.zeros(1, np.int32), floats(n + 1)]
+    return [*arrays, floats(n, 3, 3), floats(n, 4), floats(n), floats(COLUMNS), n, 0.625]
+
+
+MODES = ("crossing", "custom")
 
 
 class Trial:
-    """One program, its arguments, a random seed of its outputs and a random direction of its inputs."""
+    """One program, its arguments, a random seed of its outputs and a random direction of its inputs.
 
-    def __init__(self, seed: int, size: int = 7, *, crossing: bool = False, custom: bool = False) -> None:
-        self.source = program(seed, size, crossing=crossing)
+    Args:
+        source: The program.
+        seed: For the arguments.
+        crossing: Whether threads read and write what others wrote.
+        custom: Whether functions with gradients of their own stand in for operations.
+    """
+
+    def __init__(self, source: str, seed: int, *, crossing: bool = False, custom: bool = False) -> None:
+        self.source = source
         self.kernel = load(with_own_functions(self.source) if custom else self.source)
         self.reference = reference(self.source)
         self.rng = np.random.default_rng(seed)
@@ -72,6 +84,16 @@ class Trial:
         self.active = [i for i in floats if names[i] not in optional or self.rng.random() < 0.7]
         self.seeds = {i: self.rng.normal(size=self.args[i].shape) for i in self.active}
         self.direction = {i: self.rng.normal(size=self.args[i].shape) for i in self.active}
+
+    @classmethod
+    def of(cls, seed: int, size: int = 7, *, crossing: bool = False, custom: bool = False) -> Trial:
+        """A random program."""
+        return cls(program(seed, size, crossing=crossing), seed, crossing=crossing, custom=custom)
+
+    def second(self) -> None:
+        """Check its second derivatives."""
+        with np.errstate(all="ignore"):
+            Second(self.kernel, THREADS, self.args, active=self.active, interpreted=True).check(1e-5)
 
     def moved(self, step: float) -> list[Any]:
         args = twin(self.args)
@@ -150,7 +172,7 @@ class Trial:
 
 @functools.cache
 def trial(seed: int) -> Trial:
-    return Trial(seed, 9)
+    return Trial.of(seed, 9)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -164,7 +186,7 @@ def test_interpreted_program(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(300, 360))
 def test_threads_that_see_what_others_wrote(seed: int) -> None:
     try:
-        Trial(seed, 9, crossing=True).check(interpreted=True)
+        Trial.of(seed, 9, crossing=True).check(interpreted=True)
     except IllConditioned:
         pytest.skip("ill-conditioned")
 
@@ -173,7 +195,7 @@ def test_threads_that_see_what_others_wrote(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(400, 430))
 def test_functions_with_gradients_of_their_own(seed: int, crossing: bool) -> None:
     try:
-        Trial(seed, 9, crossing=crossing, custom=True).check(interpreted=True)
+        Trial.of(seed, 9, crossing=crossing, custom=True).check(interpreted=True)
     except IllConditioned:
         pytest.skip("ill-conditioned")
 
@@ -182,9 +204,7 @@ def test_functions_with_gradients_of_their_own(seed: int, crossing: bool) -> Non
 @pytest.mark.parametrize("crossing", [False, True])
 @pytest.mark.parametrize("seed", range(500, 510))
 def test_second_derivatives(seed: int, crossing: bool, custom: bool) -> None:
-    found = Trial(seed, 9, crossing=crossing, custom=custom)
-    with np.errstate(all="ignore"):
-        Second(found.kernel, THREADS, found.args, active=found.active, interpreted=True).check(1e-5)
+    Trial.of(seed, 9, crossing=crossing, custom=custom).second()
 
 
 def test_programs_have_functions_with_gradients_of_their_own() -> None:
@@ -201,20 +221,11 @@ def test_compiled_program(seed: int) -> None:
         pytest.skip("ill-conditioned")
 
 
-def main(first: int, last: int, size: int = 7, *modes: str) -> None:
-    skipped = failed = 0
-    for seed in range(first, last):
-        try:
-            how = {mode: mode in modes for mode in ("crossing", "custom")}
-            Trial(seed, size, **how).check(interpreted="compile" not in modes)
-        except IllConditioned:
-            skipped += 1
-        except Exception as error:  # any failure is worth its program
-            failed += 1
-            text = str(error).strip() or repr(error)
-            print(f"=== seed {seed}: {type(error).__name__}: {text[:600]}", flush=True)
-    print(f"{last - first} programs, {skipped} ill-conditioned, {failed} failed")
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]), *sys.argv[4:])
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.txt")), ids=lambda p: p.stem)
+def test_programs_that_once_failed(path: Path) -> None:
+    """`make fuzz` keeps here what it finds: a first line that says how, then the program."""
+    first, _, source = path.read_text(encoding="utf-8").partition("\n")
+    words = first.removeprefix("#").split()
+    found = Trial(source, int(words[1]), **{mode: mode in words for mode in MODES})
+    found.check(interpreted=True)
+    found.second()

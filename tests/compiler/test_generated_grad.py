@@ -19,9 +19,30 @@ def program(
 ):
     i = wp.tid()
 """
-GIVEN = {"f": "s[i] * {0}", "v": "v[i] * s[i]", "i": "i"}
-SLOPE = {"f": "d{1} * {0}", "v": "wp.dot(d{1}, v[i])", "i": "float(d{1})"}
-TOTAL = {"f": "r", "v": "r.x + r.y + r.z", "fv": "r + t.x + t.y + t.z"}
+GIVEN = {
+    "f": "s[i] * {0}",
+    "v": "v[i] * s[i]",
+    "i": "i",
+    "m": "wp.outer(v[i], v[i]) * s[i]",
+    "h": "wp.quat(v[i].x, v[i].y, v[i].z, 1.0) * s[i]",
+    "d": "wp.float64(s[i])",
+}
+SLOPE = {
+    "f": "d{1} * {0}",
+    "v": "wp.dot(d{1}, v[i])",
+    "i": "float(d{1})",
+    "m": "wp.ddot(d{1}, wp.outer(v[i], v[i]))",
+    "h": "wp.dot(d{1}, wp.quat(v[i].x, v[i].y, v[i].z, 1.0))",
+    "d": "float(d{1})",
+}
+TOTAL = {
+    "f": "r",
+    "v": "r.x + r.y + r.z",
+    "fv": "r + t.x + t.y + t.z",
+    "m": "wp.ddot(r, wp.mat33(1.0))",
+    "h": "r.x + r.y + r.z + r.w",
+    "d": "float(r)",
+}
 
 
 def source(seed: int) -> str:
@@ -30,7 +51,7 @@ def source(seed: int) -> str:
     fitting: list[tuple[str, str, str]] = []
     while not fitting:
         generator.function()
-        fitting = [f for f in generator.functions if f[2] in TOTAL and set(f[1]) & {"f", "v"}]
+        fitting = [f for f in generator.functions if f[2] in TOTAL and set(f[1]) & set("fvmhd")]
     name, kinds, result = fitting[0]
     numbers = [(kind, 0.5 + 0.25 * k, k) for k, kind in enumerate(kinds) if kind != "F"]
     given = [GIVEN[kind].format(factor) for kind, factor, _ in numbers] + (["x", "n"] if "F" in kinds else [])

@@ -11,8 +11,9 @@ import tapedebug as wp
 from tapedebug._config import CHOICES
 from tapedebug.compiler import backend
 from tapedebug.compiler.kernel import Kernel
+from tapedebug.compiler.llvm.expressions import TranslationError, constant
 from tapedebug.compiler.llvm.library import LIBRARY, Misfit, call_of
-from tapedebug.compiler.llvm.translate import TranslationError, constant, translated
+from tapedebug.compiler.llvm.translate import translated
 from tests.compiler.generator import program
 from tests.compiler.harness import run
 from tests.compiler.test_generated import THREADS, arguments, load

@@ -97,6 +97,50 @@ def test_the_adjoint_is_announced_and_not_recorded():
     wp.launch(square, 2, inputs=[y], outputs=[y], adjoint=True)  # nothing has an adjoint: nothing to do
 
 
+@wp.struct
+class State:
+    q: wp.array(dtype=float)
+    v: wp.array(dtype=float)
+    scale: float
+
+
+@wp.kernel
+def move_state(s: State, out: State):
+    i = wp.tid()
+    out.q[i] = s.q[i] * s.v[i] * s.scale
+
+
+def _state(q, v, scale=2.0):
+    made = State()
+    made.q, made.v, made.scale = q, v, scale
+    return made
+
+
+def test_structs():
+    """The adjoint of a struct is a struct like it; None stands for the gradients of its arrays."""
+    x, v = _vector(1, 2, requires_grad=True), _vector(3, 4, requires_grad=True)
+    out = _state(wp.zeros(2, requires_grad=True), wp.zeros(2))
+    given = _state(wp.zeros(2), wp.zeros(2))
+    wp.launch(
+        move_state,
+        2,
+        inputs=[_state(x, v)],
+        outputs=[out],
+        adj_inputs=[given],
+        adj_outputs=[_state(wp.ones(2), wp.zeros(2))],
+        adjoint=True,
+    )
+    assert (given.q.list(), given.v.list()) == ([6, 8], [2, 4])
+    out.q.grad.fill_(1)
+    command = wp.launch(move_state, 2, inputs=[_state(x, v)], outputs=[out], adjoint=True, record_cmd=True)
+    command.launch()
+    assert (x.grad.list(), v.grad.list()) == ([6, 8], [2, 4])
+    forward = wp.launch(move_state, 2, inputs=[_state(x, v), out], record_cmd=True)
+    forward.set_param_by_name("s", _state(x, v, 10.0))
+    forward.launch()
+    assert out.q.list() == [30, 80]
+
+
 def test_commands():
     x, y = _vector(1, 2, 3), wp.zeros(3)
     command = wp.launch(scale, 3, inputs=[x, y, 2.0], record_cmd=True)

@@ -59,6 +59,22 @@ def test_functions_of_every_kind():
     assert wp.map(lambda a: 7, X).dtype is wp.int32
 
 
+@wp.struct
+class Particle:
+    place: wp.vec3
+    mass: float
+
+
+def test_structs():
+    p = wp.zeros(2, dtype=Particle)
+    p.fill_(Particle(place=wp.vec3(1, 2, 3), mass=2.0))
+    assert wp.map(lambda s: s.mass * 2.0, p).list() == [4, 4]
+    assert wp.map(lambda s, k: s.place * k, p, 3.0).list()[1] == wp.vec3(3, 6, 9)
+    with pytest.raises(wp.KernelTypeError) as caught:
+        p + 1.0
+    assert _shown(caught.value)[1:3] == ["   |         p + 1.0", "   |         ^^^^^^^"]
+
+
 def test_captured_numbers_are_part_of_a_lambda():
     def scaled(k):
         return wp.map(lambda a: a * k, X).list()
@@ -195,6 +211,7 @@ def test_integers_and_vectors():
     v = wp.array(_numbers(2, 3), dtype=wp.vec3)
     np.testing.assert_allclose((v * 2.0 + wp.vec3(1, 2, 3)).numpy(), v.numpy() * 2 + [1, 2, 3], rtol=1e-6)
     np.testing.assert_allclose((v * _array(2, 3)).numpy(), v.numpy() * [[2], [3]], rtol=1e-6)
+    assert (wp.vec3(1, 2, 3) * X).list()[2] == wp.vec3(3, 6, 9)
     m = wp.array(_numbers(2, 3, 3), dtype=wp.mat33)
     np.testing.assert_allclose((m * m).numpy(), m.numpy() @ m.numpy(), rtol=1e-5)
     double = wp.array([1.0, 2.0])

@@ -24,6 +24,12 @@ def _collected():
     gc.collect()
 
 
+@wp.struct
+class Pair:
+    a: float
+    b: wp.vec2
+
+
 def _floats(*values):
     return (ctypes.c_float * len(values))(*values)
 
@@ -129,6 +135,11 @@ def test_memory_of_an_owner_is_kept_alive_by_views_and_tapes():
             lambda: wp.to_dlpack(wp.zeros(4)[::-1]),
             "an array with negative strides (-4,) cannot be shared through DLPack\n"
             "  = mend: share contiguous(), which is a copy",
+        ),
+        (
+            lambda: wp.to_dlpack(wp.zeros(4, dtype=Pair)),
+            "an array of Pair cannot be shared through DLPack, which has no structs\n"
+            "  = mend: share the arrays of its fields",
         ),
     ],
 )
@@ -317,7 +328,17 @@ def test_is_transposed():
 
 
 @pytest.mark.parametrize(
-    "dtype", [wp.float32, wp.bool, wp.uint8, wp.vec3, wp.types.matrix((2, 5), wp.float64), wp.quat, wp.vec3i]
+    "dtype",
+    [
+        wp.float32,
+        wp.bool,
+        wp.uint8,
+        wp.vec3,
+        wp.types.matrix((2, 5), wp.float64),
+        wp.quat,
+        wp.vec3i,
+        wp.transform,
+    ],
 )
 def test_copies_and_pickles(dtype):
     a = wp.ones((2, 3), dtype=dtype)
@@ -326,6 +347,32 @@ def test_copies_and_pickles(dtype):
         assert made.buffer is not a.buffer
         np.testing.assert_array_equal(made.numpy(), a.numpy())
     assert copy.copy(a).buffer is a.buffer
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        wp.vec3(1, 2, 3),
+        wp.types.vector(7, wp.float64)(*range(7)),
+        wp.mat22(1, 2, 3, 4),
+        wp.quat(0, 0, 0, 1),
+        wp.transform(wp.vec3(1, 2, 3), wp.quat(0, 0, 0, 1)),
+        wp.vec2i(1, 2),
+    ],
+)
+def test_copies_of_values(value):
+    for made in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert type(made) is type(value)
+        assert made == value
+        assert made is not value
+
+
+def test_copies_of_structs():
+    a = wp.zeros(2, dtype=Pair)
+    a.fill_(Pair(a=1.0, b=wp.vec2(2, 3)))
+    for made in (copy.deepcopy(a), pickle.loads(pickle.dumps(a))):
+        assert made.dtype is Pair
+        assert made[1].b == wp.vec2(2, 3)
 
 
 def test_copies_take_their_gradient_along():

@@ -27,18 +27,17 @@ def _views(rng):
     return which, cut
 
 
-def _program(rng, length):
+KINDS = ["square", "scale", "move", "cube", "copy", "fill", "assign", "outside", "numpy", "late"]
+
+
+def _program(rng, length, pointers=False):
     """(operation, destination, source, number) tuples; a launch's views are the same or share nothing."""
     steps = []
     while len(steps) < length:
-        kind = str(
-            rng.choice(
-                ["square", "scale", "move", "cube", "copy", "fill", "assign", "outside", "numpy", "late"]
-            )
-        )
+        kind = str(rng.choice([*KINDS, *["pointer"] * pointers]))
         dest, src = _views(rng), _views(rng)
         apart = dest[0] != src[0] or not set(range(SIZE)[dest[1]]) & set(range(SIZE)[src[1]])
-        if kind in {"square", "scale", "move"} and not (apart or dest == src):
+        if kind in {"square", "scale", "move", "pointer"} and not (apart or dest == src):
             continue
         steps.append((kind, dest, src, round(float(rng.uniform(-80, 80))) / 64))
     return steps
@@ -54,6 +53,7 @@ def _reference(steps, start, seed):
         memory[d][dest] = {
             "square": lambda v, n: v * v,
             "scale": lambda v, n: n * v,
+            "pointer": lambda v, n: n * v,
             "move": lambda v, n: v,
             "copy": lambda v, n: v,
             "cube": lambda v, n: memory[d][dest] ** 3,  # noqa: B023 - called at once
@@ -71,7 +71,7 @@ def _reference(steps, start, seed):
         gradient[d][dest] = 0
         if kind == "square":
             gradient[s][src] += 2 * old[s][src] * g
-        elif kind == "scale":
+        elif kind in {"scale", "pointer"}:
             gradient[s][src] += number * g
         elif kind in {"move", "copy"}:
             gradient[s][src] += g
@@ -80,8 +80,10 @@ def _reference(steps, start, seed):
     return memory, gradient
 
 
-def _run(steps, arrays, tape):
-    views = [a.numpy() for a in arrays] if any(step[0] == "late" for step in steps) else []
+def _run(steps, arrays, tape, views=()):
+    """Run a program; `views` are the foreign owners of the arrays' memory, which may write it at any time."""
+    if not views:
+        views = [a.numpy() for a in arrays] if any(step[0] == "late" for step in steps) else []
     for kind, (d, dest), (s, src), number in steps:
         target, source = arrays[d][dest], arrays[s][src]
         if kind == "outside":
@@ -90,6 +92,11 @@ def _run(steps, arrays, tape):
             wp.runtime._state.state.tape = with_tape
         elif kind == "numpy":
             target.numpy()[:] = number
+        elif kind == "pointer":
+            options = {"strides": target.strides, "dtype": float, "requires_grad": True}
+            alias = wp.array(ptr=target.ptr, shape=4, **options)
+            assert alias.buffer is target.buffer
+            wp.launch(scale, 4, inputs=[source, alias, number])
         elif kind == "late":
             views[d][dest] = number
         elif kind == "cube":
@@ -121,8 +128,31 @@ def test_random_programs(number):
     seed = rng.normal(size=(2, SIZE)).astype(np.float32)
     values, gradient = _reference(steps, start.astype(np.float64), seed.astype(np.float64))
     arrays = [wp.array(row, dtype=float, requires_grad=True) for row in start]
+    _check(steps, arrays, (), values, gradient, seed)
+
+
+@pytest.mark.parametrize("owner", ["numpy", "torch"])
+@pytest.mark.parametrize("number", range(100, 130))
+def test_random_programs_on_memory_of_others(number, owner):
+    """Every write of the owner is a write of NumPy's: found by comparing; pointers into it are views."""
+    rng = np.random.default_rng(number)
+    steps = _program(rng, int(rng.integers(1, 14)), pointers=True)
+    start = rng.uniform(-1.1, 1.1, (2, SIZE)).astype(np.float32)
+    seed = rng.normal(size=(2, SIZE)).astype(np.float32)
+    values, gradient = _reference(steps, start.astype(np.float64), seed.astype(np.float64))
+    if owner == "torch":
+        torch = pytest.importorskip("torch")
+        owners = [torch.tensor(row) for row in start]
+        arrays = [wp.from_torch(t, requires_grad=True) for t in owners]
+    else:
+        owners = [row.copy() for row in start]
+        arrays = [wp.array(row, copy=False, requires_grad=True) for row in owners]
+    _check(steps, arrays, owners, values, gradient, seed)
+
+
+def _check(steps, arrays, owners, values, gradient, seed):
     with wp.Tape() as tape:
-        _run(steps, arrays, tape)
+        _run(steps, arrays, tape, owners)
     for a, wanted in zip(arrays, values, strict=True):
         np.testing.assert_allclose(a.numpy(), wanted, rtol=1e-4, atol=1e-6)
     used = [a for a in arrays if a.buffer in tape.tracker.ledgers]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tapedebug as wp
+from tests._processes import run_python
 from tests.runtime.kernels import square
 
 
@@ -241,6 +243,45 @@ def test_plans_are_shared_between_instances() -> None:
     assert len(step.plans) == before
 
 
+def test_launch_options() -> None:
+    s, b, out = state(), bodies(), wp.zeros(4, requires_grad=True)
+    wp.launch(step, dim=4, inputs=[s, b], outputs=[out])
+    expected = out.numpy().copy()
+    command = wp.launch(step, dim=4, inputs=[s, b], outputs=[out], record_cmd=True)
+    assert not isinstance(command.params[0], wp.array)
+    again, other = wp.zeros(4, requires_grad=True), state()
+    other.scale = 0.0
+    command.set_param_by_name("out", again)
+    command.launch()
+    assert np.array_equal(again.numpy(), expected)
+    command.set_param_at_index(0, other)
+    command.launch()
+    assert not np.array_equal(again.numpy(), expected)
+    with pytest.raises(wp.LaunchError, match=r"parameters are state, bodies, out"):
+        command.set_param_by_name("state.q", s.q)
+
+    seed, adj_b, adj_s = wp.array(np.ones(4, np.float32)), wp.zeros(4, dtype=Body), State()
+    adj_s.q = wp.zeros(4, dtype=wp.vec3)
+    adj_s.bodies = wp.zeros(4, dtype=Body)
+    wp.launch(
+        step,
+        dim=4,
+        inputs=[s, b],
+        outputs=[out],
+        adj_inputs=[adj_s, adj_b],
+        adj_outputs=[seed],
+        adjoint=True,
+    )
+    with wp.Tape() as tape:
+        wp.launch(step, dim=4, inputs=[s, b], outputs=[out])
+    tape.backward(grads={out: seed})
+    assert np.array_equal(adj_b.numpy(), b.grad.numpy())
+    assert np.array_equal(adj_s.q.numpy(), s.q.grad.numpy())
+    assert adj_b.numpy()["mass"].all()
+    with pytest.raises(wp.LaunchError, match=r"the adjoint of argument 'bodies' \(number 2\) must be array"):
+        wp.launch(step, 4, [s, b], [out], adj_inputs=[None, seed], adjoint=True)
+
+
 # Tapes -----------------------------------------------------------------------------------------------------
 
 
@@ -378,6 +419,60 @@ def test_jacobians_and_jvp() -> None:
     np.testing.assert_allclose(matrix.numpy(), np.diag(2 * new * values["pos"][0, 1]), rtol=1e-5)
     pushed = wp.autograd.jvp(step, 4, [s, b], [out], tangents={b["mass"]: np.ones(4)})
     np.testing.assert_allclose(pushed[out], matrix.numpy().sum(1), rtol=1e-5)
+
+
+def test_whole_struct_arrays_stand_for_their_fields() -> None:
+    tape, s, b, loss = program()
+    tape.backward(loss)
+    found = wp.autograd.end_to_end(tape, loss, [b, s])
+    assert found.verdict == "AGREE"
+    assert [check.array for check in found.inputs] == [
+        b["pos"],
+        b["mass"],
+        b["inner"]["x"],
+        s.q,
+    ]
+    assert wp.diagnose(tape, loss, inputs=[b]).verdict == "AGREE"
+    values = b.numpy().copy()
+    twin = tape.replay(dtype=wp.float64)
+    assert np.array_equal(twin.values(b)["inner"]["n"], values["inner"]["n"])
+    assert np.array_equal(twin.values(b)["pos"], values["pos"].astype(float))
+    values["mass"] += 0.5
+    changed = tape.replay(inputs={b: values}, dtype=wp.float64).values(loss)
+    exact = expected_loss(values["mass"].astype(float), s.q.numpy().astype(float), values)
+    np.testing.assert_allclose(changed[0], exact, rtol=1e-12)
+    direction = np.zeros(4, Body.numpy_dtype())
+    direction["mass"], direction["inner"]["n"] = 1.0, 7
+    pushed = wp.autograd.jvp(tape, tangents={b: direction})[loss]
+    np.testing.assert_allclose(pushed[0], b.grad.numpy()["mass"].sum(), rtol=1e-5)
+    with pytest.raises(wp.TapeError, match=r"jvp: the tangent of the array\(shape=\(4,\), dtype=Body\) has"):
+        wp.autograd.jvp(tape, tangents={b: np.ones(4)})
+    product = wp.autograd.hvp(tape, loss=loss, tangents={b["mass"]: np.ones(4)}, inputs=[b])
+    np.testing.assert_allclose(product.gradient[b["mass"]], b.grad.numpy()["mass"], rtol=1e-5)
+
+
+def test_functions_of_record_func_may_use_struct_arrays() -> None:
+    b, loss = bodies(), wp.zeros(1, requires_grad=True)
+    with wp.Tape() as tape:
+        tape.record_func(lambda: b.grad["mass"].fill_(1.0), [b])
+        wp.launch(total, dim=4, inputs=[b], outputs=[loss])
+    tape.backward(loss)
+    assert b.grad.numpy()["mass"].tolist() == [1, 1, 1, 1]
+
+
+def test_a_script_makes_the_structs_again(tmp_path: Path) -> None:
+    s, b, out = state(), bodies(), wp.zeros(4, requires_grad=True)
+    result = wp.autograd.gradcheck(step, 4, [s, b], [out], show_summary=False)
+    script = result.reproduce()
+    assert (
+        "class State:\n    q: wp.array(dtype=wp.vec3, ndim=1)\n    bodies: wp.array(dtype=Body, ndim=1)"
+        in script
+    )
+    path = tmp_path / "again.py"
+    path.write_text(script, encoding="utf-8")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "passed" in done.stdout
 
 
 def test_a_function_may_take_structs() -> None:

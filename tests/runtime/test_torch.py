@@ -114,6 +114,12 @@ def test_writes_through_a_tensor_are_found(shared):
     assert tape.preserved_bytes == 12
 
 
+@wp.struct
+class Pair:
+    a: float
+    b: float
+
+
 @wp.kernel
 def rosenbrock(xy: wp.array(dtype=wp.vec2), z: wp.array(dtype=float)):
     i = wp.tid()
@@ -241,6 +247,11 @@ def test_functions_of_autograd(function, program):
             wp.ArrayError,
             "to_torch: tensors have no negative strides; the array has (-4,)\n"
             "  = mend: pass contiguous(), which is a copy",
+        ),
+        (
+            lambda: wp.to_torch(wp.zeros(3, dtype=Pair)),
+            wp.ArrayError,
+            "to_torch: tensors have no elements of Pair\n  = mend: pass the arrays of its fields",
         ),
         (
             lambda: wp.to_torch(np.ones(3)),

@@ -6,4 +6,7 @@ from tapedebug.compiler.llvm import half as half
 from tapedebug.compiler.llvm import inverse as inverse
 from tapedebug.compiler.llvm import journal as journal
 from tapedebug.compiler.llvm import library as library
+from tapedebug.compiler.llvm import native as native
+from tapedebug.compiler.llvm import numbers as numbers
 from tapedebug.compiler.llvm import random as random
+from tapedebug.compiler.llvm import stacks as stacks

@@ -14,8 +14,9 @@ entry("journal_at")(slot_of(STACK))
 
 
 @entry("tell")
-def _tell(*operands: str) -> Call:
+def _tell(journal: str, remark: str, thread: str, count: str) -> Call:
     """Begin a remark: its number, thread and count of values; gives the place of these."""
+    operands = (journal, remark, thread, count)
     fitting(operands == (STACK, "i64", "i64", "i64"), *operands)
     body = """
   %header = load <6 x i64>, ptr %0, align 8
@@ -54,8 +55,9 @@ def _tell(*operands: str) -> Call:
 
 
 @entry("fail")
-def _fail(*operands: str) -> Call:
+def _fail(journal: str, remark: str, thread: str, count: str) -> Call:
     """Note which remark ends the launch, and its thread; gives the place of its values."""
+    operands = (journal, remark, thread, count)
     fitting(operands == (STACK, "i64", "i64", "i64"), *operands)
     body = """
   %at1 = getelementptr i64, ptr %0, i64 1

@@ -43,9 +43,18 @@ class Lowered:
 
 
 def lower_kernel(
-    name: str, origin: Origin, signature: tuple[ir.Param, ...], python: Callable[..., Any]
+    name: str,
+    origin: Origin,
+    signature: tuple[ir.Param, ...],
+    python: Callable[..., Any],
+    fixed: dict[Any, dict[str, Any]] | None = None,
+    *,
+    max_unroll: int = 16,
 ) -> Lowered:
     """Lower a kernel's Python function, given its parameters as they are declared.
+
+    Loops over at most `max_unroll` known iterations are written out; `fixed` is what names mean in it, and in
+    functions that it calls.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
@@ -53,7 +62,7 @@ def lower_kernel(
     early: dict[Any, Item] = {}
     while True:
         try:
-            return _lowered(name, origin, signature, python, early)
+            return _lowered(name, origin, signature, python, fixed or {}, early, max_unroll)
         except Early as found:
             early[found.key] = found.item
 
@@ -63,10 +72,12 @@ def _lowered(
     origin: Origin,
     signature: tuple[ir.Param, ...],
     python: Callable[..., Any],
+    fixed: dict[Any, dict[str, Any]],
     early: dict[Any, Item],
+    max_unroll: int,
 ) -> Lowered:
     builder = Builder()
-    ctx = Context(builder, name, origin, python, early)
+    ctx = Context(builder, name, origin, python, fixed, early, max_unroll=max_unroll)
     ctx.at(origin.tree)
     ctx.locals = control.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))

@@ -263,6 +263,8 @@ class Context:
     kernel: str
     origin: Origin
     python: Callable[..., Any]
+    fixed: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """What names meant when the kernel was first used, by the function that they stand in."""
     early: dict[Any, Item] = field(default_factory=dict)
     """The variables that are 0 before a loop that assigns them first, with items of their types."""
     env: dict[str, Item] = field(default_factory=dict)
@@ -270,6 +272,8 @@ class Context:
     calls: tuple[Span, ...] = ()
     active: tuple[Any, ...] = ()
     axes: int = 0
+    max_unroll: int = 16
+    """Loops over so many known iterations are written out."""
     uses_atomic_result: bool = False
     in_kernel: bool = True
     returned: tuple[str, str] | None = None
@@ -293,7 +297,8 @@ class Context:
 
     def names(self, name: str) -> Any:
         """What a free name of the function means; KeyError where it means nothing."""
-        value = resolved(self.python, name)
+        fixed = self.fixed.get(self.python, {})
+        value = fixed[name] if name in fixed else resolved(self.python, name)
         self.captured.append((self.python, name, {}, value))
         return value
 
@@ -415,7 +420,7 @@ class Context:
         if isinstance(value, t.Compound):
             parts = [self.constant(node, n, value.scalar) for n in np.asarray(value).reshape(-1)]
             return Quantity(type(value), tuple(p.scalar for p in parts))
-        kind = scalar_type(value)
+        kind = t.scalar_type(value)
         return self.constant(node, value, kind) if kind is not None else None
 
     def constant(self, node: ast.AST, value: Any, kind: type[t.Scalar]) -> Quantity:
@@ -456,20 +461,6 @@ def hashable(value: Any) -> bool:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """A number of things in words that agree: `1 index`, `2 indices`."""
     return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-def scalar_type(value: Any) -> type[t.Scalar] | None:
-    """The type that a captured number or a literal has in a kernel."""
-    match value:
-        case bool() | np.bool_():
-            return t.bool
-        case np.generic():
-            return t.from_numpy(value.dtype)
-        case int():
-            return t.int32
-        case float():
-            return t.float32
-    return None
 
 
 def resolved(function: Callable[..., Any], name: str) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import difflib
-import inspect
 import types as python_types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tapedebug.compiler.function import Function, Gradient, grad
 from tapedebug.compiler.lower import (
+    arguments,
     atomics,
     construct,
     control,
@@ -54,7 +54,7 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         )
     target = function.value
     if isinstance(target, Function):
-        return inlined(ctx, node, target, bound(ctx, node, target))
+        return inlined(ctx, node, *arguments.resolved(ctx, node, target))
     if target is grad:
         return gradient.of(ctx, node)
     if isinstance(target, Gradient):
@@ -70,6 +70,8 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
     if name in remarks.NAMES:
         return remarks.lower(ctx, node, name)
+    if target is breakpoint:
+        return remarks.pause(ctx, node)
     if t.is_struct(target):
         return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":
@@ -201,58 +203,15 @@ def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Ite
         chain = " → ".join([f.name for f in ctx.active] + [function.name])
         ctx.syntax_error(node, f"recursion is not in the kernel language: {chain}", "use a loop")
     ctx.functions[function] = None
+    if function.native is not None:
+        from tapedebug.compiler.lower import native
+
+        return native.call(ctx, node, function, env)
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
         return run(ctx, node, function, env)
     from tapedebug.compiler.lower import custom
 
     return custom.call(ctx, node, function, env)
-
-
-def parameters(function: Function) -> list[str]:
-    """The names of a function's parameters."""
-    return list(inspect.signature(function.python).parameters)
-
-
-def bound(ctx: Context, node: ast.Call, function: Function) -> dict[str, Item]:
-    """The values that a call gives to the parameters of a function."""
-    signature = inspect.signature(function.python)
-    items = [expressions.lower(ctx, a) for a in node.args]
-    named = {k.arg: expressions.lower(ctx, k.value) for k in node.keywords if k.arg is not None}
-    ctx.at(node)
-    try:
-        arguments = signature.bind(*items, **named)
-    except TypeError as error:
-        ctx.type_error(
-            node, f"{function.name}{signature_text(signature)}: {error}", "match the function's parameters"
-        )
-    env: dict[str, Item] = {}
-    for name, parameter in signature.parameters.items():
-        item = arguments.arguments.get(name, Static(parameter.default))
-        if isinstance(item, Static):
-            item = ctx.number(node, item.value) or structs.as_value(ctx, node, item) or item
-        declared = function.types.get(name)
-        if declared is not None:
-            _check_argument(ctx, node, function, name, declared, item)
-        env[name] = item
-    return env
-
-
-def signature_text(signature: inspect.Signature) -> str:
-    """The parameters of a function, as a message shows them."""
-    return f"({', '.join(signature.parameters)})"
-
-
-def _check_argument(
-    ctx: Context, node: ast.Call, function: Function, name: str, declared: Any, item: Item
-) -> None:
-    actual = structs.type_of(item)
-    if actual != declared:
-        got = t.type_name(actual) if actual is not None else "something else"
-        ctx.type_error(
-            node,
-            f"`{name}` of {function.name}() is {t.type_name(declared)}; got {got}",
-            "convert the argument, or change the annotation",
-        )
 
 
 def run(

@@ -10,7 +10,7 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import arrays, calls, control, random, structs
+from tapedebug.compiler.lower import arguments, arrays, calls, control, random
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
@@ -166,15 +166,15 @@ def _parameters(
     nodes = [*own.origin.tree.args.posonlyargs, *own.origin.tree.args.args]
     header = f"def {own.name}({', '.join(wanted)}):"
     if len(nodes) != len(items):
-        outputs = len(items) - len(calls.parameters(function))
+        outputs = len(items) - len(function.parameters)
         adjoints = f", then {counted(outputs, 'adjoint')} of its results" if what == "gradient" else ""
         takes = f"the parameters of `{function.name}`{adjoints}"
         message = f"the {what} of `{function.name}` takes {takes}: {len(items)} in all; it has {len(nodes)}"
         _fail(ctx, own, own.origin.tree, message, f"write {header}")
     for position, (node, item) in enumerate(zip(nodes, items, strict=True)):
-        declared, actual = own.types.get(node.arg), structs.type_of(item)
+        declared, actual = own.types.get(node.arg), arguments.type_of(item)
         if declared is not None and actual is not None and declared != actual:
-            of_input = position < len(calls.parameters(function))
+            of_input = position < len(function.parameters)
             role = f"the parameter `{wanted[position]}`" if of_input else "this result"
             has, is_ = t.type_name(declared), t.type_name(actual)
             message = f"`{node.arg}` is {has}, where {role} of `{function.name}` is {is_}"

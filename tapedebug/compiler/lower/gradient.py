@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.function import Function, Gradient
 from tapedebug.compiler.ir import Block, Op, Value, ops_of
-from tapedebug.compiler.lower import calls, control, operations
+from tapedebug.compiler.lower import arguments, calls, control, operations
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -71,8 +71,7 @@ def _described(item: Item) -> str:
 
 def call(ctx: Context, node: ast.Call, gradient: Gradient) -> Item:
     """The derivatives of the sum of all results by each input, in the order of the inputs."""
-    function = gradient.function
-    given = _inputs(ctx, node, function)
+    function, given = _inputs(ctx, node, gradient.function)
     inputs = {name: _own(ctx, item) for name, item in given.items()}
     floats = [q for item in inputs.values() for q in control.leaves_of(item) or () if _is_float(q)]
     if not floats:
@@ -99,11 +98,14 @@ def call(ctx: Context, node: ast.Call, gradient: Gradient) -> Item:
     return items[0] if len(items) == 1 else Items(items)
 
 
-def _inputs(ctx: Context, node: ast.Call, function: Function | Builtin) -> dict[str, Item]:
+def _inputs(
+    ctx: Context, node: ast.Call, function: Function | Builtin
+) -> tuple[Function | Builtin, dict[str, Item]]:
+    """The function, or the version of it that takes these inputs, and the inputs by name."""
     if isinstance(function, Function):
-        return calls.bound(ctx, node, function)
+        return arguments.resolved(ctx, node, function)
     values = operations.operands(ctx, node, function.name, node.args)
-    return {f"{k}": value for k, value in enumerate(values)}
+    return function, {f"{k}": value for k, value in enumerate(values)}
 
 
 def _run(ctx: Context, node: ast.Call, function: Function | Builtin, inputs: dict[str, Item]) -> Item:

@@ -62,7 +62,7 @@ def run(ctx: Context, node: ast.Call, function: Function, *arguments: Item) -> I
     outer = ctx.called_at
     ctx.called_at = ctx.span(node)
     try:
-        return calls.run(ctx, node, function, dict(zip(calls.parameters(function), arguments, strict=True)))
+        return calls.run(ctx, node, function, dict(zip(function.parameters, arguments, strict=True)))
     finally:
         ctx.called_at = outer
 

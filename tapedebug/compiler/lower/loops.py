@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from tapedebug._config import config
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import arrays, assignment, control, custom, expressions, random, statics
@@ -80,7 +79,7 @@ def _is_unrolled(ctx: Context, node: ast.For, count: int) -> bool:
         return True
     size = sum(1 for statement in node.body for _ in ast.walk(statement))
     return (
-        count <= config.max_unroll
+        count <= ctx.max_unroll
         and not control.jumps(node.body) & EXITS
         and ctx.copies * count * size <= UNROLLED_NODES
     )

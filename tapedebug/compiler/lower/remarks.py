@@ -15,6 +15,7 @@ from tapedebug.compiler.remarks import (
     BOUNDS,
     EXPECT,
     MOST,
+    PAUSE,
     PRINT,
     PRINTF,
     Piece,
@@ -283,6 +284,14 @@ def _expect(ctx: Context, node: ast.Call, holds: Value, quantities: Any, text: s
     values = [part.value for _, q in named for part in q.parts]
     remark = Remark(EXPECT, ctx.span(node), operands=operands, text=text, notes=tuple(ctx.notes()))
     _tell(ctx, node, "require", remark, [holds, *values])
+
+
+def pause(ctx: Context, node: ast.Call) -> Items:
+    """`breakpoint()`: where plain Python runs, a debugger stops here, and once more on the way back."""
+    if node.args or node.keywords:
+        ctx.type_error(node, "breakpoint() takes no arguments in a kernel", "write breakpoint()")
+    ctx.builder.effect("pause", (), (Remark(PAUSE, ctx.span(node), notes=tuple(ctx.notes())),))
+    return Items(())
 
 
 # Bounds ----------------------------------------------------------------------------------------------------

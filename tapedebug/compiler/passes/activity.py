@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tapedebug.compiler.ir import (
     ADJOINT,
+    NATIVE,
     Block,
     Custom,
     For,
@@ -39,6 +40,11 @@ def varied_values(function: Function, active: frozenset[int]) -> set[Value]:
     return varied.found
 
 
+def active_on_path(function: Function, active: frozenset[int]) -> tuple[set[Value], set[Value]]:
+    """The float values that depend on active arrays, and those that what is stored into them depends on."""
+    return _Varied(active).run(function.body), _Useful(active).run(function.body)
+
+
 def values_between(body: Block, inputs: list[Value], results: list[Value]) -> set[Value]:
     """The float values on a path from `inputs` to `results`; what arrays hold is constant."""
     from_inputs, to_results = _Varied(frozenset()), _Useful(frozenset())
@@ -49,7 +55,12 @@ def values_between(body: Block, inputs: list[Value], results: list[Value]) -> se
 
 def _touches(gradient: Block, active: frozenset[int], kinds: frozenset[str]) -> bool:
     """Whether a gradient of the user's reaches the adjoint of an active array itself."""
-    return any(op.kind in kinds and op.data[0] in active for op in ops_of(gradient))
+    return any(
+        not active.isdisjoint(op.data[0].adjoints)
+        if op.kind in NATIVE
+        else op.kind in kinds and op.data[0] in active
+        for op in ops_of(gradient)
+    )
 
 
 class _Reached:
@@ -119,6 +130,8 @@ class _Varied(_Reached):
             return
         if op.kind in SOURCES:
             varied = op.data[0] in self.active
+        elif op.kind == "native_result":
+            varied = self._from_native(op)
         elif op.kind == "restore":
             varied = op.data in self.kept
         elif op.kind == "recall":
@@ -128,6 +141,12 @@ class _Varied(_Reached):
             varied = bool(rule and rule.differentiable) and any(a in self.found for a in op.args)
         if varied:
             self.found.add(op.result)
+
+    def _from_native(self, op: Op) -> bool:
+        """Whether a native function passes a derivative on: tangents ask, in adjoints it is a `Custom`."""
+        call = op.args[0].op
+        assert call is not None
+        return bool(op.data[0].native.snippets.adjoint) and any(a in self.found for a in call.args)
 
 
 class _Useful(_Reached):

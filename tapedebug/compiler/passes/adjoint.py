@@ -9,9 +9,12 @@ logged in the forward sweep and recalled. Dead code removal then keeps only what
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tapedebug.compiler.builder import Builder, constant_of, is_free
 from tapedebug.compiler.ir import (
     ADJOINT,
+    NATIVE,
     REMARKS,
     Block,
     Custom,
@@ -25,7 +28,7 @@ from tapedebug.compiler.ir import (
     blocks_of,
     walk,
 )
-from tapedebug.compiler.passes import custom
+from tapedebug.compiler.passes import custom, native
 from tapedebug.compiler.passes.activity import active_values
 from tapedebug.compiler.passes.adjoint_loops import Loops, Record, Values
 from tapedebug.lang import types as t
@@ -140,8 +143,12 @@ class Transform(Loops):
         if op.kind == "note":
             self._forward_note(op, known, first)
             return
+        if op.kind in NATIVE or op.kind == "native_result":
+            native.forward(self, op, known, first)
+            return
         if op.kind in REMARKS:
-            b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
+            if op.kind != "pause" or self.after:  # else it comes on the way back
+                b.effect(op.kind, tuple(self.value(known, a) for a in op.args), op.data)
             return
         if self.after and (op.kind == "load" or op.kind in ADJOINT):
             custom.memory(self, op, known)
@@ -222,6 +229,8 @@ class Transform(Loops):
             if op.result in adj:
                 self._reverse_rule(op, known, adj, adj.pop(op.result))
             return
+        if op.kind == "pause":
+            self.builder.effect("pause", (), op.data)
         if op.kind not in ("load", "store", "atomic_add") or op.data[0] not in self.active:
             return
         b = self.builder
@@ -291,12 +300,18 @@ class Transform(Loops):
     def has_effect(self, node: Node) -> bool:
         """Whether a node loads from or stores to an active array, at any depth."""
         return any(
-            isinstance(n, Op)
-            and (n.kind in ("load", "store", "atomic_add") or n.kind in ADJOINT)
-            and n.data[0] in self.active
+            isinstance(n, Op) and not self.active.isdisjoint(_reversed(n))
             for block in blocks_of(node)
             for n in walk(block)
         )
+
+
+def _reversed(op: Op) -> Collection[int]:
+    """The array parameters whose adjoints the reverse of an operation touches."""
+    if op.kind in NATIVE:
+        adjoints: frozenset[int] = op.data[0].adjoints
+        return adjoints
+    return op.data[:1] if op.kind in ("load", "store", "atomic_add") or op.kind in ADJOINT else ()
 
 
 def pulled_back(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapedebug.compiler.ir import Function, Op, blocks_of, operands, ops_of, walk
+from tapedebug.compiler.ir import NATIVE, Function, Op, blocks_of, operands, ops_of, walk
 
 ACCESS = {
     **{kind: kind for kind in ("load", "store", "atomic_add")},
@@ -30,6 +30,13 @@ def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) 
     kinds: dict[int, set[str]] = {}
     apart: set[int] = set()
     for op in ops_of(function.body):
+        if op.kind in NATIVE:
+            call = op.data[0]
+            for param in call.reads | call.adjoints:
+                kinds.setdefault(param, set()).add("load")
+            for param in call.writes | call.adjoints:
+                kinds.setdefault(param, set()).add("store")
+            apart |= call.reads | call.adjoints
         if op.kind in ACCESS:
             param = op.data[0]
             kinds.setdefault(param, set()).add(ACCESS[op.kind])

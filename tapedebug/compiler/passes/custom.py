@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, ops_of
+from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, ops_of, read_by
 
 if TYPE_CHECKING:
     from tapedebug.compiler.passes.adjoint import Transform
@@ -89,7 +89,9 @@ def _replay(transform: Transform, node: Custom) -> Block | None:
         return None
     touched = (op for block in (node.body, node.replay) for op in ops_of(block))
     kinds = ("load", "store", "atomic_add")
-    again = any(op.kind in kinds and op.data[0] in transform.replay for op in touched)
+    again = any(
+        not transform.replay.isdisjoint(op.data[:1] if op.kind in kinds else read_by(op)) for op in touched
+    )
     return None if again else node.replay
 
 

@@ -10,6 +10,7 @@ run forward: then values of the top level are logged, too.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tapedebug._source import Span
@@ -51,6 +52,14 @@ def keep_log(function: Function, replay: frozenset[int], *, everywhere: bool = F
     return replace(function, body=body)
 
 
+def _given_by(op: Op) -> Collection[int]:
+    """The array parameters that the result of an operation depends on."""
+    if op.kind == "native_result":
+        reads: frozenset[int] = op.data[0].reads | op.data[0].writes
+        return reads
+    return op.data[:1] if op.kind in ("load", "atomic_add") else ()
+
+
 class _Keeper:
     def __init__(self, function: Function, replay: frozenset[int]) -> None:
         self.replay = replay
@@ -65,10 +74,7 @@ class _Keeper:
 
     def _volatile(self, node: Node) -> bool:
         return (
-            isinstance(node, Op)
-            and node.kind in ("load", "atomic_add")
-            and node.data[0] in self.replay
-            and node.result in self.used
+            isinstance(node, Op) and not self.replay.isdisjoint(_given_by(node)) and node.result in self.used
         )
 
     def _contains(self, *blocks: Block) -> bool:

@@ -8,7 +8,8 @@ store writes the value and its tangent, an atomic adds both.
 from __future__ import annotations
 
 from tapedebug.compiler.builder import Builder, is_free
-from tapedebug.compiler.ir import Block, For, Function, If, Op, Value, While
+from tapedebug.compiler.ir import NATIVE, Block, For, Function, If, Op, Value, While
+from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.activity import varied_values
 from tapedebug.compiler.passes.adjoint import pulled_back
 from tapedebug.compiler.passes.verify import InvalidIR
@@ -81,6 +82,11 @@ class Tangents:
             known[op.result] = b.apply(op.kind, *args)
             if op.result in self.varied:
                 self._push(op, known, dots)
+            return
+        if op.kind in NATIVE or op.kind == "native_result":
+            if op.kind in NATIVE:
+                native.refuse_second_order(op, self.varied, self.active)
+            native.tangent(b, op, args, known, dots)
             return
         if op.kind == "offset":
             assert op.result is not None

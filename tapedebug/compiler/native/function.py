@@ -1,0 +1,266 @@
+"""Native functions as kernels call them: checked, compiled, and what each call touches."""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
+from tapedebug._source import Origin, Span
+from tapedebug.compiler.native import build
+from tapedebug.compiler.native.source import C_NAMES, TITLES, source_of
+from tapedebug.compiler.native.unit import ADJOINT, FORWARD, REPLAY, Signature, Snippets, Word
+from tapedebug.lang import types as t
+
+CUDA = re.compile(r"\b(__shared__|__syncthreads|__device__|__global__|threadIdx|blockIdx|blockDim|gridDim)\b")
+KNOWN = {
+    "assignment of read-only": "an adjoint changes adjoints only: add to adj_… names",
+    "undeclared": "a snippet sees its parameters, what it declares, and the C library",
+}
+"""What to do about some words of C compilers."""
+
+
+class Native:
+    """The C of one function of the kernel language.
+
+    Args:
+        python: The stub: its parameters and annotations are the signature.
+        snippets: The C.
+        origin: Gives the stub's source.
+        declared: Gives the types of its parameters, and of its result (None where it has none).
+    """
+
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        snippets: Snippets,
+        origin: Callable[[], Origin],
+        declared: Callable[[], tuple[dict[str, Any], Any]],
+    ) -> None:
+        self.python = python
+        self.snippets = snippets
+        self._origin = origin
+        self._declared = declared
+        self._stems: dict[bool, str] = {}
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.python.__name__
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The parameters and the result, which C must have types for.
+
+        Raises:
+            KernelTypeError, KernelSyntaxError: The stub is none.
+        """
+        tree = self._origin().tree
+        nodes = [*tree.args.posonlyargs, *tree.args.args]
+        types, result = self._declared()
+        for node in nodes:
+            if node.arg not in types:
+                self._fail(
+                    node, f"the parameter `{node.arg}` has no type", "annotate it: C has to know its type"
+                )
+            self._check_type(node, types[node.arg], f"the parameter `{node.arg}`")
+        if result is not None:
+            self._check_type(tree.returns or tree, result, "the result")
+        stub = (ast.Pass, ast.Expr)
+        for statement in tree.body:
+            constant = isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Constant)
+            nothing = isinstance(statement, ast.Return) and statement.value is None
+            if constant or not (nothing or isinstance(statement, stub)):
+                self._fail(statement, "the body of a native function is its snippet", "write `...` here")
+        return Signature(self.name, tuple((n.arg, types[n.arg]) for n in nodes), result)
+
+    def _check_type(self, node: ast.AST, kind: Any, what: str) -> None:
+        element = kind.dtype if isinstance(kind, t.ArrayType) else kind
+        scalar = None if isinstance(element, tuple) or t.is_struct(element) else t.scalar_of(element)
+        if scalar not in C_NAMES or (isinstance(kind, t.ArrayType) and what == "the result"):
+            shown = t.type_name(kind) if not isinstance(kind, tuple) else "several values"
+            mend = "numbers, vectors, matrices, quaternions and arrays of them have types in C"
+            if what == "the result":
+                mend = "return one number, vector, matrix or quaternion; write others into arrays"
+            self._fail(node, f"{what} is {shown}, which has no type in C here", mend)
+
+    def _fail(self, node: ast.AST, message: str, mend: str) -> NoReturn:
+        raise KernelTypeError(
+            f"function `{self.name}`: {message}", span=self._origin().span(node), mend=mend
+        ) from None
+
+    # Compiling
+
+    def symbol(self, variant: str, *, f64: bool = False) -> str:
+        """The symbol of a snippet's function, compiled and loaded.
+
+        Raises:
+            KernelSyntaxError: The C compiler refuses a snippet.
+            TapedebugError: There is no C compiler.
+        """
+        stem = self._stems.get(f64)
+        if stem is None:
+            source = source_of(self.signature, self.snippets, f64=f64)
+            stem = self._guarded(lambda: f"native_{self.name}_{build.key_of(source)}")
+            self._guarded(lambda: build.provide(stem, source))
+            self._stems[f64] = stem
+        symbol = f"{stem}_{variant}"
+        _enter(symbol, self, variant, f64)
+        return symbol
+
+    def _guarded(self, compile: Callable[[], Any]) -> Any:
+        self._refuse_cuda()
+        try:
+            return compile()
+        except build.NoCompiler as error:
+            raise TapedebugError(
+                f"function `{self.name}` is native, and {error}",
+                span=self._origin().span(self._origin().tree),
+                mend="install a C compiler (gcc or clang), or let CC name one",
+            ) from None
+        except build.Refused as error:
+            self._refused(error)
+
+    def _refused(self, error: build.Refused) -> NoReturn:
+        variant = next((v for v, title in TITLES.items() if title == error.title), None)
+        what = f"`{error.title}`" if variant else "the function"
+        mend = next((m for words, m in KNOWN.items() if words in error.message), "correct the snippet")
+        raise KernelSyntaxError(
+            f"function `{self.name}`: the C compiler refuses {what}: {error.message}",
+            span=self.span(variant or FORWARD, error.line, error.column),
+            mend=mend,
+        ) from None
+
+    def _refuse_cuda(self) -> None:
+        for variant in self.snippets.variants:
+            found = CUDA.search(self.snippets.of(variant))
+            if found is not None:
+                before = self.snippets.of(variant)[: found.start()]
+                column = len(before) - (before.rfind("\n") + 1) + 1
+                raise KernelSyntaxError(
+                    f"function `{self.name}`: `{found[0]}` belongs to CUDA; kernels run on the processor",
+                    span=self.span(variant, before.count("\n") + 1, column),
+                    mend="write it in C, where threads run one after another",
+                )
+
+    def span(self, variant: str, line: int, column: int) -> Span:
+        """A place in a snippet, counted from 1: where the user wrote it, if the file has it as it is."""
+        origin, text = self._origin(), self.snippets.of(variant)
+        lines = linecache.getlines(origin.file)
+        start = "".join(lines).find(text) if text.strip() else -1
+        if start < 0 or line < 1:
+            return origin.span((*origin.tree.decorator_list, origin.tree)[0])
+        before = "".join(lines)[:start]
+        first = before.count("\n") + 1
+        shift = len(before) - (before.rfind("\n") + 1) if line == 1 else 0
+        at = first + line - 1
+        shown = lines[at - 1].rstrip("\n") if at <= len(lines) else ""
+        word = re.match(r"\w+|.", shown[shift + column - 1 :])
+        end = shift + column - 1 + (len(word[0]) if word else 1)
+        return Span(origin.file, at, shift + column - 1, at, end, self.name, shown)
+
+    # What it touches
+
+    def mentioned(self, variant: str) -> frozenset[str]:
+        """The arrays that a snippet names: it can read no others."""
+        arrays = self.signature.arrays
+        return frozenset(name for name in arrays if self.snippets.mentions(variant, name))
+
+    def written(self, variant: str) -> frozenset[str]:
+        """The arrays that a snippet may write to: those that the C compiler does not let be constant."""
+        return self._written.get(variant, frozenset())
+
+    @cached_property
+    def _written(self) -> dict[str, frozenset[str]]:
+        kept = build.folder() / f"{self.symbol(FORWARD).rpartition('_')[0]}.json"
+        with suppress(OSError, ValueError, AttributeError):
+            told = json.loads(kept.read_text(encoding="utf-8"))
+            return {variant: frozenset(names) for variant, names in told.items()}
+        found = {v: self._probed(v) for v in (FORWARD, REPLAY) if v in self.snippets.variants}
+        with suppress(OSError):
+            build.write(kept, json.dumps({v: sorted(names) for v, names in found.items()}))
+        return found
+
+    def _probed(self, variant: str) -> frozenset[str]:
+        names = sorted(self.mentioned(variant))
+
+        def source(constant: list[str]) -> str:
+            only = (variant,)
+            return source_of(self.signature, self.snippets, variants=only, constant=frozenset(constant))
+
+        if not names or build.accepts([source(names)])[0]:
+            return frozenset()
+        taken = build.accepts([source([name]) for name in names])
+        return frozenset(name for name, constant in zip(names, taken, strict=True) if not constant)
+
+
+@dataclass(frozen=True, eq=False)
+class NativeCall:
+    """One call of a native function in IR.
+
+    Attributes:
+        native: The function.
+        variant: Which snippet runs.
+        words: Its frame.
+        params: The kernel's parameter behind each array of the function.
+        active: In adjoints, the kernel's parameters that have an adjoint array.
+    """
+
+    native: Native
+    variant: str
+    words: tuple[Word, ...]
+    params: dict[str, int]
+    active: frozenset[int] = frozenset()
+
+    def _behind(self, names: frozenset[str]) -> frozenset[int]:
+        return frozenset(self.params[name] for name in names)
+
+    @cached_property
+    def reads(self) -> frozenset[int]:
+        """The kernel's parameters that it may read."""
+        return self._behind(self.native.mentioned(self.variant))
+
+    @cached_property
+    def writes(self) -> frozenset[int]:
+        """The kernel's parameters that it may write to."""
+        return self._behind(self.native.written(self.variant)) if self.variant != ADJOINT else frozenset()
+
+    @cached_property
+    def adjoints(self) -> frozenset[int]:
+        """The kernel's parameters whose adjoints it may read and change."""
+        if self.variant != ADJOINT:
+            return frozenset()
+        named = (w.name for w in self.words if w.kind == "array_adjoint")
+        used = frozenset(n for n in named if self.native.snippets.mentions(ADJOINT, f"adj_{n}"))
+        return self._behind(used)
+
+    @property
+    def late(self) -> bool:
+        """Whether it sees arrays as the launch left them."""
+        return self.variant != FORWARD
+
+
+# The library of generated code ------------------------------------------------------------------------------
+
+CALLED: dict[str, tuple[tuple[int, str], ...]] = {}
+"""For each symbol, the words that hold results, and their types: what plain Python has to read back."""
+
+
+def _enter(symbol: str, native: Native, variant: str, f64: bool) -> None:
+    if symbol in CALLED:
+        return
+    from tapedebug.compiler.llvm.native import enter_native
+
+    results = []
+    for place, word in enumerate(native.signature.words(variant)):
+        if word.kind in ("result", "adjoint") and word.scalar is not None:
+            results.append((place, "f64" if f64 and word.scalar is t.float32 else word.scalar.code))
+    CALLED[symbol] = tuple(results)
+    enter_native(symbol)

@@ -1,0 +1,197 @@
+"""What is known of a kernel from processes before this one: what launches need, without lowering it again.
+
+Each note is a file of its own beside the object code, named by the kernel's identity and by what it says; its
+content is JSON. A span is kept as its place in the source of the kernel, or of a function that it calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from tapedebug._config import config
+from tapedebug._errors import KernelNameError
+from tapedebug._source import Span
+from tapedebug.compiler import backend, objects
+from tapedebug.compiler.function import Function
+from tapedebug.compiler.identity import Identity, identity_of, settings
+from tapedebug.compiler.text import Text
+from tapedebug.lang import types as t
+
+NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
+SUFFIX = ".json"
+
+
+class Unwritable(Exception):
+    """A value has something that notes cannot hold."""
+
+
+class Notes:
+    """The notes of one kernel.
+
+    Args:
+        kernel: The kernel; its identity is taken now.
+        kinds: The dataclasses that values may have in them.
+    """
+
+    def __init__(self, kernel: Any, *kinds: type) -> None:
+        self.kernel = kernel
+        self.kinds = {kind.__name__: kind for kind in kinds}
+        self.settings = settings(kernel)
+        self.identity: Identity | None = identity_of(kernel)
+        self.used = False
+
+    @property
+    def captured(self) -> dict[Any, dict[str, Any]]:
+        """What names meant when the notes were opened, by the function that they stand in."""
+        return {} if self.identity is None else self.identity.captured
+
+    @property
+    def functions(self) -> list[Function]:
+        """The functions that the kernel names, and those that they name."""
+        sources = () if self.identity is None else self.identity.sources
+        return [thing for thing in sources if isinstance(thing, Function)]
+
+    def check(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> None:
+        """Whether lowering, which has `read` these expressions of these functions, saw what the notes are of.
+
+        Where it did not, nothing is kept of it.
+
+        Raises:
+            KernelNameError: It did not, and notes were used already: values would belong to two kernels.
+        """
+        if self.identity is None:
+            return
+        now = identity_of(self.kernel, self.identity.captured)
+        if now is not None and now.digest == self.identity.digest and self._covers(read):
+            return
+        if self.used:
+            raise KernelNameError(
+                f"kernel `{self.kernel.__name__}`: what it captured has changed since it was launched",
+                mend="define the kernel again after a change",
+            )
+        self.identity = None
+
+    def _covers(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> bool:
+        """Whether the identity has the value of every name in these expressions."""
+        for python, expression, known, _ in read:
+            if (python.__module__ or "").startswith("tapedebug."):
+                continue
+            names = set(NAME.findall(expression)) - known.keys() - self.captured.get(python, {}).keys()
+            if any(name in python.__globals__ or name in python.__code__.co_freevars for name in names):
+                return False
+        return True
+
+    def get(self, what: str) -> Any:
+        """What is known, or None."""
+        if self.identity is None:
+            return None
+        content = objects.read(self._key(what), SUFFIX)
+        if content is None:
+            return None
+        try:
+            found = self._value(json.loads(content))
+        except (ValueError, KeyError, IndexError, TypeError):
+            return None  # of another format
+        self.used = True
+        return found
+
+    def put(self, what: str, value: Any) -> None:
+        """Keep something that is not None; what cannot be kept is computed in every process."""
+        if self.identity is None or self.settings != settings(self.kernel):
+            return
+        try:
+            content = json.dumps(self._plain(value), separators=(",", ":"))
+        except Unwritable:
+            return
+        objects.write(self._key(what), content.encode(), SUFFIX)
+
+    def known(self, what: str, compute: Callable[[], Any]) -> Any:
+        """What is known, else what is computed, which is kept."""
+        found = self.get(what)
+        if found is None:
+            found = compute()
+            self.put(what, found)
+        return found
+
+    def code(self, variant: str, text: Callable[[], Text]) -> objects.Entry:
+        """The machine code of a variant, from the cache where it is there; else of its text."""
+        what = f"code {config.compiler} {objects.processor()} {variant}"
+        key, remarks = self.get(what) or (None, ())
+        entry = None if key is None else backend.kept(key)
+        if entry is None:
+            made = text()
+            key, entry = backend.compiled(made)
+            remarks = made.remarks
+            self.put(what, (key, remarks))
+        entry.remarks = remarks
+        return entry
+
+    def _key(self, what: str) -> str:
+        assert self.identity is not None
+        return hashlib.sha256(f"{self.identity.digest} {self.settings} {what}".encode()).hexdigest()
+
+    # Values as JSON: what JSON has not is a list that begins with its kind
+
+    def _plain(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if value in t.SCALARS:
+            return ["scalar", t.SCALARS.index(value)]
+        if isinstance(value, Span):
+            return ["span", *self._place(value)]
+        if isinstance(value, frozenset):
+            return ["set", *sorted(self._plain(v) for v in value)]
+        if isinstance(value, tuple):
+            return ["tuple", *(self._plain(v) for v in value)]
+        if isinstance(value, dict):
+            return ["dict", *([self._plain(k), self._plain(v)] for k, v in value.items())]
+        name = type(value).__name__
+        if is_dataclass(value) and self.kinds.get(name) is type(value):
+            return [name, *(self._plain(getattr(value, f.name)) for f in fields(value))]
+        raise Unwritable
+
+    def _value(self, plain: Any) -> Any:
+        if not isinstance(plain, list):
+            return plain
+        kind, *items = plain
+        match kind:
+            case "scalar":
+                return t.SCALARS[items[0]]
+            case "span":
+                return self._span(*items)
+            case "set":
+                return frozenset(map(self._value, items))
+            case "tuple":
+                return tuple(map(self._value, items))
+            case "dict":
+                return {self._value(k): self._value(v) for k, v in items}
+        return self.kinds[kind](*map(self._value, items))
+
+    def _place(self, span: Span) -> tuple[int, int, int, int, int]:
+        """The source, and the lines from its first."""
+        assert self.identity is not None
+        for number, thing in enumerate(self.identity.sources):
+            first = thing.origin.first_line
+            place = (number, span.line - first, span.column, span.end_line - first, span.end_column)
+            if 0 <= place[1] < len(thing.origin.lines) and self._span(*place) == span:
+                return place
+        raise Unwritable
+
+    def _span(self, number: int, line: int, column: int, end_line: int, end_column: int) -> Span:
+        assert self.identity is not None
+        origin = self.identity.sources[number].origin
+        first = origin.first_line
+        return Span(
+            origin.file,
+            line + first,
+            column,
+            end_line + first,
+            end_column,
+            origin.function,
+            origin.lines[line],
+        )

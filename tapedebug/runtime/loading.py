@@ -1,0 +1,111 @@
+"""Settings of Python modules, and compiling their kernels before they are launched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug.compiler import modules, objects
+from tapedebug.compiler.modules import Module as Module
+from tapedebug.compiler.modules import get_module as get_module
+
+
+def _named(module: Any, depth: int = 2) -> Module:
+    """The module that is meant: the caller's, where none is given."""
+    if isinstance(module, Module):
+        return module
+    if module is None:
+        return get_module(str(sys._getframe(depth).f_globals.get("__name__", "__main__")))
+    return get_module(module.__name__ if isinstance(module, ModuleType) else str(module))
+
+
+def set_module_options(options: dict[str, Any], module: Any = None) -> None:
+    """Make settings for all kernels of a Python module; they outweigh those of `config`.
+
+    Args:
+        options: Any of `check_bounds`, `enable_backward`, `max_unroll` and `mode`. Options of the documents
+            that mean nothing on the CPU (`fast_math`, `lineinfo`, `block_dim`, …) are accepted.
+        module: A module or its name; by default the caller's.
+
+    Raises:
+        AttributeError: There is no such option.
+        ValueError: An option has a value that it cannot have.
+    """
+    found = _named(module)
+    found.options.update(modules.checked_options(options, f"module `{found.name}`"))
+    modules.settle()
+
+
+def get_module_options(module: Any = None) -> dict[str, Any]:
+    """The settings of a Python module: its own, and those of `config` for the others.
+
+    Args:
+        module: A module or its name; by default the caller's.
+    """
+    found = _named(module)
+    return {name: found.option(name) for name in modules.OPTIONS}
+
+
+def load_module(
+    module: Any = None,
+    device: Any = None,
+    recursive: bool = False,
+    block_dim: int | None = None,
+    max_workers: int | None = None,
+) -> None:
+    """Compile the kernels of a Python module, with their adjoints, where that was not done.
+
+    Args:
+        module: A module or its name; by default the caller's.
+        device: Accepted and ignored: there is one.
+        recursive: Also the modules inside it.
+        block_dim: Accepted and ignored.
+        max_workers: Accepted and ignored.
+
+    Raises:
+        TapedebugError: The module has no kernels, or one cannot be compiled.
+    """
+    found = _named(module)
+    chosen = [found]
+    if recursive:
+        chosen += [m for m in modules.all_modules() if m.name.startswith(f"{found.name}.")]
+    if not any(m.kernels for m in chosen):
+        raise TapedebugError(
+            f"load_module: the module {found.name!r} has no kernels",
+            mend="import it first, and pass its name or the module itself",
+        )
+    force_load(device, chosen)
+
+
+def force_load(
+    device: Any = None,
+    modules: Sequence[Any] | None = None,
+    block_dim: int | None = None,
+    max_workers: int | None = None,
+) -> None:
+    """Compile the kernels of several modules, by default of all that were imported.
+
+    Args:
+        device: Accepted and ignored: there is one.
+        modules: Modules, or their names.
+        block_dim: Accepted and ignored.
+        max_workers: Accepted and ignored.
+
+    Raises:
+        TapedebugError: A kernel cannot be compiled.
+    """
+    chosen = _all() if modules is None else [_named(m) for m in modules]
+    for module in chosen:
+        module.load(device)
+
+
+def _all() -> list[Module]:
+    return modules.all_modules()
+
+
+def clear_kernel_cache() -> None:
+    """Remove the compiled kernels of this and all earlier processes from the cache; what is loaded stays."""
+    objects.clear()

@@ -1,0 +1,211 @@
+"""How long the first launch and the first reverse pass of a kernel take, ours against warp-lang.
+
+    make bench
+    python -m tests.benchmarks.compile_times --rounds 5 --lines 1 40 200
+
+Each figure is from a process of its own: *cold* with an empty cache, in which nothing was compiled before;
+*cached* with the cache of such a process, after another kernel ran, so that compilers and linkers are loaded.
+Kernels are straight-line code and branches on vec3. Warp compiles both directions at once, when the kernel is
+first launched; ours each when it is needed, so the sums are what compares.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS, THEIRS = "tapedebug", "warp"
+CACHED_MS = 5.0
+"""What a kernel from the cache may cost, forward or backward."""
+
+STEP = """
+    d{k} = x - v * s
+    l{k} = wp.length(d{k}) + 1.0
+    n{k} = d{k} / l{k}
+    f{k} = n{k} * wp.dot(v, n{k}) + wp.cross(x, v) * 0.01
+    if l{k} > 2.0:
+        v = v - f{k} * 0.1
+    else:
+        v = v + f{k} * wp.sin(l{k})
+    x = x + v * s
+    x = wp.vec3(x[0], wp.max(x[1], 0.0), x[2])"""
+ARRAYS = ", ".join(f"{name}: wp.array(dtype=wp.vec3)" for name in "abc")
+PROGRAM = """import json
+import sys
+import time
+
+import {engine} as wp
+import numpy as np
+
+if "{engine}" == "warp":
+    wp.config.quiet = True
+    wp.init()
+
+
+@wp.kernel
+def other(a: wp.array(dtype=wp.vec3), b: wp.array(dtype=wp.vec3), c: wp.array(dtype=wp.vec3), s: float):
+    i = wp.tid()
+    c[i] = a[i] - b[i] * s
+
+
+@wp.kernel{other_module}
+def kernel({arrays}, s: float):
+    i = wp.tid()
+{body}
+
+
+def times(kernel):
+    values = np.linspace(0.1, 1.0, 300, dtype=np.float32).reshape(100, 3)
+    a, b = (wp.array(values, dtype=wp.vec3, requires_grad=True) for _ in range(2))
+    c = wp.zeros(100, dtype=wp.vec3, requires_grad=True)
+    seed = wp.ones(100, dtype=wp.vec3)
+    tape = wp.Tape()
+    start = time.perf_counter()
+    with tape:
+        wp.launch(kernel, dim=100, inputs=[a, b, c, 0.1])
+    middle = time.perf_counter()
+    tape.backward(grads={{c: seed}})
+    end = time.perf_counter()
+    return middle - start, end - middle, float(np.abs(a.grad.numpy()).sum())
+
+
+if "warm" in sys.argv:
+    times(other)
+print(json.dumps(times(kernel)))
+"""
+
+
+def body(lines: int) -> str:
+    """A kernel's body of this many lines."""
+    if lines == 1:
+        return "    c[i] = a[i] * s + b[i]"
+    steps = "".join(STEP.format(k=k) for k in range(lines // 10 + 1)).strip("\n").splitlines()
+    return "\n".join(["    x = a[i]", "    v = b[i]", *steps[: _whole(steps, lines - 3)], "    c[i] = x"])
+
+
+def _whole(steps: list[str], count: int) -> int:
+    """No more than `count` lines, not ending inside a branch."""
+    while steps[count - 1].startswith("        ") or steps[count - 1].rstrip().endswith(":"):
+        count -= 1
+    return count
+
+
+@dataclass
+class Times:
+    """Seconds of one kernel on one engine: forward and backward, cold and cached; and of processes."""
+
+    cold: list[tuple[float, float]] = field(default_factory=list)
+    cached: list[tuple[float, float]] = field(default_factory=list)
+    process: list[float] = field(default_factory=list)
+
+    def of(self, kind: str, part: str) -> list[float]:
+        """All figures of a kind: "forward", "backward" or "both"."""
+        pairs: list[tuple[float, float]] = getattr(self, kind)
+        return [{"forward": f, "backward": b, "both": f + b}[part] for f, b in pairs]
+
+
+def start(path: Path, cache: Path, *words: str) -> tuple[float, float, float, float]:
+    """Forward, backward, a checksum of the gradient, and the seconds of the whole process."""
+    own = {"TAPEDEBUG_CACHE_DIR": str(cache), "WARP_CACHE_PATH": str(cache), "PYTHONPATH": str(ROOT)}
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, str(path), *words], env=os.environ | own, capture_output=True, text=True, check=True
+    )
+    forward, backward, checksum = json.loads(done.stdout.strip().splitlines()[-1])
+    return forward, backward, checksum, time.perf_counter() - begin
+
+
+def measure(lines: int, rounds: int) -> dict[str, Times]:
+    """One kernel on both engines; they must agree on its gradient."""
+    found = {OURS: Times(), THEIRS: Times()}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {}
+        for engine in found:
+            apart = '(module="unique")' if engine == THEIRS else ""  # else both kernels are compiled at once
+            text = PROGRAM.format(engine=engine, arrays=ARRAYS, body=body(lines), other_module=apart)
+            paths[engine] = Path(folder) / f"on_{engine}.py"
+            paths[engine].write_text(text, encoding="utf-8")
+        for number in range(rounds):
+            sums = {}
+            for engine in (OURS, THEIRS) if number % 2 else (THEIRS, OURS):
+                cache = Path(folder) / f"{engine}{number}"
+                *cold, sums[engine], _ = start(paths[engine], cache)
+                start(paths[engine], cache, "warm")
+                *cached, _, _ = start(paths[engine], cache, "warm")
+                found[engine].cold.append((cold[0], cold[1]))
+                found[engine].cached.append((cached[0], cached[1]))
+                found[engine].process.append(start(paths[engine], cache)[3])
+            if abs(sums[OURS] - sums[THEIRS]) > 1e-3 * abs(sums[THEIRS]):
+                raise SystemExit(f"{lines} lines: the engines differ, {sums}")
+    return found
+
+
+def rows(lines: int, found: dict[str, Times]) -> list[tuple[str, ...]]:
+    """Lines of the table, in milliseconds: medians and minima of both, ratios of both."""
+    table = []
+    for kind in ("cold", "cached"):
+        for part in ("forward", "backward", "both"):
+            ours, theirs = (found[engine].of(kind, part) for engine in (OURS, THEIRS))
+            table.append(row(f"{lines} lines, {kind}, {part}", ours, theirs))
+    table.append(row(f"{lines} lines, process from the cache", found[OURS].process, found[THEIRS].process))
+    return table
+
+
+def row(name: str, ours: list[float], theirs: list[float]) -> tuple[str, ...]:
+    """One line."""
+    cells = [f"{statistics.median(s) * 1e3:8.1f} {min(s) * 1e3:8.1f} ms" for s in (ours, theirs)]
+    ratios = [f"{of(ours) / of(theirs):.3f}" for of in (statistics.median, min)]
+    return (name, *cells, *ratios)
+
+
+def too_slow(lines: int, found: dict[str, Times]) -> list[str]:
+    """What the fastest round misses: cold no slower than Warp, cached under `CACHED_MS` a direction."""
+    missed = []
+    if min(found[OURS].of("cold", "both")) > min(found[THEIRS].of("cold", "both")):
+        missed.append(f"{lines} lines cold")
+    missed += [
+        f"{lines} lines cached {part}"
+        for part in ("forward", "backward")
+        if min(found[OURS].of("cached", part)) * 1e3 > CACHED_MS
+    ]
+    return missed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Time, print the table; with `--check`, exit status 1 if a figure is not reached."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--lines", type=int, nargs="+", default=[1, 40, 200])
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a figure is not reached")
+    options = parser.parse_args(arguments)
+    table = [("first launch", "tapedebug median, min", "warp median, min", "ratio of medians", "of minima")]
+    missed = []
+    for lines in options.lines:
+        found = measure(lines, options.rounds)
+        table += rows(lines, found)
+        missed += too_slow(lines, found)
+    widths = [max(len(cells[k]) for cells in table) for k in range(len(table[0]))]
+    for cells in table:
+        print(
+            "  ".join(
+                c.ljust(w) if k == 0 else c.rjust(w)
+                for k, (c, w) in enumerate(zip(cells, widths, strict=True))
+            )
+        )
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    print(
+        f"{options.rounds} rounds, load {load}; "
+        + ("missed: " + ", ".join(missed) if missed else "all reached")
+    )
+    return 1 if missed and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

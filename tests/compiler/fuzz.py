@@ -1,0 +1,132 @@
+"""Tries thousands of random kernels: `python -m tests.compiler.fuzz [--count N] [--first SEED]`.
+
+Each seed is a program; by turns it is plain, has threads that see what others wrote, functions with gradients
+of their own, or both. Values are compared with plain Python, adjoints with its differences, tangents with the
+adjoints; every fourth size also in second derivatives, every fiftieth program as machine code. One that fails
+is made smaller as long as it fails the same way, and kept in `found/`, where `test_generated.py` picks it up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+import time
+import warnings
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from tests.compiler.generator import program
+from tests.compiler.test_generated import FOUND, MODES, IllConditioned, Trial
+
+SIZES = (5, 7, 9, 12)
+SECONDS = 60.0  # to make a failing program smaller
+SKIPPED = "ill-conditioned"
+
+
+def how(seed: int) -> dict[str, bool]:
+    """The mode of a seed."""
+    return {mode: bool(seed >> bit & 1) for bit, mode in enumerate(MODES)}
+
+
+def source_of(seed: int) -> str:
+    """The program of a seed."""
+    return program(seed, SIZES[seed // 4 % 4], crossing=how(seed)["crossing"])
+
+
+def verdict(seed: int, source: str) -> str:
+    """Nothing where a program is right, else how it fails in one line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trial = Trial(source, seed, **how(seed))
+            trial.check(interpreted=seed % 50 != 0)
+            if seed // 4 % 4 == 0:
+                trial.second()
+    except IllConditioned:
+        return SKIPPED
+    except Exception as error:  # whatever a random program brings to light
+        text = " ".join(str(error).split()) or repr(error)
+        return f"{type(error).__name__}: {text[:300]}"
+    return ""
+
+
+def tried(seed: int) -> tuple[int, str]:
+    """A seed and the verdict on its program."""
+    return seed, verdict(seed, source_of(seed))
+
+
+def smaller(seed: int, source: str, failure: str) -> str:
+    """The program without the statements that the failure does not need."""
+    kind, end = failure.partition(":")[0], time.monotonic() + SECONDS
+    again = True
+    while again:
+        again = False
+        for number in range(len(_statements(ast.parse(source)))):
+            candidate = _without(source, number) if time.monotonic() < end else None
+            if candidate and verdict(seed, candidate).partition(":")[0] == kind:
+                source, again = candidate, True
+                break
+    return source
+
+
+def _statements(tree: ast.Module) -> list[tuple[list[ast.stmt], int]]:
+    """Every statement inside a function, outer ones first: the list that it stands in, and where."""
+    found = []
+    for node in ast.walk(tree):
+        for name in ("body", "orelse"):
+            body = getattr(node, name, None)
+            if isinstance(body, list) and not isinstance(node, ast.Module):
+                found += [(body, k) for k in range(len(body))]
+    return found
+
+
+def _without(source: str, number: int) -> str | None:
+    tree = ast.parse(source)
+    body, place = _statements(tree)[number]
+    if isinstance(body[place], ast.Pass):
+        return None
+    body[place : place + 1] = [] if len(body) > 1 else [ast.Pass()]
+    return ast.unparse(tree) + "\n"
+
+
+def keep(seed: int, failure: str) -> str:
+    """Keep a failing program as a case; gives its text."""
+    source = smaller(seed, source_of(seed), failure)
+    words = [mode for mode, on in how(seed).items() if on]
+    text = f"# seed {seed} {' '.join(words)}\n{source}"
+    FOUND.mkdir(exist_ok=True)
+    (FOUND / f"{'-'.join([str(seed), *words])}.txt").write_text(text, encoding="utf-8")
+    return text
+
+
+def main(arguments: Any = None) -> int:
+    """Try programs; gives 1 where one failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=5000, help="how many programs")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    options = parser.parse_args(arguments)
+    seeds = range(options.first, options.first + options.count)
+    print(f"fuzz: seeds {seeds.start} to {seeds.stop - 1}", flush=True)
+    counts: Counter[str] = Counter()
+    begin = shown = time.monotonic()
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for seed, failure in pool.map(tried, seeds, chunksize=8):
+            counts[failure if failure in ("", SKIPPED) else "wrong"] += 1
+            if failure not in ("", SKIPPED):
+                print(f"=== seed {seed} {how(seed)}: {failure}", flush=True)
+                print(keep(seed, failure), flush=True)
+            if time.monotonic() - shown > 10:
+                shown = time.monotonic()
+                print(f"fuzz: {counts.total()} of {options.count}, {counts['wrong']} wrong", flush=True)
+    print(
+        f"fuzz: {counts.total()} programs in {time.monotonic() - begin:.0f} s: {counts['wrong']} wrong, "
+        f"{counts[SKIPPED]} {SKIPPED}"
+    )
+    return int(counts["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
