@@ -367,6 +367,15 @@ def test_seeds_of_struct_arrays() -> None:
     tape.backward(grads={s.bodies["mass"]: np.full(4, 2.0, np.float32)})
     assert np.array_equal(whole, b.grad.numpy())
     assert whole["mass"].tolist() == [2, 2, 2, 2]
+    with wp.Tape() as partial:
+        wp.launch(square, dim=4, inputs=[b["mass"]], outputs=[b["inner"]["x"]])
+    seed["inner"]["x"].fill_(1.0)
+    partial.backward(grads={b: seed})  # no launch uses `pos`
+    assert np.array_equal(b.grad.numpy()["mass"], 2 + 2 * b.numpy()["mass"])
+    with pytest.raises(
+        wp.TapeError, match=r"a key of grads, an array\(shape=\(4,\), dtype=Body\), is not on"
+    ):
+        partial.backward(grads={bodies(): seed})
     with pytest.raises(
         wp.TapeError, match=r"the loss must be a scalar; got an array\(shape=\(1,\), dtype=Body\)"
     ):
