@@ -73,7 +73,7 @@ class Kernel:
         **options: Any,
     ) -> None:
         self.python = python
-        self.module = modules.get_module(python.__module__)
+        self.module = modules.get_module(python.__module__ or "")
         self.options = modules.checked_options(options, f"kernel `{python.__name__}`")
         self.generic = generic
         self.types = types

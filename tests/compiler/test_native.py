@@ -561,6 +561,14 @@ WRONG = {
         "   |       ^\n"
         "  = mend: annotate it: C has to know its type",
     ),
+    "generic": (
+        {"parameters": "x: wp.Float"},
+        "function `f`: the parameter `x` is Float, which has no type in C here\n"
+        "  --> program.py:10, in f\n"
+        "   | def f(x: wp.Float) -> float:\n"
+        "   |       ^^^^^^^^^^^\n"
+        "  = mend: numbers, vectors, matrices, quaternions and arrays of them have types in C",
+    ),
     "body": (
         {"stub": "return x * 2.0"},
         "function `f`: the body of a native function is its snippet\n"
