@@ -29,6 +29,7 @@ from tapedebug.compiler.lower.items import StructValue as StructValue
 from tapedebug.compiler.lower.items import Undefined as Undefined
 from tapedebug.compiler.lower.items import View as View
 from tapedebug.lang import types as t
+from tapedebug.lang.builtins import BUILTINS
 from tapedebug.lang.rules import Quantity, RuleError
 
 
@@ -257,7 +258,11 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def resolved(function: Callable[..., Any], name: str) -> Any:
-    """How a function's free names are found: closure, globals, builtins; KeyError where they are not."""
+    """What a free name of a function means: closure, globals, Python's builtins, then those of kernels.
+
+    Raises:
+        KeyError: It means nothing.
+    """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     try:
         if name in cells:
@@ -268,4 +273,6 @@ def resolved(function: Callable[..., Any], name: str) -> Any:
         return function.__globals__[name]
     if hasattr(builtins, name):
         return getattr(builtins, name)
+    if name in BUILTINS or name in t.NAMED:  # without `wp.`, as kernels of the documents' users have them
+        return BUILTINS.get(name, t.NAMED.get(name))
     raise KeyError(name)
