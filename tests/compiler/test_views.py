@@ -286,7 +286,7 @@ def test_what_a_targets_index_computes_is_computed_once():
     assert x.tolist() == [0, 0, -1]
 
 
-# Views of what else there is ----------------------------------------------------------------------------------
+# Views of what else there is ------------------------------------------------------------------------------
 
 
 @wp.func
