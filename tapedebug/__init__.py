@@ -42,6 +42,7 @@ from tapedebug.lang.structs import struct as struct
 from tapedebug.lang.types import Float as Float
 from tapedebug.lang.types import Int as Int
 from tapedebug.lang.types import bool as bool
+from tapedebug.lang.types import float16 as float16
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64
 from tapedebug.lang.types import int8 as int8

@@ -222,7 +222,15 @@ def _identity(n: int, dtype: Any = float) -> t.Matrix:
     return t.matrix((n, n), dtype)(*np.eye(n).reshape(-1))
 
 
+def _cast(a: Any, dtype: Any) -> Any:
+    target, kind = t.canonical(dtype), _type_of(a) or t.canonical(type(a))
+    if not t.is_scalar(kind) or target not in (*t.INTEGERS, *t.FLOATS):
+        raise TypeError(f"cast() takes a number and a type of numbers; got {t.type_name(kind)}")
+    return evaluate(f"{target.code}_of_bits", "cast()", (kind.numpy.type(a),))
+
+
 CONSTRUCTORS: dict[str, Callable[..., Any]] = {
+    "cast": _cast,
     "identity": _identity,
     "matrix": _matrix,
     "quat_identity": lambda dtype=float: t.quaternion(dtype)(0, 0, 0, 1),

@@ -29,13 +29,14 @@ from tapedebug.compiler.lower.items import StructValue as StructValue
 from tapedebug.compiler.lower.items import Undefined as Undefined
 from tapedebug.compiler.lower.items import View as View
 from tapedebug.lang import types as t
+from tapedebug.lang.builtins import BUILTINS
 from tapedebug.lang.rules import Quantity, RuleError
 
 
 class Early(Exception):
     """A variable is read after the loop that assigns it first, which may not run: it has to be there before.
 
-    Lowering begins anew, with the variable in `Context.early`.
+    So has what a function returns from inside a loop. Lowering begins anew, with the item in `Context.early`.
     """
 
     def __init__(self, key: Any, item: Item) -> None:
@@ -110,6 +111,11 @@ class Context:
             yield
         finally:
             self.in_custom = outer
+
+    @property
+    def result_key(self) -> Any:
+        """Names the result of the current function in `early`."""
+        return self.span(self.origin.tree), self.calls, "return"
 
     def span(self, node: ast.AST) -> Span:
         """The span of a node in the function that is being lowered."""
@@ -252,7 +258,11 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def resolved(function: Callable[..., Any], name: str) -> Any:
-    """How a function's free names are found: closure, globals, builtins; KeyError where they are not."""
+    """What a free name of a function means: closure, globals, Python's builtins, then those of kernels.
+
+    Raises:
+        KeyError: It means nothing.
+    """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     try:
         if name in cells:
@@ -263,4 +273,6 @@ def resolved(function: Callable[..., Any], name: str) -> Any:
         return function.__globals__[name]
     if hasattr(builtins, name):
         return getattr(builtins, name)
+    if name in BUILTINS or name in t.NAMED:  # without `wp.`, as kernels of the documents' users have them
+        return BUILTINS.get(name, t.NAMED.get(name))
     raise KeyError(name)

@@ -25,6 +25,7 @@ from tapedebug.compiler.lower import (
     statics,
     structs,
     syntax,
+    unpack,
     views,
 )
 from tapedebug.compiler.lower._context import (
@@ -47,6 +48,11 @@ MAX_INLINE_DEPTH = 64
 
 def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     """The value of a call; `used` is false where the call is a statement."""
+    with unpack.plain(ctx, node) as plain:
+        return _lower(ctx, plain, used)
+
+
+def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
     function = expressions.lower(ctx, node.func)
     ctx.at(node)
     if not isinstance(function, Static):
@@ -154,9 +160,16 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
         length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
+    count: int | None = None
     if isinstance(item, Quantity) and t.is_compound(item.type):
-        return expressions.wrap(ctx, ctx.builder.constant(item.type.shape[0], t.int32))
-    ctx.type_error(node, "len() takes an array or a vector", "pass an array parameter")
+        count = item.type.shape[0]
+    elif isinstance(item, Items):
+        count = len(item.items)
+    elif isinstance(item, Static) and hasattr(type(item.value), "__len__"):
+        count = len(item.value)
+    if count is None:
+        ctx.type_error(node, "len() takes an array, a vector or a tuple", "pass an array parameter")
+    return expressions.wrap(ctx, ctx.builder.constant(count, t.int32))
 
 
 # Threads ---------------------------------------------------------------------------------------------------
@@ -235,8 +248,11 @@ def run(
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     ctx.inputs = None
     begin()
+    early = ctx.early.get(ctx.result_key)
     if function.result_type is not None:
         _zero_result(ctx, function)
+    elif early is not None:
+        ctx.env[control.RESULT] = contents.zeros_like(ctx, early)
     try:
         body = function.origin.tree.body
         statements.block(ctx, body)
