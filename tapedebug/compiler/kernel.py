@@ -125,7 +125,9 @@ class Kernel:
         return self.heard & (says | {BOUNDS})
 
     def load(self) -> None:
-        """Compile it, with its adjoint for all float arrays, unless that was done."""
+        """Compile it, with its adjoint for all float arrays, unless that was done; if generic, nothing."""
+        if self.is_generic:
+            return
         self.forward(heard=self.speech())
         active = pipeline.differentiable(self.params)
         if active and self.enable_backward:

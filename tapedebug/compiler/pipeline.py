@@ -189,9 +189,9 @@ def adjoint(
         primal = keep_log(custom, replay, everywhere=bool(crossing & replay))
         reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
         function = remove_dead_code(reverse)
-        loads = [op for op in function.ops() if read_by(op)]
-        needs = _all_of(map(read_by, loads))
-        overwritten = writes & _all_of(read_by(op) for op in loads if not is_late(op))
+        loads = [op for op in function.ops() if native.touched_by(op)]
+        needs = _all_of(map(native.touched_by, loads))
+        overwritten = writes & _all_of(native.touched_by(op) for op in loads if not is_late(op))
         if overwritten <= replay:
             break
         replay |= overwritten

@@ -195,7 +195,8 @@ class Thread:
         elif op.kind in ("load", "store", "atomic_add"):
             self._access(op, args, step)
         elif op.kind in ("native", "native_value"):
-            raise Lost(f"it calls the native function {op.data[0].native.name}")
+            name = op.data[0].native.name
+            raise Lost(f"it calls the native function {name}", native=name)
         else:
             step.result = self._rule(op, args)
         self.steps.append(step)

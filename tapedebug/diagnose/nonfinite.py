@@ -44,6 +44,7 @@ class Birth:
     consume: Consume = "versions"
     thread: int | None = None
     culprit: Culprit | None = None
+    native: str = ""
 
 
 def find(trace: Trace, experiment: Experiment) -> list[Finding]:
@@ -187,7 +188,8 @@ def _search(experiment: Experiment, birth: Birth, flow: Flow, bad: Bad) -> None:
         try:
             thread.run()
             culprit = thread.bad_value() if birth.forward else _if_loaded(thread, bad, flow)
-        except Lost:
+        except Lost as lost:
+            birth.native = birth.native or lost.native
             continue
         if culprit is not None:
             birth.thread, birth.culprit = index, culprit
@@ -273,6 +275,13 @@ def _finding(
 
 def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
     """Return the cause by name, the sentence about it, and the fix."""
+    if culprit is None and birth.native:
+        snippet = "snippet" if birth.forward else "adjoint snippet"
+        return (
+            "native",
+            f"The kernel calls the native function {birth.native}, whose C is not followed.",
+            f"look at what the {snippet} of {birth.native} computes of the values that this launch reads",
+        )
     if culprit is None:
         return (
             "unknown",

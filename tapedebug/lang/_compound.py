@@ -86,14 +86,8 @@ class Compound:
         elif name in self.named:
             start, stop, kind = self.named[name]
             self._values[start:stop] = np.asarray(kind(value))
-        elif name == "_values":  # where a pickled or copied value is put together again
-            object.__setattr__(self, name, value)
         else:
             raise AttributeError(f"{type(self).__name__} has no component {name!r}")
-
-    def __reduce__(self) -> tuple[type[Compound], tuple[Any, ...]]:
-        """For copies and pickles: what it is made of."""
-        return type(self), tuple(self._values.reshape(-1).tolist())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(str(v) for v in self._values.reshape(-1))})"
@@ -153,9 +147,9 @@ def from_words(word: str, shape: tuple[int, ...], scalar: str) -> Any:
         return types.vector(shape[0], kind)
     if word == "matrix":
         return types.matrix((shape[0], shape[1]), kind)
-    return {"scalar": lambda k: k, "quaternion": types.quaternion, "transform": types.transformation}[word](
-        kind
-    )
+    if word == "scalar":
+        return kind
+    return types.quaternion(kind) if word == "quaternion" else types.transformation(kind)
 
 
 def _unpickled(words: tuple[str, tuple[int, ...], str], values: np.ndarray[Any, Any]) -> Any:

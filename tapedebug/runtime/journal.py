@@ -7,7 +7,6 @@ something. It is bounded: what does not fit is counted.
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 from typing import Any
 
@@ -100,7 +99,7 @@ class Listener:
         if dropped:
             text += self._dropped(dropped)
         if text:
-            sys.stdout.write(text)
+            print(text, end="")
         if failure is not None:
             number, thread, words = failure
             raise self._error(remarks[number], thread_name(thread, dims), words)

@@ -131,3 +131,22 @@ def test_a_cell_waits_for_a_check_that_was_started_from_the_panel(client):
     reply, heard = client.run("print(panel.running)")
     assert printed(heard) == "False\n"
     assert time.monotonic() - started > 0.4
+
+
+TALK = """\
+@wp.kernel
+def talk(x: wp.array(dtype=float)):
+    i = wp.tid()
+    print("thread", i, x[i])
+    assert x[i] < 2.0
+
+wp.launch(talk, dim=2, inputs=[wp.array([1.0, 2.0], dtype=float)])
+"""
+
+
+def test_what_kernels_print_and_assert_appears_below_the_cell(client):
+    reply, heard = client.run(TALK)
+    assert printed(heard) == "thread 0 1.0\nthread 1 2.0\n"
+    assert reply["ename"] == "KernelAssertionError"
+    assert reply["evalue"].startswith("kernel `talk`: assertion failed in thread 1\n  --> In [")
+    assert "   |     assert x[i] < 2.0\n   |            ^^^^^^^^^^\n  = note: x[i] is 2.0" in reply["evalue"]

@@ -46,7 +46,10 @@ def said(count=3):
     return lines
 
 
-def test_print(capsys):
+@pytest.mark.parametrize("compiler", ["llvm", "numba"])
+def test_print(compiler, capsys, monkeypatch):
+    monkeypatch.setattr(wp.config, "compiler", compiler)
+    talk.renew()
     wp.launch(talk, 3, talking())
     assert capsys.readouterr().out == said()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,6 +146,12 @@ def test_load_module(tmp_path):
     with pytest.raises(wp.KernelTypeError, match="kernel `wrong`: `y` holds float32; got int32"):
         wp.load_module()
     wrong.module.kernels.discard(wrong)
+
+    @wp.kernel
+    def generic(y: wp.array(dtype=Any)):
+        y[0] = y[1]
+
+    assert generic in wrong.module.kernels  # and is left alone
     wp.load_module(__name__)
     with pytest.raises(wp.TapedebugError) as caught:
         wp.load_module("nothing.here", recursive=True)

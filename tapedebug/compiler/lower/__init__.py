@@ -11,7 +11,7 @@ from tapedebug._source import Origin
 from tapedebug.compiler import flatten, ir
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import control, expressions, statements, structs
+from tapedebug.compiler.lower import expressions, statements, structs, syntax
 from tapedebug.compiler.lower._context import AccessRecord, Context, Early, Item
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -79,7 +79,7 @@ def _lowered(
     builder = Builder()
     ctx = Context(builder, name, origin, python, fixed, early, max_unroll=max_unroll)
     ctx.at(origin.tree)
-    ctx.locals = control.local_names(origin.tree.body)
+    ctx.locals = syntax.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
     params = signature if flatten.is_flat(signature) else flatten.flattened(signature)
     flat = iter(params)

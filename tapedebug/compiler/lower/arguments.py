@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapedebug.compiler.function import Function
-from tapedebug.compiler.lower import control, expressions, structs
+from tapedebug.compiler.lower import contents, expressions, structs
 from tapedebug.compiler.lower._context import Context, Item, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
@@ -112,7 +112,7 @@ def _checked(ctx: Context, node: ast.Call, function: Function, given: _Given) ->
 def _shown(item: Item) -> str:
     kind = type_of(item)
     if kind is t.CALLABLE or kind is None:
-        return control.kind_of(item)
+        return contents.kind_of(item)
     return t.type_name(kind)
 
 

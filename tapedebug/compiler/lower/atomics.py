@@ -11,7 +11,7 @@ import ast
 from typing import Any
 
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import arrays, control, expressions, structs, views
+from tapedebug.compiler.lower import arrays, contents, expressions, structs, views
 from tapedebug.compiler.lower._context import (
     AccessRecord,
     ArrayView,
@@ -79,8 +79,8 @@ def _of_struct(ctx: Context, node: ast.Call, name: str, used: bool, element: Str
     item = expressions.lower(ctx, node.args[-1])
     item = structs.as_value(ctx, node.args[-1], item) or item
     if name == "atomic_sub":
-        parts = control.leaves_of(item) or []
-        item = control.rebuilt(item, (expressions.apply(ctx, node, "neg", f"{name}()", q) for q in parts))
+        parts = contents.leaves_of(item) or []
+        item = contents.rebuilt(item, (expressions.apply(ctx, node, "neg", f"{name}()", q) for q in parts))
     ctx.at(node)
     ctx.uses_atomic_result = ctx.uses_atomic_result or used
     return structs.add(ctx, node, element, item, node.args[-1])

@@ -13,15 +13,18 @@ from tapedebug.compiler.lower import (
     arguments,
     atomics,
     construct,
+    contents,
     control,
     expressions,
     generic,
     gradient,
+    keywords,
     operations,
     random,
     remarks,
     statics,
     structs,
+    syntax,
     views,
 )
 from tapedebug.compiler.lower._context import (
@@ -33,14 +36,12 @@ from tapedebug.compiler.lower._context import (
     Undefined,
     View,
     counted,
-    hashable,
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, Builtin, static
 from tapedebug.lang.rules import DRAWS, Quantity
 
 TYPE_MAKERS = (t.vector, t.matrix, t.quaternion, t.transformation)
-PYTHON = {abs: "abs", min: "min", max: "max", round: "round", pow: "pow"}
 MAX_INLINE_DEPTH = 64
 
 
@@ -76,14 +77,13 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
         return structs.construct_struct(ctx, node, target)
     if isinstance(target, Builtin) and target.name == "curlnoise":
         return random.curlnoise(ctx, node)
-    if node.keywords:
-        ctx.syntax_error(
-            node, "functions of the kernel language take no keywords", "pass the values in order"
-        )
     if isinstance(target, Builtin):
-        return _builtin(ctx, node, target.name, used)
-    if hashable(target) and target in PYTHON:
-        return operations.lower(ctx, node, PYTHON[target])
+        return _builtin(ctx, keywords.in_order(ctx, node, target.name), target.name, used)
+    if node.keywords:
+        ctx.syntax_error(node, f"{ast.unparse(node.func)}() takes no keywords", "pass the values in order")
+    same = keywords.of_python(target)
+    if same is not None:
+        return operations.lower(ctx, keywords.folded(node, target), same)
     if target is len:
         return _len(ctx, node)
     if target is type:
@@ -231,7 +231,7 @@ def run(
     ctx.env, ctx.origin, ctx.python = env, function.origin, function.python
     ctx.calls, ctx.in_kernel, ctx.active = (*ctx.calls, call_span), False, (*ctx.active, function)
     ctx.in_loop, ctx.returned = 0, None
-    ctx.locals = control.local_names(function.origin.tree.body)
+    ctx.locals = syntax.local_names(function.origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     ctx.inputs = None
     begin()
@@ -241,7 +241,7 @@ def run(
         body = function.origin.tree.body
         statements.block(ctx, body)
         result = ctx.env.get(control.RESULT)
-        if ctx.returned is not None and not control.always_returns(body):
+        if ctx.returned is not None and not syntax.always_returns(body):
             message = f"`{function.name}` returns a value on some paths only"
             ctx.type_error(body[-1], message, "end it with a `return` of a value")
         end()
@@ -262,4 +262,4 @@ def _zero_result(ctx: Context, function: Function) -> None:
     zeros = [structs.zeros(ctx, kind) for kind in kinds]
     result = Items(tuple(zeros)) if isinstance(function.result_type, tuple) else zeros[0]
     ctx.env[control.RESULT] = result
-    ctx.returned = (control.kind_of(result), f"`{function.name}` is declared to return")
+    ctx.returned = (contents.kind_of(result), f"`{function.name}` is declared to return")

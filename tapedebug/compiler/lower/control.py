@@ -1,22 +1,17 @@
-"""Branches and loops: what variables hold where paths meet."""
+"""Branches in the IR: what variables hold where paths meet."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 from tapedebug.compiler.builder import constant_of, same_values
-from tapedebug.compiler.ir import Block, For, If, Op, Value, While
-from tapedebug.compiler.lower import operations
+from tapedebug.compiler.ir import Block, If, Op, Value
+from tapedebug.compiler.lower import contents
 from tapedebug.compiler.lower._context import (
-    ArrayView,
     Context,
-    IndexedView,
     Item,
     Items,
-    Static,
-    StructArray,
     StructValue,
     Undefined,
     View,
@@ -33,7 +28,8 @@ MAX_DEPTH = 80
 """Branches and loops inside each other; Python, which generated code is, takes 100 levels."""
 
 
-def _check_depth(ctx: Context, node: ast.AST) -> None:
+def check_depth(ctx: Context, node: ast.AST) -> None:
+    """Refuse branches and loops that are nested too deeply."""
     if ctx.builder.depth >= MAX_DEPTH:
         ctx.syntax_error(
             node,
@@ -52,7 +48,7 @@ def branch(
     flatten: bool = False,
 ) -> None:
     """Run `yes` and `no` into the two blocks of an `If` and merge the variables they leave."""
-    _check_depth(ctx, node)
+    check_depth(ctx, node)
     before, builder = ctx.env, ctx.builder
     span = ctx.span(node)
     epoch = builder.epoch
@@ -99,7 +95,7 @@ def _or_filler(ctx: Context, name: str, env: dict[str, Item], other: dict[str, I
     present = there is not None and not isinstance(there, Undefined)
     if missing and present and (name == RESULT or _jumped(env)):
         assert there is not None
-        return zeros_like(ctx, there)
+        return contents.zeros_like(ctx, there)
     return item
 
 
@@ -125,8 +121,8 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
         pairs = zip(one.items, two.items, strict=True)
         return Items(tuple(merged(ctx, node, name, a, b, node_if) for a, b in pairs))
     if isinstance(one, View) and isinstance(two, View) and one.form == two.form:
-        numbers = zip(leaves_of(one, ctx) or [], leaves_of(two, ctx) or [], strict=True)
-        return rebuilt(one, (_merged_quantity(ctx, name, a, b, node_if) for a, b in numbers))
+        numbers = zip(contents.leaves_of(one, ctx) or [], contents.leaves_of(two, ctx) or [], strict=True)
+        return contents.rebuilt(one, (_merged_quantity(ctx, name, a, b, node_if) for a, b in numbers))
     if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
         fields = zip(one.kind.fields, one.fields, two.fields, strict=True)
         parts = (merged(ctx, node, f"{name}.{field}", a, b, node_if) for field, a, b in fields)
@@ -137,9 +133,10 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
     if type(one) is type(two) and one == two:
         return one
     line = ctx.span(node).line
+    here, there = contents.kind_of(one), contents.kind_of(two)
     return Undefined(
-        f"is {kind_of(one)} on one branch of the `if` in line {line} and {kind_of(two)} on the other",
-        f"use another name on each branch, and do there what needs `{_plain(name)}`",
+        f"is {here} on one branch of the `if` in line {line} and {there} on the other",
+        f"use another name on each branch, and do there what needs `{plain(name)}`",
     )
 
 
@@ -149,7 +146,7 @@ def _merged_quantity(ctx: Context, name: str, one: Quantity, two: Quantity, node
         if same_values([a.value], [b.value]):
             values.append(a.value)
             continue
-        result = Value(a.type, hint=a.value.hint or _plain(name))
+        result = Value(a.type, hint=a.value.hint or plain(name))
         node_if.then.yields.append(a.value)
         node_if.orelse.yields.append(b.value)
         node_if.results.append(result)
@@ -157,7 +154,8 @@ def _merged_quantity(ctx: Context, name: str, one: Quantity, two: Quantity, node
     return Quantity(one.type, tuple(ctx.builder.expr(v) for v in values))
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """The name of a variable as generated code may have it."""
     return name.replace("%", "")
 
 
@@ -182,274 +180,3 @@ def _as_selection(ctx: Context, node: If) -> None:
         return Quantity(item.type, tuple(ctx.builder.expr(v) for v in values))
 
     ctx.env = {name: swap(item) for name, item in ctx.env.items()}
-
-
-def zeros_like(ctx: Context, item: Item) -> Item:
-    """Zeros of the same types."""
-    if isinstance(item, Quantity):
-        parts = [ctx.builder.expr(ctx.builder.constant(0, p.type)) for p in item.parts]
-        return Quantity(item.type, tuple(parts))
-    if isinstance(item, Items):
-        return Items(tuple(zeros_like(ctx, i) for i in item.items))
-    if isinstance(item, StructValue):
-        return StructValue(item.kind, tuple(zeros_like(ctx, i) for i in item.fields))
-    return item
-
-
-def leaves_of(item: Item | None, views: Context | None = None) -> list[Quantity] | None:
-    """The numbers and vectors that an item consists of; None where it is something else.
-
-    With `views`, the indices that views of arrays are made of are among them.
-    """
-    match item:
-        case Quantity():
-            return [item]
-        case ArrayView() | StructArray() | IndexedView() if views is not None:
-            return [Quantity(number.type, (views.builder.expr(number),)) for number in item.numbers]
-        case Items() | StructValue():
-            leaves = [leaves_of(part, views) for part in _parts(item)]
-            found = [leaf for part in leaves for leaf in part or ()]
-            return None if None in leaves else found
-    return None
-
-
-def _parts(item: Items | StructValue) -> list[Item]:
-    """What a tuple or struct consists of, without the fields that hold nothing yet."""
-    if isinstance(item, Items):
-        return list(item.items)
-    return [part for part in item.fields if not isinstance(part, Undefined)]
-
-
-def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
-    """The item with its numbers and vectors replaced, in order."""
-    match item:
-        case Items():
-            return Items(tuple(rebuilt(part, leaves) for part in item.items))
-        case StructValue():
-            fields = (f if isinstance(f, Undefined) else rebuilt(f, leaves) for f in item.fields)
-            return StructValue(item.kind, tuple(fields))
-        case ArrayView() | StructArray() | IndexedView():
-            return item.remade(next(leaves).scalar.value for _ in item.numbers)
-    return next(leaves)
-
-
-def _alike(one: Item | None, two: Item | None) -> bool:
-    """Whether two items differ in numbers only."""
-    if isinstance(one, Items) and isinstance(two, Items) and len(one.items) == len(two.items):
-        return all(_alike(a, b) for a, b in zip(one.items, two.items, strict=True))
-    if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
-        return all(_alike(a, b) for a, b in zip(one.fields, two.fields, strict=True))
-    if isinstance(one, View) and isinstance(two, View):
-        return one.form == two.form
-    return kind_of(one) == kind_of(two)
-
-
-def kind_of(item: Item | None) -> str:
-    """What an item is, in a message: a type, an array, several values."""
-    match item:
-        case Quantity():
-            return t.type_name(item.type)
-        case ArrayView() | StructArray() | IndexedView():
-            return f"the array `{item.shown}`"
-        case StructValue():
-            return t.type_name(item.kind)
-        case Items():
-            return f"({', '.join(kind_of(i) for i in item.items)})"
-        case Static():
-            return f"the Python object `{getattr(item.value, '__name__', item.value)}`"
-    return "undefined"
-
-
-def require_kept(ctx: Context, node: ast.AST, name: str, was: Item | None, now: Item | None) -> None:
-    """Require that a variable is after an iteration of a loop what it was before, up to its numbers."""
-    if was is None or isinstance(was, Undefined) or now is was:
-        return
-    has_numbers = leaves_of(was, ctx) is not None
-    if (not has_numbers and now == was) or (
-        has_numbers and leaves_of(now, ctx) is not None and _alike(was, now)
-    ):
-        return
-    if isinstance(was, StructValue) and isinstance(now, StructValue) and was.kind is now.kind:
-        ctx.type_error(
-            node,
-            f"a field of `{name}` holds another array after an iteration of this loop",
-            "choose the array before the loop",
-        )
-    number = isinstance(now, Quantity) and t.is_scalar(now.type)
-    ctx.type_error(
-        node,
-        f"`{name}` is {kind_of(was)} before this loop and {kind_of(now)} after an iteration",
-        f"start it with the right type, for example {name} = {kind_of(now)}(0)"
-        if number
-        else "use another name inside the loop",
-    )
-
-
-class Carried:
-    """The variables that a loop changes: as the loop's carried values, its yields and its results."""
-
-    def __init__(self, ctx: Context, node: ast.AST, names: Iterable[str]) -> None:
-        self.ctx, self.node = ctx, node
-        self.last: dict[str, Item] = {}
-        self.before = dict(ctx.env)
-        self.assigned = list(dict.fromkeys(names))
-        for name in self.assigned:
-            if (like := ctx.early.get(self._key(name))) is not None:
-                self.before[name] = zeros_like(ctx, like)
-        ctx.env = dict(self.before)
-        leaves = {name: leaves_of(ctx.env.get(name), ctx) for name in self.assigned}
-        self.carried = {name: found for name, found in leaves.items() if found is not None}
-        self.inits: list[Value] = []
-        self.inside: list[Value] = []
-        self.inner: dict[str, Item] = dict(ctx.env)
-        for name, quantities in self.carried.items():
-            for q in quantities:
-                self.inits.extend(p.value for p in q.parts)
-                self.inside.extend(Value(p.type, hint=p.value.hint or _plain(name)) for p in q.parts)
-        self._replace(self.inner, self.inside)
-
-    def _replace(self, env: dict[str, Item], values: list[Value]) -> None:
-        """Let the carried variables of `env` hold these values."""
-        left = iter(values)
-        for name, leaves in self.carried.items():
-            new = [self._next(left, q) for q in leaves]
-            env[name] = rebuilt(self.before[name], iter(new))
-
-    def _next(self, values: Iterator[Value], like: Quantity) -> Quantity:
-        return Quantity(like.type, tuple(self.ctx.builder.expr(next(values)) for _ in like.parts))
-
-    def _key(self, name: str) -> Any:
-        """Names a variable of this loop in `Context.early`."""
-        return self.ctx.span(self.node), self.ctx.calls, name
-
-    def yields(self, node: ast.AST) -> list[Value]:
-        """The values of the variables at the end of the body; their types must not have changed."""
-        self.last = dict(self.ctx.env)
-        values: list[Value] = []
-        for name in self.assigned:
-            was, now = self.before.get(name), self.ctx.env.get(name)
-            leaves = leaves_of(now, self.ctx)
-            require_kept(self.ctx, node, name, was, now)
-            if name in self.carried:
-                assert leaves is not None  # it is what it was
-                values.extend(part.value for leaf in leaves for part in leaf.parts)
-        return values
-
-    def leave(self, node: ast.AST, results: list[Value]) -> None:
-        """After the loop: carried variables hold its results; others that it assigned first are gone."""
-        line = self.ctx.span(node).line
-        self.ctx.env = dict(self.before)
-        for name in self.assigned:
-            if isinstance(self.before.get(name, Undefined("")), Undefined):
-                last = self.last.get(name)
-                if isinstance(last, Undefined):
-                    early = last.early  # a loop inside assigns it
-                else:
-                    early = (self._key(name), last) if leaves_of(last) is not None else None
-                reason = f"is assigned only inside the loop in line {line}"
-                self.ctx.env[name] = Undefined(reason, early=early)
-        self._replace(self.ctx.env, results)
-
-    def results(self) -> list[Value]:
-        """Fresh values for the loop's results."""
-        return [Value(v.type, hint=v.hint) for v in self.inside]
-
-
-def for_loop(
-    ctx: Context, node: ast.AST, names: list[str], count: Value, body: Callable[[Value], None]
-) -> None:
-    """A counted loop; `body` lowers one iteration, given the iteration's number (int64, from 0)."""
-    _check_depth(ctx, node)
-    carried = Carried(ctx, node, names)
-    index = Value(t.int64, hint="k")
-    ctx.builder.counters.add(index)
-    ctx.env = carried.inner
-    ctx.builder.forget_loads()
-    with ctx.builder.block() as block:
-        body(index)
-        block.yields = carried.yields(node)
-    ctx.builder.forget_loads()
-    results = carried.results()
-    ctx.builder.append(For(count, index, carried.inits, carried.inside, block, results, ctx.span(node)))
-    carried.leave(node, results)
-
-
-def while_loop(
-    ctx: Context, node: ast.AST, names: list[str], test: Callable[[], Value], body: Callable[[], None]
-) -> None:
-    """A loop that runs while `test` gives true."""
-    _check_depth(ctx, node)
-    carried = Carried(ctx, node, names)
-    ctx.env = dict(carried.inner)
-    ctx.builder.forget_loads()
-    with ctx.builder.block() as test_block:
-        test_block.yields = [test()]
-    ctx.env = carried.inner
-    ctx.builder.forget_loads()
-    with ctx.builder.block() as body_block:
-        body()
-        body_block.yields = carried.yields(node)
-    ctx.builder.forget_loads()
-    results = carried.results()
-    ctx.builder.append(While(carried.inits, carried.inside, test_block, body_block, results, ctx.span(node)))
-    carried.leave(node, results)
-
-
-def local_names(body: Iterable[ast.stmt]) -> frozenset[str]:
-    """The names that statements assign as a whole: local variables, in Python's sense."""
-    nodes = (node for statement in body for node in ast.walk(statement))
-    return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-
-
-def assigned_names(body: Iterable[ast.stmt], is_memory: Callable[[ast.expr], bool]) -> list[str]:
-    """The variables that statements assign, in order of appearance; not what `is_memory` holds of."""
-    names: dict[str, Any] = {}
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names[node.id] = None
-            changed = operations.changed_by(node) if isinstance(node, ast.Call) else []
-            # `v.x = …` and `v[0] = …` change the variable v.
-            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-                changed = [node]
-            names.update(operations.roots([c for c in changed if not is_memory(c)]))
-    return list(names)
-
-
-def jumps(body: Iterable[ast.stmt]) -> set[str]:
-    """Which of break, continue and return stand in statements and concern the loop around them."""
-    found: set[str] = set()
-    for statement in body:
-        match statement:
-            case ast.Break():
-                found.add("%break")
-            case ast.Continue():
-                found.add("%continue")
-            case ast.Return():
-                found.add("%return")
-            case ast.If():
-                found |= jumps([*statement.body, *statement.orelse])
-            case ast.For() | ast.While():
-                found |= jumps(statement.body) & {"%return"}
-    return found
-
-
-def always_returns(body: list[ast.stmt]) -> bool:
-    """Whether control never falls off the end of a function's statements."""
-    last = body[-1]
-    if isinstance(last, ast.If):
-        return bool(last.orelse) and always_returns(last.body) and always_returns(last.orelse)
-    if isinstance(last, ast.While):
-        forever = isinstance(last.test, ast.Constant) and bool(last.test.value)
-        return forever and "%break" not in jumps(last.body)
-    return isinstance(last, ast.Return)
-
-
-def always_jumps(body: list[ast.stmt]) -> bool:
-    """Whether control never reaches the end of the statements."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ast.If):
-        return always_jumps(last.body) and always_jumps(last.orelse)
-    return isinstance(last, ast.Return | ast.Break | ast.Continue)

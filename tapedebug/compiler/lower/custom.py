@@ -10,7 +10,7 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import arguments, arrays, calls, control, random
+from tapedebug.compiler.lower import arguments, arrays, calls, contents, random, syntax
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
@@ -46,16 +46,16 @@ def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, It
     ctx.builder.append(region)
     values = iter(body.yields)
     fresh = (Quantity(q.type, tuple(ctx.builder.expr(next(values)) for _ in q.parts)) for q in leaves)
-    return control.rebuilt(result, fresh)
+    return contents.rebuilt(result, fresh)
 
 
 def _numbers(ctx: Context, node: ast.Call, function: Function, result: Item) -> list[Quantity]:
-    leaves = control.leaves_of(result)
+    leaves = contents.leaves_of(result)
     if leaves is None:
         what = "a gradient" if function.gradient is not None else "a replay"
         ctx.type_error(
             node,
-            f"`{function.name}` has {what} of its own and returns {control.kind_of(result)}",
+            f"`{function.name}` has {what} of its own and returns {contents.kind_of(result)}",
             "let it return numbers and vectors",
         )
     return leaves
@@ -79,8 +79,8 @@ def _replay(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, 
     names = _parameters(ctx, replay, function, [*inputs.values()], list(inputs), "replay")
     with ctx.builder.block() as block:
         given = calls.run(ctx, node, replay, dict(zip(names, inputs.values(), strict=True)))
-        leaves = control.leaves_of(given) or []
-    if control.kind_of(given) != control.kind_of(result):
+        leaves = contents.leaves_of(given) or []
+    if contents.kind_of(given) != contents.kind_of(result):
         _fail(
             ctx,
             replay,
@@ -156,7 +156,7 @@ def _fail(ctx: Context, own: Function, place: ast.AST, message: str, mend: str) 
 
 
 def _shown(item: Item) -> str:
-    return control.kind_of(item) if not isinstance(item, Items) or item.items else "nothing"
+    return contents.kind_of(item) if not isinstance(item, Items) or item.items else "nothing"
 
 
 def _parameters(
@@ -255,7 +255,7 @@ def _input(ctx: Context, node: ast.Subscript) -> str:
         )
     item = ctx.inputs[key.id]
     if not _differentiable(item):
-        kind = t.type_name(item.param.type) if isinstance(item, ArrayView) else control.kind_of(item)
+        kind = t.type_name(item.param.type) if isinstance(item, ArrayView) else contents.kind_of(item)
         ctx.type_error(
             node.slice,
             f"`{key.id}` is {kind}, which has no adjoint",
@@ -272,7 +272,7 @@ def _differentiable(item: Item) -> bool:
 
 def changed_names(ctx: Context, body: list[ast.stmt]) -> Iterator[str]:
     """The variables that a loop changes: by assignments and draws; in a gradient, all adjoints of inputs."""
-    names = control.assigned_names(body, lambda target: arrays.is_memory(ctx, target))
+    names = syntax.assigned_names(body, lambda target: arrays.is_memory(ctx, target))
     yield from (n for n in names if n in ctx.env or n in ctx.locals)
     yield from (n for n in random.draws_from(ctx, body) if n in ctx.env)
     yield from (n for n in ctx.env if n.startswith(PREFIX))

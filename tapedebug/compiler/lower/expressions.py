@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import calls, components, control, custom, statics, structs, views
+from tapedebug.compiler.lower import calls, components, conditions, custom, statics, structs, views
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -18,7 +18,6 @@ from tapedebug.compiler.lower._context import (
     Static,
     StructArray,
     StructValue,
-    Undefined,
     View,
 )
 from tapedebug.lang import types as t
@@ -38,14 +37,6 @@ BINARY = {
     ast.BitXor: ("bit_xor", "`^`"),
     ast.LShift: ("lshift", "`<<`"),
     ast.RShift: ("rshift", "`>>`"),
-}
-COMPARE = {
-    ast.Lt: ("lt", "`<`"),
-    ast.LtE: ("le", "`<=`"),
-    ast.Gt: ("gt", "`>`"),
-    ast.GtE: ("ge", "`>=`"),
-    ast.Eq: ("eq", "`==`"),
-    ast.NotEq: ("ne", "`!=`"),
 }
 
 
@@ -131,24 +122,6 @@ def literal(ctx: Context, node: ast.expr) -> int | float | None:
     return None
 
 
-def condition(ctx: Context, node: ast.expr) -> Quantity:
-    """The value of an expression used as a condition; a number holds where it is not 0."""
-    q = value(ctx, node, "a condition")
-    return as_condition(ctx, node, q)
-
-
-def as_condition(ctx: Context, node: ast.AST, q: Quantity) -> Quantity:
-    """A number as a condition."""
-    if t.is_compound(q.type):
-        ctx.type_error(
-            node, f"a condition is a bool; got {t.type_name(q.type)}", "compare components or lengths"
-        )
-    if q.type is t.bool:
-        return q
-    zero = ctx.builder.constant(0, q.type)
-    return wrap(ctx, ctx.builder.apply("ne", q.scalar.value, zero))
-
-
 def wrap(ctx: Context, scalar: Any) -> Quantity:
     """A scalar value as a quantity."""
     return Quantity(scalar.type, (ctx.builder.expr(scalar),))
@@ -172,10 +145,10 @@ def _name(ctx: Context, node: ast.Name) -> Item:
 
 
 def _tuple(ctx: Context, node: ast.Tuple) -> Item:
-    return Items(tuple(_part(ctx, e, lower(ctx, e)) for e in node.elts))
+    return Items(tuple(part(ctx, e, lower(ctx, e)) for e in node.elts))
 
 
-def _part(ctx: Context, node: ast.expr, item: Item) -> Item:
+def part(ctx: Context, node: ast.expr, item: Item) -> Item:
     """An element of a tuple: a captured number becomes a constant, as in an assignment."""
     number = ctx.number(node, item.value) if isinstance(item, Static) else None
     return item if number is None else number
@@ -294,7 +267,7 @@ def _binary(ctx: Context, node: ast.BinOp) -> Item:
 
 def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
     if isinstance(node.op, ast.Not):
-        q = condition(ctx, node.operand)
+        q = conditions.condition(ctx, node.operand)
         return wrap(ctx, ctx.builder.apply("not", q.scalar.value))
     q = value(ctx, node.operand)
     ctx.at(node)
@@ -306,90 +279,15 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Item:
 
 
 def _compare(ctx: Context, node: ast.Compare) -> Item:
-    left, left_node = lower(ctx, node.left), node.left
-    result: Quantity | None = None
-    for operator, right_node in zip(node.ops, node.comparators, strict=True):
-        right = lower(ctx, right_node)
-        ctx.at(node)
-        one = statics.compared(ctx, node, left, operator, right)
-        if one is None:
-            operands = ctx.quantity(left_node, left), ctx.quantity(right_node, right)
-            name, sign = COMPARE[type(operator)]
-            pair = comparable(ctx, (left_node, operands[0]), (right_node, operands[1]))
-            one = apply(ctx, node, name, sign, *pair)
-        result = one if result is None else apply(ctx, node, "and", "`and`", result, one)
-        left, left_node = right, right_node
-    assert result is not None  # a comparison has at least one operator
-    return result
-
-
-def comparable(
-    ctx: Context, left: tuple[ast.expr, Quantity], right: tuple[ast.expr, Quantity]
-) -> tuple[Quantity, Quantity]:
-    """Two operands of a comparison: a number that is written down takes the type of the other, as `x > 0`."""
-    (one_node, one), (two_node, two) = left, right
-    if one.type is not two.type and {one.type, two.type} <= {*t.INTEGERS, *t.FLOATS}:
-        number = literal(ctx, two_node)
-        if number is not None and (one.type in t.FLOATS or isinstance(number, int)):
-            return one, ctx.constant(two_node, number, one.type)
-        number = literal(ctx, one_node)
-        if number is not None and (two.type in t.FLOATS or isinstance(number, int)):
-            return ctx.constant(one_node, number, two.type), two
-    return one, two
+    return conditions.compare(ctx, node)
 
 
 def _boolean(ctx: Context, node: ast.BoolOp) -> Item:
-    """`and` / `or`: the right side is not computed where the left decides, as it may index out of bounds."""
-    is_and = isinstance(node.op, ast.And)
-    result = condition(ctx, node.values[0])
-    for other in node.values[1:]:
-
-        def right(other: ast.expr = other) -> Quantity:
-            return condition(ctx, other)
-
-        def decided() -> Quantity:
-            return wrap(ctx, ctx.builder.constant(not is_and, t.bool))
-
-        yes, no = (right, decided) if is_and else (decided, right)
-        result = choose(ctx, node, result, yes, no)
-    return result
+    return conditions.boolean(ctx, node)
 
 
 def _conditional(ctx: Context, node: ast.IfExp) -> Item:
-    test = condition(ctx, node.test)
-
-    def side(expression: ast.expr) -> Callable[[], Item]:
-        return lambda: _part(ctx, expression, lower(ctx, expression))
-
-    return _chosen(ctx, node, test, side(node.body), side(node.orelse))
-
-
-def choose(
-    ctx: Context, node: ast.AST, test: Quantity, yes: Callable[[], Quantity], no: Callable[[], Quantity]
-) -> Quantity:
-    """The value of one of two expressions; only that one is computed."""
-    return ctx.quantity(node, _chosen(ctx, node, test, yes, no))
-
-
-def _chosen(
-    ctx: Context, node: ast.AST, test: Quantity, yes: Callable[[], Item], no: Callable[[], Item]
-) -> Item:
-    known = constant_of(test.scalar.value)
-    if known is not None:
-        return yes() if known else no()
-    name = "%choice"
-
-    def assign(make: Callable[[], Item]) -> Callable[[], None]:
-        def run() -> None:
-            ctx.env[name] = make()
-
-        return run
-
-    control.branch(ctx, node, test.scalar.value, assign(yes), assign(no), flatten=True)
-    result = ctx.env.pop(name)
-    if isinstance(result, Undefined):
-        ctx.type_error(node, f"this {result.reason}", "let both sides be of one type")
-    return result
+    return conditions.conditional(ctx, node)
 
 
 def _call(ctx: Context, node: ast.Call) -> Item:

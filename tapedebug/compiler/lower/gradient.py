@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.function import Function, Gradient
 from tapedebug.compiler.ir import Block, Op, Value, ops_of
-from tapedebug.compiler.lower import arguments, calls, control, operations
+from tapedebug.compiler.lower import arguments, calls, contents, keywords, operations
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -36,7 +36,7 @@ def of(ctx: Context, node: ast.Call) -> Static:
     target = item.value if isinstance(item, Static) else None
     if isinstance(target, Function):
         return Static(Gradient(target))
-    name = target.name if isinstance(target, Builtin) else _python(target)
+    name = target.name if isinstance(target, Builtin) else keywords.of_python(target)
     if name is None or (name not in COMPOSITES and name not in RULES):
         shown = ast.unparse(node.args[0])
         plain = isinstance(target, FunctionType)
@@ -54,16 +54,11 @@ def of(ctx: Context, node: ast.Call) -> Static:
     return Static(Gradient(Builtin(name, "")))
 
 
-def _python(target: Any) -> str | None:
-    """The operation that a function of Python's own stands for."""
-    return next((name for known, name in calls.PYTHON.items() if known is target), None)
-
-
 def _described(item: Item) -> str:
     from tapedebug.compiler.kernel import Kernel
 
     if not isinstance(item, Static):
-        return control.kind_of(item)
+        return contents.kind_of(item)
     if isinstance(item.value, FunctionType):
         return "a plain Python function"
     return "a kernel" if isinstance(item.value, Kernel) else "none"
@@ -73,7 +68,7 @@ def call(ctx: Context, node: ast.Call, gradient: Gradient) -> Item:
     """The derivatives of the sum of all results by each input, in the order of the inputs."""
     function, given = _inputs(ctx, node, gradient.function)
     inputs = {name: _own(ctx, item) for name, item in given.items()}
-    floats = [q for item in inputs.values() for q in control.leaves_of(item) or () if _is_float(q)]
+    floats = [q for item in inputs.values() for q in contents.leaves_of(item) or () if _is_float(q)]
     if not floats:
         ctx.type_error(
             node,
@@ -144,10 +139,10 @@ def _results(ctx: Context, node: ast.Call, function: Any, body: Block, result: I
                 f"`{function.__name__}` writes to an array{line}; grad() takes functions of values",
                 "let it return what it computes",
             )
-    leaves = control.leaves_of(result) or []
+    leaves = contents.leaves_of(result) or []
     floats = [part.value for q in leaves if _is_float(q) for part in q.parts]
     if not floats:
-        returns = control.kind_of(result) if leaves else "nothing"
+        returns = contents.kind_of(result) if leaves else "nothing"
         ctx.type_error(
             node, f"`{function.__name__}` returns {returns}, which has no derivative", "let it return a float"
         )

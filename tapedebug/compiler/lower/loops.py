@@ -8,7 +8,18 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import arrays, assignment, control, custom, expressions, random, statics
+from tapedebug.compiler.lower import (
+    arrays,
+    assignment,
+    carried,
+    conditions,
+    control,
+    custom,
+    expressions,
+    random,
+    statics,
+    syntax,
+)
 from tapedebug.compiler.lower._context import Context, Item, Static, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -80,15 +91,15 @@ def _is_unrolled(ctx: Context, node: ast.For, count: int) -> bool:
     size = sum(1 for statement in node.body for _ in ast.walk(statement))
     return (
         count <= ctx.max_unroll
-        and not control.jumps(node.body) & EXITS
+        and not syntax.jumps(node.body) & EXITS
         and ctx.copies * count * size <= UNROLLED_NODES
     )
 
 
 def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = False) -> None:
     """Write the iterations out; where `strict`, variables keep their types."""
-    found = control.jumps(node.body)
-    assigned = control.assigned_names(node.body, lambda target: arrays.is_memory(ctx, target))
+    found = syntax.jumps(node.body)
+    assigned = syntax.assigned_names(node.body, lambda target: arrays.is_memory(ctx, target))
     before = [(name, ctx.env.get(name)) for name in assigned if strict]
     outer = _enter(ctx)
     ctx.copies *= max(1, len(items))
@@ -101,7 +112,7 @@ def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = 
             assignment.assign_to(ctx, node.target, items[position], node.iter)
             _body(ctx, node.body)
             for name, was in before:
-                control.require_kept(ctx, node, name, was, ctx.env.get(name))
+                carried.require_kept(ctx, node, name, was, ctx.env.get(name))
             stopped = flag(ctx, found & EXITS).scalar.value
             known = constant_of(stopped)
             if known is None and position + 1 < len(items):
@@ -123,7 +134,7 @@ def _dynamic(ctx: Context, node: ast.For, target: str, start: Value, step: Value
         # After the loop it has its last value; where the loop does not run, the start of the range.
         ctx.env[target] = expressions.wrap(ctx, ctx.builder.apply("to_i32", start))
     names = [*custom.changed_names(ctx, node.body), target]
-    found = control.jumps(node.body)
+    found = syntax.jumps(node.body)
     outer = _enter(ctx)
     names += _carried_flags(found)
 
@@ -140,7 +151,7 @@ def _dynamic(ctx: Context, node: ast.For, target: str, start: Value, step: Value
     if found & EXITS:
         _with_exit(ctx, node, names, count, found, iteration)
     else:
-        control.for_loop(ctx, node, [n for n in names if n != target] + [target], count, iteration)
+        carried.for_loop(ctx, node, [n for n in names if n != target] + [target], count, iteration)
     ctx.in_loop -= 1
     _leave(ctx, outer)
 
@@ -183,7 +194,7 @@ def _with_exit(
             ctx, ctx.builder.apply("add", now, ctx.builder.constant(1, t.int64))
         )
 
-    control.while_loop(ctx, node, [*names, counter], test, body)
+    carried.while_loop(ctx, node, [*names, counter], test, body)
     del ctx.env[counter]
 
 
@@ -195,7 +206,7 @@ def while_(ctx: Context, node: ast.While) -> None:
         stop = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
         node = ast.While(ast.Constant(True), [stop, *node.body], [])
         ast.fix_missing_locations(ast.copy_location(node, before))
-    found = control.jumps(node.body)
+    found = syntax.jumps(node.body)
     outer = _enter(ctx)
     names = list(custom.changed_names(ctx, node.body))
     names += _carried_flags(found)
@@ -203,11 +214,11 @@ def while_(ctx: Context, node: ast.While) -> None:
     def test() -> Value:
         stopped = flag(ctx, found & EXITS)
         going = expressions.wrap(ctx, ctx.builder.apply("not", stopped.scalar.value))
-        holds: Value = expressions.choose(
+        holds: Value = conditions.choose(
             ctx,
             node.test,
             going,
-            lambda: expressions.condition(ctx, node.test),
+            lambda: conditions.condition(ctx, node.test),
             lambda: expressions.wrap(ctx, ctx.builder.constant(False, t.bool)),
         ).scalar.value
         return holds
@@ -217,7 +228,7 @@ def while_(ctx: Context, node: ast.While) -> None:
         _body(ctx, node.body)
 
     ctx.in_loop += 1
-    control.while_loop(ctx, node, names, test, body)
+    carried.while_loop(ctx, node, names, test, body)
     ctx.in_loop -= 1
     _leave(ctx, outer)
 

@@ -152,7 +152,7 @@ class _Call:
 
     def note_accesses(self) -> None:
         """Where the kernel's arrays are touched, for messages."""
-        read = self.native.mentioned(FORWARD)
+        read = self.native.read(FORWARD)
         span = self.ctx.span(self.node)
         for name, param in self.params.items():
             if name in read:

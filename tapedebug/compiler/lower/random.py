@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import construct, control, expressions, library
+from tapedebug.compiler.lower import construct, contents, expressions, library
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
@@ -117,7 +117,7 @@ def _sorted_array(
     item = expressions.lower(ctx, given)
     if not isinstance(item, ArrayView) or item.free != 1 or item.param.type.dtype not in kinds:
         of = "float" if kinds == (t.float32,) else "numbers"
-        got = t.type_name(item.param.type) if isinstance(item, ArrayView) else control.kind_of(item)
+        got = t.type_name(item.param.type) if isinstance(item, ArrayView) else contents.kind_of(item)
         ctx.type_error(
             given,
             f"{name}() takes an array of {of} with one dimension; got {got}",

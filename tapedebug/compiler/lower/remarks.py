@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import expressions
+from tapedebug.compiler.lower import conditions, expressions
 from tapedebug.compiler.lower._context import Context, Item, Items, Static, counted
 from tapedebug.compiler.remarks import (
     ASSERT,
@@ -188,7 +188,7 @@ def _require_conversion(ctx: Context, node: ast.expr, shown: str, letter: str, q
 
 def assertion(ctx: Context, node: ast.Assert) -> None:
     """`assert condition, message`."""
-    condition = expressions.condition(ctx, node.test).scalar.value
+    condition = conditions.condition(ctx, node.test).scalar.value
     if constant_of(condition):
         return
     values: list[Value] = []
@@ -235,7 +235,7 @@ def _names(node: ast.expr) -> list[ast.expr]:
 def _expect_eq(ctx: Context, node: ast.Call) -> None:
     one, two = _two(ctx, node, "expect_eq", 2)
     if one.type is not two.type:
-        one, two = expressions.comparable(ctx, (node.args[0], one), (node.args[1], two))
+        one, two = conditions.comparable(ctx, (node.args[0], one), (node.args[1], two))
     equal = expressions.apply(ctx, node, "eq", "expect_eq()", one, two).scalar.value
     _expect(ctx, node, equal, (one, two), "expect_eq() failed")
 
@@ -243,7 +243,7 @@ def _expect_eq(ctx: Context, node: ast.Call) -> None:
 def _expect_near(ctx: Context, node: ast.Call) -> None:
     one, two = _two(ctx, node, "expect_near", 3)
     if one.type is not two.type:
-        one, two = expressions.comparable(ctx, (node.args[0], one), (node.args[1], two))
+        one, two = conditions.comparable(ctx, (node.args[0], one), (node.args[1], two))
     scalar = t.scalar_of(one.type)
     if one.type is not two.type or scalar not in t.FLOATS:
         names = f"{t.type_name(one.type)} and {t.type_name(two.type)}"
@@ -254,7 +254,7 @@ def _expect_near(ctx: Context, node: ast.Call) -> None:
     tolerance = ctx.constant(node, 1e-6, scalar)
     if source is not None:
         given = expressions.value(ctx, source)
-        _, tolerance = expressions.comparable(ctx, (node.args[0], tolerance), (source, given))
+        _, tolerance = conditions.comparable(ctx, (node.args[0], tolerance), (source, given))
     if tolerance.type is not scalar:
         got = t.type_name(tolerance.type)
         ctx.type_error(source or node, f"the tolerance is {t.type_name(scalar)}; got {got}", "convert it")

@@ -5,7 +5,17 @@ from __future__ import annotations
 import ast
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import assignment, calls, control, expressions, loops, remarks
+from tapedebug.compiler.lower import (
+    assignment,
+    calls,
+    conditions,
+    contents,
+    control,
+    expressions,
+    loops,
+    remarks,
+    syntax,
+)
 from tapedebug.compiler.lower._context import Context, Static
 
 UNSUPPORTED = {
@@ -46,7 +56,7 @@ def block(ctx: Context, body: list[ast.stmt]) -> None:
         if isinstance(statement, ast.If) and _jumping_if(ctx, statement, rest):
             return
         _statement(ctx, statement)
-        found = control.jumps([statement])
+        found = syntax.jumps([statement])
         if not found:
             continue
         taken = loops.flag(ctx, found)
@@ -67,9 +77,9 @@ def _gone(ctx: Context) -> None:
 
 def _jumping_if(ctx: Context, node: ast.If, rest: list[ast.stmt]) -> bool:
     """An `if` one side of which always jumps: the rest of the block belongs to the other side."""
-    if control.always_jumps(node.body):
+    if syntax.always_jumps(node.body):
         sides = (node.body, [*node.orelse, *rest])
-    elif node.orelse and control.always_jumps(node.orelse):
+    elif node.orelse and syntax.always_jumps(node.orelse):
         sides = ([*node.body, *rest], node.orelse)
     else:
         return False
@@ -128,7 +138,7 @@ def _expression(ctx: Context, node: ast.Expr) -> None:
 
 
 def _if(ctx: Context, node: ast.If, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
-    test = expressions.condition(ctx, node.test)
+    test = conditions.condition(ctx, node.test)
     known = constant_of(test.scalar.value)
     if known is not None:
         block(ctx, body if known else orelse)
@@ -159,7 +169,7 @@ def _function_result(ctx: Context, node: ast.Return, value: ast.expr) -> None:
     item = expressions.lower(ctx, value)
     if isinstance(item, Static):
         item = ctx.quantity(value, item)
-    kind = control.kind_of(item)
+    kind = contents.kind_of(item)
     if ctx.returned is None:
         ctx.returned = (kind, f"line {ctx.span(node).line} returns")
     elif ctx.returned[0] != kind:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeGuard
 
 from tapedebug.compiler import flatten
 from tapedebug.compiler.ir import Param
-from tapedebug.compiler.lower import arrays, construct, control, expressions
+from tapedebug.compiler.lower import arrays, construct, contents, expressions
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -129,7 +129,7 @@ def add(ctx: Context, node: ast.AST, target: StructArray, item: Item, source: as
         was = arrays.add(ctx, node, arrays.Place(view), part, source)
         assert was is not None  # a whole field has certain components
         before.append(was)
-    return control.rebuilt(item, iter(before))
+    return contents.rebuilt(item, iter(before))
 
 
 def _pairs(
@@ -140,10 +140,10 @@ def _pairs(
         kind = t.type_name(target.kind)
         ctx.type_error(
             source,
-            f"`{target.name}` holds {kind}; got {control.kind_of(item)}",
+            f"`{target.name}` holds {kind}; got {contents.kind_of(item)}",
             f"make a {kind} of it, or write one field: {target.name}[…].{next(iter(target.kind.fields))} = …",
         )
-    leaves = control.leaves_of(item)
+    leaves = contents.leaves_of(item)
     return list(zip(_views(target), leaves or [], strict=True))
 
 
@@ -238,7 +238,7 @@ def fitting(ctx: Context, node: ast.AST, name: str, kind: Any, item: Item) -> It
             mend = arrays.mend_value(kind, q.type)
             ctx.type_error(node, f"`{name}` is {t.type_name(kind)}; got {t.type_name(q.type)}", mend)
         return q
-    got = control.kind_of(item)
+    got = contents.kind_of(item)
     word = "a struct of that type" if t.is_struct(kind) else "an array of that type"
     ctx.type_error(node, f"`{name}` is {t.type_name(kind)}; got {got}", f"assign {word}")
 

@@ -1,4 +1,6 @@
-"""Which adjoints a native function uses up: those of elements that its snippet certainly overwrites.
+"""What is certain of a snippet without parsing it: elements that it overwrites, arrays that it does not read.
+
+A native function uses up the adjoints of the elements that its snippet certainly overwrites.
 
 What stood in such an element before the call reached nothing, so that its adjoint is 0 once the adjoint
 snippet has passed it on. Snippets are not parsed: only plain statements `out[…] = …;`, with an index made of
@@ -22,7 +24,7 @@ def consumed(signature: Signature, snippets: Snippets) -> dict[str, list[str]]:
     if not snippets.adjoint:
         return {}
     forward, adjoint = (COMMENTS.sub(" ", snippets.of(variant)) for variant in (FORWARD, ADJOINT))
-    if "##" in forward + adjoint:
+    if "#" in forward + adjoint:  # what the preprocessor leaves of it is not known here
         return {}
     fixed = {name for name, kind in signature.parameters if kind in t.INTEGERS and _fixed(name, forward)}
     found: dict[str, list[str]] = {}
@@ -32,6 +34,20 @@ def consumed(signature: Signature, snippets: Snippets) -> dict[str, list[str]]:
             if written and _elements(f"adj_{name}", adjoint) <= {index for index, _ in written}:
                 found[name] = [f"[{index}]{members}" for index, members in written]
     return found
+
+
+def write_only(name: str, code: str) -> bool:
+    """Whether all that code does with an array is to assign to its elements, so that it reads none."""
+    code = COMMENTS.sub(" ", code)
+    if "#" in code:
+        return False
+    for match in re.finditer(rf"\b{re.escape(name)}\b", code):
+        index, end = _index(code, match.end())
+        members = MEMBERS.match(code, end)
+        assert members is not None
+        if index is None or re.match(r"\s*=(?!=)", code[members.end() :]) is None:
+            return False
+    return True
 
 
 def _fixed(name: str, code: str) -> bool:
@@ -58,9 +74,9 @@ def _overwritten(name: str, code: str, fixed: set[str]) -> list[tuple[str, str]]
 
 def _is_plain(before: str) -> bool:
     """Whether a statement begins here that always runs."""
-    inside = before.count("{") - before.count("}")
+    inside = any(before.count(a) != before.count(b) for a, b in ("{}", "()", "[]"))
     begins = before.rstrip()[-1:] in ("", ";", "}")
-    return begins and inside == 0 and re.search(r"\b(?:return|goto|exit|abort|else)\b", before) is None
+    return begins and not inside and re.search(r"\b(?:return|goto|exit|abort|else)\b", before) is None
 
 
 def _index(code: str, start: int) -> tuple[str | None, int]:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.native import build
+from tapedebug.compiler.native.consume import write_only
 from tapedebug.compiler.native.source import C_NAMES, TITLES, source_of
 from tapedebug.compiler.native.unit import ADJOINT, FORWARD, REPLAY, Signature, Snippets, Word
 from tapedebug.lang import types as t
@@ -173,6 +174,11 @@ class Native:
         arrays = self.signature.arrays
         return frozenset(name for name in arrays if self.snippets.mentions(variant, name))
 
+    def read(self, variant: str) -> frozenset[str]:
+        """The arrays that a snippet may read: those that it names, but for those that it only assigns to."""
+        code = self.snippets.of(variant)
+        return frozenset(name for name in self.mentioned(variant) if not write_only(name, code))
+
     def written(self, variant: str) -> frozenset[str]:
         """The arrays that a snippet may write to: those that the C compiler does not let be constant."""
         return self._written.get(variant, frozenset())
@@ -225,7 +231,7 @@ class NativeCall:
     @cached_property
     def reads(self) -> frozenset[int]:
         """The kernel's parameters that it may read."""
-        return self._behind(self.native.mentioned(self.variant))
+        return self._behind(self.native.read(self.variant))
 
     @cached_property
     def writes(self) -> frozenset[int]:

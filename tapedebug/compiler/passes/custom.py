@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, ops_of, read_by
+from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, ops_of
+from tapedebug.compiler.passes.native import touched_by
 
 if TYPE_CHECKING:
     from tapedebug.compiler.passes.adjoint import Transform
@@ -90,7 +91,7 @@ def _replay(transform: Transform, node: Custom) -> Block | None:
     touched = (op for block in (node.body, node.replay) for op in ops_of(block))
     kinds = ("load", "store", "atomic_add")
     again = any(
-        not transform.replay.isdisjoint(op.data[:1] if op.kind in kinds else read_by(op)) for op in touched
+        not transform.replay.isdisjoint(op.data[:1] if op.kind in kinds else touched_by(op)) for op in touched
     )
     return None if again else node.replay
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tapedebug._errors import KernelTypeError
-from tapedebug.compiler.ir import NATIVE, Function, Op, Value, ops_of
+from tapedebug.compiler.ir import NATIVE, Function, Op, Value, ops_of, read_by
 from tapedebug.compiler.native.function import NativeCall
 from tapedebug.compiler.native.unit import ADJOINT, FORWARD
 from tapedebug.compiler.passes.activity import active_on_path
@@ -42,6 +42,14 @@ def forward(transform: Transform, op: Op, known: Values, first: bool) -> None:
     known[op.result] = b.emit("native" if does else "native_value", args, t.int64, (call,))
     if does:
         b.forget_loads()
+
+
+def touched_by(op: Op) -> frozenset[int]:
+    """The array parameters whose values an operation of an adjoint depends on, or changes once more."""
+    if op.kind in NATIVE and not op.data[0].late:
+        call: NativeCall = op.data[0]
+        return call.reads | call.writes
+    return read_by(op)
 
 
 def _result(b: Builder, op: Op, token: Value, known: Values) -> None:

@@ -1,0 +1,149 @@
+"""Loops in the IR, and the variables that they change."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tapedebug.compiler.ir import For, Value, While
+from tapedebug.compiler.lower import contents, control
+from tapedebug.compiler.lower._context import Context, Item, StructValue, Undefined
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import Quantity
+
+
+def require_kept(ctx: Context, node: ast.AST, name: str, was: Item | None, now: Item | None) -> None:
+    """Require that a variable is after an iteration of a loop what it was before, up to its numbers."""
+    if was is None or isinstance(was, Undefined) or now is was:
+        return
+    has_numbers = contents.leaves_of(was, ctx) is not None
+    if (not has_numbers and now == was) or (
+        has_numbers and contents.leaves_of(now, ctx) is not None and contents.alike(was, now)
+    ):
+        return
+    if isinstance(was, StructValue) and isinstance(now, StructValue) and was.kind is now.kind:
+        ctx.type_error(
+            node,
+            f"a field of `{name}` holds another array after an iteration of this loop",
+            "choose the array before the loop",
+        )
+    number = isinstance(now, Quantity) and t.is_scalar(now.type)
+    then, after = contents.kind_of(was), contents.kind_of(now)
+    ctx.type_error(
+        node,
+        f"`{name}` is {then} before this loop and {after} after an iteration",
+        f"start it with the right type, for example {name} = {after}(0)"
+        if number
+        else "use another name inside the loop",
+    )
+
+
+class Carried:
+    """The variables that a loop changes: as the loop's carried values, its yields and its results."""
+
+    def __init__(self, ctx: Context, node: ast.AST, names: Iterable[str]) -> None:
+        self.ctx, self.node = ctx, node
+        self.last: dict[str, Item] = {}
+        self.before = dict(ctx.env)
+        self.assigned = list(dict.fromkeys(names))
+        for name in self.assigned:
+            if (like := ctx.early.get(self._key(name))) is not None:
+                self.before[name] = contents.zeros_like(ctx, like)
+        ctx.env = dict(self.before)
+        leaves = {name: contents.leaves_of(ctx.env.get(name), ctx) for name in self.assigned}
+        self.carried = {name: found for name, found in leaves.items() if found is not None}
+        self.inits: list[Value] = []
+        self.inside: list[Value] = []
+        self.inner: dict[str, Item] = dict(ctx.env)
+        for name, quantities in self.carried.items():
+            for q in quantities:
+                self.inits.extend(p.value for p in q.parts)
+                self.inside.extend(Value(p.type, hint=p.value.hint or control.plain(name)) for p in q.parts)
+        self._replace(self.inner, self.inside)
+
+    def _replace(self, env: dict[str, Item], values: list[Value]) -> None:
+        """Let the carried variables of `env` hold these values."""
+        left = iter(values)
+        for name, leaves in self.carried.items():
+            new = [self._next(left, q) for q in leaves]
+            env[name] = contents.rebuilt(self.before[name], iter(new))
+
+    def _next(self, values: Iterator[Value], like: Quantity) -> Quantity:
+        return Quantity(like.type, tuple(self.ctx.builder.expr(next(values)) for _ in like.parts))
+
+    def _key(self, name: str) -> Any:
+        """Names a variable of this loop in `Context.early`."""
+        return self.ctx.span(self.node), self.ctx.calls, name
+
+    def yields(self, node: ast.AST) -> list[Value]:
+        """The values of the variables at the end of the body; their types must not have changed."""
+        self.last = dict(self.ctx.env)
+        values: list[Value] = []
+        for name in self.assigned:
+            was, now = self.before.get(name), self.ctx.env.get(name)
+            leaves = contents.leaves_of(now, self.ctx)
+            require_kept(self.ctx, node, name, was, now)
+            if name in self.carried:
+                assert leaves is not None  # it is what it was
+                values.extend(part.value for leaf in leaves for part in leaf.parts)
+        return values
+
+    def leave(self, node: ast.AST, results: list[Value]) -> None:
+        """After the loop: carried variables hold its results; others that it assigned first are gone."""
+        line = self.ctx.span(node).line
+        self.ctx.env = dict(self.before)
+        for name in self.assigned:
+            if isinstance(self.before.get(name, Undefined("")), Undefined):
+                last = self.last.get(name)
+                if isinstance(last, Undefined):
+                    early = last.early  # a loop inside assigns it
+                else:
+                    early = (self._key(name), last) if contents.leaves_of(last) is not None else None
+                reason = f"is assigned only inside the loop in line {line}"
+                self.ctx.env[name] = Undefined(reason, early=early)
+        self._replace(self.ctx.env, results)
+
+    def results(self) -> list[Value]:
+        """Fresh values for the loop's results."""
+        return [Value(v.type, hint=v.hint) for v in self.inside]
+
+
+def for_loop(
+    ctx: Context, node: ast.AST, names: list[str], count: Value, body: Callable[[Value], None]
+) -> None:
+    """A counted loop; `body` lowers one iteration, given the iteration's number (int64, from 0)."""
+    control.check_depth(ctx, node)
+    carried = Carried(ctx, node, names)
+    index = Value(t.int64, hint="k")
+    ctx.builder.counters.add(index)
+    ctx.env = carried.inner
+    ctx.builder.forget_loads()
+    with ctx.builder.block() as block:
+        body(index)
+        block.yields = carried.yields(node)
+    ctx.builder.forget_loads()
+    results = carried.results()
+    ctx.builder.append(For(count, index, carried.inits, carried.inside, block, results, ctx.span(node)))
+    carried.leave(node, results)
+
+
+def while_loop(
+    ctx: Context, node: ast.AST, names: list[str], test: Callable[[], Value], body: Callable[[], None]
+) -> None:
+    """A loop that runs while `test` gives true."""
+    control.check_depth(ctx, node)
+    carried = Carried(ctx, node, names)
+    ctx.env = dict(carried.inner)
+    ctx.builder.forget_loads()
+    with ctx.builder.block() as test_block:
+        test_block.yields = [test()]
+    ctx.env = carried.inner
+    ctx.builder.forget_loads()
+    with ctx.builder.block() as body_block:
+        body()
+        body_block.yields = carried.yields(node)
+    ctx.builder.forget_loads()
+    results = carried.results()
+    ctx.builder.append(While(carried.inits, carried.inside, test_block, body_block, results, ctx.span(node)))
+    carried.leave(node, results)

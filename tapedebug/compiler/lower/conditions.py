@@ -1,0 +1,128 @@
+"""Conditions, comparisons, and expressions of which only what is selected is computed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from tapedebug.compiler.builder import constant_of
+from tapedebug.compiler.lower import control, expressions, statics
+from tapedebug.compiler.lower._context import Context, Item, Undefined
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import Quantity
+
+COMPARE = {
+    ast.Lt: ("lt", "`<`"),
+    ast.LtE: ("le", "`<=`"),
+    ast.Gt: ("gt", "`>`"),
+    ast.GtE: ("ge", "`>=`"),
+    ast.Eq: ("eq", "`==`"),
+    ast.NotEq: ("ne", "`!=`"),
+}
+
+
+def condition(ctx: Context, node: ast.expr) -> Quantity:
+    """The value of an expression used as a condition; a number holds where it is not 0."""
+    q = expressions.value(ctx, node, "a condition")
+    return as_condition(ctx, node, q)
+
+
+def as_condition(ctx: Context, node: ast.AST, q: Quantity) -> Quantity:
+    """A number as a condition."""
+    if t.is_compound(q.type):
+        ctx.type_error(
+            node, f"a condition is a bool; got {t.type_name(q.type)}", "compare components or lengths"
+        )
+    if q.type is t.bool:
+        return q
+    zero = ctx.builder.constant(0, q.type)
+    return expressions.wrap(ctx, ctx.builder.apply("ne", q.scalar.value, zero))
+
+
+def compare(ctx: Context, node: ast.Compare) -> Item:
+    """A comparison, perhaps of several values in a row."""
+    left, left_node = expressions.lower(ctx, node.left), node.left
+    result: Quantity | None = None
+    for operator, right_node in zip(node.ops, node.comparators, strict=True):
+        right = expressions.lower(ctx, right_node)
+        ctx.at(node)
+        one = statics.compared(ctx, node, left, operator, right)
+        if one is None:
+            operands = ctx.quantity(left_node, left), ctx.quantity(right_node, right)
+            name, sign = COMPARE[type(operator)]
+            pair = comparable(ctx, (left_node, operands[0]), (right_node, operands[1]))
+            one = expressions.apply(ctx, node, name, sign, *pair)
+        result = one if result is None else expressions.apply(ctx, node, "and", "`and`", result, one)
+        left, left_node = right, right_node
+    assert result is not None  # a comparison has at least one operator
+    return result
+
+
+def comparable(
+    ctx: Context, left: tuple[ast.expr, Quantity], right: tuple[ast.expr, Quantity]
+) -> tuple[Quantity, Quantity]:
+    """Two operands of a comparison: a number that is written down takes the type of the other, as `x > 0`."""
+    (one_node, one), (two_node, two) = left, right
+    if one.type is not two.type and {one.type, two.type} <= {*t.INTEGERS, *t.FLOATS}:
+        number = expressions.literal(ctx, two_node)
+        if number is not None and (one.type in t.FLOATS or isinstance(number, int)):
+            return one, ctx.constant(two_node, number, one.type)
+        number = expressions.literal(ctx, one_node)
+        if number is not None and (two.type in t.FLOATS or isinstance(number, int)):
+            return ctx.constant(one_node, number, two.type), two
+    return one, two
+
+
+def boolean(ctx: Context, node: ast.BoolOp) -> Item:
+    """`and` / `or`: the right side is not computed where the left decides, as it may index out of bounds."""
+    is_and = isinstance(node.op, ast.And)
+    result = condition(ctx, node.values[0])
+    for other in node.values[1:]:
+
+        def right(other: ast.expr = other) -> Quantity:
+            return condition(ctx, other)
+
+        def decided() -> Quantity:
+            return expressions.wrap(ctx, ctx.builder.constant(not is_and, t.bool))
+
+        yes, no = (right, decided) if is_and else (decided, right)
+        result = choose(ctx, node, result, yes, no)
+    return result
+
+
+def conditional(ctx: Context, node: ast.IfExp) -> Item:
+    """`a if c else b`: only the selected side is computed."""
+    test = condition(ctx, node.test)
+
+    def side(expression: ast.expr) -> Callable[[], Item]:
+        return lambda: expressions.part(ctx, expression, expressions.lower(ctx, expression))
+
+    return _chosen(ctx, node, test, side(node.body), side(node.orelse))
+
+
+def choose(
+    ctx: Context, node: ast.AST, test: Quantity, yes: Callable[[], Quantity], no: Callable[[], Quantity]
+) -> Quantity:
+    """The value of one of two expressions; only that one is computed."""
+    return ctx.quantity(node, _chosen(ctx, node, test, yes, no))
+
+
+def _chosen(
+    ctx: Context, node: ast.AST, test: Quantity, yes: Callable[[], Item], no: Callable[[], Item]
+) -> Item:
+    known = constant_of(test.scalar.value)
+    if known is not None:
+        return yes() if known else no()
+    name = "%choice"
+
+    def assign(make: Callable[[], Item]) -> Callable[[], None]:
+        def run() -> None:
+            ctx.env[name] = make()
+
+        return run
+
+    control.branch(ctx, node, test.scalar.value, assign(yes), assign(no), flatten=True)
+    result = ctx.env.pop(name)
+    if isinstance(result, Undefined):
+        ctx.type_error(node, f"this {result.reason}", "let both sides be of one type")
+    return result

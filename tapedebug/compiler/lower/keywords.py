@@ -1,0 +1,135 @@
+"""Keywords of functions of the language (`lerp(a, b, t=0.5)`), and functions of Python that mean the same."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import Any
+
+import numpy as np
+
+from tapedebug.compiler.lower._context import Context, hashable
+from tapedebug.lang.builtins import BUILTINS
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
+
+Signature = tuple[str, ...]
+
+_INDICES = ("i", "j", "k", "l")
+_DRAWN: dict[str, tuple[Signature, ...]] = {
+    "randf": (("state", "low", "high"),),
+    "randi": (("state", "low", "high"),),
+    "randu": (("state", "low", "high"),),
+    "poisson": (("state", "lam"),),
+    "sample_cdf": (("state", "cdf"),),
+}
+_POINTS = ("x", "xy", "xyz", "xyzt")
+
+
+def _atomic(*values: str) -> tuple[Signature, ...]:
+    return tuple(("arr", *_INDICES[:axes], *values) for axes in range(1, len(_INDICES) + 1))
+
+
+_OWN: dict[str, tuple[Signature, ...]] = {
+    **{f"atomic_{word}": _atomic("value") for word in ("add", "sub", "min", "max", "exch")},
+    **{f"atomic_{word}": _atomic("value") for word in ("and", "or", "xor")},
+    "atomic_cas": _atomic("compare", "value"),
+    "lower_bound": (("arr", "value"), ("arr", "arr_begin", "arr_end", "value")),
+    "transform_set_rotation": (("xform", "q"),),
+    "transform_set_translation": (("xform", "p"),),
+    **_DRAWN,
+    "atan2": (("y", "x"),),
+    "floordiv": (("a", "b"),),
+    "isfinite": (("a",),),
+    "isinf": (("a",),),
+    "isnan": (("a",),),
+    "quat_to_rpy": (("q",),),
+    "rand_init": (("seed",), ("seed", "offset")),
+    "noise": tuple(("state", point) for point in _POINTS),
+    "pnoise": tuple(("state", point, *(f"p{axis}" for axis in point)) for point in _POINTS),
+}
+"""The names of arguments that do not follow from the rule table."""
+
+
+def signatures(name: str) -> tuple[Signature, ...]:
+    """The names of the arguments of a function, one tuple for each number of them that it takes."""
+    if name in _OWN:
+        return _OWN[name]
+    if name in COMPOSITES:
+        entry = COMPOSITES[name]
+        return (entry.operands,) if not entry.operands[0].startswith("*") else ()
+    if name in RULES:
+        return (("x", "y", "z")[: RULES[name].arity],)
+    return ()
+
+
+def in_order(ctx: Context, node: ast.Call, name: str) -> ast.Call:
+    """A call of a function of the language with its keywords as further arguments in order."""
+    if not node.keywords:
+        return node
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    count = len(node.args)
+    for signature in signatures(name):
+        rest = signature[count:]
+        given = rest[: len(named)]
+        # What is left out must be at the end; the state of random numbers is a variable that changes.
+        fits = set(given) == named.keys() and not (name in DRAWS and count == 0)
+        if fits and (len(rest) == len(named) or name in COMPOSITES or name in DRAWS):
+            call = ast.Call(node.func, [*node.args, *(named[key] for key in given)], [])
+            return ast.copy_location(call, node)
+    shown = " or ".join(f"{name}({', '.join(signature)})" for signature in signatures(name))
+    words = ", ".join(f"`{key or '**'}`" for key in named)
+    ctx.syntax_error(
+        node,
+        f"these arguments do not fit {name}(): {count} in order, then {words} by name",
+        f"write {shown}" if shown else "pass the values in order",
+    )
+
+
+# Python's functions -----------------------------------------------------------------------------------------
+
+_SAME = (
+    *(
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+    ),
+    *("exp", "log", "log2", "log10", "sqrt", "cbrt", "pow", "erf", "erfc", "floor", "ceil", "trunc"),
+    *("degrees", "radians", "isnan", "isinf", "isfinite"),
+)
+"""Functions of `math` that give the same in a kernel (rounding gives floats there)."""
+_NUMPY = {
+    **{name: name for name in _SAME if hasattr(np, name)},
+    **{"absolute": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2"},
+    **{"arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "power": "pow", "rint": "rint"},
+    **{"minimum": "min", "maximum": "max", "fmod": "mod"},
+}
+PYTHON: dict[Any, str] = {
+    **{getattr(math, name): name for name in _SAME if hasattr(math, name)},
+    **{getattr(np, theirs): ours for theirs, ours in _NUMPY.items()},
+    **{abs: "abs", min: "min", max: "max", round: "round", pow: "pow", math.fabs: "abs", math.fmod: "mod"},
+}
+"""What functions of Python, `math` and NumPy are called in the language, where they mean the same."""
+PYTHON = {function: name for function, name in PYTHON.items() if name in BUILTINS}
+
+
+def of_python(target: Any) -> str | None:
+    """The name in the language of a function of Python's, where it means the same."""
+    return PYTHON.get(target) if hashable(target) else None
+
+
+def folded(node: ast.Call, target: Any) -> ast.Call:
+    """`min(a, b, c)` as calls with two arguments each."""
+    if target in (min, max) and len(node.args) > 2:
+        inner = ast.copy_location(ast.Call(node.func, node.args[:-1], []), node)
+        return ast.copy_location(ast.Call(node.func, [folded(inner, target), node.args[-1]], []), node)
+    return node
