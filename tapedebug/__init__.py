@@ -26,13 +26,13 @@ from tapedebug._errors import OverwriteWarning as OverwriteWarning
 from tapedebug._errors import TapedebugError as TapedebugError
 from tapedebug._errors import TapedebugWarning as TapedebugWarning
 from tapedebug._errors import TapeError as TapeError
+from tapedebug.compiler.decorators import func as func
+from tapedebug.compiler.decorators import func_grad as func_grad
+from tapedebug.compiler.decorators import func_replay as func_replay
+from tapedebug.compiler.decorators import kernel as kernel
 from tapedebug.compiler.function import func_native as func_native
 from tapedebug.compiler.function import grad as grad
 from tapedebug.compiler.generic import overload as overload
-from tapedebug.compiler.kernel import func as func
-from tapedebug.compiler.kernel import func_grad as func_grad
-from tapedebug.compiler.kernel import func_replay as func_replay
-from tapedebug.compiler.kernel import kernel as kernel
 from tapedebug.lang import types as types
 from tapedebug.lang.builtins import BUILTINS, CONSTANTS, Builtin
 from tapedebug.lang.builtins import adjoint as adjoint
@@ -42,6 +42,7 @@ from tapedebug.lang.structs import struct as struct
 from tapedebug.lang.types import Float as Float
 from tapedebug.lang.types import Int as Int
 from tapedebug.lang.types import bool as bool
+from tapedebug.lang.types import float16 as float16
 from tapedebug.lang.types import float32 as float32
 from tapedebug.lang.types import float64 as float64
 from tapedebug.lang.types import int8 as int8

@@ -116,14 +116,16 @@ def _walk(variables: dict[str, Any], kind: type, budget: list[int]) -> Iterator[
         path, value, depth = queue.popleft()
         budget[0] -= 1
         if isinstance(value, kind):
-            yield path, value
-            # An array of structs is known by the views of its fields.
-            known: Any = value
-            for view in getattr(known, "_fields", None) or ():
-                yield path + view.part.removeprefix(known.part), view
+            yield from _known_as(path, value)
         elif depth < DEPTH and not isinstance(value, _PLAIN) and id(value) not in seen:
             seen.add(id(value))
             queue.extend((inner, item, depth + 1) for inner, item in _inside(path, value))
+
+
+def _known_as(path: str, found: Any) -> list[tuple[str, Any]]:
+    """An object under its name; an array of structs is known by the views of its fields instead."""
+    views = getattr(found, "_fields", None)
+    return [(path + view.part.removeprefix(found.part), view) for view in views] if views else [(path, found)]
 
 
 def _inside(path: str, value: Any) -> list[tuple[str, Any]]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 _PLANNED = """
     view
-    float16 erfinv cast
 """
 PLANNED = frozenset(_PLANNED.split())
 """Names that programs use and a later version brings."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import json
 import os
 import sys
@@ -78,6 +79,12 @@ def parser() -> argparse.ArgumentParser:
         help="what a tape does when a value that an adjoint needs is overwritten, unless the script says so "
         "itself: preserve (default), warn, error, ignore",
     )
+    run.add_argument(
+        "--check-bounds",
+        action="store_true",
+        help="end a launch that indexes outside an array with an error that names the place: for scripts "
+        "that crash, or compute numbers that make no sense",
+    )
     run.add_argument("script", metavar="SCRIPT", help="the Python file to run")
     run.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script")
     return top
@@ -109,6 +116,9 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.on_overwrite:
         runtime.config.on_overwrite = options.on_overwrite
+    if options.check_bounds:
+        runtime.config.check_bounds = True
+    faulthandler.enable()  # a crash shows the line of the launch
     with Recorder() as recorder:
         outcome = run_script(script, options.args)
     sys.stdout.flush()

@@ -7,7 +7,14 @@ import pytest
 
 from tests._processes import ROOT, run_python
 
-PAGES = ["README.md", "docs/getting-started.md", "docs/random.md", "docs/native.md", "docs/structs.md"]
+PAGES = [
+    "README.md",
+    "docs/getting-started.md",
+    "docs/random.md",
+    "docs/native.md",
+    "docs/structs.md",
+    "docs/generic.md",
+]
 
 
 def blocks(page: str) -> str:

@@ -153,9 +153,21 @@ def probe_input(
             size=size,
             allowed=max(rtol * max(abs(float(found.value[0])), size), NOTHING * abs(float(start[0]))),
         )
+        if probe.ad == probe.exact == 0 and abs(probe.fd) <= probe.bar:
+            probe = replace(probe, allowed=max(probe.allowed, _flat(displaced, start)))
         noise = float(floor @ np.abs(direction))
         probes.append(_judged(probe, found, noise))
     return probes
+
+
+def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:
+    """A slope that is as good as none where neither gradient nor loss gives a scale (x⁴ at 0).
+
+    It is what is nothing beside the change of the loss by a displacement of the input's own size.
+    """
+    with np.errstate(all="ignore"):
+        change = max(abs(float((displaced(side) - start)[0])) for side in (1.0, -1.0))
+    return NOTHING * change if np.isfinite(change) else 0.0
 
 
 def _fine_for(rtol: float, size: float) -> Callable[[Floats], Floats]:

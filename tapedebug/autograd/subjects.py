@@ -19,6 +19,7 @@ from tapedebug.autograd.program import Pairs, Port
 from tapedebug.autograd.results import PairResult
 from tapedebug.autograd.script import script_of
 from tapedebug.autograd.shadowed import ShadowProgram, launch_shadow, tape_shadow
+from tapedebug.lang.types import float16, scalar_of
 from tapedebug.runtime._generic import concrete
 from tapedebug.runtime.replay import Shadow
 
@@ -267,7 +268,8 @@ def _require_faithful(
         values = program.values(source)
         typical = float(np.sqrt(np.mean(values**2))) or 1.0
         step = 1e-3 * random_directions(source.size, 1, np.maximum(np.abs(values), 0.01 * typical))[0]
-        changes[source] = (values + step).astype(np.float32).astype(np.float64)
+        single = np.float16 if scalar_of(source.array.dtype) is float16 else np.float32
+        changes[source] = (values + step).astype(single).astype(np.float64)
     replayed = program.evaluate(changes, single=True)
     with untouched([a for _, _, a in flat_named((0, "", a) for a in inputs) if is_array(a)]):
         for source, values in changes.items():

@@ -130,7 +130,7 @@ def outside_notes(tape: Any, names: Names) -> list[str]:
 def _place(event: Any) -> str:
     """Where a write off the tape stands in the user's source."""
     if event.site is None:
-        return " (through NumPy)"
+        return " (through NumPy, or another library that shares its memory)"
     span = site_span(event.site)
     return f" (at {display_file(span.file)}:{span.line})"
 

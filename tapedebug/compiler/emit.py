@@ -19,6 +19,7 @@ from tapedebug.compiler.ir import (
     Function,
     If,
     Op,
+    Value,
     While,
     blocks_of,
     operands,
@@ -26,10 +27,15 @@ from tapedebug.compiler.ir import (
 )
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.text import Text
+from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
 WIDENED = frozenset({"add", "sub", "mul", "neg", "bit_and", "bit_or", "bit_xor", "invert"})
 """Operators that Numba computes in 64 bits."""
+EXACT = frozenset(
+    {"to_f16", "f16_of_bits", "where", "hold", "neg", "abs", "sign", "sign0", "floor", "ceil", "trunc"}
+)
+"""Rules whose value is a half where their operands are halves: nothing is rounded."""
 
 
 def emit(
@@ -252,19 +258,33 @@ class _Emitter(NativeWriter, RemarkWriter):
     def _rule(self, op: Op) -> None:
         assert op.result is not None
         kind = op.kind
-        if kind == "to_f32" and self.f64:
-            # An argument was float32 where the kernel ran; the twin computes with that value.
+        if kind in ("to_f16", "to_f32") and self.f64:
+            # An argument was rounded where the kernel ran; the twin computes with that value.
             of_argument = op.args[0].op is not None and op.args[0].op.kind == "argument"
-            kind = "to_f64" if not of_argument else kind
             text = (
-                f"f64(to_f32({self._text(op.args[0])}))"
+                f"f64({kind}({self._text(op.args[0])}))"
                 if of_argument
                 else f"to_f64({self._text(op.args[0])})"
             )
+        elif kind.endswith("_of_bits"):
+            text = self._of_bits(op.args[0], op.result.type)
         else:
             if self.f64 and kind.endswith("_f32"):
                 kind = kind.removesuffix("f32") + "f64"
             text = RULES[kind].text.format(*(self._text(a) for a in op.args))
         if kind in WIDENED:
             text = self._wrapped(text, op.result.type)
+        if self._is_half(op.result.type) and kind not in EXACT:
+            text = f"to_f16({text})"
         self._line(f"{self._name(op.result)} = {text}")
+
+    def _of_bits(self, value: Value, target: type[t.Scalar]) -> str:
+        """The number of another type that has the bits of a value: those that it has in memory."""
+        text = self._text(value)
+        if value.type is t.float16:
+            text = f"half_bits({text})"
+        elif value.type is t.float32 and self.f64:
+            text = f"to_f32({text})"
+        is_half = target is t.float16
+        text = f"half_value(u16_of_bits({text}))" if is_half else f"{target.code}_of_bits({text})"
+        return f"f64({text})" if self.f64 and target in (t.float16, t.float32) else text

@@ -18,7 +18,7 @@ class MemoryWriter(Writer):
         for op in self.function.ops():
             if op.kind in MEMORY:
                 param = op.data[0]
-                code = self._code(t.scalar_of(self.function.params[param].type))
+                code = self._stored(t.scalar_of(self.function.params[param].type))
                 pointers[self._pointer(op)] = f"ptr_{code}(args, {self._side(op)[1][param]})"
         return dict(sorted(pointers.items()))
 
@@ -63,24 +63,36 @@ class MemoryWriter(Writer):
         match op.kind.partition("_")[0]:
             case "load":
                 assert op.result is not None
-                target = f"to_b1({target})" if op.result.type is t.bool else target  # a byte in memory
-                self._line(f"{self._name_of(op)} = {target}")
+                self._line(f"{self._name_of(op)} = {self._read(target, op.result.type)}")
             case "store":
-                self._line(f"{target} = {self._text(op.args[1])}")
+                self._line(f"{target} = {self._bits(self._text(op.args[1]), op.args[1].type)}")
+            case "add" if self._is_half(op.args[1].type):
+                total = f"half_value({target}) + {self._text(op.args[1])}"
+                self._line(f"{target} = half_bits({total})")
             case "add":
                 self._line(f"{target} += {self._text(op.args[1])}")
             case "atomic":
                 self._atomic(op, target)
 
+    def _read(self, target: str, kind: type[t.Scalar]) -> str:
+        """The value of what memory holds: a truth value is a byte there, a half its bits."""
+        if kind is t.bool:
+            return f"to_b1({target})"
+        return f"half_value({target})" if self._is_half(kind) else target
+
+    def _bits(self, text: str, kind: type[t.Scalar]) -> str:
+        """What memory holds of a value."""
+        return f"half_bits({text})" if self._is_half(kind) else text
+
     def _atomic(self, op: Op, target: str) -> None:
         """Threads of one entry run in order, so that a plain addition is atomic."""
-        value = self._text(op.args[1])
-        before = target
+        value, kind = self._text(op.args[1]), op.args[1].type
+        before = self._read(target, kind)
         if op.result in self.used:
+            self._line(f"{self._name_of(op)} = {before}")
             before = self._name_of(op)
-            self._line(f"{before} = {target}")
         total = f"{before} + {value}"
-        self._line(f"{target} = {self._wrapped(total, op.args[1].type)}")
+        self._line(f"{target} = {self._bits(self._wrapped(total, kind), kind)}")
 
     def _wrapped(self, text: str, kind: type[t.Scalar]) -> str:
         """The text, its value in the integer's own width."""

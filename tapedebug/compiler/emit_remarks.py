@@ -30,13 +30,16 @@ class RemarkWriter(MemoryWriter):
             case "pause":
                 self._line("breakpoint()")
             case "within":
-                self._within(remark, *map(self._text, op.args))
+                self._within(remark, op.args[0], self._text(op.args[1]))
 
-    def _within(self, remark: Remark, index: str, length: str) -> None:
-        """End the launch where an index is not one of `length`."""
+    def _within(self, remark: Remark, value: Value, length: str) -> None:
+        """End the launch where an index is outside; one that counts from the end is shown as written."""
+        index, written = self._text(value), value
+        if value.op is not None and value.op.kind == "from_end":
+            written = value.op.args[0]
         self._line(f"if ({index} < 0) | ({index} >= {length}):")
         with self._suite():
-            self._record(remark, [("i64", index), ("i64", length)])
+            self._record(remark, [("i64", self._text(written)), ("i64", length)])
 
     def _check(self, op: Op) -> None:
         """Test the indices of an element before its place is computed."""
@@ -45,7 +48,7 @@ class RemarkWriter(MemoryWriter):
         for axis, value in enumerate(op.args):
             name = self.function.params[param].name
             remark = Remark(BOUNDS, op.span, operands=OUTSIDE, text=f"axis {axis} of `{name}`")
-            self._within(remark, self._text(value), f"{self._param(param)}_n{axis}")
+            self._within(remark, value, f"{self._param(param)}_n{axis}")
 
     def _leave(self, remark: Remark, values: tuple[Value, ...]) -> None:
         self._record(remark, [(self._code(v.type), self._text(v)) for v in values])

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tapedebug._source import Span
 from tapedebug.compiler.ir import Function, Op, Value
 from tapedebug.compiler.layout import Layout
@@ -50,7 +52,18 @@ class Writer:
         self.indent -= indent
 
     def _code(self, kind: type[t.Scalar]) -> str:
-        return "f64" if self.f64 and kind is t.float32 else kind.code
+        """The type of a value; a half is held as the float32 of the same value."""
+        if kind is t.float16 or kind is t.float32:
+            return "f64" if self.f64 else "f32"
+        return kind.code
+
+    def _is_half(self, kind: type[t.Scalar]) -> bool:
+        """Whether values of a type are rounded to half precision: not in the float64 twin."""
+        return kind is t.float16 and not self.f64
+
+    def _stored(self, kind: type[t.Scalar]) -> str:
+        """The type of what memory holds: of a half, its bits."""
+        return "u16" if self._is_half(kind) else self._code(kind)
 
     def _line(self, text: str) -> None:
         self.lines.append(Line("    " * self.indent + text, self.span))
@@ -98,6 +111,9 @@ class Writer:
             return str(bool(number))
         if kind is t.int64:
             return str(number)
+        if isinstance(number, float) and self._is_half(kind):
+            with np.errstate(over="ignore"):
+                number = float(np.float16(number))
         if isinstance(number, float) and not math.isfinite(number):
             shown = "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
         else:

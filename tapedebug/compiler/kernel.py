@@ -1,23 +1,21 @@
-"""Kernels and functions as users define them, and their compiled variants."""
+"""Kernels, and their compiled variants."""
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import LOG, config
-from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
-from tapedebug._source import Origin, Span, display_file
-from tapedebug.compiler import flatten, ir, modules, pipeline
-from tapedebug.compiler.function import Function, declared_types, origin_of, read_annotations, unreadable
+from tapedebug._errors import KernelTypeError, TapedebugError
+from tapedebug._source import Span, display_file
+from tapedebug.compiler import ir, pipeline
+from tapedebug.compiler.definition import Definition
+from tapedebug.compiler.function import Function, unreadable
 from tapedebug.compiler.ir import Param
-from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.lower._context import AccessRecord
 from tapedebug.compiler.notes import Notes
@@ -52,17 +50,17 @@ class _Variant:
         return " ".join(str(sorted(p) if isinstance(p, frozenset) else p) for p in parts)
 
 
-class Kernel:
+class Kernel(Definition):
     """A function that many threads run, over arrays.
 
     Compiled on first use, each variant alone: forward, adjoint (one for each set of arrays with gradients),
     and the float64 twins of both.
 
     Attributes:
-        key: The name that checks and reports use.
-        module: What it was defined in.
-        options: Its own settings.
         generic: Of a version of a generic kernel, that kernel.
+        instances: Of a generic kernel, its versions by their types.
+        plans: How to launch for each kind of arguments, as settings are; the runtime fills it.
+        watched: The same of launches that may say something.
     """
 
     def __init__(
@@ -73,22 +71,11 @@ class Kernel:
         types: tuple[Any, ...] = (),
         **options: Any,
     ) -> None:
-        self.python = python
-        self.module = modules.get_module(python.__module__)
-        self.options = modules.checked_options(options, f"kernel `{python.__name__}`")
+        super().__init__(python, types, options)
         self.generic = generic
-        self.types = types
-        """Of a version of a generic kernel, the types of its parameters."""
         self.instances: dict[tuple[Any, ...], Kernel] = {}
-        """Of a generic kernel, its versions by their types."""
-        qualified = python.__qualname__.replace("<locals>.", "").replace(".", "__")
-        self.key = re.sub(r"[^0-9A-Za-z_]+", "", qualified)
-        self.__name__ = python.__name__
-        self.__doc__ = python.__doc__
         self.plans: dict[Any, Any] = {}
-        """How to launch for each kind of arguments, as settings are; the runtime fills it."""
         self.watched: dict[Any, Any] = {}
-        """The same of launches that may say something."""
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._infos: dict[tuple[frozenset[int], frozenset[int]], AdjointInfo] = {}
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
@@ -98,20 +85,6 @@ class Kernel:
         """The longest loop that was written out when it was lowered, now or in a process before."""
         self.settle()
         self.module.kernels.add(self)
-
-    def option(self, name: str) -> Any:
-        """A setting as it is for this kernel: its own, else that of its module, else that of `config`."""
-        return self.options[name] if name in self.options else self.module.option(name)
-
-    @property
-    def enable_backward(self) -> bool:
-        """Whether launches of the kernel pass gradients."""
-        return bool(self.option("enable_backward"))
-
-    @property
-    def check_bounds(self) -> bool:
-        """Whether an index outside its array ends a launch."""
-        return bool(self.option("check_bounds") or self.option("mode") == "debug")
 
     @property
     def heard(self) -> frozenset[str]:
@@ -141,20 +114,6 @@ class Kernel:
         key = (self.enable_backward, self.heard, config.verify_fp, config.interpreted)
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
 
-    def __repr__(self) -> str:
-        return f"<kernel {self.key}{f'({self.version})' if self.version else ''}>"
-
-    @property
-    def version(self) -> str:
-        """Of a version of a generic kernel, its parameters and their types; else empty."""
-        shown = [f"{p.name}: {t.type_name(p.type)}" for p in self.signature] if self.generic else []
-        return ", ".join(shown)
-
-    @cached_property
-    def is_generic(self) -> bool:
-        """Whether parameters take several types: each combination has a version of the kernel."""
-        return any(t.is_generic(param.type) for param in self.signature)
-
     def instance(self, types: tuple[Any, ...]) -> Kernel:
         """The version of a generic kernel for these types of its parameters.
 
@@ -174,72 +133,9 @@ class Kernel:
             found = self.instances[types] = Kernel(self.python, generic=self, types=types, **self.options)
         return found
 
-    def _require_concrete(self) -> None:
-        if self.is_generic:
-            shown = ", ".join(f"{p.name}: {t.type_name(p.type)}" for p in self.signature)
-            raise KernelTypeError(
-                f"kernel `{self.__name__}`: it is generic ({shown}), compiled for the types of a launch",
-                span=self.origin.span(self.origin.tree),
-                mend=f"launch it, or choose the types: overload({self.__name__}, […])",
-            )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse: kernels are launched."""
-        raise KernelTypeError(
-            f"kernel `{self.__name__}` was called like a function",
-            mend=f"launch it: launch({self.__name__}, dim=…, inputs=[…])",
-        )
-
-    @cached_property
-    def origin(self) -> Origin:
-        """The kernel's source."""
-        return origin_of(self.python, "kernel")
-
-    @cached_property
-    def signature(self) -> tuple[Param, ...]:
-        """The parameters as they are declared, with their types."""
-        origin = self.origin
-        arguments = origin.header.args
-        others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
-        starred = next((a for a in others if a is not None), None)
-        if starred is not None:
-            raise KernelSyntaxError(
-                f"kernel `{self.__name__}`: a kernel has plain parameters only; `{starred.arg}` is not",
-                span=origin.span(starred),
-                mend="give each argument a parameter of its own",
-            )
-        declared = declared_types(self.python, origin, "kernel")
-        params = []
-        for index, argument in enumerate((*arguments.posonlyargs, *arguments.args)):
-            if argument.arg not in declared:
-                raise KernelTypeError(
-                    f"kernel `{self.__name__}`: the parameter `{argument.arg}` has no type",
-                    span=origin.span(argument),
-                    mend="annotate it, for example "
-                    f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
-                )
-            kind = self.types[index] if self.types else declared[argument.arg]
-            params.append(Param(argument.arg, kind, index))
-        return tuple(params)
-
-    @cached_property
-    def params(self) -> tuple[Param, ...]:
-        """The parameters as they are compiled: structs and indexed arrays taken apart."""
-        return self.signature if self.flat else flatten.flattened(self.signature)
-
-    @cached_property
-    def flat(self) -> bool:
-        """Whether parameters are compiled as they are declared."""
-        return flatten.is_flat(self.signature)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """How arguments are packed."""
-        return Layout(self.params)
-
     @cached_property
     def _lowered(self) -> Lowered:
-        self._require_concrete()
+        self.require_concrete()
         try:
             fixed = self._notes.captured
             assert self._unrolled is not None
@@ -470,138 +366,6 @@ class Kernel:
         return header + self._text(variant).annotated()
 
 
-@overload
-def kernel(function: Callable[..., Any], /) -> Kernel: ...
-@overload
-def kernel(
-    *,
-    enable_backward: bool | None = None,
-    check_bounds: bool | None = None,
-    module: Any = None,
-    module_options: dict[str, Any] | None = None,
-) -> Callable[[Callable[..., Any]], Kernel]: ...
-def kernel(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    enable_backward: bool | None = None,
-    check_bounds: bool | None = None,
-    module: Any = None,
-    module_options: dict[str, Any] | None = None,
-) -> Any:
-    """Decorate a function as a kernel: `@kernel`, or `@kernel(enable_backward=False)`.
-
-    Args:
-        function: The function; its parameters have annotations such as `array(dtype=float)`, `float`, `vec3`.
-        enable_backward: Whether launches of the kernel pass gradients. None leaves it to the module's options
-            and `config`, as for all that follow.
-        check_bounds: Whether an index outside its array is an error, forward and backward.
-        module: Accepted and ignored: each kernel is compiled by itself.
-        module_options: Settings of this kernel as `set_module_options` takes them.
-
-    Raises:
-        AttributeError: There is no such option.
-        ValueError: An option has a value that it cannot have.
-    """
-    own = {"enable_backward": enable_backward, "check_bounds": check_bounds}
-    options = {**(module_options or {}), **{name: value for name, value in own.items() if value is not None}}
-    if function is not None:
-        read_annotations(function, sys._getframe(1))
-        return Kernel(function, **options)
-
-    def decorate(python: Callable[..., Any]) -> Kernel:
-        read_annotations(python, sys._getframe(1))
-        return Kernel(python, **options)
-
-    return decorate
-
-
-def func(function: Callable[..., Any]) -> Function:
-    """Decorate a function that kernels call; annotations of its parameters are optional and checked.
-
-    Several functions of one name, in one file or cell, are versions of it: a call takes the one that declares
-    the types of its arguments, or else one that takes families of types (`typing.Any`, `Float`, …).
-    """
-    frame = sys._getframe(1)
-    read_annotations(function, frame)
-    made = Function(function)
-    made.join(frame.f_locals.get(function.__name__))
-    return made
-
-
-def func_grad(function: Function) -> Callable[[Callable[..., Any]], Function]:
-    """Decorate a gradient for `function`: adjoints run it in place of the reverse of the function.
-
-    Its parameters are those of `function`, then the adjoint of each result. It changes the adjoints of the
-    inputs: `adjoint[x] += …` of floats and vectors, `adjoint[a][i] += …` of arrays.
-
-    Raises:
-        KernelTypeError: `function` is not a function of the kernel language, or has a gradient.
-    """
-    return _companion(function, "gradient")
-
-
-def func_replay(function: Function) -> Callable[[Callable[..., Any]], Function]:
-    """Decorate a replay for `function`: adjoints run it where they need the function's results again.
-
-    Its parameters and results are those of `function`. It reads arrays as the launch left them.
-
-    Raises:
-        KernelTypeError: `function` is not a function of the kernel language, or has a replay.
-    """
-    return _companion(function, "replay")
-
-
-def _companion(function: Function, what: str) -> Callable[[Callable[..., Any]], Function]:
-    def decorate(python: Callable[..., Any]) -> Function:
-        read_annotations(python, sys._getframe(1))
-        own = Function(python)
-        version = _version(function, own)
-        _require_free(version, own, what)
-        setattr(version, what, own)
-        for user in list(version.users):
-            user.renew()
-        return own
-
-    return decorate
-
-
-def _version(function: Any, own: Function) -> Any:
-    """The version of a function whose parameters a gradient or replay begins with."""
-    if not isinstance(function, Function) or len(function.overloads) == 1:
-        return function
-    for version in function.overloads:
-        if own.annotations[: len(version.annotations)] == version.annotations:
-            return version
-    versions = "; ".join(version.declaration for version in function.overloads)
-    raise KernelTypeError(
-        f"function `{own.name}`: no version of `{function.name}` has the types of its parameters",
-        span=own.origin.span(own.origin.tree),
-        mend=f"begin with the parameters of one of these: {versions}",
-    )
-
-
-def _require_free(function: Any, own: Function, what: str) -> None:
-    """Refuse a gradient of what cannot have one, or a second; a cell that runs again defines the same."""
-    name = getattr(function, "__name__", repr(function))
-    if not isinstance(function, Function):
-        kind = "a kernel" if isinstance(function, Kernel) else "not a function of the kernel language"
-        message, mend = (
-            f"`{name}` is {kind}, and cannot have a {what}",
-            f"decorate `{name}` with @wp.func",
-        )
-    else:
-        known = getattr(function, what)
-        if known is None or known.python.__qualname__ == own.python.__qualname__:
-            return
-        message = f"`{name}` has a {what} already: `{known.name}`"
-        mend = "remove one of the two"
-    tree = own.origin.tree
-    raise KernelTypeError(
-        f"function `{own.name}`: {message}", span=own.origin.span((*tree.decorator_list, tree)[0]), mend=mend
-    )
-
-
 __all__ = [
     "AdjointInfo",
     "Analysis",
@@ -610,8 +374,4 @@ __all__ = [
     "Kernel",
     "Param",
     "Span",
-    "func",
-    "func_grad",
-    "func_replay",
-    "kernel",
 ]

@@ -38,7 +38,7 @@ class Operand:
 
     def shown(self, name: str, axes: int) -> str:
         """The operand in the kernel's code: the element of the thread, or the value."""
-        if not isinstance(self.kind, t.ArrayType):
+        if not isinstance(self.kind, t.ArrayType | t.IndexedArrayType):
             return name
         own = AXES[axes - self.kind.ndim : axes]
         return f"{name}[{', '.join('0' if one else i for i, one in zip(own, self.repeats, strict=True))}]"

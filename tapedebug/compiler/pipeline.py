@@ -98,7 +98,7 @@ def lowered(
 ) -> Lowered:
     """A kernel in IR, from its parameters as they are declared."""
     result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll)
-    told = verify(result.custom)
+    told = verify(result.custom) if remarks_of(result.custom.body) else result.custom
     custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
     return replace(result, function=function, custom=custom, told=told)
@@ -123,6 +123,7 @@ def analysis(kernel: Lowered) -> Analysis:
     reads = of["load"] | _all_of(op.data[0].reads for op in natives)
     # What only a gradient of the user's reads counts, too: a launch depends on it.
     everywhere = _all_of(read_by(op) for op in ops_of(kernel.custom.body) if op.kind != "atomic_add")
+    said = remarks_of(kernel.told.body)
     pointers = {p: op.data[0].native.name for op in natives for p in op.data[0].params.values()}
     reads |= everywhere - writes
     return Analysis(
@@ -134,8 +135,8 @@ def analysis(kernel: Lowered) -> Analysis:
         serial=kernel.uses_atomic_result,
         native=pointers,
         opaque=native.opaque(kernel.function),
-        says=remarks_of(opened(kernel.told).body),
-        says_back=remarks_of(kernel.custom.body) | (remarks_of(kernel.told.body) & {PAUSE}),
+        says=remarks_of(opened(kernel.told).body) if said else said,
+        says_back=remarks_of(kernel.custom.body) | (said & {PAUSE}),
         elsewhere=frozenset(
             op.data[0]
             for op in ops_of(body)

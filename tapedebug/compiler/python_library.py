@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug.compiler.llvm.inverse import erfinv
 from tapedebug.compiler.native import build
 from tapedebug.compiler.native.function import CALLED
 from tapedebug.compiler.text import Text
@@ -28,7 +29,7 @@ C_TYPES: dict[str, Any] = {
     },
     "b1": ctypes.c_bool,
 }
-NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS}
+NUMPY: dict[str, Any] = {s.code: s.numpy.type for s in t.SCALARS if s is not t.float16}
 SAME_NAME = "sqrt cbrt exp log log2 log10 sin cos tan sinh cosh tanh floor ceil trunc rint"
 RENAMED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power"}
 RENAMED |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
@@ -115,6 +116,14 @@ def _same_integer(x: Any, value: int) -> Any:
     """An integer in the type of `x`: int64 may be a Python integer in generated code."""
     code = "i64" if isinstance(x, int) else f"{x.dtype.kind}{8 * x.dtype.itemsize}"
     return NAMESPACE[f"to_{code}"](value)
+
+
+def _of_bits(scalar: type[t.Scalar]) -> Callable[[Any], Any]:
+    def of_bits(x: Any) -> Any:
+        number = np.int64(x) if isinstance(x, int) else np.asarray(x)
+        return np.frombuffer(number.tobytes(), scalar.numpy)[0]
+
+    return of_bits
 
 
 def _divide(x: Any, y: Any) -> Any:
@@ -222,6 +231,7 @@ def _namespace() -> dict[str, Any]:
         "m_abs": abs,
         "m_erf": _of(math.erf),
         "m_erfc": _of(math.erfc),
+        "m_erfinv": _of(lambda x: erfinv(float(x))),
         "m_sign": lambda x: type(x)(-1 if x < 0 else 1),
         "m_sign0": lambda x: type(x)(int(x > 0) - int(x < 0)),
         "m_round": _of(lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5)),
@@ -234,6 +244,9 @@ def _namespace() -> dict[str, Any]:
         "tell": lambda journal, *words: journal.write(*words),
         "fail": lambda journal, *words: journal.fail(*words),
         "rand_pcg": _pcg,
+        "to_f16": lambda x: np.float32(np.float16(x)),  # a half is held as a float32
+        "half_bits": lambda x: np.float16(x).view(np.uint16),
+        "half_value": lambda bits: np.float32(np.uint16(bits).view(np.float16)),
         "single": lambda x: np.float64(np.float32(x)),
         "stack_new": dict,
         "stack_ensure": lambda stack, count: None,
@@ -249,6 +262,8 @@ def _namespace() -> dict[str, Any]:
         names[code] = names[f"to_{code}"] = _cast(code)
         names[f"ptr_{code}"] = _pointer(code)
         names[f"put_{code}"], names[f"get_{code}"] = _stack_put, lambda stack, place: stack[int(place)]
+    for scalar in t.SCALARS:
+        names[f"{scalar.code}_of_bits"] = _of_bits(scalar)
     for name in SAME_NAME.split():
         names[f"m_{name}"] = _of(getattr(np, name))
     for name, called in RENAMED.items():

@@ -18,6 +18,13 @@ class Scalar:
         return cls.numpy.type(value)
 
 
+class float16(Scalar):
+    """IEEE half precision: every operation is rounded to 11 significant bits."""
+
+    code = "f16"
+    numpy = np.dtype(np.float16)
+
+
 class float32(Scalar):
     """IEEE single precision; what Python's `float` means in a kernel."""
 
@@ -98,12 +105,13 @@ class bool(Scalar):
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 INTEGERS: tuple[type[Scalar], ...] = (int8, uint8, int16, uint16, int32, uint32, int64, uint64)
-FLOATS = (float32, float64)
+FLOATS = (float16, float32, float64)
 SCALARS: tuple[type[Scalar], ...] = (bool, *INTEGERS, *FLOATS)
 """From narrow to wide."""
 
 SUFFIXES: dict[type[Scalar], str] = {
     float32: "",
+    float16: "h",
     float64: "d",
     int8: "b",
     uint8: "ub",

@@ -16,8 +16,9 @@ import numpy as np
 
 from tapedebug._errors import TapedebugError
 from tapedebug.lang import types as t
-from tapedebug.lang.rules import COMPOSITES, RULES, Expr, Quantity, RuleError
+from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES, Expr, Quantity, RuleError
 from tapedebug.lang.rules._table import Rule
+from tapedebug.lang.rules.random import Stream
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +52,8 @@ class Host:
 
 
 HOST = Host()
+OF_STATES = frozenset({"noise", "pnoise", "curlnoise"})
+"""Operations whose first operand is a state of random numbers."""
 
 
 @functools.cache
@@ -80,12 +83,15 @@ def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
     Raises:
         TypeError: The operands do not fit.
     """
+    states, operands = (operands[:1], operands[1:]) if name in OF_STATES else ((), operands)
     typed = [k for k in map(_type_of, operands) if k is not None]
     scalar = t.scalar_of(typed[0]) if typed else None
     if scalar is None and any(isinstance(operand, float) for operand in operands):
         scalar = t.float32
+    if states:
+        scalar = None  # a point, and whole numbers: each of its own type
     try:
-        quantities = [_quantity(operand, scalar) for operand in operands]
+        quantities = [_state(s) for s in states] + [_quantity(operand, scalar) for operand in operands]
         entry = COMPOSITES.get(name)
         if entry is None:
             found: Any = _scalar_rule(RULES[name], quantities)
@@ -94,6 +100,28 @@ def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
     except RuleError as error:
         raise TypeError(f"{shown} {error.message}\n  = mend: {error.mend}") from None
     return tuple(map(_python, found)) if isinstance(found, tuple) else _python(found)
+
+
+def _drawn(name: str, operands: Sequence[Any]) -> Any:
+    """What a draw gives for a state; the state stays as it is, as Python's numbers do."""
+    state, *bounds = operands
+    scalar = t.uint32 if name == "randu" else t.float32 if name == "randf" else None
+    try:
+        build, stream = DRAWS[name].build, Stream(_state(state).scalar)
+        assert build is not None
+        return _python(build(stream, *(_quantity(bound, scalar) for bound in bounds)))
+    except RuleError as error:
+        raise TypeError(f"{name}() {error.message}\n  = mend: {error.mend}") from None
+
+
+def _state(operand: Any) -> Quantity:
+    """A state of random numbers, which `rand_init` gives as a Python number."""
+    whole = isinstance(operand, int | np.integer) and not isinstance(operand, bool)
+    if not whole or not 0 <= operand < 2**32:
+        raise RuleError(
+            f"takes a state of rand_init() first; got {operand!r}", "make one: state = wp.rand_init(seed)"
+        )
+    return _quantity(np.uint32(operand), None)
 
 
 def _scalar_rule(rule: Rule, quantities: list[Quantity]) -> Quantity:
@@ -146,6 +174,11 @@ def call(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     if name in CONSTRUCTORS:
         return CONSTRUCTORS[name](*args, **keywords)
     entry = COMPOSITES.get(name)
+    drawn = DRAWS.get(name)
+    if drawn is not None and drawn.build is not None:
+        if keywords or len(args) - 1 not in drawn.arities:
+            raise TypeError(f"{name}() takes {drawn.signature}; got {len(args) + len(keywords)} arguments")
+        return _drawn(name, args)
     if entry is None and name not in RULES:
         raise TapedebugError(
             f"{name}() is a function of the kernel language and was called outside a kernel",
@@ -189,7 +222,15 @@ def _identity(n: int, dtype: Any = float) -> t.Matrix:
     return t.matrix((n, n), dtype)(*np.eye(n).reshape(-1))
 
 
+def _cast(a: Any, dtype: Any) -> Any:
+    target, kind = t.canonical(dtype), _type_of(a) or t.canonical(type(a))
+    if not t.is_scalar(kind) or target not in (*t.INTEGERS, *t.FLOATS):
+        raise TypeError(f"cast() takes a number and a type of numbers; got {t.type_name(kind)}")
+    return evaluate(f"{target.code}_of_bits", "cast()", (kind.numpy.type(a),))
+
+
 CONSTRUCTORS: dict[str, Callable[..., Any]] = {
+    "cast": _cast,
     "identity": _identity,
     "matrix": _matrix,
     "quat_identity": lambda dtype=float: t.quaternion(dtype)(0, 0, 0, 1),

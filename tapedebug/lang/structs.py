@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from types import FrameType, FunctionType, MappingProxyType
@@ -51,7 +52,7 @@ def struct(cls: type) -> Any:
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
-        "__annotations__": dict(vars(cls).get("__annotations__", {})),
+        "__annotations__": inspect.get_annotations(cls),
         **methods,
         "fields": MappingProxyType(fields),
         "vars": MappingProxyType({name: Field(name, kind) for name, kind in fields.items()}),
@@ -67,7 +68,12 @@ def _fields(cls: Any, frame: FrameType) -> dict[str, Any]:
         word = "a function" if isinstance(cls, FunctionType) else repr(cls)
         raise KernelTypeError(f"@struct decorates a class; got {word}", mend="write @struct above `class …:`")
     name = cls.__name__
-    annotations = getattr(cls, "__annotations__", {})
+    if cls.__bases__ != (object,):
+        raise KernelTypeError(
+            f"struct `{name}` inherits from `{cls.__bases__[0].__name__}`, and a struct stands alone",
+            mend="give it a field of the other struct, or repeat the fields",
+        )
+    annotations = inspect.get_annotations(cls)
     if not annotations:
         raise KernelTypeError(
             f"struct `{name}` has no fields", mend="declare them: `mass: float`, `q: array(dtype=vec3)`"

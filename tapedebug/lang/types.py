@@ -33,6 +33,7 @@ from tapedebug.lang._scalars import SUFFIXES as SUFFIXES
 from tapedebug.lang._scalars import UNSIGNED as UNSIGNED
 from tapedebug.lang._scalars import Scalar as Scalar
 from tapedebug.lang._scalars import bool as bool
+from tapedebug.lang._scalars import float16 as float16
 from tapedebug.lang._scalars import float32 as float32
 from tapedebug.lang._scalars import float64 as float64
 from tapedebug.lang._scalars import int8 as int8

@@ -211,10 +211,13 @@ def packer(kernel: Any, param: Any) -> Packer | None:
 
 
 def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
-    if scalar is types.float32 or scalar is types.float64:
+    if scalar in types.FLOATS:
         if not isinstance(value, int | float | np.floating | np.integer | np.bool_):
             raise misfit(kernel, param, f"got {told(value)}", "pass a number")
         # Rounded here, so that the float64 twin of a kernel sees the number that the kernel saw.
+        if scalar is types.float16:
+            with np.errstate(over="ignore"):
+                return float(np.float16(value))
         return ctypes.c_float(float(value)).value if scalar is types.float32 else float(value)
     if scalar is types.bool:
         if not isinstance(value, bool | np.bool_ | int | np.integer):

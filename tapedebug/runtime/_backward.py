@@ -222,10 +222,10 @@ def _run_steps(
             for a in retained_at[record.index]:
                 kept[a] = space.adjoint_view(a).copy()
         if finite is not None:
-            finite.before(record)
+            finite.before(record.plan, record.args)
         call(0, threads, address)
         if finite is not None:
-            finite.after(record)
+            finite.after(record.plan, record.args)
         now = perf_counter()
         record.backward_elapsed = now - last
         last = now

@@ -41,10 +41,10 @@ def leaves(a: array) -> Leaves:
 
     Of an array of numbers or compound values it is that array.
     """
-    if not types.is_struct(a.dtype):
-        return (a,)
     found = a._fields
     if found is None:
+        if not types.is_struct(a.dtype):
+            return (a,)
         found = a._fields = tuple(_leaf(a, leaf) for leaf in a.dtype.leaves())
     if a.retain_grad:
         for view in found:

@@ -10,9 +10,10 @@ import numpy as np
 from tapedebug._errors import NonFiniteError
 from tapedebug.lang import types
 from tapedebug.runtime.array import array
-from tapedebug.runtime.record import Record
+from tapedebug.runtime.plan import Plan
 
 Values = np.ndarray[Any, Any]
+Arguments = tuple[Any, ...]
 
 
 class Finite:
@@ -27,66 +28,63 @@ class Finite:
         self.back = look is not array._look
         self.fine: dict[int, Values | None] = {}
 
-    def before(self, record: Record) -> None:
+    def before(self, plan: Plan, args: Arguments) -> None:
         """Remember what is finite now; None where all of it is."""
-        self.fine = {p: self._where(record.args[p]) for p in self._params(record)}
+        chosen = plan.active if self.back else plan.written
+        self.fine = {p: self._where(args[p]) for p in chosen if types.is_float(args[p].dtype)}
 
-    def after(self, record: Record) -> None:
+    def after(self, plan: Plan, args: Arguments) -> None:
         """Refuse numbers that were finite and are not.
 
         Raises:
             NonFiniteError: There is one; it names the array, the element and how many there are.
         """
         for p, fine in self.fine.items():
-            now = self._where(record.args[p])
+            now = self._where(args[p])
             if now is None:
                 continue
             born = ~now if fine is None else ~now & fine
             if born.any():
-                raise self._error(record, p, born)
-
-    def _params(self, record: Record) -> tuple[int, ...]:
-        chosen = record.plan.active if self.back else record.plan.written
-        return tuple(p for p in chosen if types.is_float(record.args[p].dtype))
+                raise self._error(plan, args, p, born)
 
     def _where(self, a: array) -> Values | None:
         found: Values = np.isfinite(self.look(a))
         return None if found.all() else found
 
-    def _error(self, record: Record, param: int, born: Values) -> NonFiniteError:
-        plan, a = record.plan, record.args[param]
+    def _error(self, plan: Plan, args: Arguments, param: int, born: Values) -> NonFiniteError:
+        a = args[param]
         place = tuple(int(k) for k in np.argwhere(born)[0])
         count = int(born.sum())
         others = "" if count == 1 else f", the first of {count} such numbers"
         element = f"{plan.names[param]}[{', '.join(map(str, place[: a.ndim]))}]"
         component = f" (component {', '.join(map(str, place[a.ndim :]))})" if place[a.ndim :] else ""
         what = f"the gradient of `{element}`" if self.back else f"`{element}`"
-        whose = f"{'adjoint of ' if self.back else ''}{_name(record)}"
+        whose = f"{'adjoint of ' if self.back else ''}{_name(plan)}"
         undone = "the reverse pass" if self.back else "the launch"
         return NonFiniteError(
             f"{whose} made {what}{component} {self.look(a)[place]}{others}",
             span=None if plan.kernel is None else _span(plan.kernel, param, back=self.back),
             notes=(
-                *self._read(record, param),
+                *self._read(plan, args, param),
                 f"nothing of {undone} is left: arrays and tape are as they were before it",
             ),
             mend="set config.verify_fp = False, record a tape, and let wp.diagnose(tape) find the operation",
         )
 
-    def _read(self, record: Record, param: int) -> list[str]:
+    def _read(self, plan: Plan, args: Arguments, param: int) -> list[str]:
         """Whether what the launch reads is finite: else the cause lies before it."""
         notes = []
-        for p in sorted(record.plan.reads - {param}):
-            a = record.args[p]
+        for p in sorted(plan.reads - {param}):
+            a = args[p]
             if types.is_float(a.dtype):
                 bad = int((~np.isfinite(a._look())).sum())
                 holds = f"holds {bad} numbers that are not finite" if bad else "is finite"
-                notes.append(f"`{record.plan.names[p]}`, which it reads, {holds}")
+                notes.append(f"`{plan.names[p]}`, which it reads, {holds}")
         return notes
 
 
-def _name(record: Record) -> str:
-    return f"kernel `{record.kernel.__name__}`" if record.kernel is not None else record.name
+def _name(plan: Plan) -> str:
+    return f"kernel `{plan.kernel.__name__}`" if plan.kernel is not None else plan.name
 
 
 def _span(kernel: Any, param: int, *, back: bool) -> Any:

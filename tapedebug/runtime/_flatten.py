@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from tapedebug._errors import LaunchError
@@ -10,6 +12,12 @@ from tapedebug.lang import types
 from tapedebug.runtime import _arguments, _fields
 from tapedebug.runtime.array import array, new
 
+Taker = Callable[[Any, Any, list[Any]], None]
+"""Adds the flat arguments of one value to a list; its first argument is the kernel."""
+
+_TAKERS: weakref.WeakKeyDictionary[Any, tuple[Taker, ...]] = weakref.WeakKeyDictionary()
+"""How the arguments of each kernel are taken apart, worked out once."""
+
 
 def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """One value for each flat parameter.
@@ -17,31 +25,51 @@ def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     Raises:
         LaunchError: An argument does not fit its parameter, or an array that the kernel uses is None.
     """
+    takers = _TAKERS.get(kernel)
+    if takers is None:
+        takers = _TAKERS[kernel] = tuple(_taker(p, p.name, p.type) for p in kernel.signature)
     found: list[Any] = []
-    for param, value in zip(kernel.signature, args, strict=True):
-        _take_apart(kernel, param, param.name, param.type, value, found)
+    for take, value in zip(takers, args, strict=True):
+        take(kernel, value, found)
     return tuple(found)
 
 
-def _take_apart(kernel: Any, param: Any, name: str, kind: Any, value: Any, found: list[Any]) -> None:
-    """Add the flat arguments of one value for `param` to `found`."""
+def _taker(param: Any, name: str, kind: Any) -> Taker:
+    """How a value of a type is taken apart; misfits are told of `param`."""
     if types.is_struct(kind):
-        if type(value) is not kind:
+        return _struct_taker(param, name, kind)
+    flat = parts_of(kind) is None
+    may_be_none = isinstance(kind, types.ArrayType | types.IndexedArrayType)
+    chosen = isinstance(kind, types.IndexedArrayType)
+    dtype, ndim = (kind.dtype, kind.ndim) if may_be_none else (None, 0)
+
+    def take(kernel: Any, value: Any, found: list[Any]) -> None:
+        if value is None and may_be_none:
+            _nothing(kernel, param, name, kind, found)
+        elif flat:
+            found.append(value)
+        elif value.__class__ is array and not chosen and value.dtype is dtype and value.ndim == ndim:
+            found += _fields.leaves(value)
+        elif chosen and getattr(value, "kernel_type", None) == kind:
+            found += _fields.leaves(value.data)
+            found += value.tables
+        else:
+            raise _misfit(kernel, param, name, kind, value)
+
+    return take
+
+
+def _struct_taker(param: Any, name: str, kind: Any) -> Taker:
+    fields = [(label, _taker(param, f"{name}.{label}", inner)) for label, inner in kind.fields.items()]
+
+    def take(kernel: Any, value: Any, found: list[Any]) -> None:
+        if value.__class__ is not kind:
             raise _misfit(kernel, param, name, kind, value)
         held = value.__dict__
-        for label, inner in kind.fields.items():
-            _take_apart(kernel, param, f"{name}.{label}", inner, held[label], found)
-    elif value is None and isinstance(kind, types.ArrayType | types.IndexedArrayType):
-        _nothing(kernel, param, name, kind, found)
-    elif parts_of(kind) is None:
-        found.append(value)
-    elif getattr(value, "kernel_type", None) != kind:
-        raise _misfit(kernel, param, name, kind, value)
-    elif isinstance(value, array):
-        found += _fields.leaves(value)
-    else:
-        found += _fields.leaves(value.data)
-        found += value.tables
+        for label, inner in fields:
+            inner(kernel, held[label], found)
+
+    return take
 
 
 def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) -> None:

@@ -29,7 +29,7 @@ def scatter(source: array, dest: indexedarray) -> None:
 
 @functools.cache
 def _kernels(dtype: Any, ndim: int) -> tuple[Any, Any]:
-    from tapedebug.compiler.kernel import kernel
+    from tapedebug.compiler.decorators import kernel
 
     index: Any = {1: _one, 2: _two, 3: _three, 4: _four}[ndim]
     pair: tuple[Any, Any] = index(kernel, types.IndexedArrayType(dtype, ndim), types.ArrayType(dtype, ndim))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
     if loss is not None:
         _check_loss(tracker, loss)
         seeds[loss] = np.ones(loss.shape, types.numpy_dtype(loss.dtype))
-    for a, gradient in by_field(grads or {}, "backward: the seed"):
+    for a, gradient in _by_field(tracker, grads or {}):
         if not isinstance(a, array) or not has_gradient(a):
             told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
             raise TapeError(
@@ -48,6 +48,17 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
         _check_on_tape(tracker, a, "a key of grads")
         seeds[a] = _seed_values(a, gradient, spare)
     return seeds
+
+
+def _by_field(tracker: Tracker, grads: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Seeds by array; of an array of structs that the tape uses, by those of its fields that it uses."""
+    for key, gradient in grads.items():
+        whole = isinstance(key, array) and types.is_struct(key.dtype)
+        if whole:
+            _check_on_tape(tracker, key, "a key of grads")
+        for a, part in by_field({key: gradient}, "backward: the seed"):
+            if not whole or tracker.uses(a):
+                yield a, part
 
 
 def _seed_values(a: array, gradient: Any, spare: Seeds) -> np.ndarray[Any, Any]:

@@ -16,6 +16,8 @@ from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
 Values = np.ndarray[Any, Any]
+NARROW = (np.dtype(np.float16), np.dtype(np.float32))
+"""What float64 twins hold as float64."""
 
 
 class ShadowBuffer:
@@ -23,8 +25,8 @@ class ShadowBuffer:
 
     Attributes:
         buffer: The buffer of the user.
-        scale: Bytes here for each byte there: 2 where float32 is held as float64.
-        mixed: Fields of structs: float32 is held as float64 among other types, which keep their size.
+        scale: Bytes here for each byte there: 2 where float32 is held as float64, 4 where float16 is.
+        mixed: Fields of structs: such floats are held as float64 among other types, which keep their size.
         data: The content now.
         double: It holds float64.
         adjoint: The adjoint memory, or None until it is asked for.
@@ -57,17 +59,17 @@ class ShadowBuffer:
     def _allocate(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
         self.buffer = buffer
         scalars = {types.numpy_dtype(a.dtype) for a in used}
-        single = np.dtype(np.float32)
-        self.mixed = f64 and single in scalars and len(scalars) > 1
-        if self.mixed and not _are_fields(used):
+        narrow = min((s.itemsize for s in scalars if f64 and s in NARROW), default=8)
+        self.scale = 8 // narrow
+        self.mixed = self.scale > 1 and len(scalars) > 1
+        if self.mixed and not _are_fields(used, self.scale):
             names = ", ".join(sorted(str(s) for s in scalars))
             raise TapeError(
                 f"replay: one buffer of {self.buffer.nbytes} bytes is used as {names}; "
                 "its float64 twin has no such views",
                 mend="replay without dtype=, or use one array for each type",
             )
-        self.scale = 2 if f64 and single in scalars else 1
-        self.double = self.scale == 2 or np.dtype(np.float64) in scalars
+        self.double = self.scale > 1 or np.dtype(np.float64) in scalars
         self.data = _aligned(self.buffer.nbytes * self.scale)
         self.adjoint: Bytes | None = None
         self.tangent: Bytes | None = None
@@ -80,7 +82,7 @@ class ShadowBuffer:
     def _stored(self, a: array) -> np.dtype[Any]:
         """The dtype that the scalars of `a` have here."""
         scalar = types.numpy_dtype(a.dtype)
-        return _widened(scalar) if self.scale == 2 else scalar
+        return _widened(scalar, self.scale) if self.scale > 1 else scalar
 
     def restart(self) -> None:
         """Go back to what the tape found."""
@@ -197,8 +199,9 @@ class ShadowBuffer:
     def _expanded(self, content: Bytes) -> Bytes:
         if self.scale == 1:
             return content
-        whole = content[: content.size // 4 * 4].copy()
-        wide: Bytes = whole.view(np.float32).astype(np.float64).view(np.uint8)
+        narrow = np.dtype(f"f{8 // self.scale}")
+        whole = content[: content.size // narrow.itemsize * narrow.itemsize].copy()
+        wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
         return wide
 
 
@@ -236,31 +239,32 @@ def _aligned(nbytes: int) -> Bytes:
     return block[lead : lead + nbytes]
 
 
-def _widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype in memory of twice the size: float32 is float64, anything else keeps its own."""
+def _widened(dtype: np.dtype[Any], scale: int) -> np.dtype[Any]:
+    """A dtype in larger memory: float32 and float16 are float64, anything else keeps its own."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        return np.dtype((_widened(base), shape))
+        return np.dtype((_widened(base, scale), shape))
     if dtype.fields is None:
-        return np.dtype(np.float64) if dtype == np.float32 else dtype
+        return np.dtype(np.float64) if dtype in NARROW else dtype
     names = list(dtype.fields)
     parts = [dtype.fields[name] for name in names]
     return np.dtype(
         {
             "names": names,
-            "formats": [_widened(part[0]) for part in parts],
-            "offsets": [2 * part[1] for part in parts],
-            "itemsize": 2 * dtype.itemsize,
+            "formats": [_widened(part[0], scale) for part in parts],
+            "offsets": [scale * part[1] for part in parts],
+            "itemsize": scale * dtype.itemsize,
         }
     )
 
 
-def _are_fields(used: list[array]) -> bool:
+def _are_fields(used: list[array], scale: int) -> bool:
     """Whether arrays of several types lie beside each other in one buffer, as fields of structs do.
 
     Each has strides of its own (or one element), which say where its elements are in wider memory.
     """
-    apart = [a for a in used if types.scalar_of(a.dtype) is not types.float32]
+    alike = {s for s in (types.float16, types.float32) if s.numpy.itemsize * scale == 8}
+    apart = [a for a in used if types.scalar_of(a.dtype) not in alike]
     if any(a.is_contiguous and a.size > 1 for a in apart):
         return False
     kinds = {types.scalar_of(a.dtype) for a in used}

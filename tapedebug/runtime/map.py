@@ -17,6 +17,7 @@ from tapedebug._errors import ArrayError, TapedebugError
 from tapedebug.lang import types
 from tapedebug.runtime.array import Shape, array, new
 from tapedebug.runtime.device import get_device
+from tapedebug.runtime.indexed import indexedarray
 from tapedebug.runtime.launch import launch
 from tapedebug.runtime.ledger import share_elements
 from tapedebug.runtime.record import call_site, site_span
@@ -24,6 +25,8 @@ from tapedebug.runtime.transfer import clone
 
 if TYPE_CHECKING:
     from tapedebug.compiler.mapped import Mapped, Operand
+
+Arrays = array | indexedarray
 
 _MADE: dict[Any, Mapped] = {}
 """The kernels, by function and kind of arguments."""
@@ -93,7 +96,7 @@ def apply(
 ) -> Any:
     """Launch the kernel of an expression; arguments as for `map` and `compiler.mapped.mapped`."""
     args = [_argument(value, what) for value in inputs]
-    arrays = [a for a in args if isinstance(a, array)]
+    arrays = [a for a in args if isinstance(a, array | indexedarray)]
     if not arrays:
         got = ", ".join(builtins.map(repr, inputs)) or "none"
         raise ArrayError(
@@ -106,13 +109,14 @@ def apply(
             f"{what}: the result has shape {shape}; the array that it changes has {args[0].shape}",
             mend="write it as a new array",
         )
+    given = list(out) if isinstance(out, list | tuple) else [] if out is None else [out]
+    written = args[:1] if in_place else [a for a in given if isinstance(a, array)]
+    args = [_apart(a, written, i == 0 and in_place) for i, a in enumerate(args)]
     made = _kernel(name, function, template, args, declared, shape, in_place)
     if return_kernel:
         return made.kernel
-    outputs = [] if in_place else _outputs(made.results, shape, out, arrays)
-    written = args[:1] if in_place else outputs
-    kept = [_apart(a, written, i == 0 and in_place) for i, a in enumerate(args)]
-    launch(made.kernel, shape, inputs=kept, outputs=outputs)
+    outputs = [] if in_place else _outputs(made.results, shape, given, arrays)
+    launch(made.kernel, shape, inputs=args, outputs=outputs)
     if in_place:
         return args[0]
     return outputs[0] if len(outputs) == 1 else outputs
@@ -155,7 +159,7 @@ def _argument(value: Any, what: str) -> Any:
     """An input: NumPy arrays become arrays that share their memory."""
     if isinstance(value, np.ndarray) and value.ndim:
         return array(value, copy=not value.flags.writeable)
-    if isinstance(value, array | bool | int | float | np.generic | types.Compound):
+    if isinstance(value, array | indexedarray | bool | int | float | np.generic | types.Compound):
         return value
     raise ArrayError(
         f"{what}: an input must be an array, a number, a vector or a matrix; got {value!r} "
@@ -164,7 +168,7 @@ def _argument(value: Any, what: str) -> Any:
     )
 
 
-def _broadcast(arrays: Sequence[array], what: str) -> Shape:
+def _broadcast(arrays: Sequence[Arrays], what: str) -> Shape:
     try:
         return np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:
@@ -187,16 +191,16 @@ def _kernel(
     """The kernel for arguments of these kinds, made when it is first asked for."""
     from tapedebug.compiler.mapped import Operand, mapped
 
-    arrays = [a for a in args if isinstance(a, array) and not types.is_struct(a.dtype)]
-    scalars = {types.scalar_of(a.dtype) for a in arrays}
+    dtypes = [a.dtype for a in args if isinstance(a, array | indexedarray)]
+    scalars = {types.scalar_of(dtype) for dtype in dtypes if not types.is_struct(dtype)}
     wanted = [*declared, *[None] * len(args)]
     operands: list[Operand] = []
     for value, kind in zip(args, wanted, strict=False):
-        if isinstance(value, array):
+        if isinstance(value, array | indexedarray):
             repeats = tuple(
                 n == 1 and n != m for n, m in zip(value.shape, shape[len(shape) - value.ndim :], strict=True)
             )
-            operands.append(Operand(types.ArrayType(value.dtype, value.ndim), repeats))
+            operands.append(Operand(value.kernel_type, repeats))
         else:
             operands.append(Operand(_value_type(value, kind, scalars, operator=function is None)))
     key = (function, template, tuple(operands), len(shape), in_place)
@@ -226,15 +230,14 @@ def _value_type(value: Any, declared: Any, scalars: set[Any], operator: bool) ->
     return types.canonical(type(value))
 
 
-def _outputs(results: Sequence[Any], shape: Shape, out: Any, inputs: Sequence[array]) -> list[array]:
+def _outputs(results: Sequence[Any], shape: Shape, given: list[Any], inputs: Sequence[Arrays]) -> list[array]:
     """The arrays for the results: new ones, or those given, which must fit."""
-    if out is None:
+    if not given:
         requires = any(a.requires_grad for a in inputs)
         made = [new(shape, kind) for kind in results]
         for a in made:
             a.requires_grad = requires and types.is_float(a.dtype)
         return made
-    given = list(out) if isinstance(out, list | tuple) else [out]
     if len(given) != len(results):
         raise ArrayError(
             f"map: the function gives {len(results)} results; out has {len(given)} arrays",
@@ -251,10 +254,11 @@ def _outputs(results: Sequence[Any], shape: Shape, out: Any, inputs: Sequence[ar
 
 def _apart(value: Any, written: Sequence[array], itself: bool) -> Any:
     """An input that no thread overwrites before another reads it: a copy, where memory overlaps."""
-    if itself or not isinstance(value, array):
+    if itself or not isinstance(value, array | indexedarray):
         return value
+    source = value.data if isinstance(value, indexedarray) else value
     for a in written:
-        same = (a.ptr, a.shape, a.strides) == (value.ptr, value.shape, value.strides)
-        if a.buffer is value.buffer and not same and share_elements(a, value):
-            return clone(value)
+        same = source is value and (a.ptr, a.shape, a.strides) == (source.ptr, source.shape, source.strides)
+        if a.buffer is source.buffer and not same and share_elements(a, source):
+            return clone(source) if source is value else value.contiguous()
     return value

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from tapedebug._errors import ArrayError, TapedebugError, TapeError
+from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
 from tapedebug.runtime import _backward, _observers
+from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import MODES, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.ledger import Ledger, Outside, range_key
-from tapedebug.runtime.plan import func_plan, has_gradient
+from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
 from tapedebug.runtime.timeline import Version, list_versions
@@ -64,25 +65,6 @@ class BackwardCall:
         """Forget the seeds; returns them, for their memory to be used again."""
         seeds, self._seeds = self._seeds, {}
         return seeds
-
-
-class Gradients(dict[array, array]):
-    """`Tape.gradients`: for each array on the tape that requires a gradient, the gradient."""
-
-    def __init__(self, tracker: Tracker) -> None:
-        super().__init__({a: _gradient(a) for a in tracker.states if has_gradient(a)})
-        self._ledgers = tracker.ledgers
-
-    def __missing__(self, key: Any) -> array:
-        if isinstance(key, array) and has_gradient(key) and key.buffer in self._ledgers:
-            return _gradient(key)
-        told = f"the array{key._facts()}" if isinstance(key, array) else repr(key)
-        why = (
-            "it has no requires_grad"
-            if isinstance(key, array) and not key.requires_grad
-            else "it is not on the tape"
-        )
-        raise KeyError(f"the tape has no gradient of {told}: {why}")
 
 
 class Tape:
@@ -381,10 +363,3 @@ class Tape:
 def _room(name: str) -> Any:
     """A room that shows tapes, loaded when it is asked for: the runtime knows none of them."""
     return importlib.import_module(f"tapedebug.{name}")
-
-
-def _gradient(a: array) -> array:
-    gradient = a.grad
-    if gradient is None:
-        raise ArrayError(f"the array{a._facts()} has no gradient", mend="create it with requires_grad=True")
-    return gradient

@@ -62,14 +62,13 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
         _noted(plan, args, sizes, threads, packed, lambda: plan.run(0, threads, address_of(packed)), tape)
         return
     finite = Finite(array._look) if config.verify_fp else None
-    record = Record(0, plan, args, sizes, threads, packed, call_site(2), None)
     start = perf_counter()
     try:
         if finite is not None:
-            finite.before(record)
+            finite.before(plan, args)
         plan.run(0, threads, address_of(packed))
         if finite is not None:
-            finite.after(record)
+            finite.after(plan, args)
     except TapedebugError as error:
         before.restore()
         raise error.with_traceback(None) from None

@@ -105,6 +105,45 @@ def test_a_severed_chain_is_wrong() -> None:
     assert result.inputs[0].message.endswith(": the adjoint disagrees with differences of the loss")
 
 
+@wp.kernel
+def eighth_power(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(y, 0, wp.pow(x[i], 8.0))
+
+
+@wp.func
+def severed(x: float):
+    return x
+
+
+@wp.func_grad(severed)
+def adj_severed(x: float, adj_ret: float):
+    wp.adjoint[x] += 0.0 * adj_ret
+
+
+@wp.kernel
+def steep_without_gradient(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(y, 0, severed(x[i]) * 1.0e-6 + wp.pow(x[i], 8.0))
+
+
+@pytest.mark.parametrize("power", [k.square, k.cube, eighth_power], ids=lambda p: p.key)
+def test_where_loss_and_gradient_are_zero_and_flat(power: Any) -> None:
+    """x⁸ at 0: neither has a size, but no difference shows a slope that a step of the input would feel."""
+    x, y = k.vector([0.0]), k.vector([0.0])
+    with wp.Tape() as tape:
+        wp.launch(power, 1, [x, y])
+    result = end_to_end(tape, y)
+    assert (result.verdict, bool(result)) == ("AGREE", True)
+
+
+def test_a_small_slope_that_the_gradient_lacks_is_wrong_there_too() -> None:
+    x, y = k.vector([0.0]), k.vector([0.0])
+    with wp.Tape() as tape:
+        wp.launch(steep_without_gradient, 1, [x, y])
+    assert end_to_end(tape, y).verdict == "WRONG"
+
+
 def test_a_gradient_that_is_truly_zero_agrees() -> None:
     x, y, loss = k.vector([1.0, 2.0]), k.vector([0.0, 0.0]), k.vector([0.0])
     tape = wp.Tape()

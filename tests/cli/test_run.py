@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -298,3 +299,29 @@ def test_the_first_tape_that_goes_bad_is_kept_too(tmp_path: Path) -> None:
     shown = [line.split(" · ")[1] for line in done.stdout.splitlines() if " launches · " in line]
     assert shown == ["tape 1", "tape 4", "tape 7"]
     assert done.stdout.count("✕ error · nonfinite · x") == 1
+
+
+def test_check_bounds_ends_a_script_with_the_place_of_a_wrong_index(tmp_path: Path) -> None:
+    done = run(
+        tmp_path, "x = wp.zeros(3, dtype=float)\nwp.launch(square, dim=4, inputs=[x, x])", "--check-bounds"
+    )
+    assert done.returncode == 2
+    assert (
+        "BoundsError: kernel `square`: the index 3 is outside axis 0 of `x`, which has length 3"
+        in done.stderr
+    )
+    assert "   |     y[i] = x[i] * x[i]\n" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the signal of a crash")
+def test_a_crash_shows_the_line_of_the_launch(tmp_path: Path) -> None:
+    body = "x = wp.zeros(3, dtype=float)\nwp.launch(put_far, dim=1, inputs=[x])"
+    far = """
+    @wp.kernel
+    def put_far(x: wp.array(dtype=float)):
+        x[wp.int64(1) << wp.int64(44)] = 1.0
+    """
+    done = run(tmp_path, textwrap.dedent(far) + body)
+    assert done.returncode < 0
+    assert "Segmentation fault" in done.stderr
+    assert re.search(r'script.py", line \d+ in <module>', done.stderr)

@@ -1,9 +1,9 @@
 """Random well-typed kernels: what tests of the compiler are fed with.
 
 A program is a file of functions and one kernel. Each thread owns its row of the arrays that it reads and
-writes (`w`, `y`, `p`, `z`, `g`, `r`, `e`); `x`, `q` and `idx` are only read; `acc` and `vacc` are only added
-to, and `top` is only raised and lowered. So nothing races, and the derivative is that of the plain loop over
-threads. Values stay small: sines damp products.
+writes (`w`, `y`, `p`, `z`, `g`, `r`, `e`, `bodies`); `x`, `q` and `idx` are only read; `acc` and `vacc` are
+only added to, and `top` is only raised and lowered. So nothing races, and the derivative is that of the plain
+loop over threads. Values stay small: sines damp products.
 
 `python -m tests.compiler.generator SEED` prints a program.
 """
@@ -23,7 +23,24 @@ SHIFT = wp.vec3(0.5, 0.25, -1.0)
 COUNT = 2
 
 """
-TYPES = {"f": "float", "v": "wp.vec3", "i": "int", "m": "wp.mat33", "h": "wp.quat", "d": "wp.float64"}
+TYPES = {
+    "f": "float",
+    "v": "wp.vec3",
+    "i": "int",
+    "m": "wp.mat33",
+    "h": "wp.quat",
+    "d": "wp.float64",
+    "s": "Body",
+}
+STRUCT = """@wp.struct
+class Body:
+    pos: wp.vec3
+    mass: float
+    turn: wp.quat
+    count: int
+
+
+"""
 PARAMETERS = """
     x: wp.array(dtype=float),
     q: wp.array(dtype=wp.vec3),
@@ -43,6 +60,7 @@ PARAMETERS = """
     n: int,
     c: float,
 """
+BODIES = "    bodies: wp.array(dtype=Body),\n"
 
 
 class Generator(Compound):
@@ -52,7 +70,7 @@ class Generator(Compound):
         for _ in range(self.r.randrange(3)):
             self.function()
         self.emit("@wp.kernel")
-        self.emit(f"def program({PARAMETERS}):")
+        self.emit(f"def program({PARAMETERS}{BODIES}):")
         self.in_kernel = True
         with self.indented():
             self.emit("i = wp.tid()")
@@ -61,7 +79,23 @@ class Generator(Compound):
             scope.names["f"].append("c")
             self.body(scope, self.size)
             self.emit(f"y[i] = y[i] * 0.5 + {self.float(scope, 2)}")
-        return HEADER + "\n".join(self.lines) + "\n"
+            self.use(scope)
+        return HEADER + STRUCT + "\n".join(self.lines) + "\n"
+
+    def use(self, scope: Scope) -> None:
+        """Let what every variable holds at the end count."""
+        sums = {
+            "f": "wp.sin({})",
+            "v": "wp.dot({}, SHIFT)",
+            "m": "wp.sin(wp.ddot({0}, {0}))",
+            "h": "{0}.x * {0}.w",
+            "d": "float(wp.sin({}))",
+            "s": "{0}.mass * {0}.pos.x",
+        }
+        for kind, form in sums.items():
+            for name in scope.names[kind]:
+                if name not in scope.fixed:
+                    self.emit(f"y[i] += {form.format(name)}")
 
     # Functions
 
@@ -111,7 +145,7 @@ class Generator(Compound):
         self.functions.append((name, "fv", "fv"))
 
     def plain_function(self) -> None:
-        arguments = "".join(self.r.choice("fffvviimhd") for _ in range(self.r.randint(1, 3)))
+        arguments = "".join(self.r.choice("fffvviimhds") for _ in range(self.r.randint(1, 3)))
         array = self.r.random() < 0.4
         result = self.r.choice("ffffvvmhd")
         names = [f"a{k}" for k in range(len(arguments))]
@@ -151,7 +185,7 @@ class Generator(Compound):
 
     def statement(self, scope: Scope, left: int) -> bool:
         """One statement; true where nothing may follow it."""
-        makers = [self.assign] * 4 + [self.compound] * 2
+        makers = [self.assign] * 4 + [self.compound] * 2 + [self.record]
         if self.in_kernel:
             makers += [self.store] * 4 + [self.atomic] * 2 + [self.invoke]
             if not self.counted:
@@ -159,7 +193,13 @@ class Generator(Compound):
             if self.r.random() < 0.3:
                 makers += [self.extreme]
         if left > 1:
-            makers += [self.branch] * 3 + [self.for_loop] * 2 + [self.while_loop] + [self.definite] * 2
+            makers += (
+                [self.recurrence]
+                + [self.branch] * 3
+                + [self.for_loop] * 2
+                + [self.while_loop]
+                + [self.definite] * 2
+            )
         if self.indent > 1:
             makers += [self.jump]
         return bool(self.r.choice(makers)(scope, left))
@@ -302,6 +342,31 @@ class Generator(Compound):
         inner.fixed += (name,)
         with self.indented():
             self.body(inner, self.r.randint(1, max(1, left // 2)))
+
+    def recurrence(self, scope: Scope, left: int) -> None:
+        """A loop whose derivative needs the values that its iterations began with."""
+        kind, name = self.r.choice("ffvmhd"), self.fresh("k")
+        state = self.fresh(kind)
+        self.emit(f"{state} = {self.value(kind, scope, 1)}")
+        count = self.pick("n", "n - 1", "2") if "n" in scope.names["i"] else f"{self.int(scope, 0)} % 4"
+        self.emit(f"for {name} in range({count}):")
+        inner = scope.inner(loop=True)
+        inner.names[kind].append(state)
+        inner.names["i"].append(name)
+        inner.fixed += (name,)
+        factor = f"wp.sin({self.float(inner, 1)})"
+        follows = {
+            "f": f"wp.cos({state} * {self.float(inner, 1)}) + {state} * {factor}",
+            "v": f"wp.cross({state}, {self.vec(inner, 1)}) * {factor} + {state} * 0.5",
+            "m": f"({state} @ {state}) * 0.125 + {self.mat(inner, 1)} * {factor}",
+            "h": f"{self.unit(inner, 1)} * {state}",
+            "d": f"wp.cos({state} * {self.double(inner, 1)})",
+        }
+        with self.indented():
+            if left > 3 and self.r.random() < 0.5:
+                self.body(inner, 1)
+            self.emit(f"{state} = {follows[kind]}")
+        scope.names[kind].append(state)
 
     def while_loop(self, scope: Scope, left: int) -> None:
         name = self.fresh("m")

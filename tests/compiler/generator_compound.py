@@ -6,11 +6,21 @@ from collections.abc import Callable
 
 from tests.compiler.generator_expressions import Expressions, Scope
 
+PARTS = (".mass", ".pos.x", ".pos[1]", ".turn.w")
 ZEROS = {"m": "wp.mat33(0.5)", "h": "wp.quat(0.0, 0.5, 0.0, 1.0)", "d": "wp.float64(0.5)"}
 
 
 class Compound(Expressions):
     """Writes expressions of more types than `Expressions`, which they find their way into."""
+
+    structs = True
+
+    def body_of(self, scope: Scope, depth: int) -> str:
+        """A struct: a variable, an array's element, or what a function gives."""
+        choices = list(scope.names["s"])
+        if self.in_kernel:
+            choices.append(f"bodies[{self.row(scope)}]")
+        return self.r.choice(choices) if choices else "Body()"
 
     def more_floats(self, scope: Scope, depth: int) -> list[Callable[[], str]]:
         m, h = (lambda: self.mat(scope, depth - 1)), (lambda: self.quaternion(scope, depth - 1))
@@ -24,6 +34,8 @@ class Compound(Expressions):
             lambda: f"wp.length({h()})",
             lambda: f"float({d()})",
             lambda: f"wp.dot({v()}, {m()} @ {v()})",
+            *[lambda: f"{self.body_of(scope, 0)}{self.pick(*PARTS)}"] * (2 * self.structs),
+            *[lambda: f"float({self.body_of(scope, 0)}.count)"] * self.structs,
         ]
 
     def more_vecs(self, scope: Scope, depth: int) -> list[Callable[[], str]]:
@@ -33,6 +45,7 @@ class Compound(Expressions):
             lambda: f"wp.get_diag({m()})",
             lambda: f"{self.named('m', scope)}[{self.pick('0', '1', '2')}]",
             lambda: f"wp.quat_rotate({self.unit(scope, depth - 1)}, {v()})",
+            *[lambda: f"{self.body_of(scope, 0)}.pos"] * self.structs,
             lambda: f"wp.quat_rotate_inv({self.unit(scope, depth - 1)}, {v()})",
         ]
 
@@ -150,6 +163,29 @@ class Compound(Expressions):
             name = self.fresh(kind)
             self.emit(f"{name} = {self.value(kind, scope, 2)}")
             scope.names[kind].append(name)
+
+    def record(self, scope: Scope, left: int) -> None:
+        """A statement on a struct."""
+        known, f = scope.names["s"], f"wp.sin({self.float(scope, 2)})"
+        if not known or self.r.random() < 0.2:
+            name = self.fresh("s")
+            self.emit(f"{name} = {self.body_of(scope, 0)}")
+            scope.names["s"].append(name)
+        target = self.r.choice(scope.names["s"])
+        if self.in_kernel and self.r.random() < 0.5:
+            target = f"bodies[{self.row(scope)}]"
+            if self.r.random() < 0.3:
+                self.emit(f"{target} = {self.r.choice(scope.names['s'])}")
+                return
+        match self.pick("part", "part", "pos", "turn", "count"):
+            case "part":
+                self.emit(f"{target}{self.pick(*PARTS)} {self.pick('=', '+=', '*=', '-=')} {f}")
+            case "pos":
+                self.emit(f"{target}.pos {self.pick('=', '+=', '-=')} {self.vec(scope, 1)}")
+            case "turn":
+                self.emit(f"{target}.turn = {self.quaternion(scope, 1)}")
+            case _:
+                self.emit(f"{target}.count = {self.int(scope, 1)} % 5")
 
     def extreme(self, scope: Scope, left: int) -> None:
         """The largest or smallest of what threads have, which each may also read."""

@@ -15,10 +15,11 @@ COLUMNS = 5
 class Scope:
     """The variables that can be read here, by type.
 
-    They are f(loat), i(nt), v(ec3), b(ool), m(at33), h (a quaternion, Hamilton's) and d(ouble).
+    They are f(loat), i(nt), v(ec3), b(ool), m(at33), h (a quaternion, Hamilton's), d(ouble) and
+    s(truct).
     """
 
-    names: dict[str, list[str]] = field(default_factory=lambda: {k: [] for k in "fivbmhd"})
+    names: dict[str, list[str]] = field(default_factory=lambda: {k: [] for k in "fivbmhds"})
     loop: bool = False
     fixed: tuple[str, ...] = ()
     """Loop counters: read, never assigned, so that loops end."""
@@ -66,7 +67,7 @@ class Expressions:
 
     def value(self, kind: str, scope: Scope, depth: int) -> str:
         made = {"f": self.float, "i": self.int, "v": self.vec, "b": self.bool}
-        made |= {"m": self.mat, "h": self.quaternion, "d": self.double}
+        made |= {"m": self.mat, "h": self.quaternion, "d": self.double, "s": self.body_of}
         return made[kind](scope, depth)
 
     def mat(self, scope: Scope, depth: int) -> str:
@@ -76,6 +77,9 @@ class Expressions:
         raise NotImplementedError
 
     def double(self, scope: Scope, depth: int) -> str:
+        raise NotImplementedError
+
+    def body_of(self, scope: Scope, depth: int) -> str:
         raise NotImplementedError
 
     def more_floats(self, scope: Scope, depth: int) -> list[Callable[[], str]]:

@@ -77,9 +77,9 @@ def run(
 
 
 def twin(args: list[Any]) -> list[Any]:
-    """Arguments for the float64 twin: float32 arrays widened, the others copied."""
+    """Arguments for the float64 twin: float32 and float16 arrays widened, the others copied."""
     return [
-        (a.astype(np.float64) if a.dtype == np.float32 else a.copy()) if isinstance(a, np.ndarray) else a
+        (a.astype(np.float64) if a.dtype.kind == "f" else a.copy()) if isinstance(a, np.ndarray) else a
         for a in args
     ]
 

@@ -111,8 +111,50 @@ class CompoundArray:
         self.values[k] = value.values
 
 
+FIELDS = {"pos": Vec, "mass": None, "turn": Quat, "count": None}
+
+
+class Body:
+    """A struct: element `k` of the arrays of its fields."""
+
+    def __init__(self, arrays: tuple[np.ndarray, ...] = (), k: int = 0) -> None:
+        if not arrays:
+            arrays = (np.zeros((1, 3)), np.zeros(1), np.zeros((1, 4)), np.zeros(1, int))
+        self.__dict__["arrays"] = dict(zip(FIELDS, arrays, strict=True))
+        self.__dict__["k"] = k
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FIELDS:
+            raise AttributeError(name)
+        value = self.arrays[name][self.k]
+        kind = FIELDS[name]
+        return kind(value) if kind is not None else value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.arrays[name][self.k] = value.values if isinstance(value, Vec) else value
+
+    def copy(self) -> Body:
+        return Body(tuple(a[self.k : self.k + 1].copy() for a in self.arrays.values()))
+
+
+class BodyArray:
+    """The arrays of the fields as an array of structs."""
+
+    def __init__(self, *arrays: np.ndarray) -> None:
+        self.arrays = arrays
+
+    def __getitem__(self, k: int) -> Body:
+        return Body(self.arrays, k)
+
+    def __setitem__(self, k: int, value: Body) -> None:
+        for into, source in zip(self.arrays, value.copy().arrays.values(), strict=True):
+            into[k] = source[0]
+
+
 def copied(value: Any) -> Any:
     """The value, no longer a view: assignments copy vectors in the kernel language."""
+    if isinstance(value, Body):
+        return value.copy()
     return value._new(value.values.copy()) if isinstance(value, Vec) else value
 
 
@@ -165,6 +207,8 @@ class Library:
 
     vec3 = Vec
     quat = Quat
+    struct = staticmethod(lambda kind: Body)
+    array = staticmethod(lambda dtype: None)
     float64 = float
     identity = staticmethod(lambda n, dtype: Mat(np.eye(n)))
     transpose = staticmethod(lambda m: Mat(m.values.T.copy()))
@@ -222,9 +266,11 @@ def reference(source: str) -> Callable[[int, list[Any]], None]:
     exec(compile(tree, "<reference>", "exec"), names)
 
     def run(dim: int, args: list[Any]) -> None:
+        *plain, pos, mass, turn, count = args
         wrapped = [
-            CompoundArray(a) if isinstance(a, np.ndarray) and a.shape[1:] in KINDS else a for a in args
+            CompoundArray(a) if isinstance(a, np.ndarray) and a.shape[1:] in KINDS else a for a in plain
         ]
+        wrapped.append(BodyArray(pos, mass, turn, count))
         for thread in range(dim):
             library.thread = thread
             names["program"](*wrapped)

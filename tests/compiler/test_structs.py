@@ -260,6 +260,33 @@ def test_atomics_of_whole_structs_and_fields() -> None:
 
 
 @wp.func
+def spin(s: State, b: Body, i: int, k: float):
+    return Inner(b.mass * b.mass * k * s.q[i][0] * s.scale, b.inner.n), b.inner.x * s.bodies[i, 0].mass
+
+
+@wp.func_grad(spin)
+def adj_spin(s: State, b: Body, i: int, k: float, adj_inner: Inner, adj_y: float):
+    wp.adjoint[b].mass += 2.0 * b.mass * k * s.q[i][0] * s.scale * adj_inner.x
+    wp.adjoint[b].inner.x += s.bodies[i, 0].mass * adj_y
+    wp.adjoint[k] += b.mass * b.mass * s.q[i][0] * s.scale * adj_inner.x
+    wp.adjoint[s].q[i][0] += b.mass * b.mass * k * s.scale * adj_inner.x
+    wp.adjoint[s].bodies[i, 0].mass += b.inner.x * adj_y
+
+
+@wp.kernel
+def spinning(s: State, bodies: wp.array(dtype=Body), out: wp.array(dtype=float)):
+    i = wp.tid()
+    b = bodies[i]
+    inner, y = spin(s, b, i, b.pos.x)
+    out[i] = inner.x * float(inner.n) + y * y
+
+
+def test_gradients_of_the_users_take_structs_and_their_adjoints() -> None:
+    state = [floats(3, 3), *arrays_of((3, 2)), 1.5, 0.5, 2]
+    check_gradient(spinning, 3, [*state, *arrays_of((3,), seed=4), np.zeros(3, np.float32)])
+
+
+@wp.func
 def norm(b: Body):
     return wp.length(b.pos) * b.mass
 
@@ -269,22 +296,64 @@ def adj_norm(b: Body, adj_ret: float):
     pass
 
 
-def test_a_gradient_of_the_users_may_take_structs() -> None:
-    @wp.kernel
-    def k(bodies: wp.array(dtype=Body), out: wp.array(dtype=float)):
-        i = wp.tid()
-        out[i] = norm(bodies[i]) + bodies[i].mass
+@wp.kernel
+def without(bodies: wp.array(dtype=Body), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = norm(bodies[i]) + bodies[i].mass
 
-    args = [*arrays_of((2,)), np.zeros(2, np.float32)]
-    zero = [np.zeros_like(a, order="K") for a in (*args[:3], args[5])]
-    given = {0: zero[0], 1: zero[1], 2: zero[2], 5: np.ones(2, np.float32)}
-    plain = [np.ascontiguousarray(a) for a in args]
+
+def test_a_gradient_that_adds_nothing() -> None:
+    args = [np.ascontiguousarray(a) for a in (*arrays_of((2,)), np.zeros(2, np.float32))]
     adjoints = [
-        np.ascontiguousarray(given[p.index]) if p.index in given else None for p in k.params if p.is_array
+        np.zeros_like(args[0]),
+        *(np.zeros_like(a) for a in args[1:3]),
+        None,
+        None,
+        np.ones(2, np.float32),
     ]
-    run(k, 2, plain, adjoints=adjoints)
+    run(without, 2, args, adjoints=adjoints)
     assert adjoints[1].tolist() == [1.0, 1.0]
     assert not adjoints[0].any()
+
+
+@wp.kernel
+def derivatives(bodies: wp.array(dtype=Body), out: wp.array(dtype=wp.vec3)):
+    i = wp.tid()
+    by = wp.grad(norm_of)(bodies[i])
+    out[i] = by.pos * by.mass + wp.vec3(by.inner.x)
+
+
+@wp.func
+def norm_of(b: Body):
+    return wp.length(b.pos) * b.mass + b.inner.x * b.inner.x * float(b.inner.n)
+
+
+def test_grad_by_a_struct_is_a_struct() -> None:
+    args = [*arrays_of((3,)), np.zeros((3, 3), np.float32)]
+    run(derivatives, 3, args)
+    pos, mass, x, n = args[:4]
+    np.testing.assert_allclose(args[5], pos * mass[:, None] + (2 * x * n)[:, None], rtol=1e-5)
+    check_gradient(derivatives, 3, [*arrays_of((3,)), np.zeros((3, 3), np.float32)])
+
+
+@wp.kernel
+def everywhere(bodies: wp.array(dtype=Body), which: wp.array(dtype=Any), out: wp.array(dtype=float)):
+    i = wp.tid()
+    one = bodies[0] if i > 0 else which[-1]
+    back = which[::-1]
+    x, y = one, back[i]
+    x.mass, y.mass = y.mass, x.mass
+    out[i] = x.mass * y.pos.x + float(back.shape[0])
+
+
+def test_conditional_expressions_slices_tuples_and_generics() -> None:
+    kernel = everywhere.instance((t.ArrayType(Body), t.ArrayType(Body), t.ArrayType(float)))
+    args = [*arrays_of((3,)), *arrays_of((3,), seed=6), np.zeros(3, np.float32)]
+    run(kernel, 3, args)
+    mass, other, position = args[1], args[6], args[5]
+    expected = [other[2] * position[2, 0], other[1] * position[1, 0], other[0] * position[0, 0]]
+    assert mass[0] != other[2]
+    np.testing.assert_allclose(args[10], np.array(expected) + 3, rtol=1e-6)
 
 
 def test_whole_elements_cover_their_fields() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tapedebug.compiler.kernel import Kernel
+from tapedebug.compiler.lower import keywords
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS, OPERATORS, SPECIAL
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
@@ -21,25 +22,26 @@ PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 TABLE = re.compile(r"(<!-- table: .*? -->\n).*?(<!-- end of table -->)", re.DOTALL)
 SIGNATURES = {
     "tid": "",
-    "atomic_add": "array, i, …, value",
-    "atomic_sub": "array, i, …, value",
-    **{f"atomic_{name}": "array, i, …, value" for name in ("min", "max", "exch", "and", "or", "xor")},
-    "atomic_cas": "array, i, …, compare, value",
+    "atomic_add": "arr, i, …, value",
+    "atomic_sub": "arr, i, …, value",
+    **{f"atomic_{name}": "arr, i, …, value" for name in ("min", "max", "exch", "and", "or", "xor")},
+    "atomic_cas": "arr, i, …, compare, value",
     "expect_eq": "a, b",
     "expect_near": "a, b, tolerance=1e-6",
     "print": "*values, sep=' ', end='\\n'",
     "printf": "format, *values",
+    "cast": "a, dtype",
     "curlnoise": "state, x, octaves=1, lacunarity=2.0, gain=0.5",
     "identity": "n, dtype=float",
-    "lower_bound": "array, begin, end, value",
+    "lower_bound": "arr, arr_begin, arr_end, value",
     "matrix": "x, …, shape=…, dtype=…",
     "pnoise": "state, x, px, …",
     "quat_identity": "dtype=float",
     "quaternion": "x, y, z, w, dtype=…",
     "rand_init": "seed, offset",
     "transform_identity": "dtype=float",
-    "transform_set_rotation": "t, q",
-    "transform_set_translation": "t, p",
+    "transform_set_rotation": "xform, q",
+    "transform_set_translation": "xform, p",
     "transformation": "p, q, dtype=…",
     "vector": "x, …, length=…, dtype=…",
     **{name: draw.signature for name, draw in DRAWS.items()},
@@ -49,6 +51,7 @@ CONSTANT = {
     "identity",
     "lower_bound",
     "quat_identity",
+    "cast",
     "transform_identity",
     "atomic_and",
     "atomic_or",
@@ -63,7 +66,7 @@ def operands(name: str) -> str:
         return SIGNATURES[name]
     if name in COMPOSITES:
         return ", ".join(COMPOSITES[name].operands)
-    return ", ".join("xyz"[: RULES[name].arity])
+    return ", ".join(keywords.signatures(name)[0])
 
 
 def differentiable(name: str) -> bool:

@@ -96,6 +96,6 @@ def test_wrong_use(message: str) -> None:
 
 
 def test_what_needs_a_thread_says_so() -> None:
-    for name in ("tid", "atomic_add", "randf", "transform_set_rotation"):
+    for name in ("tid", "atomic_add", "transform_set_rotation"):
         with pytest.raises(wp.TapedebugError, match=f"^{name}.. is a function of the kernel language"):
             getattr(wp, name)()

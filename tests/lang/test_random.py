@@ -320,3 +320,72 @@ def test_curl_noise_in_time_has_no_sources() -> None:
             divergence[index, axis] = adjoint[index, axis]
     np.testing.assert_allclose(divergence.sum(1), 0, atol=1e-12)
     assert np.abs(divergence).max() > 0.05
+
+
+# Outside kernels -------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def once(seed: int, out: wp.array(dtype=float), p: wp.array(dtype=wp.vec3), x: wp.array(dtype=wp.vec2)):
+    state = wp.rand_init(seed, 3)
+    a, b, c, d, e = state, state, state, state, state
+    out[0] = wp.randf(a)
+    out[1] = wp.randf(b, -1.0, 2.0)
+    out[2] = wp.randn(c)
+    out[3] = float(wp.randi(d, -5, 6))
+    out[4] = wp.noise(state, x[0])
+    out[5] = wp.noise(state, 0.25)
+    out[6] = wp.pnoise(state, x[0], 3, 4)
+    p[0] = wp.sample_unit_sphere(e)
+    x[1] = wp.curlnoise(state, x[0])
+
+
+def test_python_draws_what_kernels_draw_and_advances_nothing() -> None:
+    out, p = np.zeros(7, np.float32), np.zeros((1, 3), np.float32)
+    x = np.array([[0.3, 1.7], [0, 0]], np.float32)
+    run(once, 1, [7, out, p, x])
+    state, at = wp.rand_init(7, 3), wp.vec2(0.3, 1.7)
+    assert state == int(reference.rand_init(7, 3))
+    found = [
+        wp.randf(state),
+        wp.randf(state, -1, 2.0),
+        wp.randn(state),
+        wp.randi(state, -5, 6),
+        wp.noise(state, at),
+        wp.noise(state, 0.25),
+        wp.pnoise(state, at, 3, 4),
+    ]
+    np.testing.assert_allclose(found, out, rtol=1e-6)
+    np.testing.assert_allclose(wp.sample_unit_sphere(state), p[0], rtol=1e-6)
+    np.testing.assert_allclose(wp.curlnoise(state, at), x[1], rtol=1e-6)
+    assert wp.randu(state, 5, 6) == 5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: wp.randf(1.5), "randf() takes a state of rand_init() first; got 1.5\n"),
+        (lambda: wp.noise(-1, 0.5), "noise() takes a state of rand_init() first; got -1\n"),
+        (lambda: wp.randf(1, 2.0), "randf() takes state, low, high; got 2 arguments"),
+        (lambda: wp.randi(1, 0.0, 2.0), "randi() takes bounds of int32; got float32 and float32\n"),
+    ],
+)
+def test_wrong_draws_of_python(wrong: Any, message: str) -> None:
+    with pytest.raises(TypeError) as info:
+        wrong()
+    assert str(info.value).startswith(message)
+
+
+def test_second_derivatives_of_noise() -> None:
+    @wp.kernel
+    def loss_of(p: wp.array(dtype=wp.vec3), loss: wp.array(dtype=float)):
+        i = wp.tid()
+        state = wp.rand_init(3, i)
+        field = wp.curlnoise(state, p[i], octaves=2)
+        value = wp.noise(state, p[i]) * wp.noise(state, p[i] * 2.0)
+        wp.atomic_add(loss, 0, value + wp.dot(field, field) * wp.randf(state, p[i][0], 2.0))
+
+    start = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    p, loss = wp.array(start, dtype=wp.vec3, requires_grad=True), wp.zeros(1, requires_grad=True)
+    check = wp.autograd.hvp_check(loss_of, 4, [p], [loss], loss)
+    assert check.verdict == "AGREE", check.message

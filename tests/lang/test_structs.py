@@ -204,5 +204,11 @@ def test_wrong_definitions() -> None:
         "struct `Bad`: the type `Bad` of `a` cannot be read (NameError: name 'Bad' is not defined)\n"
         "  = mend: a struct cannot hold itself: keep the index of another element instead"
     )
+    with pytest.raises(wp.KernelTypeError) as caught:
+        struct(type("Bad", (Inner,), {"__annotations__": {"y": float}}))
+    assert str(caught.value) == (
+        "struct `Bad` inherits from `Inner`, and a struct stands alone\n"
+        "  = mend: give it a field of the other struct, or repeat the fields"
+    )
     with pytest.raises(wp.KernelTypeError, match="@struct decorates a class; got a function"):
         struct(lambda: 0)  # type: ignore[arg-type]

@@ -55,6 +55,38 @@ def test_a_kernel_defined_under_the_magic_knows_its_source(shell):
     assert shell.user_ns["y"].numpy().tolist() == [0.5, 0.5, 0.5]
 
 
+def test_fields_of_structs_have_labels_and_cells_may_run_again(shell):
+    define = (
+        "@wp.struct\n"
+        "class State:\n"
+        "    q: wp.array(dtype=float)\n"
+        "    scale: float\n"
+        "@wp.struct\n"
+        "class Body:\n"
+        "    mass: float\n"
+    )
+    kernel = (
+        "@wp.kernel\n"
+        "def weigh(state: State, bodies: wp.array(dtype=Body), loss: wp.array(dtype=float)):\n"
+        "    i = wp.tid()\n"
+        "    wp.atomic_add(loss, 0, state.q[i] * bodies[i].mass * state.scale)\n"
+    )
+    make = (
+        "state = State(wp.array([1.0, 2.0], dtype=float, requires_grad=True), 3.0)\n"
+        "bodies = wp.array([Body(1.0), Body(2.0)], dtype=Body, requires_grad=True)\n"
+        "loss = wp.zeros(1, requires_grad=True)\n"
+    )
+    run(shell, define)
+    run(shell, kernel)
+    run(shell, define)  # the kernel keeps taking instances of what is the same struct
+    launch = "wp.launch(weigh, dim=2, inputs=[state, bodies], outputs=[loss])\n"
+    run(shell, "%%tape --no-panel --loss loss --name tape\n" + make + launch)
+    trace = shell.user_ns["tape"].trace()
+    assert trace.arrays[0].label == "state.q"
+    assert [arg.name for arg in trace.launches[0].args] == ["state.q", "state.scale", "bodies.mass", "loss"]
+    assert shell.user_ns["bodies"].grad.numpy()["mass"].tolist() == [3, 6]
+
+
 def test_loss_runs_the_reverse_pass_and_diagnoses(shell, capsys):
     run(shell, "%%tape --loss loss --name tape\n" + CELL)
     tape = shell.user_ns["tape"]

@@ -473,6 +473,8 @@ def test_unknown_names_of_the_package(monkeypatch):
     monkeypatch.setattr(_planned, "PLANNED", frozenset({"svd9"}))
     for name, message in {
         "svd9": "tapedebug.svd9 is planned and not in this version",
+        "launch_tiled": "tapedebug.launch_tiled is not planned: it is not part of recording and debugging "
+        "gradients",
         "fem": "tapedebug.fem is not planned: it is not part of recording and debugging gradients",
         "launhc": "tapedebug has no name 'launhc'; did you mean 'launch'?",
         "zzz": "tapedebug has no name 'zzz'",

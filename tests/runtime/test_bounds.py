@@ -113,7 +113,7 @@ M = np.zeros((3, 4), np.float32)
             shift,
             3,
             [floats(1, 2, 3), floats(0, 0, 0), -5],
-            "the index -2 is outside axis 0 of `x`, which has length 3, in thread 0",
+            "the index -5 is outside axis 0 of `x`, which has length 3, in thread 0",
         ),
         (
             shift,
@@ -155,7 +155,7 @@ M = np.zeros((3, 4), np.float32)
             largest,
             2,
             [floats(0), ints(0, -3), floats(1, 2)],
-            "the index -2 is outside axis 0 of `best`, which has length 1, in thread 1",
+            "the index -3 is outside axis 0 of `best`, which has length 1, in thread 1",
         ),
         (
             component,

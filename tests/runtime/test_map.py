@@ -75,6 +75,19 @@ def test_structs():
     assert _shown(caught.value)[1:3] == ["   |         p + 1.0", "   |         ^^^^^^^"]
 
 
+def test_indexed_arrays():
+    data = _array(1, 2, 3, 4, requires_grad=True)
+    chosen = wp.indexedarray(data, wp.array([3, 0, 3], dtype=int))
+    with wp.Tape() as tape:
+        result = wp.map(lambda a, b: a * a * b, chosen, 2.0)
+    assert (result.list(), result.requires_grad) == ([32, 2, 32], True)
+    tape.backward(grads={result: wp.ones(3)})
+    assert data.grad.list() == [4, 0, 0, 32]
+    assert wp.map(wp.max, chosen, wp.ones((2, 1))).shape == (2, 3)
+    wp.map(lambda a: a + 1.0, chosen, out=data[0:3])
+    assert data.list() == [5, 2, 5, 4]
+
+
 def test_captured_numbers_are_part_of_a_lambda():
     def scaled(k):
         return wp.map(lambda a: a * k, X).list()

@@ -367,6 +367,15 @@ def test_seeds_of_struct_arrays() -> None:
     tape.backward(grads={s.bodies["mass"]: np.full(4, 2.0, np.float32)})
     assert np.array_equal(whole, b.grad.numpy())
     assert whole["mass"].tolist() == [2, 2, 2, 2]
+    with wp.Tape() as partial:
+        wp.launch(square, dim=4, inputs=[b["mass"]], outputs=[b["inner"]["x"]])
+    seed["inner"]["x"].fill_(1.0)
+    partial.backward(grads={b: seed})  # no launch uses `pos`
+    assert np.array_equal(b.grad.numpy()["mass"], 2 + 2 * b.numpy()["mass"])
+    with pytest.raises(
+        wp.TapeError, match=r"a key of grads, an array\(shape=\(4,\), dtype=Body\), is not on"
+    ):
+        partial.backward(grads={bodies(): seed})
     with pytest.raises(
         wp.TapeError, match=r"the loss must be a scalar; got an array\(shape=\(1,\), dtype=Body\)"
     ):
@@ -524,3 +533,17 @@ def test_structs_beside_plain_kernels() -> None:
         wp.launch(square, dim=4, inputs=[b["mass"]], outputs=[y])
     tape.backward(grads={y: np.ones(4, np.float32)})
     assert np.array_equal(b.grad.numpy()["mass"], 2 * b.numpy()["mass"])
+
+
+def test_the_tape_has_the_gradients_of_a_struct_as_a_struct() -> None:
+    state = State()
+    state.q, state.scale = wp.array(np.ones((2, 3)), dtype=wp.vec3, requires_grad=True), 2.0
+    state.bodies = wp.array([Body(mass=1.0), Body(mass=2.0)], dtype=Body)
+    bodies, out = wp.clone(state.bodies, requires_grad=True), wp.zeros(2, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(step, dim=2, inputs=[state, bodies, out])
+    tape.backward(grads={out: wp.ones_like(out)})
+    found = tape.gradients[state]
+    assert type(found) is State
+    assert found.q.ptr == state.q.grad.ptr
+    assert found.bodies is None, "an array without a gradient"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tests.runtime.kernels import square
+from tests.runtime.kernels import square, total
 
 torch = pytest.importorskip("torch")
 
@@ -112,6 +112,25 @@ def test_writes_through_a_tensor_are_found(shared):
     assert x.grad.numpy().tolist() == [2, 4, 6]
     assert [event.how for event in tape.outside] == ["numpy"]
     assert tape.preserved_bytes == 12
+
+
+def test_coverage_says_what_was_written_behind_the_tape():
+    """Where nothing is preserved, the diagnosis measures the gradient and says what changed."""
+    t = torch.tensor([1.0, 2.0, 3.0])
+    x, y = wp.from_torch(t, requires_grad=True), wp.zeros(3, requires_grad=True)
+    loss = wp.zeros(1, requires_grad=True)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(square, 3, inputs=[x], outputs=[y])
+        wp.launch(total, 3, inputs=[y, loss])
+    t.mul_(10)
+    tape.backward(loss)
+    assert x.grad.list() == [20, 40, 60]
+    diagnosis = wp.diagnose(tape, loss=loss)
+    assert diagnosis.verdict == "WRONG"
+    note = (
+        "written after the tape recorded, before backward: x (through NumPy, or another library that shares"
+    )
+    assert note in " ".join(str(diagnosis).split())
 
 
 @wp.struct

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tapedebug.compiler.llvm import half as half
+from tapedebug.compiler.llvm import inverse as inverse
 from tapedebug.compiler.llvm import journal as journal
 from tapedebug.compiler.llvm import library as library
 from tapedebug.compiler.llvm import native as native

@@ -233,8 +233,6 @@ def constant(value: float, kind: str) -> str:
         return str(bool(value)).lower()
     if kind in INTEGERS:
         return str(int(value))
-    if kind == "f16":
-        return f"0xH{np.float16(value).view(np.uint16):04X}"
     with np.errstate(over="ignore"):
         wide = float(np.float32(value)) if kind == "f32" else float(value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', wide))[0]:016X}"

@@ -15,12 +15,14 @@ from functools import cache
 
 from tapedebug.lang import types as t
 
-FLOATS = frozenset(s.code for s in t.FLOATS)
+HELD = frozenset(s for s in t.SCALARS if s is not t.float16)
+"""The types of values in generated code: a half is held as a float32 (`llvm.half`)."""
+FLOATS = frozenset(s.code for s in t.FLOATS if s in HELD)
 INTEGERS = frozenset(s.code for s in t.INTEGERS)
-SCALARS = tuple(s.code for s in t.SCALARS)
+SCALARS = tuple(s.code for s in t.SCALARS if s in HELD)
 STACK = "*i64"
 """A stack is two words: the address of its memory, and its capacity in words."""
-BITS = {s.code: 8 * s.numpy.itemsize for s in t.SCALARS} | {"b1": 1}
+BITS = {s.code: 8 * s.numpy.itemsize for s in t.SCALARS if s in HELD} | {"b1": 1}
 
 
 class Misfit(Exception):
@@ -104,7 +106,7 @@ def llvm_type(kind: str) -> str:
     if kind[0] == "*":
         return "ptr"
     if kind in FLOATS:
-        return {16: "half", 32: "float", 64: "double"}[BITS[kind]]
+        return {32: "float", 64: "double"}[BITS[kind]]
     return kind if kind == "void" else f"i{BITS[kind]}"
 
 
@@ -196,3 +198,17 @@ def cast(source: str, target: str) -> Call:
 
 for _code in SCALARS:
     entry(f"to_{_code}")(lambda source, target=_code: cast(source, target))
+
+
+def _of_bits(target: str) -> Callable[..., Call]:
+    def of_bits(source: str) -> Call:
+        """The same bits in another type."""
+        fitting(source in BITS and BITS[source] == BITS[target], source)
+        old, new = llvm_type(source), llvm_type(target)
+        return Call(target, "" if old == new else f"{{r}} = bitcast {old} {{0}} to {new}")
+
+    return of_bits
+
+
+for _code in (*sorted(INTEGERS), *sorted(FLOATS)):
+    entry(f"{_code}_of_bits")(_of_bits(_code))

@@ -49,9 +49,6 @@ def resolved(ctx: Context, node: ast.Call, function: Function) -> tuple[Function
 
 
 def _given(ctx: Context, node: ast.Call) -> _Given:
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            ctx.syntax_error(argument, "a kernel cannot use starred arguments", "pass the values one by one")
     for keyword in node.keywords:
         if keyword.arg is None:
             ctx.syntax_error(

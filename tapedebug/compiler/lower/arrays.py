@@ -91,7 +91,7 @@ def _base(ctx: Context, node: ast.expr) -> View | StructValue | Place | None:
         return None
     if isinstance(node, ast.Subscript) and custom.is_adjoint(ctx, node.value):
         item = custom.adjoint_of(ctx, node)
-        return item if isinstance(item, View) else None
+        return item if isinstance(item, View | StructValue) else None
     base = _base(ctx, node.value)
     if isinstance(base, StructValue):
         item = base.get(node.attr) if structs.is_field(node, base) else None

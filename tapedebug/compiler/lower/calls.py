@@ -25,6 +25,7 @@ from tapedebug.compiler.lower import (
     statics,
     structs,
     syntax,
+    unpack,
     views,
 )
 from tapedebug.compiler.lower._context import (
@@ -47,6 +48,11 @@ MAX_INLINE_DEPTH = 64
 
 def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
     """The value of a call; `used` is false where the call is a statement."""
+    with unpack.plain(ctx, node) as plain:
+        return _lower(ctx, plain, used)
+
+
+def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
     function = expressions.lower(ctx, node.func)
     ctx.at(node)
     if not isinstance(function, Static):
@@ -235,8 +241,11 @@ def run(
     ctx.env["%return"] = expressions.wrap(ctx, ctx.builder.constant(False, t.bool))
     ctx.inputs = None
     begin()
+    early = ctx.early.get(ctx.result_key)
     if function.result_type is not None:
         _zero_result(ctx, function)
+    elif early is not None:
+        ctx.env[control.RESULT] = contents.zeros_like(ctx, early)
     try:
         body = function.origin.tree.body
         statements.block(ctx, body)

@@ -10,8 +10,8 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug.compiler import ir
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower import arguments, arrays, calls, contents, random, syntax
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, counted
+from tapedebug.compiler.lower import adjoints, arguments, arrays, calls, contents, random, syntax
+from tapedebug.compiler.lower._context import Context, Item, Items, View, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import adjoint
 from tapedebug.lang.rules import Quantity
@@ -41,7 +41,7 @@ def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, It
         if function.replay is not None:
             region.replay = _replay(ctx, node, function, inputs, result)
         if function.gradient is not None:
-            _gradient(ctx, node, function, inputs, leaves, region)
+            _gradient(ctx, node, function, inputs, result, region)
     ctx.at(node)
     ctx.builder.append(region)
     values = iter(body.yields)
@@ -98,7 +98,7 @@ def _gradient(
     node: ast.Call,
     function: Function,
     inputs: dict[str, Item],
-    leaves: list[Quantity],
+    result: Item,
     region: Custom,
 ) -> None:
     gradient, b = function.gradient, ctx.builder
@@ -109,19 +109,12 @@ def _gradient(
             f"`{gradient.name}` is itself the gradient of `{function.name}`, which is asked for here",
             f"write the derivative of `{function.name}` down",
         )
-    seeds = [
-        Quantity(q.type, tuple(b.expr(Value(p.type, f"adj_{p.value.hint or 'ret'}")) for p in q.parts))
-        for q in leaves
-    ]
+    seeds = [adjoints.seed(ctx, one) for one in adjoints.results(result)]
     wanted = [*inputs, *(f"adj_ret{k}" if len(seeds) > 1 else "adj_ret" for k in range(len(seeds)))]
     names = _parameters(ctx, gradient, function, [*inputs.values(), *seeds], wanted, "gradient")
     env: dict[str, Item] = dict(zip(names, [*inputs.values(), *seeds], strict=True))
     given_inputs = dict(zip(names, inputs.values(), strict=False))
-    before: dict[str, Quantity] = {}
-    for name, item in given_inputs.items():
-        if isinstance(item, Quantity) and t.scalar_of(item.type) in t.FLOATS:
-            parts = (b.expr(Value(p.type, f"adj_{name}")) for p in item.parts)
-            before[name] = Quantity(item.type, tuple(parts))
+    before = {n: adjoints.fresh(ctx, n, i) for n, i in given_inputs.items() if adjoints.is_counted(i)}
     after: dict[str, Item] = {}
 
     def begin() -> None:
@@ -134,16 +127,22 @@ def _gradient(
         _fail(ctx, gradient, gradient.origin.tree, "a gradient returns nothing", "add to wp.adjoint[…] only")
     _refuse_writes(ctx, gradient, block, "a gradient", "it changes wp.adjoint[…] only")
     region.gradient = block
-    region.seeds = [part.value for q in seeds for part in q.parts]
+    region.seeds = [part.value for one in seeds for q in contents.leaves_of(one) or () for part in q.parts]
     for name, was in before.items():
         item, now = given_inputs[name], after[PREFIX + name]
-        assert isinstance(item, Quantity)
-        assert isinstance(now, Quantity)
-        for primal, start, end in zip(item.parts, was.parts, now.parts, strict=True):
-            if start.value is not end.value:  # else the gradient leaves it alone
-                region.inputs.append(primal.value)
-                region.before.append(start.value)
-                block.yields.append(end.value)
+        for (primal, start), (_, end) in zip(
+            adjoints.pairs(item, was), adjoints.pairs(item, now), strict=True
+        ):
+            _changed(region, block, primal, start, end)
+
+
+def _changed(region: Custom, block: Block, primal: Quantity, before: Quantity, after: Quantity) -> None:
+    """Note which adjoints a gradient changes: those that it leaves alone are no matter of it."""
+    for one, start, end in zip(primal.parts, before.parts, after.parts, strict=True):
+        if start.value is not end.value:
+            region.inputs.append(one.value)
+            region.before.append(start.value)
+            block.yields.append(end.value)
 
 
 # Signatures ------------------------------------------------------------------------------------------------
@@ -231,9 +230,7 @@ def adjoint_of(ctx: Context, node: ast.Subscript) -> Item:
     name = _input(ctx, node)
     assert ctx.inputs is not None
     item = ctx.inputs[name]
-    if isinstance(item, ArrayView):
-        return ArrayView(item.param, item.indices, adjoint=True)
-    return ctx.env[PREFIX + name]
+    return adjoints.view(item) if isinstance(item, View) else ctx.env[PREFIX + name]
 
 
 def _input(ctx: Context, node: ast.Subscript) -> str:
@@ -247,27 +244,21 @@ def _input(ctx: Context, node: ast.Subscript) -> str:
         )
     key = node.slice
     if not isinstance(key, ast.Name) or key.id not in ctx.inputs:
-        floats = [n for n, item in ctx.inputs.items() if _differentiable(item)]
+        floats = [n for n, item in ctx.inputs.items() if adjoints.differentiable(item)]
         ctx.name_error(
             node.slice,
             f"`{ast.unparse(key)}` is not an input of the function, so that `{shown}` means nothing",
             f"its inputs are {', '.join(floats)}" if floats else "it has no inputs with an adjoint",
         )
     item = ctx.inputs[key.id]
-    if not _differentiable(item):
-        kind = t.type_name(item.param.type) if isinstance(item, ArrayView) else contents.kind_of(item)
+    if not adjoints.differentiable(item):
+        kind = t.type_name(item.type) if isinstance(item, View) else contents.kind_of(item)
         ctx.type_error(
             node.slice,
             f"`{key.id}` is {kind}, which has no adjoint",
             "only floats and values made of them do",
         )
     return key.id
-
-
-def _differentiable(item: Item) -> bool:
-    if isinstance(item, ArrayView):
-        return bool(t.is_float(item.param.type.dtype))
-    return isinstance(item, Quantity) and t.scalar_of(item.type) in t.FLOATS
 
 
 def changed_names(ctx: Context, body: list[ast.stmt]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -94,8 +95,6 @@ def value(ctx: Context, node: ast.expr, what: str = "a value") -> Quantity:
 
 def argument(ctx: Context, node: ast.expr) -> Quantity:
     """The value of an argument of a call."""
-    if isinstance(node, ast.Starred):
-        ctx.syntax_error(node, "a kernel cannot use starred arguments", "pass the values one by one")
     return value(ctx, node)
 
 
@@ -160,7 +159,8 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
     base = structs.as_value(ctx, node.value, base) or base
     if isinstance(base, StructValue):
         return structs.field(ctx, node, base)
-    if isinstance(base, Static) and not isinstance(base.value, t.Compound | int | float | np.generic):
+    number = t.Compound | int | float | np.generic
+    if isinstance(base, Static) and (isinstance(base.value, enum.Enum) or not isinstance(base.value, number)):
         return _static_attribute(ctx, node, base.value)
     if isinstance(base, View) and base.free:
         return _array_attribute(ctx, node, base)

@@ -200,8 +200,21 @@ def _diagonal(ctx: Context, kind: Any, ones: range) -> Quantity:
     return Quantity(kind, tuple(one if k in ones else zero for k in range(kind.length)))
 
 
+def _cast(ctx: Context, node: ast.Call, values: Arguments, given: Given) -> Quantity:
+    """`cast(x, dtype)`: the same bits."""
+    if set(given) != {"a", "dtype"}:
+        ctx.type_error(node, "cast() takes a number and a type", "write cast(x, dtype=wp.int32)")
+    q = expressions.argument(ctx, given["a"])
+    target = _scalar_type(ctx, node, "cast", given, [], integers=True)
+    if t.is_compound(q.type):
+        ctx.type_error(node, f"cast() takes a number; got {t.type_name(q.type)}", "cast each component")
+    value = ctx.guarded(node, "cast()", ctx.builder.apply, f"{target.code}_of_bits", q.scalar.value)
+    return expressions.wrap(ctx, value)
+
+
 Maker = Callable[[Context, ast.Call, Arguments, Given], Quantity]
 MAKERS: dict[str, tuple[tuple[str, ...], Maker]] = {
+    "cast": (("a", "dtype"), _cast),
     "identity": (("n", "dtype"), _identity),
     "matrix": (("*args", "pos", "rot", "scale", "shape", "dtype"), _matrix),
     "quat_identity": (("dtype",), _quat_identity),

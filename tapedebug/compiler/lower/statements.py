@@ -16,7 +16,7 @@ from tapedebug.compiler.lower import (
     remarks,
     syntax,
 )
-from tapedebug.compiler.lower._context import Context, Static
+from tapedebug.compiler.lower._context import Context, Early, Static
 
 UNSUPPORTED = {
     "With": "`with`",
@@ -160,15 +160,17 @@ def _return(ctx: Context, node: ast.Return) -> None:
 
 
 def _function_result(ctx: Context, node: ast.Return, value: ast.expr) -> None:
-    if control.RESULT not in ctx.env and ctx.in_loop:
-        ctx.syntax_error(
-            node,
-            "a function that returns a value from inside a loop needs a declared result",
-            "annotate it, for example `-> float`, or return after the loop",
-        )
     item = expressions.lower(ctx, value)
     if isinstance(item, Static):
         item = ctx.quantity(value, item)
+    if control.RESULT not in ctx.env and ctx.in_loop:
+        if contents.leaves_of(item) is None:
+            ctx.syntax_error(
+                node,
+                f"a function cannot return {contents.kind_of(item)} from inside a loop",
+                "return its index, or return after the loop",
+            )
+        raise Early(ctx.result_key, item)
     kind = contents.kind_of(item)
     if ctx.returned is None:
         ctx.returned = (kind, f"line {ctx.span(node).line} returns")

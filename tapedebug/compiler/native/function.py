@@ -84,7 +84,7 @@ class Native:
 
     def _check_type(self, node: ast.AST, kind: Any, what: str) -> None:
         element = kind.dtype if isinstance(kind, t.ArrayType) else kind
-        scalar = None if isinstance(element, tuple) or t.is_struct(element) else t.scalar_of(element)
+        scalar = t.scalar_of(element) if t.is_scalar(element) or t.is_compound(element) else None
         if scalar not in C_NAMES or (isinstance(kind, t.ArrayType) and what == "the result"):
             shown = t.type_name(kind) if not isinstance(kind, tuple) else "several values"
             mend = "numbers, vectors, matrices, quaternions and arrays of them have types in C"

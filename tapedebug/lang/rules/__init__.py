@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tapedebug.lang.rules import choice as choice
 from tapedebug.lang.rules import componentwise as componentwise
+from tapedebug.lang.rules import conversions as conversions
 from tapedebug.lang.rules import decompositions as decompositions
 from tapedebug.lang.rules import matrix as matrix
 from tapedebug.lang.rules import noise as noise

@@ -238,6 +238,11 @@ _unary("atanh", "Inverse hyperbolic tangent.", lambda x, r: 1.0 / (1.0 - _square
 for _name, _doc, _slope in (("erf", "Error function.", 1.0), ("erfc", "1 minus the error function.", -1.0)):
     _scale = _slope * 2.0 / math.sqrt(math.pi)
     _unary(_name, _doc, lambda x, r, scale=_scale: scale * (-_square(x)).apply("exp"))
+_unary(
+    "erfinv",
+    "Inverse of the error function; infinite at 1 and -1.",
+    lambda x, r: (math.sqrt(math.pi) / 2.0) * (r * r).apply("exp"),
+)
 rule(
     "atan2",
     "Angle of the point (second, first), in radians; its derivative at the origin is 0.",
@@ -320,21 +325,3 @@ rule(
     partials=NOT_DIFFERENTIABLE,
     fold=lambda index, length: index + length if index < 0 else index,
 )
-
-# Conversions -----------------------------------------------------------------------------------------------
-
-
-def _convert(target: type[t.Scalar]) -> None:
-    rule(
-        f"to_{target.code}",
-        f"Conversion to {target.__name__}; from a float to an integer it truncates.",
-        result=lambda operands: target,
-        text=f"to_{target.code}({{0}})",
-        # Conversions between float types are differentiable; the compiler skips operands that are not floats.
-        partials=(lambda x, r: 1.0,) if target in t.FLOATS else NOT_DIFFERENTIABLE,
-        fold=numpy_fold(target.numpy.type),
-    )
-
-
-for _target in t.SCALARS:
-    _convert(_target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,9 @@ from tests.lang.cases.base import AWAY, BEYOND, POSITIVE, UNIT, WIDE, Case, Doma
 
 def _unary(domain: Domain = WIDE, **functions: Callable[..., Any]) -> list[Case]:
     return [Case(name, call(name, 1), f, (domain,)) for name, f in functions.items()]
+
+
+NORMAL = statistics.NormalDist(0.0, math.sqrt(0.5))
 
 
 def truth(spelling: str, number: str = "{0}") -> str:
@@ -56,10 +60,12 @@ RULES = [
         sign=lambda x: np.where(x < 0, -1.0, 1.0),
     ),
     *_unary(POSITIVE, sqrt=np.sqrt, cbrt=np.cbrt, log=np.log, log2=np.log2, log10=np.log10),
+    *_unary(UNIT, erfinv=lambda x: np.vectorize(NORMAL.inv_cdf)((x + 1) / 2)),
     *_unary(UNIT, tan=np.tan, asin=np.arcsin, acos=np.arccos, atanh=np.arctanh),
     *_unary(BEYOND, acosh=np.arccosh),
     Case("norm_of_square", "wp.length(vec1({0}))", np.abs, (POSITIVE,)),
     Case("sign0", "wp.abs({0})", np.abs, (WIDE,)),  # the derivative of abs is its only use
+    Case("to_f16", "scalar(wp.float16({0}))", lambda x: x, (WIDE,)),
     Case("to_f32", "scalar(wp.float32({0}))", lambda x: x, (WIDE,)),
     Case("to_f64", "scalar(wp.float64({0}))", lambda x: x, (WIDE,)),
     *(
@@ -94,5 +100,6 @@ RULES = [
 BITS = {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
 OF_STATES = {"rand_pcg", "centred_f32", "centred_f64", "direction_f32", "direction_f64", "single"}
 """Rules of random numbers and noise: those of `cases.noise`, and in `test_random.py`, consist of them."""
-INTEGER_ONLY = {"from_end", "idiv", "trip_count"} | BITS | OF_STATES
+OF_BITS = {f"{s}{n}_of_bits" for n in (8, 16, 32, 64) for s in "iuf"} - {"f8_of_bits"}
+INTEGER_ONLY = {"from_end", "idiv", "trip_count"} | BITS | OF_STATES | OF_BITS
 """Rules that no float reaches: `test_rules.py` compares them with Python."""

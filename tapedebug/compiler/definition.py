@@ -1,0 +1,133 @@
+"""What a user's kernel is declared as: its source, settings and parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from tapedebug._errors import KernelSyntaxError, KernelTypeError
+from tapedebug._source import Origin
+from tapedebug.compiler import flatten, modules
+from tapedebug.compiler.function import declared_types, origin_of
+from tapedebug.compiler.ir import Param
+from tapedebug.compiler.layout import Layout
+from tapedebug.lang import types as t
+
+
+class Definition:
+    """A kernel before it is compiled.
+
+    Attributes:
+        key: The name that checks and reports use.
+        module: What it was defined in.
+        options: Its own settings.
+        types: Of a version of a generic kernel, the types of its parameters.
+    """
+
+    def __init__(self, python: Callable[..., Any], types: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self.python = python
+        self.module = modules.get_module(python.__module__ or "")
+        self.options = modules.checked_options(options, f"kernel `{python.__name__}`")
+        self.types = types
+        qualified = python.__qualname__.replace("<locals>.", "").replace(".", "__")
+        self.key = re.sub(r"[^0-9A-Za-z_]+", "", qualified)
+        self.__name__ = python.__name__
+        self.__doc__ = python.__doc__
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.key}{f'({self.version})' if self.version else ''}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse: kernels are launched."""
+        raise KernelTypeError(
+            f"kernel `{self.__name__}` was called like a function",
+            mend=f"launch it: launch({self.__name__}, dim=…, inputs=[…])",
+        )
+
+    def option(self, name: str) -> Any:
+        """A setting as it is for this kernel: its own, else that of its module, else that of `config`."""
+        return self.options[name] if name in self.options else self.module.option(name)
+
+    @property
+    def enable_backward(self) -> bool:
+        """Whether launches of the kernel pass gradients."""
+        return bool(self.option("enable_backward"))
+
+    @property
+    def check_bounds(self) -> bool:
+        """Whether an index outside its array ends a launch."""
+        return bool(self.option("check_bounds") or self.option("mode") == "debug")
+
+    @cached_property
+    def origin(self) -> Origin:
+        """The kernel's source."""
+        return origin_of(self.python, "kernel")
+
+    @cached_property
+    def signature(self) -> tuple[Param, ...]:
+        """The parameters as they are declared, with their types."""
+        origin = self.origin
+        arguments = origin.header.args
+        others = [arguments.vararg, arguments.kwarg, *arguments.kwonlyargs]
+        starred = next((a for a in others if a is not None), None)
+        if starred is not None:
+            raise KernelSyntaxError(
+                f"kernel `{self.__name__}`: a kernel has plain parameters only; `{starred.arg}` is not",
+                span=origin.span(starred),
+                mend="give each argument a parameter of its own",
+            )
+        declared = declared_types(self.python, origin, "kernel")
+        params = []
+        for index, argument in enumerate((*arguments.posonlyargs, *arguments.args)):
+            if argument.arg not in declared:
+                raise KernelTypeError(
+                    f"kernel `{self.__name__}`: the parameter `{argument.arg}` has no type",
+                    span=origin.span(argument),
+                    mend="annotate it, for example "
+                    f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
+                )
+            kind = self.types[index] if self.types else declared[argument.arg]
+            params.append(Param(argument.arg, kind, index))
+        return tuple(params)
+
+    @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters as they are compiled: structs and indexed arrays taken apart."""
+        return self.signature if self.flat else flatten.flattened(self.signature)
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether parameters are compiled as they are declared."""
+        return flatten.is_flat(self.signature)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How arguments are packed."""
+        return Layout(self.params)
+
+    @property
+    def version(self) -> str:
+        """Of a version of a generic kernel, its parameters and their types; else empty."""
+        shown = [f"{p.name}: {t.type_name(p.type)}" for p in self.signature] if self.types else []
+        return ", ".join(shown)
+
+    @cached_property
+    def is_generic(self) -> bool:
+        """Whether parameters take several types: each combination has a version of the kernel."""
+        return any(t.is_generic(param.type) for param in self.signature)
+
+    def require_concrete(self) -> None:
+        """Refuse a generic kernel.
+
+        Raises:
+            KernelTypeError: It is one.
+        """
+        if self.is_generic:
+            shown = ", ".join(f"{p.name}: {t.type_name(p.type)}" for p in self.signature)
+            raise KernelTypeError(
+                f"kernel `{self.__name__}`: it is generic ({shown}), compiled for the types of a launch",
+                span=self.origin.span(self.origin.tree),
+                mend=f"launch it, or choose the types: overload({self.__name__}, […])",
+            )

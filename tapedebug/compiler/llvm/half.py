@@ -1,0 +1,102 @@
+"""Half precision in integer arithmetic: no processor and no runtime library needs to know it.
+
+Generated code holds a half as the float32 of the same value, and rounds after every operation (`to_f16`),
+which for sums, products, quotients and roots is exact: float32 has more than twice the digits. Memory holds
+its bits.
+"""
+
+from __future__ import annotations
+
+from tapedebug.compiler.llvm.library import BITS, FLOATS, Call, cast, defined, entry, fitting, llvm_type
+
+# Of a float: the difference of the exponents' biases, the digits beyond those of a half, what has no normal
+# half below and above it, infinity; and a number whose sum with a small one has the digits of a small half.
+LAYOUT = {
+    "f32": (112 << 10, 13, 0x38800000, 0x47800000, 0x7F800000, 0x3F000000),
+    "f64": (
+        1008 << 10,
+        42,
+        0x3F10000000000000,
+        0x40F0000000000000,
+        0x7FF0000000000000,
+        0x41B0000000000000,
+    ),
+}
+
+
+@entry("half_bits")
+def half_bits(x: str) -> Call:
+    """The bits of the half that is nearest to a float, halves between two to the even one."""
+    fitting(x in LAYOUT, x)
+    bias, cut, small, large, infinite, lift = LAYOUT[x]
+    word, kind, width = f"i{BITS[x]}", llvm_type(x), BITS[x]
+    body = f"""
+%bits = bitcast {kind} %0 to {word}
+%high = lshr {word} %bits, {width - 16}
+%sign = and {word} %high, 32768
+%size = and {word} %bits, {(1 << (width - 1)) - 1}
+%shown = lshr {word} %size, {cut}
+%odd = and {word} %shown, 1
+%below = add {word} %size, {(1 << (cut - 1)) - 1}
+%rounded = add {word} %below, %odd
+%digits = lshr {word} %rounded, {cut}
+%normal = sub {word} %digits, {bias}
+%magnitude = bitcast {word} %size to {kind}
+%unit = bitcast {word} {lift} to {kind}
+%lifted = fadd {kind} %magnitude, %unit
+%lifted.bits = bitcast {kind} %lifted to {word}
+%subnormal = sub {word} %lifted.bits, {lift}
+%is.nan = icmp ugt {word} %size, {infinite}
+%beyond = select i1 %is.nan, {word} 32256, {word} 31744
+%is.small = icmp ult {word} %size, {small}
+%is.large = icmp uge {word} %size, {large}
+%finite = select i1 %is.small, {word} %subnormal, {word} %normal
+%value = select i1 %is.large, {word} %beyond, {word} %finite
+%signed = or {word} %value, %sign
+%half = trunc {word} %signed to i16
+ret i16 %half
+"""
+    return defined("half_bits", "u16", (x,), body)
+
+
+@entry("half_value")
+def half_value(bits: str) -> Call:
+    """The float32 of the same value as a half, by its bits."""
+    fitting(bits == "u16", bits)
+    body = """
+%word = zext i16 %0 to i32
+%high = and i32 %word, 32768
+%sign = shl i32 %high, 16
+%size = and i32 %word, 32767
+%digits = shl i32 %size, 13
+%normal = add i32 %digits, 939524096
+%beyond = add i32 %digits, 1879048192
+%count = uitofp i32 %size to float
+%tiny = fmul float %count, 0x3E70000000000000
+%subnormal = bitcast float %tiny to i32
+%is.small = icmp ult i32 %size, 1024
+%is.large = icmp uge i32 %size, 31744
+%finite = select i1 %is.small, i32 %subnormal, i32 %normal
+%value = select i1 %is.large, i32 %beyond, i32 %finite
+%signed = or i32 %value, %sign
+%single = bitcast i32 %signed to float
+ret float %single
+"""
+    return defined("half_value", "f32", (bits,), body)
+
+
+@entry("to_f16")
+def to_f16(x: str) -> Call:
+    """A number, rounded to the nearest half; a float32."""
+    if x not in FLOATS:
+        wide, back = cast(x, "f64"), to_f16("f64")
+        text = wide.text.replace("{r}", "{r}.wide") + "\n" + back.text.replace("{0}", "{r}.wide")
+        return Call("f32", text, (*wide.needs, *back.needs))
+    bits, value = half_bits(x), half_value("u16")
+    kind = llvm_type(x)
+    body = f"""
+%bits = call i16 @td.half_bits_{x}({kind} %0)
+%value = call float @td.half_value_u16(i16 %bits)
+ret float %value
+"""
+    return defined("to_f16", "f32", (x,), body, *bits.needs, *value.needs)

@@ -1,0 +1,234 @@
+"""What a name or an expression is in a kernel: numbers, structs, views of arrays, objects of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tapedebug._source import Span
+from tapedebug.compiler.ir import Param, Value
+from tapedebug.lang import types as t
+from tapedebug.lang.rules import Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Part of an axis: the elements `start + k * step` for `k` below `length` (int64)."""
+
+    start: Value
+    step: int
+    length: Value
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """An array parameter, perhaps with some of its indices given (`a[i]` of a 2-D array, `a[1:, j]`)."""
+
+    param: Param
+    indices: tuple[Value | Slice | None, ...] = ()
+    """What is chosen on each axis: an index, a slice, or None for all of it, as on the axes that follow."""
+    adjoint: bool = False
+    """Whether it is the array's adjoint that is meant."""
+    label: str = ""
+    """What messages call it, where that is not the parameter."""
+
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        name = self.label or self.param.name
+        return f"wp.adjoint[{name}]" if self.adjoint else name
+
+    @property
+    def type(self) -> t.ArrayType:
+        """The type of the whole array."""
+        found: t.ArrayType = self.param.type
+        return found
+
+    @property
+    def shown(self) -> str:
+        """How messages show which view it is: `m[i, :]`."""
+        letters = iter("ijkl")
+        axes = [next(letters) if isinstance(index, Value) else ":" for index in self.indices]
+        return f"{self.name}[{', '.join(axes)}]" if axes else self.name
+
+    @property
+    def free(self) -> int:
+        """How many indices an element still needs."""
+        return int(self.param.type.ndim) - sum(isinstance(index, Value) for index in self.indices)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What two views have in common that differ in the numbers they are made of only."""
+        kinds = [i.step if isinstance(i, Slice) else i is None for i in self.indices]
+        return self.param, self.adjoint, tuple(kinds), len(self.numbers)
+
+    @property
+    def numbers(self) -> list[Value]:
+        """The indices, starts and lengths (int64) that the view is made of."""
+        found: list[Value] = []
+        for index in self.indices:
+            if isinstance(index, Slice):
+                found += [index.start, index.length]
+            elif index is not None:
+                found.append(index)
+        return found
+
+    def remade(self, numbers: Iterator[Value]) -> ArrayView:
+        """The view made of other numbers."""
+        made: list[Value | Slice | None] = []
+        for index in self.indices:
+            if isinstance(index, Slice):
+                made.append(Slice(next(numbers), index.step, next(numbers)))
+            else:
+                made.append(None if index is None else next(numbers))
+        return replace(self, indices=tuple(made))
+
+
+@dataclass(frozen=True, slots=True)
+class StructArray:
+    """An array of structs, perhaps with some of its indices given: one view a field, all with the same."""
+
+    name: str
+    type: t.ArrayType
+    fields: tuple[ArrayView | StructArray, ...]
+
+    @property
+    def kind(self) -> Any:
+        """The struct."""
+        return self.type.dtype
+
+    @property
+    def first(self) -> ArrayView:
+        """The view of its first number, under the name of the whole."""
+        inner = self.fields[0]
+        return replace(inner if isinstance(inner, ArrayView) else inner.first, label=self.name)
+
+    @property
+    def shown(self) -> str:
+        """How messages show which view it is."""
+        return self.first.shown
+
+    @property
+    def free(self) -> int:
+        """How many indices an element still needs."""
+        return self.first.free
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """As of `ArrayView`."""
+        return self.type, *self.first.form
+
+    @property
+    def numbers(self) -> list[Value]:
+        """As of `ArrayView`."""
+        return self.first.numbers
+
+    def at(self, indices: tuple[Value | Slice | None, ...]) -> StructArray:
+        """The view with these indices on each field."""
+        fields = (
+            replace(view, indices=indices) if isinstance(view, ArrayView) else view.at(indices)
+            for view in self.fields
+        )
+        return replace(self, fields=tuple(fields))
+
+    def remade(self, numbers: Iterator[Value]) -> StructArray:
+        """The view made of other numbers."""
+        return self.at(self.first.remade(numbers).indices)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedView:
+    """An indexed array: for each axis of `data` that has no index yet, a table of indices into it."""
+
+    name: str
+    type: t.IndexedArrayType
+    data: ArrayView | StructArray
+    tables: tuple[ArrayView, ...]
+
+    @property
+    def shown(self) -> str:
+        """How messages show which view it is."""
+        return self.name
+
+    @property
+    def free(self) -> int:
+        """How many indices an element still needs."""
+        return len(self.tables)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """As of `ArrayView`."""
+        return self.type, self.data.form, *(table.form for table in self.tables)
+
+    @property
+    def numbers(self) -> list[Value]:
+        """As of `ArrayView`."""
+        return [*self.data.numbers, *(number for table in self.tables for number in table.numbers)]
+
+    def remade(self, numbers: Iterator[Value]) -> IndexedView:
+        """The view made of other numbers."""
+        data = self.data.remade(numbers)
+        return replace(self, data=data, tables=tuple(table.remade(numbers) for table in self.tables))
+
+
+View = ArrayView | StructArray | IndexedView
+"""What is indexed to reach memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructValue:
+    """A value of a struct type: what each of its fields holds."""
+
+    kind: type[t.Struct]
+    fields: tuple[Item, ...]
+
+    def get(self, name: str) -> Item:
+        """What a field holds."""
+        return self.fields[list(self.kind.fields).index(name)]
+
+    def put(self, path: tuple[str, ...], item: Item) -> StructValue:
+        """The value with another field, at any depth."""
+        name, *rest = path
+        inner = self.get(name)
+        if rest:
+            assert isinstance(inner, StructValue)
+            item = inner.put(tuple(rest), item)
+        place = list(self.kind.fields).index(name)
+        return StructValue(self.kind, (*self.fields[:place], item, *self.fields[place + 1 :]))
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A Python object known at compile time: a module, a type, a function, a number."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """A variable that is assigned on some paths only, or means nothing."""
+
+    reason: str
+    mend: str | None = None
+    early: tuple[Any, Any] | None = None
+    """Of a variable that a loop assigns first: its key in `Context.early`, and what an iteration leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Several values at once: a tuple."""
+
+    items: tuple[Item, ...]
+
+
+Item = Quantity | ArrayView | StructArray | IndexedView | StructValue | Static | Undefined | Items
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRecord:
+    """One place in the source that touches an array parameter."""
+
+    param: int
+    kind: str
+    span: Span
