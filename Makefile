@@ -116,8 +116,8 @@ docs: setup $(DOCS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "The documentation: build/docs/index.html"
 
-notebook: $(PY_STAMP)  ## strip the outputs of notebooks/quickstart.ipynb
-	@$(BIN)/python scripts/strip_notebook.py notebooks/quickstart.ipynb || true
+notebook: $(PY_STAMP)  ## strip the outputs of notebooks/*.ipynb
+	@$(BIN)/python scripts/strip_notebook.py notebooks/*.ipynb || true
 
 format: $(PY_STAMP)  ## ruff, in place
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
