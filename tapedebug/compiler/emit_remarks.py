@@ -33,7 +33,7 @@ class RemarkWriter(MemoryWriter):
                 self._within(remark, op.args[0], self._text(op.args[1]))
 
     def _within(self, remark: Remark, value: Value, length: str) -> None:
-        """End the launch where an index is not one of `length`; one from the end is shown as it is written."""
+        """End the launch where an index is outside; one that counts from the end is shown as written."""
         index, written = self._text(value), value
         if value.op is not None and value.op.kind == "from_end":
             written = value.op.args[0]

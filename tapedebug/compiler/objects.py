@@ -142,10 +142,6 @@ def load(key: str, symbol: str, code: bytes) -> Entry:
 
     with _lock:
         if key not in _loaded:
-            if b"native_" in code:
-                from tapedebug.compiler.native import build
-
-                build.load_called(code)
             engine = _engine()
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             engine.finalize_object()

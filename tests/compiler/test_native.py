@@ -293,6 +293,26 @@ def test_rows_of_arrays() -> None:
     np.testing.assert_allclose(adjoint[:, 2], check[:, 1] + 1, rtol=1e-6)
 
 
+@wp.func_native('printf("thread %d has %g\\n", i, x); fflush(stdout);')
+def say(i: int, x: float): ...
+
+
+@wp.kernel
+def talkative(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    say(i, x[i])
+    y[i] = x[i] * x[i]
+
+
+def test_what_is_called_for_its_effect_is_called_once(capfd: pytest.CaptureFixture[str]) -> None:
+    x, y = wp.array(np.array([1.5, 2.5], np.float32), requires_grad=True), wp.zeros(2, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(talkative, 2, [x], [y])
+    tape.backward(grads={y: wp.ones(2)})
+    assert capfd.readouterr().out == "thread 0 has 1.5\nthread 1 has 2.5\n"
+    assert x.grad.numpy().tolist() == [3.0, 5.0]
+
+
 # Tangents, second order ------------------------------------------------------------------------------------
 
 

@@ -138,7 +138,10 @@ class _Call:
             elif word.kind == "seed":
                 args.append((seeds or {})[word.component])
         call = NativeCall(self.native, variant, words, self.params)
-        effect = bool(call.adjoints) if variant == ADJOINT else variant == FORWARD and bool(self.writes)
+        if variant == ADJOINT:
+            effect = bool(call.adjoints)
+        else:  # what gives no result is called for what else it does: it may print
+            effect = variant == FORWARD and (bool(self.writes) or self.native.signature.result is None)
         return self.ctx.builder.emit("native" if effect else "native_value", tuple(args), t.int64, (call,))
 
     def results(self, token: Value) -> list[Value]:

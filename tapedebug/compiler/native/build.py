@@ -30,7 +30,6 @@ from tapedebug.compiler.native.unit import ADJOINT, FORWARD, REPLAY
 OPTIONS = ("-O2", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-fvisibility=default", "-std=gnu17")
 STRICT = ("implicit-function-declaration", "int-conversion", "incompatible-pointer-types", "return-type")
 CONSTANT = ("cast-qual",)
-NAMES = re.compile(rb"native_\w+?_[0-9a-f]{20}(?=_(?:forward|adjoint|replay)\b)")
 ERROR = re.compile(r"^(\w+) of \w+:(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
 ELSEWHERE = re.compile(r"^.*?error: (.*)$", re.MULTILINE)
 
@@ -228,19 +227,3 @@ def function(symbol: str) -> Any:
     stem = symbol.rpartition("_")[0]
     found: Any = getattr(_loaded[stem], symbol)
     return found
-
-
-def load_called(code: bytes) -> None:
-    """Load from the cache what object code calls and this process has not compiled.
-
-    Raises:
-        FileNotFoundError: It is not there, or damaged: the kernel has to be compiled from its source.
-    """
-    for name in {match.group().decode() for match in NAMES.finditer(code)}:
-        with _lock:
-            if name in _loaded:
-                continue
-            path = folder() / f"{name}.so"
-            if not _whole(path):
-                raise FileNotFoundError(path)
-            _load(name, path)

@@ -1,0 +1,59 @@
+"""Random programs with their indices checked: no false alarm, and the same numbers forward and backward."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapedebug.compiler.kernel import _Variant
+from tapedebug.compiler.remarks import BOUNDS
+from tapedebug.runtime.journal import JOURNAL
+from tests.compiler.harness import twin
+from tests.compiler.test_generated import THREADS, Trial
+
+CHECKED = frozenset({BOUNDS})
+
+
+def packed(kernel: Any, args: list[Any], adjoints: dict[int, np.ndarray]) -> ctypes.Array[ctypes.c_char]:
+    """The argument slots, with the journal's address behind them."""
+    slots: list[Any] = [THREADS, 1, 1, 1]
+    pointers = []
+    for param, value in zip(kernel.params, args, strict=True):
+        if not param.is_array:
+            slots += np.atleast_1d(value).tolist()
+            continue
+        ndim = param.type.ndim
+        strides = [s // value.itemsize for s in value.strides[:ndim]]
+        slots += [value.ctypes.data, *value.shape[:ndim], *strides]
+        pointers.append(adjoints[param.index].ctypes.data if param.index in adjoints else 0)
+    memory = ctypes.create_string_buffer(kernel.layout.speaking.size)
+    kernel.layout.speaking.pack_into(memory, 0, *slots, *pointers, JOURNAL.address)
+    return memory
+
+
+def result(trial: Trial, kind: str, heard: frozenset[str]) -> list[np.ndarray]:
+    """All arrays and adjoints after a run of one variant in plain Python."""
+    kernel, args = trial.kernel, twin(trial.args)
+    adjoints = {i: s.copy() for i, s in trial.seeds.items()} if kind == "adjoint" else {}
+    active = frozenset(adjoints)
+    replay = kernel.adjoint_info(active).replay if adjoints else frozenset()
+    entry = kernel._interpreted(_Variant(kind, active, replay, f64=True, heard=heard))
+    with JOURNAL.lock, np.errstate(all="ignore"):
+        JOURNAL.open()
+        entry(0, THREADS, ctypes.addressof(packed(kernel, args, adjoints)))
+        assert JOURNAL.failure() is None
+    return [a for a in args if isinstance(a, np.ndarray)] + list(adjoints.values())
+
+
+@pytest.mark.parametrize("crossing", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_checked_program_computes_the_same(seed, crossing):
+    trial = Trial.of(seed + 40, crossing=crossing)
+    for kind in ("forward", "adjoint"):
+        plain, checked = (result(trial, kind, heard) for heard in (frozenset(), CHECKED))
+        for one, two in zip(plain, checked, strict=True):
+            np.testing.assert_array_equal(one, two)
+        assert "fail(journal" in trial.kernel._text(_Variant("forward", heard=CHECKED)).code
