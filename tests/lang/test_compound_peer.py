@@ -13,7 +13,42 @@ pytestmark = pytest.mark.peer
 
 SPATIAL = "wp.spatial_vector(v, a[0]), wp.spatial_vector(a[1], b[2])"
 MOVED = "wp.transform(v, wp.normalize(q)), wp.spatial_vector(a[0], a[1])"
-EIGEN = "wp.eig3(a + wp.transpose(a))"
+FUNCTIONS = """
+@wp.func
+def axis_of(q: wp.quat):
+    axis, angle = wp.quat_to_axis_angle(q)
+    return axis
+
+@wp.func
+def angle_of(q: wp.quat):
+    axis, angle = wp.quat_to_axis_angle(q)
+    return angle
+
+@wp.func
+def singular(a: wp.mat33):
+    u, s, v = wp.svd3(a)
+    return s
+
+@wp.func
+def polar(a: wp.mat33):
+    u, s, v = wp.svd3(a)
+    return u * wp.transpose(v)
+
+@wp.func
+def upper(a: wp.mat33):
+    q, r = wp.qr3(a)
+    return r
+
+@wp.func
+def orthogonal(a: wp.mat33):
+    q, r = wp.qr3(a)
+    return q
+
+@wp.func
+def symmetric(a: wp.mat33):
+    q, d = wp.eig3(a)
+    return q * wp.diag(wp.cw_mul(d, d)) * wp.transpose(q)
+"""
 MATRIX = {
     "product": "a @ b",
     "star": "a * b",
@@ -36,10 +71,10 @@ MATRIX = {
     "of_quat": "wp.quat_to_matrix(q)",
     "lerp": "wp.lerp(a, b, x)",
     "over": "x / a",
-    "upper": "wp.qr3(a)[1]",
-    "orthogonal": "wp.qr3(a)[0]",
-    "polar": "wp.svd3(a)[0] * wp.transpose(wp.svd3(a)[2])",
-    "symmetric": f"{EIGEN}[0] * wp.diag({EIGEN}[1]) * wp.transpose({EIGEN}[0])",
+    "upper": "upper(a)",
+    "orthogonal": "orthogonal(a)",
+    "polar": "polar(a)",
+    "symmetric": "symmetric(a + wp.transpose(a))",
 }
 QUATERNION = {
     "product": "q * p",
@@ -88,8 +123,8 @@ VECTOR = {
     "over": "2.0 / v + x / a[0]",
     "lerp": "wp.lerp(v, a[1], 0.3)",
     "smooth_normalize": "wp.smooth_normalize(v, 0.5)",
-    "axis": "wp.quat_to_axis_angle(q)[0]",
-    "angle": "wp.quat_to_axis_angle(q)[1] * v",
+    "axis": "axis_of(q)",
+    "angle": "angle_of(q) * v",
     "rpy": "wp.quat_to_rpy(wp.normalize(q))",
     "point": "wp.transform_point(wp.transform(v, wp.normalize(q)), a[0])",
     "vector": "wp.transform_vector(wp.transform(v, wp.normalize(q)), a[0])",
@@ -103,7 +138,7 @@ VECTOR = {
     "velocity": "wp.velocity_at_point(wp.spatial_vector(v, a[0]), a[1])",
     "twist": f"wp.spatial_bottom(wp.transform_twist({MOVED}))",
     "wrench": f"wp.spatial_top(wp.transform_wrench({MOVED}))",
-    "singular_values": "wp.svd3(a)[1]",
+    "singular_values": "singular(a)",
 }
 PARAMETERS = {
     "x": "float",
@@ -132,7 +167,7 @@ INTEGER_ROWS = (
 
 
 def source(library: str) -> str:
-    text = [f"import {library} as wp\n"]
+    text = [f"import {library} as wp\n", FUNCTIONS]
     for kind, table in TABLES.items():
         dtype = kind if kind == "float" else f"wp.{kind}"
         arrays = ", ".join(f"{n}_in: wp.array(dtype={d})" for n, d in PARAMETERS.items())
@@ -200,6 +235,7 @@ def measured(wp: Any, programs: Any, name: str, count: int = 8) -> list[np.ndarr
 
 OURS = {
     "float_frac": "the derivative is 1; there it is 0",
+    "vec3_mod": "the remainder of vectors has the derivative of that of numbers; there it is 0",
 }
 """Places where gradients differ, and why."""
 
