@@ -71,7 +71,8 @@ class Remark:
 
         def number(kind: type[t.Scalar]) -> Any:
             k = next(left)
-            return words[k : k + 1].view(kind.numpy)[0]
+            held = t.float32 if kind is t.float16 else kind  # generated code holds a half as a float32
+            return kind.numpy.type(words[k : k + 1].view(held.numpy)[0])
 
         found = []
         for value in self.values:

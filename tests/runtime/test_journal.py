@@ -387,3 +387,29 @@ def test_expectations_are_printed_and_the_kernel_runs_on(capsys):
         "   |     wp.expect_eq(i, 0)",
         "   |     ^^^^^^^^^^^^^^^^^^",
     ]
+
+
+@wp.kernel
+def of_every_type(
+    h: wp.array(dtype=wp.float16),
+    u: wp.array(dtype=wp.uint64),
+    v: wp.array(dtype=wp.types.vector(2, wp.float16)),
+):
+    i = wp.tid()
+    print(h[i], u[i], v[i], wp.int8(-5), wp.float64(0.1), u[i] > wp.uint64(1), f"{h[i]:.3f}")
+    wp.printf("%g %llu\n", h[i], u[i])
+    wp.expect_near(h[i], wp.float16(2.0))
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_scalars_of_every_width(interpreted, capsys, monkeypatch):
+    monkeypatch.setattr(wp.config, "interpreted", interpreted)
+    h, u = wp.array([0.1], dtype=wp.float16), wp.array(np.array([2**63 + 5], np.uint64), dtype=wp.uint64)
+    wp.launch(of_every_type, 1, [h, u, wp.array([(0.5, 1.5)], dtype=wp.types.vector(2, wp.float16))])
+    monkeypatch.undo()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "0.1 9223372036854775813 vec2h(0.5, 1.5) -5 0.1 True 0.100",
+        "0.0999756 9223372036854775813",
+    ]
+    assert "h[i] is 0.1, wp.float16(2.0) is 2.0, the tolerance is 1e-06" in lines[2]
