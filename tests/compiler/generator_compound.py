@@ -82,9 +82,9 @@ class Compound(Expressions):
         return self.r.choice(makers)()
 
     def regular(self, scope: Scope) -> str:
-        """A matrix that has an inverse, and no small determinant."""
-        v = self.vec(scope, 0)
-        return f"wp.outer({v}, {v}) + wp.identity(n=3, dtype=float)"
+        """A matrix whose condition number is 2."""
+        axis = self.axis(scope)
+        return f"wp.outer({axis}, {axis}) + wp.identity(n=3, dtype=float)"
 
     def unit(self, scope: Scope, depth: int) -> str:
         """A quaternion of length 1."""
