@@ -194,6 +194,9 @@ class array(Exchange, Arithmetic):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value and not self._requires_grad and hasattr(self, "_requires_grad"):
+            for _, tracker in self.buffer.watchers():
+                tracker.activated = True
         self._requires_grad = bool(value)
         self._fields = None
         self._kind = _kind(self.dtype, self.ndim, self.is_contiguous, self._requires_grad)
