@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tapedebug._errors import GradcheckError
 from tapedebug.autograd.pairs import Mask, is_array, obstacle
 from tapedebug.runtime._flatten import check_and_flatten, named_parts
 
@@ -48,6 +49,9 @@ def whole_structs(kernel: Any, mask: Mask, named_in: Sequence[Named], named_out:
         mask: As the user gave it.
         named_in: The flat inputs.
         named_out: The flat outputs.
+
+    Raises:
+        GradcheckError: There is no argument at a place that the mask names.
     """
     if mask is None or kernel.flat:
         return mask
@@ -65,12 +69,20 @@ def _parts(kernel: Any, key: Any, named: Sequence[Named]) -> list[Any]:
     """The names of the flat arguments that a key of a mask means; the key itself where it means none."""
     owners = {param.name: param.declared for param in kernel.params}
     if isinstance(key, str):
-        places = [param.index for param in kernel.signature if param.name == key]
+        inside = (f"{key}.", f"{key}[")
+        parts = {name: value for _, name, value in named if name == key or name.startswith(inside)}
     elif isinstance(key, int):
         declared = list(dict.fromkeys(owners[name] for _, name, _ in named))
-        places = declared[key : key + 1] if key >= 0 else []
+        if not 0 <= key < len(declared):
+            listed = ", ".join(f"{i}: {kernel.signature[p].name}" for i, p in enumerate(declared))
+            raise GradcheckError(
+                f"kernel {kernel.key}: the input-output mask names the argument {key}; "
+                f"those there are {listed or 'none'}",
+                mend="give a place among these, or a name, such as "
+                f"{next((name for _, name, _ in named), 'none')!r}",
+            )
+        parts = {name: value for _, name, value in named if owners[name] == declared[key]}
     else:
         return [key]
-    parts = {name: value for _, name, value in named if owners[name] in places}
     floats = [name for name, value in parts.items() if is_array(value) and obstacle(name, value) is None]
     return floats or list(parts) or [key]

@@ -47,6 +47,11 @@ class _Optimizer:
                     mend="pass [array, …]",
                 )
             for i, p in enumerate(params):
+                if types.is_struct(p.dtype):
+                    raise ArrayError(
+                        f"{type(self).__name__}: parameter {i} is an array{p._facts()}, of structs",
+                        mend="pass its fields: array['name'], …",
+                    )
                 if not types.is_float(p.dtype):
                     raise ArrayError(
                         f"{type(self).__name__}: parameter {i} is an array{p._facts()}, which has no slope",

@@ -62,6 +62,11 @@ def item_bytes(dtype: Any) -> int:
 
 def infer_dtype(data: Any) -> Any:
     """The element type of `data` where none was given: that of its NumPy form, as Warp does."""
+    first = data
+    while isinstance(first, list) and first:
+        first = first[0]
+    if isinstance(first, types.Struct):
+        return type(first)
     values = _as_numpy(data, None)
     scalar = types.from_numpy(values.dtype)
     if scalar is None:

@@ -98,6 +98,7 @@ def test_arrays_of_structs() -> None:
         assert same.dtype is Body and same.requires_grad
     assert repr(pickle.loads(pickle.dumps(a[1]))) == repr(a[1])
     assert wp.array([((1, 2, 3), 4, (5, 6), 7)], dtype=Body)[0].inner.n == 6
+    assert wp.array([[Body()], [Body()]]).dtype is Body
     assert wp.full((2, 2), Body(mass=3.0), dtype=Body)[1, 1].mass == 3.0
 
 
@@ -152,6 +153,10 @@ WRONG: list[tuple[Any, str]] = [
         "array: 1 elements of Body do not fill shape (3,)",
     ),
     (lambda: wp.copy(bodies(), wp.zeros(4)), "copy: dest has dtype Body, src has float32"),
+    (
+        lambda: wp.optim.SGD([bodies()], lr=0.1),
+        "SGD: parameter 0 is an array(shape=(4,), dtype=Body), of structs",
+    ),
 ]
 
 
@@ -415,6 +420,16 @@ def test_gradchecks_see_the_fields() -> None:
         assert [(p.input, p.output) for p in found.pairs] == [("state.q", "out")]
     found = wp.autograd.gradcheck(step, input_output_mask=[(1, "out")], **args)
     assert [p.input for p in found.pairs] == ["bodies.pos", "bodies.mass", "bodies.inner.x"]
+    found = wp.autograd.gradcheck_tape(
+        tape, input_output_masks={"step": [("bodies.mass", "state.bodies")]}, show_summary=False
+    )
+    assert {(p.input, p.output) for p in found.pairs if p.launch == 0} == {
+        ("bodies.mass", f"state.bodies.{name}") for name in ("pos", "mass", "inner.x")
+    }
+    with pytest.raises(
+        wp.GradcheckError, match="names the argument 7; those there are 0: state, 1: bodies\n"
+    ):
+        wp.autograd.gradcheck(step, input_output_mask=[(7, "out")], **args)
     with pytest.raises(wp.GradcheckError, match="names the input 'state.r'; the inputs are 0: state.q, 1: "):
         wp.autograd.gradcheck(step, input_output_mask=[("state.r", "out")], **args)
 

@@ -1,4 +1,4 @@
-"""Random programs with their indices checked: no false alarm, and the same numbers forward and backward."""
+"""Random programs in their other variants: with checked indices, with a strong zero; the same numbers."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def packed(kernel: Any, args: list[Any], adjoints: dict[int, np.ndarray]) -> cty
     return memory
 
 
-def result(trial: Trial, kind: str, heard: frozenset[str]) -> list[np.ndarray]:
+def result(trial: Trial, kind: str, **options: Any) -> list[np.ndarray]:
     """All arrays and adjoints after a run of one variant in plain Python."""
     kernel, args = trial.kernel, twin(trial.args)
     adjoints = {i: s.copy() for i, s in trial.seeds.items()} if kind == "adjoint" else {}
     active = frozenset(adjoints)
     replay = kernel.adjoint_info(active).replay if adjoints else frozenset()
-    entry = kernel._interpreted(_Variant(kind, active, replay, f64=True, heard=heard))
+    entry = kernel._interpreted(_Variant(kind, active, replay, f64=True, **options))
     with JOURNAL.lock, np.errstate(all="ignore"):
         JOURNAL.open()
         entry(0, THREADS, ctypes.addressof(packed(kernel, args, adjoints)))
@@ -53,7 +53,17 @@ def result(trial: Trial, kind: str, heard: frozenset[str]) -> list[np.ndarray]:
 def test_a_checked_program_computes_the_same(seed, crossing):
     trial = Trial.of(seed + 40, crossing=crossing)
     for kind in ("forward", "adjoint"):
-        plain, checked = (result(trial, kind, heard) for heard in (frozenset(), CHECKED))
+        plain, checked = result(trial, kind), result(trial, kind, heard=CHECKED)
         for one, two in zip(plain, checked, strict=True):
             np.testing.assert_array_equal(one, two)
         assert "fail(journal" in trial.kernel._text(_Variant("forward", heard=CHECKED)).code
+
+
+@pytest.mark.parametrize("custom", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_strong_zero_changes_no_finite_gradient(seed, custom):
+    trial = Trial.of(seed + 60, custom=custom)
+    plain, strong = result(trial, "adjoint"), result(trial, "adjoint", strong_zero=True)
+    assert all(np.isfinite(a).all() for a in plain)
+    for one, two in zip(plain, strong, strict=True):
+        np.testing.assert_array_equal(one, two)
