@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -265,6 +266,16 @@ def fits(declared: Any, actual: Any) -> builtins.bool:
 def is_generic(kind: Any) -> builtins.bool:
     """Whether a declared type stands for several: a family, or an array of one."""
     return isinstance(kind.dtype if isinstance(kind, ArrayType | IndexedArrayType) else kind, Generic)
+
+
+def mend_type(annotation: Any, otherwise: str = "use float, int, bool, vec3, array(dtype=float), …") -> str:
+    """What to write instead of something that is no type of the kernel language."""
+    name = getattr(annotation, "__name__", "")
+    if name.startswith(("array", "indexedarray")):
+        return "write array(dtype=float), array2d(dtype=vec3), …: arrays need their element type"
+    if isinstance(annotation, type) and inspect.get_annotations(annotation):
+        return f"decorate the class `{name}` with @wp.struct"
+    return otherwise
 
 
 def element_type(dtype: Any) -> Any:
