@@ -17,10 +17,11 @@ from tapedebug.lang.types import (
     Compound,
     IndexedArrayType,
     canonical,
+    is_compound,
     is_struct,
     numpy_dtype,
-    type_name,
 )
+from tapedebug.lang.types import expression as written
 
 INLINE = 64  # numbers that are written out; longer arrays are base64
 
@@ -98,7 +99,7 @@ def _argument(name: str, kind: Any, flat: Flat, memory: dict[int, str]) -> tuple
     memory[id(value)] = name
     grad = ", requires_grad=True" if value.requires_grad else ""
     text = (
-        f"{name} = wp.array({_literal(values, value)}, dtype=wp.{type_name(value.dtype)}, "
+        f"{name} = wp.array({_literal(values, value)}, dtype={written(value.dtype)}, "
         f"shape={value.shape!r}{grad})"
     )
     return [text], name
@@ -130,14 +131,14 @@ def _literal(values: np.ndarray[Any, Any], array: Any) -> str:
 def _scalar(value: Any) -> str:
     kind = type(value)
     try:
-        name = type_name(canonical(kind))
+        kind = canonical(kind)
     except TypeError:
         return repr(value)
     if isinstance(value, np.generic):
         return repr(value.item())
     if isinstance(value, bool | int | float):
         return repr(value)
-    return f"wp.{name}({', '.join(repr(part) for part in value)})"
+    return f"{written(kind)}({', '.join(repr(part) for part in value)})"
 
 
 def _sources(kernel: Any) -> list[str]:
@@ -166,6 +167,8 @@ def _collect(thing: Any, found: dict[str, list[str]]) -> None:
             continue
         elif value is getattr(tapedebug, name, None):
             text = f"{name} = wp.{name}"
+        elif is_compound(value):
+            text = f"{name} = {written(value)}"
         elif is_struct(value):
             _collect_struct(value, found)
             continue
@@ -194,7 +197,7 @@ def _spelled(kind: Any) -> str:
     if isinstance(kind, ArrayType | IndexedArrayType):
         word = "array" if isinstance(kind, ArrayType) else "indexedarray"
         return f"wp.{word}(dtype={_spelled(kind.dtype)}, ndim={kind.ndim})"
-    return kind.__name__ if is_struct(kind) else f"wp.{type_name(kind)}"
+    return kind.__name__ if is_struct(kind) else written(kind)
 
 
 def _names_of(thing: Any) -> dict[str, Any]:

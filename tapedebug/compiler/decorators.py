@@ -10,64 +10,109 @@ from tapedebug._errors import KernelTypeError
 from tapedebug.compiler.function import Function, read_annotations
 from tapedebug.compiler.kernel import Kernel
 
+DEVICE = frozenset(
+    {
+        "cluster_dim",
+        "cuda_max_registers",
+        "enable_cuda_smem_spilling",
+        "entry_point_abi",
+        "grid_stride",
+        "launch_bounds",
+    }
+)
+"""Options of kernels on other devices."""
+
 
 @overload
 def kernel(function: Callable[..., Any], /) -> Kernel: ...
 @overload
 def kernel(
     *,
+    name: str | None = None,
     enable_backward: bool | None = None,
     check_bounds: bool | None = None,
     module: Any = None,
     module_options: dict[str, Any] | None = None,
+    **device: Any,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 def kernel(
     function: Callable[..., Any] | None = None,
     /,
     *,
+    name: str | None = None,
     enable_backward: bool | None = None,
     check_bounds: bool | None = None,
     module: Any = None,
     module_options: dict[str, Any] | None = None,
+    **device: Any,
 ) -> Any:
     """Decorate a function as a kernel: `@kernel`, or `@kernel(enable_backward=False)`.
 
     Args:
         function: The function; its parameters have annotations such as `array(dtype=float)`, `float`, `vec3`.
+        name: Its key, which checks and reports use; by default made of the function's name.
         enable_backward: Whether launches of the kernel pass gradients. None leaves it to the module's options
             and `config`, as for all that follow.
         check_bounds: Whether an index outside its array is an error, forward and backward.
         module: Accepted and ignored: each kernel is compiled by itself.
         module_options: Settings of this kernel as `set_module_options` takes them.
+        device: Options of kernels on other devices (`launch_bounds`, …), accepted and ignored.
 
     Raises:
         AttributeError: There is no such option.
+        TypeError: There is no such keyword.
         ValueError: An option has a value that it cannot have.
     """
+    unknown = next((key for key in device if key not in DEVICE), None)
+    if unknown is not None:
+        raise TypeError(f"kernel() has no option {unknown!r}")
     own = {"enable_backward": enable_backward, "check_bounds": check_bounds}
-    options = {**(module_options or {}), **{name: value for name, value in own.items() if value is not None}}
-    if function is not None:
-        read_annotations(function, sys._getframe(1))
-        return Kernel(function, **options)
+    options = {**(module_options or {}), **{key: value for key, value in own.items() if value is not None}}
 
-    def decorate(python: Callable[..., Any]) -> Kernel:
-        read_annotations(python, sys._getframe(1))
-        return Kernel(python, **options)
+    def decorate(python: Callable[..., Any], frame: Any = None) -> Kernel:
+        read_annotations(python, frame or sys._getframe(1))
+        made = Kernel(python, **options)
+        made.key = name or made.key
+        return made
 
-    return decorate
+    return decorate if function is None else decorate(function, sys._getframe(1))
 
 
-def func(function: Callable[..., Any]) -> Function:
+@overload
+def func(function: Callable[..., Any], /) -> Function: ...
+@overload
+def func(
+    *, name: str | None = None, module: Any = None, inline: bool | None = None
+) -> Callable[[Callable[..., Any]], Function]: ...
+def func(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    module: Any = None,
+    inline: bool | None = None,
+) -> Any:
     """Decorate a function that kernels call; annotations of its parameters are optional and checked.
 
     Several functions of one name, in one file or cell, are versions of it: a call takes the one that declares
     the types of its arguments, or else one that takes families of types (`typing.Any`, `Float`, …).
+
+    Args:
+        function: The function.
+        name: What messages call it, by default its own name.
+        module: Accepted and ignored: functions are compiled into the kernels that call them.
+        inline: Accepted and ignored: so they are.
     """
-    frame = sys._getframe(1)
-    read_annotations(function, frame)
-    made = Function(function)
-    made.join(frame.f_locals.get(function.__name__))
-    return made
+
+    def decorate(python: Callable[..., Any], frame: Any = None) -> Function:
+        frame = frame or sys._getframe(1)
+        read_annotations(python, frame)
+        made = Function(python)
+        made.name = name or made.name
+        made.join(frame.f_locals.get(python.__name__))
+        return made
+
+    return decorate if function is None else decorate(function, sys._getframe(1))
 
 
 def func_grad(function: Function) -> Callable[[Callable[..., Any]], Function]:

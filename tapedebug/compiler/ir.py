@@ -234,6 +234,8 @@ class Function:
 
 def blocks_of(node: Node) -> tuple[Block, ...]:
     """The blocks inside a node."""
+    if isinstance(node, Op):  # most are
+        return ()
     match node:
         case If():
             return (node.then, node.orelse)
@@ -243,11 +245,12 @@ def blocks_of(node: Node) -> tuple[Block, ...]:
             return (node.test, node.body)
         case Custom():
             return tuple(b for b in (node.body, node.replay, node.gradient) if b is not None)
-    return ()
 
 
 def operands(node: Node) -> list[Value]:
     """The values that a node itself uses, without those used inside its blocks."""
+    if isinstance(node, Op):
+        return list(node.args)
     match node:
         case If():
             return [node.condition]
@@ -257,7 +260,6 @@ def operands(node: Node) -> list[Value]:
             return list(node.inits)
         case Custom():
             return list(node.inputs)
-    return list(node.args)
 
 
 def results_of(node: Node) -> list[Value]:
@@ -271,8 +273,9 @@ def walk(block: Block) -> Iterator[Node]:
     """Every node of a block and of the blocks inside, in program order."""
     for node in block.ops:
         yield node
-        for inner in blocks_of(node):
-            yield from walk(inner)
+        if not isinstance(node, Op):
+            for inner in blocks_of(node):
+                yield from walk(inner)
 
 
 def read_by(op: Op) -> frozenset[int]:

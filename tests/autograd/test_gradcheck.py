@@ -450,6 +450,35 @@ def test_reproduce_takes_functions_and_constants_along(tmp_path: Any) -> None:
     assert done.stdout.splitlines() == [*expected[:-1], "Gradient check for kernel local passed"]
 
 
+mat23 = wp.types.matrix((2, 3), float)
+
+
+@wp.kernel
+def unnamed(
+    a: wp.array(dtype=mat23), t: wp.array(dtype=wp.transform), m: mat23, s: wp.array(dtype=wp.spatial_vector)
+):
+    i = wp.tid()
+    v = (a[i] + m) @ t[i].p
+    s[i] = wp.spatial_vector(t[i].p * v[0], wp.quat_rotate(t[i].q, t[i].p) * v[1])
+
+
+def test_reproduce_writes_types_that_have_no_name(tmp_path: Any) -> None:
+    rng = np.random.default_rng(2)
+    a = wp.array(rng.normal(size=(2, 2, 3)), dtype=mat23, requires_grad=True)
+    t = wp.array(rng.normal(size=(2, 7)), dtype=wp.transform, requires_grad=True)
+    s = wp.zeros(2, dtype=wp.spatial_vector, requires_grad=True)
+    result = gradcheck(unnamed, 2, [a, t, mat23(1, 2, 3, 4, 5, 6)], [s], show_summary=False)
+    script = result.reproduce(result.pairs[0])
+    assert "dtype=wp.types.matrix((2, 3), wp.float32)" in script and "dtype=wp.transform, " in script
+    assert "mat23 = wp.types.matrix((2, 3), wp.float32)" in script
+    path = tmp_path / "unnamed.py"
+    path.write_text(script, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=ROOT, capture_output=True, text=True, check=True, env=_environment()
+    )
+    assert "Gradient check for kernel unnamed passed" in done.stdout
+
+
 def result_of(kernel: Any, x: Any, v: Any, y: Any) -> GradcheckResult:
     return gradcheck(
         kernel, 2, [x, v, 2, wp.vec3(1.0, 2.0, 3.0)], [y], input_output_mask=[("v", "y")], show_summary=False

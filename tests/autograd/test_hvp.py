@@ -12,6 +12,7 @@ from tests._processes import ROOT
 from tests.autograd import kernels as k
 from tests.autograd.test_jvp import MODES, ping_pong
 from tests.autograd.test_random_tapes import record
+from tests.runtime.test_shared_memory import CASES, SEEDS, multiplied
 
 
 def differences(tape: wp.Tape, loss: Any, x: Any, v: Any, h: float = 1e-5) -> np.ndarray:
@@ -136,6 +137,16 @@ def test_copies_fills_and_writes_outside() -> None:
         wp.launch(k.total, 2, [y, loss])
     found = hvp(tape, loss=loss, tangents={x: [1.0, 1.0]})
     np.testing.assert_allclose(found.product[x], [30 * 2.0**4, 30 * 3.0**4])
+
+
+@pytest.mark.parametrize(("kernel", "views", "_"), CASES, ids=lambda v: getattr(v, "key", ""))
+def test_parameters_that_share_memory(kernel: Any, views: Any, _: Any) -> None:
+    x, y = k.vector([1.0, 2.0, 0.5, 1.5]), k.vector([0.0, 0.0, 0.0, 0.0])
+    with wp.Tape() as tape:
+        wp.launch(kernel, 3, views(x))
+        wp.launch(multiplied, 4, [x, y])
+        wp.launch(kernel, 3, views(x))
+    assert hvp_check(tape, inputs=[x], loss={x: SEEDS, y: SEEDS})
 
 
 # Where it cannot be had ------------------------------------------------------------------------------------

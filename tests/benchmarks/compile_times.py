@@ -12,6 +12,7 @@ first launched; ours each when it is needed, so the sums are what compares.
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -61,19 +62,24 @@ def kernel({arrays}, s: float):
 {body}
 
 
+def now():
+    return time.perf_counter(), time.process_time()
+
+
 def times(kernel):
     values = np.linspace(0.1, 1.0, 300, dtype=np.float32).reshape(100, 3)
     a, b = (wp.array(values, dtype=wp.vec3, requires_grad=True) for _ in range(2))
     c = wp.zeros(100, dtype=wp.vec3, requires_grad=True)
     seed = wp.ones(100, dtype=wp.vec3)
     tape = wp.Tape()
-    start = time.perf_counter()
+    clocks = [now()]
     with tape:
         wp.launch(kernel, dim=100, inputs=[a, b, c, 0.1])
-    middle = time.perf_counter()
+    clocks.append(now())
     tape.backward(grads={{c: seed}})
-    end = time.perf_counter()
-    return middle - start, end - middle, float(np.abs(a.grad.numpy()).sum())
+    clocks.append(now())
+    forward, backward = ([b - a for a, b in zip(*pair)] for pair in (clocks[:2], clocks[1:]))
+    return forward, backward, float(np.abs(a.grad.numpy()).sum())
 
 
 if "warm" in sys.argv:
@@ -97,29 +103,43 @@ def _whole(steps: list[str], count: int) -> int:
     return count
 
 
+Clocks = tuple[float, float]
+"""Seconds that passed, and seconds of processor time."""
+
+
 @dataclass
 class Times:
-    """Seconds of one kernel on one engine: forward and backward, cold and cached; and of processes."""
+    """Of one kernel on one engine: (forward, backward) cold and cached; and whole processes."""
 
-    cold: list[tuple[float, float]] = field(default_factory=list)
-    cached: list[tuple[float, float]] = field(default_factory=list)
-    process: list[float] = field(default_factory=list)
+    cold: list[tuple[Clocks, Clocks]] = field(default_factory=list)
+    cached: list[tuple[Clocks, Clocks]] = field(default_factory=list)
+    process: list[Clocks] = field(default_factory=list)
 
-    def of(self, kind: str, part: str) -> list[float]:
+    def of(self, kind: str, part: str) -> list[Clocks]:
         """All figures of a kind: "forward", "backward" or "both"."""
-        pairs: list[tuple[float, float]] = getattr(self, kind)
-        return [{"forward": f, "backward": b, "both": f + b}[part] for f, b in pairs]
+        if kind == "process":
+            return self.process
+        pairs: list[tuple[Clocks, Clocks]] = getattr(self, kind)
+        sums = [(f[0] + b[0], f[1] + b[1]) for f, b in pairs]
+        return {"forward": [f for f, _ in pairs], "backward": [b for _, b in pairs], "both": sums}[part]
 
 
-def start(path: Path, cache: Path, *words: str) -> tuple[float, float, float, float]:
-    """Forward, backward, a checksum of the gradient, and the seconds of the whole process."""
+def start(path: Path, cache: Path, *words: str) -> tuple[Clocks, Clocks, float, Clocks]:
+    """Forward, backward, a checksum of the gradient, and the whole process."""
     own = {"TAPEDEBUG_CACHE_DIR": str(cache), "WARP_CACHE_PATH": str(cache), "PYTHONPATH": str(ROOT)}
-    begin = time.perf_counter()
+    begin = clocks_of_children()
     done = subprocess.run(
         [sys.executable, str(path), *words], env=os.environ | own, capture_output=True, text=True, check=True
     )
+    end = clocks_of_children()
     forward, backward, checksum = json.loads(done.stdout.strip().splitlines()[-1])
-    return forward, backward, checksum, time.perf_counter() - begin
+    return tuple(forward), tuple(backward), checksum, (end[0] - begin[0], end[1] - begin[1])
+
+
+def clocks_of_children() -> Clocks:
+    """Now, and the processor time of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter(), used.ru_utime + used.ru_stime
 
 
 def measure(lines: int, rounds: int) -> dict[str, Times]:
@@ -136,11 +156,11 @@ def measure(lines: int, rounds: int) -> dict[str, Times]:
             sums = {}
             for engine in (OURS, THEIRS) if number % 2 else (THEIRS, OURS):
                 cache = Path(folder) / f"{engine}{number}"
-                *cold, sums[engine], _ = start(paths[engine], cache)
+                forward, backward, sums[engine], _ = start(paths[engine], cache)
+                found[engine].cold.append((forward, backward))
                 start(paths[engine], cache, "warm")
-                *cached, _, _ = start(paths[engine], cache, "warm")
-                found[engine].cold.append((cold[0], cold[1]))
-                found[engine].cached.append((cached[0], cached[1]))
+                forward, backward, _, _ = start(paths[engine], cache, "warm")
+                found[engine].cached.append((forward, backward))
                 found[engine].process.append(start(paths[engine], cache)[3])
             if abs(sums[OURS] - sums[THEIRS]) > 1e-3 * abs(sums[THEIRS]):
                 raise SystemExit(f"{lines} lines: the engines differ, {sums}")
@@ -148,32 +168,44 @@ def measure(lines: int, rounds: int) -> dict[str, Times]:
 
 
 def rows(lines: int, found: dict[str, Times]) -> list[tuple[str, ...]]:
-    """Lines of the table, in milliseconds: medians and minima of both, ratios of both."""
-    table = []
-    for kind in ("cold", "cached"):
-        for part in ("forward", "backward", "both"):
-            ours, theirs = (found[engine].of(kind, part) for engine in (OURS, THEIRS))
-            table.append(row(f"{lines} lines, {kind}, {part}", ours, theirs))
-    table.append(row(f"{lines} lines, process from the cache", found[OURS].process, found[THEIRS].process))
-    return table
+    """Lines of the table."""
+    parts = [(kind, part) for kind in ("cold", "cached") for part in ("forward", "backward", "both")]
+    table = [
+        row(f"{lines} lines, {kind}, {part}", *(found[engine].of(kind, part) for engine in (OURS, THEIRS)))
+        for kind, part in parts
+    ]
+    name = f"{lines} lines, whole process, cached"
+    return [*table, row(name, found[OURS].process, found[THEIRS].process)]
 
 
-def row(name: str, ours: list[float], theirs: list[float]) -> tuple[str, ...]:
-    """One line."""
-    cells = [f"{statistics.median(s) * 1e3:8.1f} {min(s) * 1e3:8.1f} ms" for s in (ours, theirs)]
-    ratios = [f"{of(ours) / of(theirs):.3f}" for of in (statistics.median, min)]
+def row(name: str, ours: list[Clocks], theirs: list[Clocks]) -> tuple[str, ...]:
+    """Milliseconds of both: median and minimum, and least processor time; ratios of the three."""
+    figures = [
+        (
+            statistics.median(wall for wall, _ in clocks),
+            min(wall for wall, _ in clocks),
+            min(used for _, used in clocks),
+        )
+        for clocks in (ours, theirs)
+    ]
+    cells = [" ".join(f"{figure * 1e3:7.1f}" for figure in each) for each in figures]
+    ratios = [f"{a / b:.2f}" if b > 1e-3 else "-" for a, b in zip(*figures, strict=True)]
     return (name, *cells, *ratios)
 
 
 def too_slow(lines: int, found: dict[str, Times]) -> list[str]:
-    """What the fastest round misses: cold no slower than Warp, cached under `CACHED_MS` a direction."""
+    """What is missed, in processor time: cold no more than Warp, cached under `CACHED_MS` a direction."""
+
+    def least(engine: str, kind: str, part: str) -> float:
+        return min(used for _, used in found[engine].of(kind, part))
+
     missed = []
-    if min(found[OURS].of("cold", "both")) > min(found[THEIRS].of("cold", "both")):
+    if least(OURS, "cold", "both") > least(THEIRS, "cold", "both"):
         missed.append(f"{lines} lines cold")
     missed += [
         f"{lines} lines cached {part}"
         for part in ("forward", "backward")
-        if min(found[OURS].of("cached", part)) * 1e3 > CACHED_MS
+        if least(OURS, "cached", part) * 1e3 > CACHED_MS
     ]
     return missed
 
@@ -185,7 +217,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lines", type=int, nargs="+", default=[1, 40, 200])
     parser.add_argument("--check", action="store_true", help="exit with 1 if a figure is not reached")
     options = parser.parse_args(arguments)
-    table = [("first launch", "tapedebug median, min", "warp median, min", "ratio of medians", "of minima")]
+    ms = "median, min, CPU (ms)"
+    table = [("first launch", f"tapedebug {ms}", f"warp {ms}", "of medians", "of minima", "of CPU")]
     missed = []
     for lines in options.lines:
         found = measure(lines, options.rounds)

@@ -126,6 +126,26 @@ def test_kernel_of_a_notebook_cell_and_its_redefinition():
     ]
 
 
+def test_options_of_the_decorators():
+    @wp.kernel(name="doubling", module="unique", launch_bounds=(256, 1), module_options={"max_unroll": 4})
+    def k(x: wp.array(dtype=float)):
+        x[0] = twice(x[0])
+
+    assert k.key == "doubling"
+    assert twice.name == "doubled"
+    assert k.option("max_unroll") == 4
+    x = np.ones(1, np.float32)
+    run(k, 1, [x])
+    assert x[0] == 2.0
+    with pytest.raises(TypeError, match=r"^kernel\(\) has no option 'grid'$"):
+        wp.kernel(grid=1)
+
+
+@wp.func(name="doubled", module="unique", inline=True)
+def twice(a: float):
+    return a * 2.0
+
+
 def test_two_kernels_of_one_name_in_one_module():
     kernels = []
     for factor in (2.0, 3.0):

@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import itertools
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,35 @@ def test_programs_have_functions_with_gradients_of_their_own() -> None:
     sources = [with_own_functions(program(seed, 9)).partition("@wp.kernel")[2] for seed in range(400, 430)]
     for name in ("own_sin", "own_clamp", "own_abs", "own_element", "own_cell"):
         assert sum(name in source for source in sources) > 3, name
+
+
+CONSTRUCTS = {
+    "in place": r"w\[i, \d\] [*/]= ",
+    "component of an element": r"p\[i\]\.\w \+?= ",
+    "component of a variable": r"\n +v\d+\.\w \*?= ",
+    "loop that is not unrolled": r"in range\(n",
+    "while": r"while ",
+    "break": r"\n +break",
+    "continue": r"\n +continue",
+    "return": r"\n +return\n",
+    "element of a matrix": r"g\[i\]\[\d, \d\]",
+    "quaternion": r"wp\.quat_rotate",
+    "inverse": r"wp\.inverse",
+    "float64": r"wp\.float64\(",
+    "struct": r"bodies\[i\] = s\d",
+    "field": r"bodies\[i\]\.mass [*+]?= ",
+    "index from memory": r"x\[idx\[i\]\]",
+    "sum": r"atomic_add\(vacc",
+    "extreme": r"atomic_(max|min)\(top",
+    "own function": r"g0\(",
+    "counter": r"atomic_add\(counter",
+}
+
+
+def test_programs_have_everything() -> None:
+    kernels = [program(seed, 12).partition("@wp.kernel")[2] for seed in range(300)]
+    for name, pattern in CONSTRUCTS.items():
+        assert sum(re.search(pattern, kernel) is not None for kernel in kernels) >= 3, name
 
 
 @pytest.mark.parametrize("seed", range(200, 208))

@@ -314,6 +314,29 @@ def test_inside_a_gradient_of_the_users_own():
     np.testing.assert_allclose(adjoints[0], [0.0, 0.25, 1.0])
 
 
+@wp.func_native("return a * a * a;", adj_snippet="adj_a += 3.0f * a * a * adj_ret;")
+def native_cube(a: float) -> float: ...
+
+
+@wp.kernel
+def k_native(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.grad(native_cube)(x[i])
+
+
+def test_of_a_native_function_there_is_a_first_derivative_and_no_second():
+    x, y = np.array([1.0, 2.0], np.float32), np.zeros(2, np.float32)
+    run(k_native, 2, [x, y])
+    assert y.tolist() == [3.0, 12.0]
+    with pytest.raises(wp.KernelTypeError) as info:
+        run(k_native, 2, [x, y], adjoints=[np.zeros_like(x), np.ones_like(y)])
+    first, *_, mend = str(info.value).splitlines()
+    assert first == "the native function `native_cube` has no second derivative"
+    assert mend == (
+        "  = mend: write it as a @wp.func, or decorate the kernel with @wp.kernel(enable_backward=False)"
+    )
+
+
 # Outside of kernels ----------------------------------------------------------------------------------------
 
 

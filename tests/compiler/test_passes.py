@@ -7,6 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._source import Span
+from tapedebug.compiler import pipeline
 from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.ir import Block, For, Function, If, Op, Param, Value, While, walk
 from tapedebug.compiler.passes.dce import remove_dead_code
@@ -211,8 +212,7 @@ def test_dead_code_removal_is_idempotent():
 
 
 def adjoint_body(kernel, active):
-    kernel.adjoint_info(frozenset(active))
-    return kernel._adjoints[frozenset(active), kernel.adjoint_info(frozenset(active)).replay].body
+    return pipeline.adjoint(kernel._lowered, frozenset(active), frozenset())[0].body
 
 
 # Simplification --------------------------------------------------------------------------------------------

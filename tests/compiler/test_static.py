@@ -87,6 +87,7 @@ def over_what_is_known(x: wp.array(dtype=float), y: wp.array(dtype=float)):
         y[a] = y[a] * b
     for name in reversed(("gain", "shift")):
         y[i] = y[i] * TABLE[name] + x[i]
+    y[i] += float(len(WEIGHTS) + len(TABLE) + len((x[0], 2.0)))
     for k in []:
         y[i] = 0.0
 

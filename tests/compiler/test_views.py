@@ -132,6 +132,32 @@ def test_views_of_arrays_with_any_strides(kernel):
     np.testing.assert_array_equal(two[1], one[1])
 
 
+@wp.kernel
+def by_name(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    row = wp.view(m, i)
+    y[i] = row[0] * row[-1]
+    wp.view(m, i - 1)[1] += y[i]
+
+
+@wp.kernel
+def by_subscript(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    row = m[i]
+    y[i] = row[0] * row[-1]
+    m[i - 1][1] += y[i]
+
+
+def test_views_by_name():
+    one, two = arguments(rows), arguments(rows)
+    run(by_name, 4, one)
+    run(by_subscript, 4, two)
+    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
+    check_gradient(by_name, 4, arguments(rows))
+    check_tangent(by_name, 4, arguments(rows))
+
+
 def test_an_index_that_is_not_negative_is_not_checked():
     @wp.kernel
     def forward_only(x: wp.array(dtype=float), y: wp.array(dtype=float)):
@@ -284,3 +310,61 @@ def test_what_a_targets_index_computes_is_computed_once():
     assert counter[0] == 3
     assert p.tolist() == [[11, 2, 3], [1, 4, 1], [1, 1, 1]]
     assert x.tolist() == [0, 0, -1]
+
+
+# Views of what else there is ------------------------------------------------------------------------------
+
+
+@wp.func
+def ends(row: wp.array(dtype=float), s: float):
+    return row[0] * row[-1] * s
+
+
+@wp.func_grad(ends)
+def adj_ends(row: wp.array(dtype=float), s: float, adj_ret: float):
+    wp.adjoint[row][0] += row[-1] * s * adj_ret
+    wp.adjoint[row][-1] += row[0] * s * adj_ret
+    wp.adjoint[s] += row[0] * row[-1] * adj_ret
+
+
+@wp.kernel
+def adjoints_of_views(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = ends(m[i], 2.0) + ends(m[:, i], y[i] + 1.0) + ends(m[1:, -1][::-1], m[0, 0])
+
+
+def test_gradients_of_the_users_see_views():
+    rng = np.random.default_rng(3)
+    check_gradient(adjoints_of_views, 3, [rng.normal(size=s).astype(np.float32) for s in ((3, 3), 3)])
+
+
+@wp.struct
+class Body:
+    pos: wp.vec3
+    mass: float
+
+
+@wp.func
+def moment(bodies: wp.array(dtype=Body)):
+    s = 0.0
+    for k in range(bodies.shape[0]):
+        s += bodies[k].mass * bodies[k].pos[k - 1]
+    return s
+
+
+@wp.kernel
+def slices_of_structs(bodies: wp.array(dtype=Body), y: wp.array(dtype=float)):
+    i = wp.tid()
+    part = bodies[1:]
+    y[i] = part[-1].pos[i] * bodies[-1].mass + moment(bodies[:2])
+    part[i].pos[i] += y[i] * 0.1
+    part[i - 1].mass *= 2.0
+
+
+def test_slices_of_arrays_of_structs():
+    values = [((1.0, 2.0, 3.0), 1.0), ((4.0, 5.0, 6.0), 2.0), ((7.0, 8.0, 9.0), 3.0)]
+    bodies = wp.array(values, dtype=Body, requires_grad=True)
+    y = wp.zeros(2, dtype=float, requires_grad=True)
+    assert wp.autograd.gradcheck(slices_of_structs, dim=2, inputs=[bodies], outputs=[y], show_summary=False)
+    wp.launch(slices_of_structs, dim=1, inputs=[bodies, y])
+    assert y.numpy().tolist() == [7.0 * 3.0 + 1.0 * 3.0 + 2.0 * 4.0, 0.0]

@@ -11,6 +11,44 @@ import pytest
 
 pytestmark = pytest.mark.peer
 
+SPATIAL = "wp.spatial_vector(v, a[0]), wp.spatial_vector(a[1], b[2])"
+MOVED = "wp.transform(v, wp.normalize(q)), wp.spatial_vector(a[0], a[1])"
+FUNCTIONS = """
+@wp.func
+def axis_of(q: wp.quat):
+    axis, angle = wp.quat_to_axis_angle(q)
+    return axis
+
+@wp.func
+def angle_of(q: wp.quat):
+    axis, angle = wp.quat_to_axis_angle(q)
+    return angle
+
+@wp.func
+def singular(a: wp.mat33):
+    u, s, v = wp.svd3(a)
+    return s
+
+@wp.func
+def polar(a: wp.mat33):
+    u, s, v = wp.svd3(a)
+    return u * wp.transpose(v)
+
+@wp.func
+def upper(a: wp.mat33):
+    q, r = wp.qr3(a)
+    return r
+
+@wp.func
+def orthogonal(a: wp.mat33):
+    q, r = wp.qr3(a)
+    return q
+
+@wp.func
+def symmetric(a: wp.mat33):
+    q, d = wp.eig3(a)
+    return q * wp.diag(wp.cw_mul(d, d)) * wp.transpose(q)
+"""
 MATRIX = {
     "product": "a @ b",
     "star": "a * b",
@@ -31,6 +69,12 @@ MATRIX = {
     "element": "a * b[2, 1]",
     "quarter": "a / 4.0 - b * 0.5",
     "of_quat": "wp.quat_to_matrix(q)",
+    "lerp": "wp.lerp(a, b, x)",
+    "over": "x / a",
+    "upper": "upper(a)",
+    "orthogonal": "orthogonal(a)",
+    "polar": "polar(a)",
+    "symmetric": "symmetric(a + wp.transpose(a))",
 }
 QUATERNION = {
     "product": "q * p",
@@ -44,6 +88,9 @@ QUATERNION = {
     "rotate_inv": "wp.quat(wp.quat_rotate_inv(q, v), 2.0)",
     "slerp": "wp.quat_slerp(wp.normalize(q), wp.normalize(p), 0.3)",
     "from_matrix": "wp.quat_from_matrix(wp.quat_to_matrix(wp.normalize(q)))",
+    "lerp": "wp.lerp(q, p, x)",
+    "twist": "wp.quat_twist(wp.normalize(v), q)",
+    "rotation": "wp.transform_get_rotation(wp.transform(v, q) * wp.transform(a[1], p))",
     "components": "wp.quat(q.w, q.z * p.x, q.y, p[3])",
 }
 SCALAR = {
@@ -57,6 +104,41 @@ SCALAR = {
     "erfc": "wp.erfc(x)",
     "norm_l1": "wp.norm_l1(v)",
     "norm_l2": "wp.norm_l2(v)",
+    "norm_huber": "wp.norm_huber(v, 1.2)",
+    "norm_pseudo_huber": "wp.norm_pseudo_huber(v, 0.7)",
+    "erfinv": "wp.erfinv(x * 0.6)",
+    "least": "wp.min(v) * x",
+    "largest": "wp.max(v) * x",
+    "tests": "wp.where(wp.isfinite(v), x, 0.0) + wp.where(wp.isinf(x), 1.0, x)",
+    "spatial_dot": "wp.spatial_dot(wp.spatial_vector(v, v * x), wp.spatial_vector(v * 2.0, v))",
+    "twist_angle": "wp.quat_twist_angle(wp.normalize(v), q)",
+    "twist_angle_signed": "wp.quat_twist_angle_signed(wp.normalize(v), q)",
+    "trace_decomposed": "wp.ddot(a, a) * x",
+}
+VECTOR = {
+    "abs": "wp.abs(v)",
+    "sign": "wp.cw_mul(wp.sign(v), v)",
+    "least": "wp.min(v, a[0])",
+    "mod": "wp.mod(v, a[0])",
+    "over": "2.0 / v + x / a[0]",
+    "lerp": "wp.lerp(v, a[1], 0.3)",
+    "smooth_normalize": "wp.smooth_normalize(v, 0.5)",
+    "axis": "axis_of(q)",
+    "angle": "angle_of(q) * v",
+    "rpy": "wp.quat_to_rpy(wp.normalize(q))",
+    "point": "wp.transform_point(wp.transform(v, wp.normalize(q)), a[0])",
+    "vector": "wp.transform_vector(wp.transform(v, wp.normalize(q)), a[0])",
+    "product": "wp.transform_get_translation(wp.transform(v, q) * wp.transform(a[1], p))",
+    "inverse": "wp.transform_get_translation(wp.transform_inverse(wp.transform(v, q)))",
+    "through_matrix": "wp.transform_point(wp.transform_compose(v, wp.normalize(q), a[2]), a[0])",
+    "spatial_top": f"wp.spatial_top(wp.spatial_cross({SPATIAL}))",
+    "spatial_bottom": f"wp.spatial_bottom(wp.spatial_cross({SPATIAL}))",
+    "dual": f"wp.spatial_top(wp.spatial_cross_dual({SPATIAL}))",
+    "adjoint": "wp.spatial_bottom(wp.spatial_adjoint(a, b) * wp.spatial_vector(v, a[0]))",
+    "velocity": "wp.velocity_at_point(wp.spatial_vector(v, a[0]), a[1])",
+    "twist": f"wp.spatial_bottom(wp.transform_twist({MOVED}))",
+    "wrench": f"wp.spatial_top(wp.transform_wrench({MOVED}))",
+    "singular_values": "singular(a)",
 }
 PARAMETERS = {
     "x": "float",
@@ -66,7 +148,7 @@ PARAMETERS = {
     "q": "wp.quat",
     "p": "wp.quat",
 }
-TABLES = {"mat33": MATRIX, "quat": QUATERNION, "float": SCALAR}
+TABLES = {"mat33": MATRIX, "quat": QUATERNION, "vec3": VECTOR, "float": SCALAR}
 NAMES = [f"{kind}_{name}" for kind, table in TABLES.items() for name in table]
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 INTEGER_ROWS = (
@@ -85,7 +167,7 @@ INTEGER_ROWS = (
 
 
 def source(library: str) -> str:
-    text = [f"import {library} as wp\n"]
+    text = [f"import {library} as wp\n", FUNCTIONS]
     for kind, table in TABLES.items():
         dtype = kind if kind == "float" else f"wp.{kind}"
         arrays = ", ".join(f"{n}_in: wp.array(dtype={d})" for n, d in PARAMETERS.items())
@@ -153,6 +235,7 @@ def measured(wp: Any, programs: Any, name: str, count: int = 8) -> list[np.ndarr
 
 OURS = {
     "float_frac": "the derivative is 1; there it is 0",
+    "vec3_mod": "the remainder of vectors has the derivative of that of numbers; there it is 0",
 }
 """Places where gradients differ, and why."""
 

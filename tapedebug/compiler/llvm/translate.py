@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterator
 
 from tapedebug.compiler.llvm.expressions import Expressions, Operand, TranslationError
 from tapedebug.compiler.llvm.library import llvm_type
@@ -29,8 +30,7 @@ class _Translator(Expressions):
     """Writes the blocks of a function."""
 
     def run(self, function: ast.FunctionDef) -> str:
-        nodes = [n.targets[0] for n in ast.walk(function) if isinstance(n, ast.Assign)]
-        times = Counter(n.id for n in nodes if isinstance(n, ast.Name))
+        times = Counter(_assigned(function.body))
         self.many = {name for name, number in times.items() if number > 1}
         self._suite(function.body)
         header = f"define void @{self.symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {{\nstart:"
@@ -189,3 +189,15 @@ class _Translator(Expressions):
             raise TranslationError(f"a range is of i64; got {values}", node)
         *start, stop = (value for _, value in values)
         return (start[0] if start else "0"), stop, step
+
+
+def _assigned(body: list[ast.stmt]) -> Iterator[str]:
+    """The names that statements assign, once for each assignment."""
+    for node in body:
+        if isinstance(node, ast.Assign):
+            (target,) = node.targets
+            if isinstance(target, ast.Name):
+                yield target.id
+        else:
+            yield from _assigned(getattr(node, "body", []))
+            yield from _assigned(getattr(node, "orelse", []))

@@ -141,6 +141,8 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
         return random.draw(ctx, node, name)
     if name == "lower_bound":
         return random.lower_bound(ctx, node)
+    if name == "view":
+        return views.named(ctx, node)
     return operations.lower(ctx, node, name)
 
 
@@ -160,9 +162,16 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
         length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
+    count: int | None = None
     if isinstance(item, Quantity) and t.is_compound(item.type):
-        return expressions.wrap(ctx, ctx.builder.constant(item.type.shape[0], t.int32))
-    ctx.type_error(node, "len() takes an array or a vector", "pass an array parameter")
+        count = item.type.shape[0]
+    elif isinstance(item, Items):
+        count = len(item.items)
+    elif isinstance(item, Static) and hasattr(type(item.value), "__len__"):
+        count = len(item.value)
+    if count is None:
+        ctx.type_error(node, "len() takes an array, a vector or a tuple", "pass an array parameter")
+    return expressions.wrap(ctx, ctx.builder.constant(count, t.int32))
 
 
 # Threads ---------------------------------------------------------------------------------------------------

@@ -231,6 +231,8 @@ class Transform(Loops):
             return
         if op.kind == "pause":
             self.builder.effect("pause", (), op.data)
+        if op.result in adj:
+            native.refuse_reverse(op)
         if op.kind not in ("load", "store", "atomic_add") or op.data[0] not in self.active:
             return
         b = self.builder

@@ -8,7 +8,7 @@ made again, in copies of what it writes to; its results are noted like those of 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tapedebug._errors import KernelTypeError
 from tapedebug.compiler.ir import NATIVE, Function, Op, Value, ops_of, read_by
@@ -92,11 +92,26 @@ def refuse_second_order(op: Op, varied: set[Value], active: frozenset[int]) -> N
     call: NativeCall = op.data[0]
     moves = any(a in varied for a in op.args) or not active.isdisjoint(call.reads | call.adjoints)
     if call.variant == ADJOINT and moves:
-        raise KernelTypeError(
-            f"the native function `{call.native.name}` has no second derivative",
-            span=op.span,
-            mend="write it as a @wp.func, in the kernel language",
-        )
+        _no_second_derivative(op, "write it as a @wp.func, in the kernel language")
+
+
+def refuse_reverse(op: Op) -> None:
+    """Refuse the adjoint of what an adjoint snippet gave, in a kernel that uses `grad` of a native function.
+
+    Raises:
+        KernelTypeError: It is one.
+    """
+    if op.kind == "native_result" and op.data[0].variant == ADJOINT:
+        mend = "write it as a @wp.func, or decorate the kernel with @wp.kernel(enable_backward=False)"
+        _no_second_derivative(op, mend)
+
+
+def _no_second_derivative(op: Op, mend: str) -> NoReturn:
+    raise KernelTypeError(
+        f"the native function `{op.data[0].native.name}` has no second derivative",
+        span=op.span,
+        mend=mend,
+    )
 
 
 def tangent(b: Builder, op: Op, args: tuple[Value, ...], known: Values, dots: Values) -> None:
