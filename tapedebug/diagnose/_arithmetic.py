@@ -35,10 +35,6 @@ def evaluate(text: str, operands: Sequence[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             return eval(code, {"__builtins__": {}, **NAMESPACE, **numbers})
-<<<<<<< HEAD
-    except (ArithmeticError, AttributeError, KeyError, NameError, TypeError, ValueError) as error:
-=======
     except (AttributeError, KeyError, NameError, OverflowError, TypeError, ValueError) as error:
         # or it is not for this type
->>>>>>> main
         raise Lost(f"the operation {text} is not known here ({error})") from None
