@@ -36,5 +36,5 @@ def evaluate(text: str, operands: Sequence[Any]) -> Any:
         with np.errstate(all="ignore"):
             return eval(code, {"__builtins__": {}, **NAMESPACE, **numbers})
     except (AttributeError, KeyError, NameError, OverflowError, TypeError, ValueError) as error:
-        # Or it is not for values of this type.
+        # or it is not for this type
         raise Lost(f"the operation {text} is not known here ({error})") from None
