@@ -5,10 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_PLANNED = """
-    view
-"""
-PLANNED = frozenset(_PLANNED.split())
+PLANNED: frozenset[str] = frozenset()
 """Names that programs use and a later version brings."""
 
 _NEVER = """

@@ -301,9 +301,7 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
                 f"{what} `{origin.function}`: "
                 f"the annotation `{shown}` of `{name}` is not a type of the kernel language",
                 span=span,
-                mend="write array(dtype=float), array2d(dtype=vec3), …: arrays need their element type"
-                if getattr(annotation, "__name__", "") == "array"
-                else "use float, int, bool, vec3, array(dtype=float), …",
+                mend=t.mend_type(annotation),
             ) from None
     return declared
 

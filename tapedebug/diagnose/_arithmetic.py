@@ -35,5 +35,6 @@ def evaluate(text: str, operands: Sequence[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             return eval(code, {"__builtins__": {}, **NAMESPACE, **numbers})
-    except (AttributeError, KeyError, NameError, TypeError) as error:  # or it is not for this type
+    except (AttributeError, KeyError, NameError, OverflowError, TypeError, ValueError) as error:
+        # or it is not for this type
         raise Lost(f"the operation {text} is not known here ({error})") from None

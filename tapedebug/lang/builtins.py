@@ -25,6 +25,7 @@ SPECIAL = {
     "expect_eq": "Print a message where two values are not equal; the kernel runs on.",
     "expect_near": "Print a message where two floats, or components, differ by more than a tolerance.",
     "print": "Print values and text, as Python's print does; shown after the launch, in thread order.",
+    "view": "Part of an array, without a copy: `view(a, i)` is `a[i]`.",
     "printf": "Print values by a format, as in C; shown after the launch, in thread order.",
     "lower_bound": "First index (int32) of a sorted array whose element is not below a value; else the last.",
     "cast": "The number of another type of the same size that has the same bits; no derivative passes.",

@@ -118,7 +118,5 @@ def _type(struct_name: str, label: str, annotation: Any) -> Any:
         shown = getattr(annotation, "__name__", repr(annotation))
         raise KernelTypeError(
             f"struct `{struct_name}`: the type `{shown}` of `{label}` is not a type of the kernel language",
-            mend="arrays need their element type: array(dtype=float), array2d(dtype=vec3), …"
-            if shown.startswith("array")
-            else "use float, int, bool, vec3, array(dtype=float), another struct, …",
+            mend=t.mend_type(annotation),
         ) from None

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tapedebug.lang import _generic
+from tapedebug.lang._arrays import MAX_DIMENSIONS as MAX_DIMENSIONS
+from tapedebug.lang._arrays import ArrayType as ArrayType
+from tapedebug.lang._arrays import IndexedArrayType as IndexedArrayType
 from tapedebug.lang._compound import Compound as Compound
 from tapedebug.lang._compound import Matrix as Matrix
 from tapedebug.lang._compound import Part as Part
@@ -46,9 +50,6 @@ from tapedebug.lang._scalars import uint32 as uint32
 from tapedebug.lang._scalars import uint64 as uint64
 from tapedebug.lang._struct import Struct as Struct
 from tapedebug.lang._struct import is_struct as is_struct
-
-MAX_DIMENSIONS = 4
-"""Axes that an array or a launch can have."""
 
 
 def vector(length: Any, dtype: Any) -> type[Vector]:
@@ -143,55 +144,6 @@ def _compound(base: Any, stem: str, shape: tuple[int, ...], scalar: Any) -> Any:
     return type(stem + SUFFIXES[scalar], (base,), {**content, "__slots__": ()})
 
 
-class ArrayType:
-    """The type of an array parameter: element type and number of dimensions (1 to 4)."""
-
-    __slots__ = ("dtype", "ndim")
-
-    def __init__(self, dtype: Any, ndim: int = 1) -> None:
-        self.dtype = element_type(dtype)
-        if ndim not in range(1, MAX_DIMENSIONS + 1):
-            raise TypeError(f"an array has 1 to 4 dimensions; got ndim={ndim!r}")
-        self.ndim = ndim
-
-    def __eq__(self, other: object) -> builtins.bool:
-        return isinstance(other, ArrayType) and (self.dtype, self.ndim) == (other.dtype, other.ndim)
-
-    def __hash__(self) -> int:
-        return hash((self.dtype, self.ndim))
-
-    def __repr__(self) -> str:
-        return type_name(self)
-
-
-class IndexedArrayType:
-    """The type of an indexed array parameter: element type and number of dimensions (1 to 4)."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, dtype: Any, ndim: int = 1) -> None:
-        self.array = ArrayType(dtype, ndim)
-
-    @property
-    def dtype(self) -> Any:
-        """The element type."""
-        return self.array.dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return self.array.ndim
-
-    def __eq__(self, other: object) -> builtins.bool:
-        return isinstance(other, IndexedArrayType) and self.array == other.array
-
-    def __hash__(self) -> int:
-        return hash(("indexed", self.array))
-
-    def __repr__(self) -> str:
-        return type_name(self)
-
-
 _PYTHON: dict[type, Any] = {builtins.float: float32, builtins.int: int32, builtins.bool: bool}
 
 
@@ -265,6 +217,16 @@ def fits(declared: Any, actual: Any) -> builtins.bool:
 def is_generic(kind: Any) -> builtins.bool:
     """Whether a declared type stands for several: a family, or an array of one."""
     return isinstance(kind.dtype if isinstance(kind, ArrayType | IndexedArrayType) else kind, Generic)
+
+
+def mend_type(annotation: Any, otherwise: str = "use float, int, bool, vec3, array(dtype=float), …") -> str:
+    """What to write instead of something that is no type of the kernel language."""
+    name = getattr(annotation, "__name__", "")
+    if name.startswith(("array", "indexedarray")):
+        return "write array(dtype=float), array2d(dtype=vec3), …: arrays need their element type"
+    if isinstance(annotation, type) and inspect.get_annotations(annotation):
+        return f"decorate the class `{name}` with @wp.struct"
+    return otherwise
 
 
 def element_type(dtype: Any) -> Any:

@@ -61,7 +61,7 @@ def run(
         raise error.with_traceback(None) from None
     if not given or not threads:
         return
-    plan = _plan(kernel, args, plan, frozenset(given))
+    plan = plan_for(kernel, args, plan, frozenset(given))
     if plan.info is None:
         raise LaunchError(
             f"launch of {kernel.key}: the kernel has no adjoint (enable_backward=False)",
@@ -90,7 +90,7 @@ def run(
         announced(gradient)
 
 
-def _plan(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: frozenset[int]) -> KernelPlan:
+def plan_for(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: frozenset[int]) -> KernelPlan:
     """The plan for arguments of which these have an adjoint, made once."""
     if active == plan.active:
         return plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +83,18 @@ class Exchange:
         }
         values = np.asarray(Window(self.buffer, interface, self.start, self.stop))
         return values if look.dtype.names is None else values.view(look.dtype)
+
+    def list(self: Any) -> list[Any]:
+        """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
+        look = self._look()
+        if types.is_struct(self.dtype):
+            return [self.dtype.from_numpy(one) for one in look.reshape(-1)]
+        if not types.value_shape(self.dtype):
+            return list(look.reshape(-1).tolist())
+        return [self.dtype(*one) for one in look.reshape(-1, types.components(self.dtype))]
+
+    def __iter__(self: Any) -> Iterator[Any]:
+        return (self[i] for i in range(self.shape[0]))
 
     def __dlpack__(self: Any, **options: Any) -> Any:
         """The memory as a DLPack capsule, shared; vector elements are a last dimension.

@@ -6,7 +6,7 @@ versions and gradients belong to memory, not to Python objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -194,6 +194,9 @@ class array(Exchange, Arithmetic):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value and not self._requires_grad and hasattr(self, "_requires_grad"):
+            for _, tracker in self.buffer.watchers():
+                tracker.activated = True
         self._requires_grad = bool(value)
         self._fields = None
         self._kind = _kind(self.dtype, self.ndim, self.is_contiguous, self._requires_grad)
@@ -254,18 +257,6 @@ class array(Exchange, Arithmetic):
         return self.shape[0]
 
     # -- values -----------------------------------------------------------------------------------------
-
-    def list(self) -> list[Any]:
-        """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
-        look = self._look()
-        if types.is_struct(self.dtype):
-            return [self.dtype.from_numpy(one) for one in look.reshape(-1)]
-        if not types.value_shape(self.dtype):
-            return list(look.reshape(-1).tolist())
-        return [self.dtype(*one) for one in look.reshape(-1, types.components(self.dtype))]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(self.shape[0]))
 
     def assign(self, src: Any) -> None:
         """Copy `src` (an array, or what `array` takes) into this array; recorded on an active tape."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
-from tapedebug.runtime import _backward, _observers
+from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import state
@@ -260,15 +260,18 @@ class Tape:
 
         Args:
             loss: An array of one float with `requires_grad`; its gradient becomes 1.
-            grads: For arrays, their incoming gradients, of the same shape and dtype.
+            grads: For arrays, their incoming gradients, of the same shape and dtype. An array without
+                `requires_grad` gets it.
 
         Raises:
             TapeError: Nothing was recorded; the loss is not a scalar, has no gradient or is not on the tape;
-                a seed does not fit.
+                a seed does not fit; an array got its gradient after values that its adjoint
+                needs were overwritten.
         """
         self.tracker.catch_up_everywhere()
         try:
-            seeds = checked_seeds(self.tracker, loss, grads, self._spare)
+            with _late.seeded(self.tracker, grads or {}):
+                seeds = checked_seeds(self.tracker, loss, grads, self._spare)
         except TapedebugError as error:
             raise error.with_traceback(None) from None
         call = BackwardCall(loss, seeds, len(self.records))

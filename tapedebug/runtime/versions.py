@@ -43,6 +43,7 @@ class Tracker:
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
         kept: How many times something was kept, or let go of.
         outside: Writes that were not on the tape, in order.
+        activated: Memory of the tape has got a gradient since it was used.
     """
 
     def __init__(self, mode: str, dry: bool = False) -> None:
@@ -54,6 +55,7 @@ class Tracker:
         self.records: list[Record] = []
         self.kept = 0
         self.outside: list[Outside] = []
+        self.activated = False
         self._warned: set[tuple[Any, ...]] = set()
 
     # -- while recording --------------------------------------------------------------------------------

@@ -128,6 +128,30 @@ def test_numbers_of_every_type(both) -> None:
     assert_same(one, two)
 
 
+@wp.func_native("return 3.0f * x;")
+def thrice(x: float) -> float: ...
+
+
+@wp.kernel
+def others(x: wp.array(dtype=float), h: wp.array(dtype=wp.float16)):
+    i = wp.tid()
+    state = wp.rand_init(42, i)
+    print("x", x[i])
+    assert x[i] > 0.0
+    h[i] = h[i] * wp.float16(2.5)
+    x[i] = thrice(x[i]) + wp.randf(state) + wp.noise(state, x[i])
+
+
+def test_journals_random_numbers_halves_and_native_functions(both, capfd) -> None:
+    def work() -> list[np.ndarray]:
+        x, h = wp.array([1.0, 2.5], dtype=float), wp.array([1.0, 2.0], dtype=wp.float16)
+        wp.launch(Kernel(others.python), dim=2, inputs=[x, h])
+        assert capfd.readouterr().out == "x 1.0\nx 2.5\n"
+        return [x.numpy(), h.numpy()]
+
+    assert_same(*both(work))
+
+
 def entry(body: str) -> str:
     return "def entry(lo, hi, args):\n" + "".join(f"    {line}\n" for line in body.splitlines())
 

@@ -132,6 +132,32 @@ def test_views_of_arrays_with_any_strides(kernel):
     np.testing.assert_array_equal(two[1], one[1])
 
 
+@wp.kernel
+def by_name(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    row = wp.view(m, i)
+    y[i] = row[0] * row[-1]
+    wp.view(m, i - 1)[1] += y[i]
+
+
+@wp.kernel
+def by_subscript(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    row = m[i]
+    y[i] = row[0] * row[-1]
+    m[i - 1][1] += y[i]
+
+
+def test_views_by_name():
+    one, two = arguments(rows), arguments(rows)
+    run(by_name, 4, one)
+    run(by_subscript, 4, two)
+    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
+    check_gradient(by_name, 4, arguments(rows))
+    check_tangent(by_name, 4, arguments(rows))
+
+
 def test_an_index_that_is_not_negative_is_not_checked():
     @wp.kernel
     def forward_only(x: wp.array(dtype=float), y: wp.array(dtype=float)):

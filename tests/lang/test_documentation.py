@@ -43,6 +43,7 @@ SIGNATURES = {
     "transform_set_rotation": "xform, q",
     "transform_set_translation": "xform, p",
     "transformation": "p, q, dtype=…",
+    "view": "arr, i, …",
     "vector": "x, …, length=…, dtype=…",
     **{name: draw.signature for name, draw in DRAWS.items()},
 }

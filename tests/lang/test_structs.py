@@ -194,11 +194,11 @@ def test_wrong_definitions() -> None:
     )
     assert refused({"__annotations__": {"a": str}}) == (
         "struct `Bad`: the type `str` of `a` is not a type of the kernel language\n"
-        "  = mend: use float, int, bool, vec3, array(dtype=float), another struct, …"
+        "  = mend: use float, int, bool, vec3, array(dtype=float), …"
     )
     assert refused({"__annotations__": {"a": wp.array}}) == (
         "struct `Bad`: the type `array` of `a` is not a type of the kernel language\n"
-        "  = mend: arrays need their element type: array(dtype=float), array2d(dtype=vec3), …"
+        "  = mend: write array(dtype=float), array2d(dtype=vec3), …: arrays need their element type"
     )
     assert refused({"__annotations__": {"a": "Bad"}}) == (
         "struct `Bad`: the type `Bad` of `a` cannot be read (NameError: name 'Bad' is not defined)\n"

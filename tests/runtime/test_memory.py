@@ -264,6 +264,7 @@ def test_dlpack_both_ways_shares_memory():
     assert a.__dlpack_device__() == (1, 0)
     there[1, 2, 2] = 4
     assert a.numpy()[1, 2, 2] == 4
+    assert np.from_dlpack(wp.ones(2, dtype=wp.vec2h)).dtype == np.float16
     back = wp.from_dlpack(there, dtype=wp.mat33)
     assert (back.buffer, back.shape, back.dtype) == (a.buffer, (2,), wp.mat33)
     assert wp.from_dlpack(wp.to_dlpack(a)).shape == (2, 3, 3)

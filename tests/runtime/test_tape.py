@@ -502,9 +502,9 @@ def _tape():
             "  = mend: pass values of shape (2,), such as ones_like(array)",
         ),
         (
-            lambda x, tape, loss, inner: tape.backward(grads={wp.zeros(2): wp.ones(2)}),
+            lambda x, tape, loss, inner: tape.backward(grads={wp.zeros(2, dtype=int): wp.ones(2)}),
             "backward: the keys of grads are arrays with requires_grad; got an array(shape=(2,), "
-            "dtype=float32) "
+            "dtype=int32) "
             "without a gradient\n  = mend: create the array with requires_grad=True and a float dtype",
         ),
         (

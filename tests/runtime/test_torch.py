@@ -297,6 +297,7 @@ def test_names_of_types_and_devices():
     assert wp.dtype_from_torch(torch.int8) is wp.int8
     assert wp.dtype_to_torch(wp.float64) is torch.float64
     assert wp.dtype_to_torch(wp.vec3) is torch.float32
+    assert wp.from_torch(torch.ones(3, dtype=torch.float16)).dtype is wp.float16
     assert wp.device_from_torch(torch.device("cpu")) == "cpu"
     assert wp.device_to_torch("cpu") == "cpu"
     with pytest.raises(wp.DeviceError, match="there is no device 'cuda:0'"):

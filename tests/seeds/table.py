@@ -167,6 +167,29 @@ EXAMPLES = [
         },
     ),
     Example(
+        "native_shared_memory",
+        "Custom Native Functions, shared memory",
+        refused="__shared__",
+        why="shared memory is CUDA's: a compiler for processors refuses the snippet, with its line",
+        peer=None,
+    ),
+    Example("native_saxpy", "Custom Native Functions, adjoint snippet", saxpy),
+    Example(
+        "native_replay",
+        "Custom Native Functions, replay snippet",
+        lambda: {
+            "thread_values": np.arange(8),
+            "outputs": np.arange(8.0) ** 2,
+            "inputs.grad": by_hand.gradient(np.square, np.arange(8.0)),
+        },
+        peer=None,
+    ),
+    Example(
+        "native_return",
+        "Custom Native Functions, a result",
+        lambda: {"y": np.arange(5.0) ** 2, "x.grad": by_hand.gradient(np.square, np.arange(5.0))},
+    ),
+    Example(
         "jacobian",
         "Measuring Gradient Accuracy",
         why="the Jacobians are those of differences in NumPy, and the check passes",
@@ -245,29 +268,3 @@ EXAMPLES = [
     ),
 ]
 """In the order of the documents."""
-
-NATIVE = [
-    Example(
-        "native_shared_memory",
-        "Custom Native Functions, shared memory",
-        refused="__shared__",
-        why="shared memory is CUDA's: a compiler for processors refuses the snippet, with its line",
-        peer=None,
-    ),
-    Example("native_saxpy", "Custom Native Functions, adjoint snippet", saxpy),
-    Example(
-        "native_replay",
-        "Custom Native Functions, replay snippet",
-        lambda: {
-            "thread_values": np.arange(8),
-            "outputs": np.arange(8.0) ** 2,
-            "inputs.grad": by_hand.gradient(np.square, np.arange(8.0)),
-        },
-        peer=None,
-    ),
-    Example(
-        "native_return",
-        "Custom Native Functions, a result",
-        lambda: {"y": np.arange(5.0) ** 2, "x.grad": by_hand.gradient(np.square, np.arange(5.0))},
-    ),
-]

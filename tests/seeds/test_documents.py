@@ -20,8 +20,7 @@ from tests.seeds.table import EXAMPLES, WRONG, Example
 
 PAGE = ROOT / "docs" / "documents.md"
 TABLE = re.compile(r"(<!-- table.*?-->\n).*?(\n<!-- end of table -->)", re.DOTALL)
-ROWS = EXAMPLES
-RAN = [e for e in ROWS if not e.refused]
+RAN = [e for e in EXAMPLES if not e.refused]
 
 
 def run(source: str, name: str, folder: Path) -> dict[str, Any]:
@@ -80,7 +79,7 @@ def test_what_is_printed_is_right(example: Example, folder: Path) -> None:
         assert agrees or example.why, f"{name} is not what the document prints, and nobody says why"
 
 
-@pytest.mark.parametrize("example", [e for e in ROWS if e.ignore], ids=lambda e: e.name)
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if e.ignore], ids=lambda e: e.name)
 def test_ignored_overwrites_give_the_numbers_of_the_documents(example: Example, folder: Path) -> None:
     source = ours(example).replace("wp.Tape()", 'wp.Tape(on_overwrite="ignore")')
     variables = run(source, example.name, folder)
@@ -88,7 +87,7 @@ def test_ignored_overwrites_give_the_numbers_of_the_documents(example: Example, 
         assert held(variables, name).tolist() == numbers(printed).tolist()
 
 
-@pytest.mark.parametrize("example", [e for e in ROWS if e.refused], ids=lambda e: e.name)
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if e.refused], ids=lambda e: e.name)
 def test_refused_programs_say_why(example: Example, folder: Path) -> None:
     import tapedebug as wp
     from tapedebug._errors import TapedebugError
@@ -99,7 +98,7 @@ def test_refused_programs_say_why(example: Example, folder: Path) -> None:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("example", [e for e in ROWS if e.peer is not None], ids=lambda e: e.name)
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if e.peer is not None], ids=lambda e: e.name)
 def test_warp_prints_what_the_documents_print(example: Example, folder: Path) -> None:
     """Where it prints something else today, the table knows."""
     pytest.importorskip("warp")
@@ -147,7 +146,7 @@ def table(folder: Path) -> str:
         "| Example | Variable | The document prints | tapedebug prints | |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for example in ROWS:
+    for example in EXAMPLES:
         where, remark = example.where, _remark(example)
         variables = {} if example.refused else run(ours(example), example.name, folder)
         names = list(example.right()) or [""]

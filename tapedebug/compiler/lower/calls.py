@@ -141,6 +141,8 @@ def _builtin(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
         return random.draw(ctx, node, name)
     if name == "lower_bound":
         return random.lower_bound(ctx, node)
+    if name == "view":
+        return views.named(ctx, node)
     return operations.lower(ctx, node, name)
 
 

@@ -25,7 +25,7 @@ def lower(ctx: Context, node: ast.Call, target: type) -> Quantity:
         ctx.name_error(
             node.func,
             f"`{target.__name__}` is not a type of the kernel language",
-            "use float, int, bool, float64, vec2, vec3, …",
+            t.mend_type(target, "use float, int, bool, float64, vec2, vec3, …"),
         )
     if not t.is_compound(kind):
         return _scalar(ctx, node, kind)

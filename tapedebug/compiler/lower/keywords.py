@@ -33,6 +33,7 @@ _OWN: dict[str, tuple[Signature, ...]] = {
     **{f"atomic_{word}": _atomic("value") for word in ("add", "sub", "min", "max", "exch")},
     **{f"atomic_{word}": _atomic("value") for word in ("and", "or", "xor")},
     "atomic_cas": _atomic("compare", "value"),
+    "view": (("arr", "i"), ("arr", "i", "j"), ("arr", "i", "j", "k")),
     "lower_bound": (("arr", "value"), ("arr", "arr_begin", "arr_end", "value")),
     "transform_set_rotation": (("xform", "q"),),
     "transform_set_translation": (("xform", "p"),),

@@ -101,7 +101,7 @@ def compared(ctx: Context, node: ast.Compare, left: Item, sign: ast.cmpop, right
         one, two = _canonical(one), _canonical(two)
     try:
         found = bool(compare(one, two))
-    except TypeError as error:
+    except Exception as error:
         ctx.type_error(node, f"Python cannot compute this comparison: {error}", "compare values that fit")
     return expressions.wrap(ctx, ctx.builder.constant(found, t.bool))
 

@@ -54,6 +54,20 @@ def view_at(ctx: Context, node: ast.Subscript, base: View) -> View:
     return _with(base, dict(zip(_free(first), chosen, strict=False)))
 
 
+def named(ctx: Context, node: ast.Call) -> View:
+    """`view(a, i, …)`, which is `a[i, …]`."""
+    base = expressions.lower(ctx, node.args[0])
+    count = len(node.args) - 1
+    if not isinstance(base, View) or not 0 < count < base.free:
+        ctx.type_error(
+            node,
+            "view() takes an array of several dimensions, and an index for some of them",
+            "write `view(a, i)` for a row of a two-dimensional array, and `a[i]` for an element",
+        )
+    index = node.args[1] if count == 1 else ast.Tuple(list(node.args[1:]), ast.Load())
+    return view_at(ctx, ast.copy_location(ast.Subscript(node.args[0], index, ast.Load()), node), base)
+
+
 def _with(base: ArrayView | StructArray, chosen: dict[int, Value | Slice]) -> ArrayView | StructArray:
     """The view with what is chosen on some of its axes."""
     first = base.first if isinstance(base, StructArray) else base
