@@ -33,6 +33,7 @@ from tapedebug.compiler.decorators import kernel as kernel
 from tapedebug.compiler.function import func_native as func_native
 from tapedebug.compiler.function import grad as grad
 from tapedebug.compiler.generic import overload as overload
+from tapedebug.compiler.kernel import Kernel as Kernel
 from tapedebug.lang import types as types
 from tapedebug.lang.builtins import BUILTINS, CONSTANTS, Builtin
 from tapedebug.lang.builtins import adjoint as adjoint

@@ -71,9 +71,7 @@ def kernel(
 
     def decorate(python: Callable[..., Any], frame: Any = None) -> Kernel:
         read_annotations(python, frame or sys._getframe(1))
-        made = Kernel(python, **options)
-        made.key = name or made.key
-        return made
+        return Kernel(python, name, options=options)
 
     return decorate if function is None else decorate(function, sys._getframe(1))
 

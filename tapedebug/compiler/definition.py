@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError
@@ -26,13 +27,20 @@ class Definition:
         types: Of a version of a generic kernel, the types of its parameters.
     """
 
-    def __init__(self, python: Callable[..., Any], types: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        key: str | None,
+        module: modules.Module | ModuleType | str | None,
+        types: tuple[Any, ...],
+        options: dict[str, Any],
+    ) -> None:
         self.python = python
-        self.module = modules.get_module(python.__module__ or "")
+        self.module = modules.module_of(module, python)
         self.options = modules.checked_options(options, f"kernel `{python.__name__}`")
         self.types = types
         qualified = python.__qualname__.replace("<locals>.", "").replace(".", "__")
-        self.key = re.sub(r"[^0-9A-Za-z_]+", "", qualified)
+        self.key = key or re.sub(r"[^0-9A-Za-z_]+", "", qualified)
         self.__name__ = python.__name__
         self.__doc__ = python.__doc__
 

@@ -270,6 +270,11 @@ def remember_scope(python: Callable[..., Any]) -> None:
     _SCOPES[python] = {name: scope[name] for name in names if name in scope}
 
 
+def is_remembered(python: Callable[..., Any]) -> bool:
+    """Whether a decorator has read the function's annotations and names."""
+    return python in _SCOPES
+
+
 def scope_of(python: Callable[..., Any]) -> dict[str, Any]:
     """What the free names of a function mean to `static(…)`: as where it was decorated, else as now."""
     return {**python.__globals__, **closure_of(python), **decorated_scope(python)}

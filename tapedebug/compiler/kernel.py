@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import cached_property
 from time import perf_counter
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import LOG, config
 from tapedebug._errors import KernelTypeError, TapedebugError
 from tapedebug._source import Span, display_file
-from tapedebug.compiler import ir, pipeline
+from tapedebug.compiler import ir, modules, pipeline
 from tapedebug.compiler.definition import Definition
-from tapedebug.compiler.function import Function, unreadable
+from tapedebug.compiler.function import Function, is_remembered, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.lower._context import AccessRecord
@@ -56,6 +58,19 @@ class Kernel(Definition):
     Compiled on first use, each variant alone: forward, adjoint (one for each set of arrays with gradients),
     and the float64 twins of both.
 
+    Made by `@kernel`, or from a function in a loop over types: `Kernel(func=f, key="sum_float64")`.
+
+    Args:
+        func: The function.
+        key: Its name in checks and reports; by default made of the function's name.
+        module: The module whose settings it takes and with which it is loaded (or a Python module, or the
+            name of one); by default that in which the function stands.
+        options: Settings of its own, as `set_module_options` takes them.
+
+    Raises:
+        AttributeError: There is no such option.
+        ValueError: An option has a value that it cannot have.
+
     Attributes:
         generic: Of a version of a generic kernel, that kernel.
         instances: Of a generic kernel, its versions by their types.
@@ -65,13 +80,17 @@ class Kernel(Definition):
 
     def __init__(
         self,
-        python: Callable[..., Any],
+        func: Callable[..., Any],
+        key: str | None = None,
+        module: modules.Module | ModuleType | str | None = None,
+        options: dict[str, Any] | None = None,
         *,
         generic: Kernel | None = None,
         types: tuple[Any, ...] = (),
-        **options: Any,
     ) -> None:
-        super().__init__(python, types, options)
+        if not is_remembered(func):
+            read_annotations(func, sys._getframe(1))
+        super().__init__(func, key, module, types, options or {})
         self.generic = generic
         self.instances: dict[tuple[Any, ...], Kernel] = {}
         self.plans: dict[Any, Any] = {}
@@ -130,7 +149,9 @@ class Kernel(Definition):
                         span=self.origin.span(self.origin.tree.args.args[param.index]),
                         mend="use one type that fits, or change the annotation",
                     )
-            found = self.instances[types] = Kernel(self.python, generic=self, types=types, **self.options)
+            found = self.instances[types] = Kernel(
+                self.python, self.key, self.module, self.options, generic=self, types=types
+            )
         return found
 
     @cached_property

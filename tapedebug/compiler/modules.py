@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tapedebug import _config
@@ -82,6 +83,14 @@ def get_module(name: str) -> Module:
     if found is None:
         found = _MODULES[name] = Module(name)
     return found
+
+
+def module_of(module: Module | ModuleType | str | None, python: Callable[..., Any]) -> Module:
+    """The module that is named, or that a function stands in."""
+    if isinstance(module, Module):
+        return module
+    name = python.__module__ if module is None else getattr(module, "__name__", module)
+    return get_module(str(name or ""))
 
 
 def all_modules() -> list[Module]:

@@ -201,7 +201,7 @@ def no_adjoint(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 def fresh(kernel: Kernel) -> Kernel:
     """A kernel of the same source with no compiled variants, so that a test can change it."""
-    return Kernel(kernel.python, enable_backward=kernel.enable_backward)
+    return Kernel(kernel.python, options={"enable_backward": kernel.enable_backward})
 
 
 def with_adjoint_of(forward: Kernel, other: Kernel) -> Kernel:

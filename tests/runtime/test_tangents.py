@@ -129,7 +129,7 @@ def test_again_and_step_by_step():
 
 
 def test_one_launch_and_a_kernel_without_an_adjoint():
-    forward_only = Kernel(scale.python, enable_backward=False)
+    forward_only = Kernel(scale.python, options={"enable_backward": False})
     x, y = vector(1, 2), wp.zeros(2)
     shadow = Shadow.for_launch(forward_only, 2, [x, y, 3.0]).push({x: [1.0, 2.0]})
     assert shadow.tangent(y).tolist() == [3, 6]
