@@ -52,6 +52,7 @@ class Analysis:
         says: The kinds of remarks that it makes.
         says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
         elsewhere: Parameters that a thread accesses at other than its own index.
+        optional: Parameters that it asks whether they are there (`if a:`): None may be passed for them.
     """
 
     reads: frozenset[int]
@@ -65,6 +66,11 @@ class Analysis:
     says: frozenset[str] = frozenset()
     says_back: frozenset[str] = frozenset()
     elsewhere: frozenset[int] = frozenset()
+    optional: frozenset[int] = frozenset()
+
+    def absent(self, param: int) -> bool:
+        """Whether None may be passed for an array parameter: it is unused, or asked whether it is there."""
+        return param in self.optional or param not in self.reads | self.writes
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,7 @@ def analysis(kernel: Lowered) -> Analysis:
             for op in ops_of(body)
             if op.kind in ("load", "store", "atomic_add") and not at_own_index(kernel.function, op)
         ),
+        optional=kernel.optional,
     )
 
 

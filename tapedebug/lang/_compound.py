@@ -67,7 +67,17 @@ class Compound:
         return iter(self._values.tolist())
 
     def __getitem__(self, index: Any) -> Any:
-        return self._values[index]
+        """A component, or a row or slice, which is a value that shares its numbers with this one."""
+        found = self._values[index]
+        if not isinstance(found, np.ndarray) or not found.size or found.ndim > 2:
+            return found
+        from tapedebug.lang import types
+
+        scalar = self.scalar
+        kind = types.vector(len(found), scalar) if found.ndim == 1 else types.matrix(found.shape, scalar)
+        part = object.__new__(kind)
+        object.__setattr__(part, "_values", found)
+        return part
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._values[index] = value
@@ -97,6 +107,8 @@ class Compound:
         return _unpickled, (in_words(type(self)), self._values)
 
     def __eq__(self, other: object) -> builtins.bool:
+        if isinstance(other, tuple | list):
+            return builtins.bool(np.array_equal(self._values, other))
         return isinstance(other, Compound) and builtins.bool(np.array_equal(self._values, other._values))
 
     def __hash__(self) -> int:

@@ -23,6 +23,7 @@ SPECIAL = {
     "atomic_or": "Set the bits of another integer in an array element; returns the value before.",
     "atomic_xor": "Flip the bits of another integer in an array element; returns the value before.",
     "expect_eq": "Print a message where two values are not equal; the kernel runs on.",
+    "expect_neq": "Print a message where two values are equal; the kernel runs on.",
     "expect_near": "Print a message where two floats, or components, differ by more than a tolerance.",
     "print": "Print values and text, as Python's print does; shown after the launch, in thread order.",
     "view": "Part of an array, without a copy: `view(a, i)` is `a[i]`.",
@@ -70,7 +71,9 @@ SCALAR_FUNCTIONS = [
 OPERATORS = {"add", "sub", "neg", "mul", "div", "matmul", "eq", "ne"}
 OPERATORS |= {"bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"}
 """Composites that are written as operators."""
-COMPOSITE_FUNCTIONS = [name for name in COMPOSITES if name not in OPERATORS]
+BOTH = OPERATORS - {"eq", "ne", "matmul"}
+"""Those that are functions, too: `mul(a, b)`."""
+COMPOSITE_FUNCTIONS = [name for name in COMPOSITES if name not in OPERATORS or name in BOTH]
 
 
 class Builtin:

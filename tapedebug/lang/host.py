@@ -173,6 +173,8 @@ def call(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """
     if name in CONSTRUCTORS:
         return CONSTRUCTORS[name](*args, **keywords)
+    if name in EXPECTED:
+        return _expect(name, *EXPECTED[name](*args, **keywords))
     entry = COMPOSITES.get(name)
     drawn = DRAWS.get(name)
     if drawn is not None and drawn.build is not None:
@@ -189,6 +191,36 @@ def call(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     if len(operands) < least or (most is not None and len(operands) > most) or (keywords and entry is None):
         raise TypeError(f"{name}() takes {least} arguments; got {len(operands) + len(keywords)}")
     return evaluate(name, f"{name}()", operands)
+
+
+Expected = tuple[bool, tuple[Any, ...]]
+"""Whether an expectation holds, and the values to show."""
+
+
+def _expect_eq(a: Any, b: Any) -> Expected:
+    return bool(evaluate("eq", "expect_eq()", (a, b))), (a, b)
+
+
+def _expect_neq(a: Any, b: Any) -> Expected:
+    return bool(evaluate("ne", "expect_neq()", (a, b))), (a, b)
+
+
+def _expect_near(a: Any, b: Any, tolerance: float = 1e-6) -> Expected:
+    distance = np.abs(np.asarray(evaluate("sub", "expect_near()", (a, b))))
+    return bool((distance <= tolerance).all()), (a, b, tolerance)
+
+
+EXPECTED: dict[str, Callable[..., Expected]] = {
+    "expect_eq": _expect_eq,
+    "expect_near": _expect_near,
+    "expect_neq": _expect_neq,
+}
+"""What says that it does not hold."""
+
+
+def _expect(name: str, holds: bool, values: tuple[Any, ...]) -> None:
+    if not holds:
+        print(f"{name}() failed: {', '.join(map(repr, values))}")
 
 
 def _vector(*args: Any, length: int | None = None, dtype: Any = None) -> t.Vector:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tapedebug._errors import ArrayError, DeviceError, LaunchError
 from tapedebug.lang import types
-from tapedebug.runtime.array import array
+from tapedebug.runtime.array import array, new
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.plan import Packer
 
@@ -125,6 +125,8 @@ def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
 
 def _array_argument(kernel: Any, param: Any, value: Any) -> array:
     wanted: types.ArrayType = param.type
+    if value is None and kernel.analysis.absent(param.index):
+        return new((0,) * wanted.ndim, wanted.dtype)
     if isinstance(value, np.ndarray):
         value = _wrapped(kernel, param, value)
     if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
@@ -135,9 +137,10 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
             f"pass contiguous(), a copy, or annotate it as {types.type_name(value.kernel_type)}",
         )
     if not isinstance(value, array):
-        raise misfit(
-            kernel, param, f"got {told(value)}", f"pass array(…, dtype={types.type_name(wanted.dtype)})"
-        )
+        mend = f"pass array(…, dtype={types.type_name(wanted.dtype)})"
+        if value is None:
+            mend += f", or ask in the kernel whether it is there: `if {param.name}:`"
+        raise misfit(kernel, param, f"got {told(value)}", mend)
     if value.dtype is not wanted.dtype:
         raise misfit(
             kernel,

@@ -77,12 +77,11 @@ def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) ->
     for part in kernel.params[len(found) :]:
         if part.owner != param.index or not (part.name + ".").startswith((f"{name}.", f"{name}[")):
             break
-        used = kernel.analysis.reads | kernel.analysis.writes
-        if part.index in used:
+        if not kernel.analysis.absent(part.index):
             raise LaunchError(
                 f"launch of {kernel.key}: `{name}` is None, and the kernel uses it",
                 span=_span(kernel, param),
-                mend=f"assign an array to it: {types.type_name(kind)}",
+                mend=f"assign an array to it ({types.type_name(kind)}), or ask before: `if {name}:`",
             )
         found.append(new((0,) * part.type.ndim, part.type.dtype))
 

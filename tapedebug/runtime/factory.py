@@ -29,13 +29,23 @@ def _made(
     return made
 
 
+def _shape(shape: Any, n: int | None) -> Any:
+    """The shape by either name."""
+    if n is None:
+        return shape
+    if shape is not None:
+        raise ArrayError(f"the shape is given twice: shape={shape!r}, n={n!r}", mend="pass the shape only")
+    return n
+
+
 def zeros(
-    shape: Any,
+    shape: Any = None,
     dtype: Any = float,
     device: Any = None,
     requires_grad: bool = False,
     pinned: bool = False,
     retain_grad: bool = False,
+    n: int | None = None,
 ) -> array:
     """An array of zeros.
 
@@ -46,47 +56,51 @@ def zeros(
         requires_grad: Whether it takes part in differentiation.
         pinned: Accepted and ignored on the CPU.
         retain_grad: Keep its `.grad` after `Tape.backward`.
+        n: The shape, in older programs.
 
     Raises:
         ArrayError: `shape` or `dtype` is not one.
     """
-    return _made(shape, dtype, device, requires_grad, retain_grad, True, "zeros")
+    return _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, True, "zeros")
 
 
 def empty(
-    shape: Any,
+    shape: Any = None,
     dtype: Any = float,
     device: Any = None,
     requires_grad: bool = False,
     pinned: bool = False,
     retain_grad: bool = False,
+    n: int | None = None,
 ) -> array:
     """An array of undefined content; arguments as for `zeros`."""
-    return _made(shape, dtype, device, requires_grad, retain_grad, False, "empty")
+    return _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, False, "empty")
 
 
 def ones(
-    shape: Any,
+    shape: Any = None,
     dtype: Any = float,
     device: Any = None,
     requires_grad: bool = False,
     pinned: bool = False,
     retain_grad: bool = False,
+    n: int | None = None,
 ) -> array:
     """An array of ones; arguments as for `zeros`."""
-    made = _made(shape, dtype, device, requires_grad, retain_grad, False, "ones")
+    made = _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, False, "ones")
     fill_bytes(made, _convert.element_bytes(1, made.dtype, "ones"))
     return made
 
 
 def full(
-    shape: Any,
+    shape: Any = None,
     value: Any = 0,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
     pinned: bool = False,
     retain_grad: bool = False,
+    n: int | None = None,
 ) -> array:
     """An array with every element `value`; other arguments as for `zeros`.
 
@@ -94,7 +108,13 @@ def full(
     vector.
     """
     made = _made(
-        shape, _type_of(value) if dtype is None else dtype, device, requires_grad, retain_grad, False, "full"
+        _shape(shape, n),
+        _type_of(value) if dtype is None else dtype,
+        device,
+        requires_grad,
+        retain_grad,
+        False,
+        "full",
     )
     fill_bytes(made, _convert.element_bytes(value, made.dtype, "full"))
     return made

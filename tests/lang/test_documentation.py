@@ -27,6 +27,7 @@ SIGNATURES = {
     **{f"atomic_{name}": "arr, i, …, value" for name in ("min", "max", "exch", "and", "or", "xor")},
     "atomic_cas": "arr, i, …, compare, value",
     "expect_eq": "a, b",
+    "expect_neq": "a, b",
     "expect_near": "a, b, tolerance=1e-6",
     "print": "*values, sep=' ', end='\\n'",
     "printf": "format, *values",
@@ -59,7 +60,7 @@ CONSTANT = {
     "atomic_xor",
     *(name for name in DRAWS if name != "randf"),
 }
-CONSTANT |= {"print", "printf", "expect_eq", "expect_near"}
+CONSTANT |= {"print", "printf", "expect_eq", "expect_near", "expect_neq"}
 
 
 def operands(name: str) -> str:

@@ -30,6 +30,7 @@ class Lowered:
         functions: The user's functions that are compiled into it.
         captured: What it read from outside: the function, the expression, its known variables, its value.
         variables: What its variables are when it ends.
+        optional: The array parameters for which None may be passed.
     """
 
     custom: ir.Function
@@ -40,6 +41,7 @@ class Lowered:
     functions: tuple[Function, ...] = ()
     captured: tuple[tuple[Any, str, dict[str, Any], Any], ...] = ()
     variables: dict[str, Item] = field(default_factory=dict)
+    optional: frozenset[int] = frozenset()
 
 
 def lower_kernel(
@@ -97,7 +99,8 @@ def _lowered(
     function = ir.Function(name, params, builder.root, max(1, ctx.axes))
     accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)
     captured, result = tuple(ctx.captured), ctx.uses_atomic_result
-    return Lowered(function, function, function, accesses, result, functions, captured, ctx.env)
+    optional = frozenset(ctx.optional)
+    return Lowered(function, function, function, accesses, result, functions, captured, ctx.env, optional)
 
 
 def _argument(builder: Builder, param: ir.Param) -> Quantity:

@@ -75,6 +75,8 @@ class Context:
     """In a gradient of the user's: what its function was called with, which is what has adjoints."""
     in_custom: bool = False
     """Whether a replay or gradient of the user's is being lowered: nobody differentiates that."""
+    optional: set[int] = field(default_factory=set)
+    """The array parameters that are asked whether they are there: None may be passed for them."""
     called_at: Span | None = None
     """The user's call, where what is lowered is a function of our own library."""
     functions: dict[Any, None] = field(default_factory=dict)

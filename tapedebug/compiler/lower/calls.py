@@ -12,6 +12,7 @@ from tapedebug.compiler.function import Function, Gradient, grad
 from tapedebug.compiler.lower import (
     arguments,
     atomics,
+    components,
     construct,
     contents,
     control,
@@ -39,7 +40,7 @@ from tapedebug.compiler.lower._context import (
     counted,
 )
 from tapedebug.lang import types as t
-from tapedebug.lang.builtins import BUILTINS, Builtin, static
+from tapedebug.lang.builtins import BOTH, BUILTINS, Builtin, static
 from tapedebug.lang.rules import DRAWS, Quantity
 
 TYPE_MAKERS = (t.vector, t.matrix, t.quaternion, t.transformation)
@@ -53,7 +54,7 @@ def lower(ctx: Context, node: ast.Call, *, used: bool = True) -> Item:
 
 
 def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
-    function = expressions.lower(ctx, node.func)
+    function = _function(ctx, node.func)
     ctx.at(node)
     if not isinstance(function, Static):
         ctx.type_error(
@@ -70,8 +71,8 @@ def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
         return statics.evaluate(ctx, node)
     if isinstance(target, Builtin) and target.name in generic.MAKERS:
         return generic.lower(ctx, node, target.name)
-    if any(target is make for make in TYPE_MAKERS):
-        return generic.type_of_call(ctx, node, target)
+    if _makes_types(target):
+        return generic.of_maker(ctx, node, target)
     if isinstance(target, type) and issubclass(target, t.Transformation):
         return generic.transform(ctx, node, target)
     name = "print" if target is print else target.name if isinstance(target, Builtin) else ""
@@ -99,6 +100,18 @@ def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
     _not_callable(ctx, node, target)
 
 
+def _makes_types(target: Any) -> bool:
+    return any(target is make for make in TYPE_MAKERS)
+
+
+def _function(ctx: Context, node: ast.expr) -> Item:
+    """What is called; `types.vector(length=2, dtype=float)` is a type there."""
+    made = expressions.lower(ctx, node.func) if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Call) and isinstance(made, Static) and _makes_types(made.value):
+        return generic.type_of_call(ctx, node, made.value)
+    return expressions.lower(ctx, node)
+
+
 def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     name = getattr(target, "__name__", repr(target))
     if name in BUILTINS:
@@ -120,7 +133,7 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
             f"`{name}` is a plain Python function",
             f"decorate `{name}` with @func so that kernels can call it",
         )
-    near = difflib.get_close_matches(name, list(BUILTINS), 1)
+    near = difflib.get_close_matches(name, BUILTINS.keys() - BOTH, 1)
     ctx.name_error(
         node.func,
         f"`{name}` cannot be called in a kernel",
@@ -162,12 +175,8 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
         length = views.shape(ctx, item).items[0]
         assert isinstance(length, Quantity)
         return length
-    count: int | None = None
-    if isinstance(item, Quantity) and t.is_compound(item.type):
-        count = item.type.shape[0]
-    elif isinstance(item, Items):
-        count = len(item.items)
-    elif isinstance(item, Static) and hasattr(type(item.value), "__len__"):
+    count = components.known_length(item)
+    if count is None and isinstance(item, Static) and hasattr(type(item.value), "__len__"):
         count = len(item.value)
     if count is None:
         ctx.type_error(node, "len() takes an array, a vector or a tuple", "pass an array parameter")

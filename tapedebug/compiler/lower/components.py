@@ -10,7 +10,7 @@ import numpy as np
 from tapedebug.compiler.builder import constant_of, widened
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import expressions, remarks, views
-from tapedebug.compiler.lower._context import Context, counted
+from tapedebug.compiler.lower._context import Context, Items, counted
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Expr, Quantity
 
@@ -34,6 +34,13 @@ def named(ctx: Context, node: ast.AST, kind: Any, name: str) -> int | range:
     else:
         has = "only vectors and quaternions have components"
     ctx.type_error(node, f"{t.type_name(kind)} has no component `{name}`", has)
+
+
+def known_length(item: Any) -> int | None:
+    """The number of components of a vector, rows of a matrix, or values of a tuple; None of anything else."""
+    if isinstance(item, Items):
+        return len(item.items)
+    return int(item.type.shape[0]) if isinstance(item, Quantity) and t.is_compound(item.type) else None
 
 
 def path(ctx: Context, node: ast.Subscript, kind: Any) -> Path:

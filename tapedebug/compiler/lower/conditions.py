@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import reduce
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import control, expressions, statics
-from tapedebug.compiler.lower._context import Context, Item, Undefined
+from tapedebug.compiler.lower import control, expressions, statics, views
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -22,9 +23,17 @@ COMPARE = {
 
 
 def condition(ctx: Context, node: ast.expr) -> Quantity:
-    """The value of an expression used as a condition; a number holds where it is not 0."""
-    q = expressions.value(ctx, node, "a condition")
-    return as_condition(ctx, node, q)
+    """The value of an expression used as a condition; a number holds where it is not 0.
+
+    An array holds where it has elements; it may be None then, which has none.
+    """
+    item = expressions.lower(ctx, node)
+    if isinstance(item, ArrayView) and not item.indices:
+        ctx.optional.add(item.param.index)
+        sizes = views.shape(ctx, item).items
+        held = [as_condition(ctx, node, size) for size in sizes if isinstance(size, Quantity)]
+        return reduce(lambda one, two: expressions.apply(ctx, node, "and", "`and`", one, two), held)
+    return as_condition(ctx, node, ctx.quantity(node, item, "a condition"))
 
 
 def as_condition(ctx: Context, node: ast.AST, q: Quantity) -> Quantity:

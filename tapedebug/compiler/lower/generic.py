@@ -11,7 +11,7 @@ from typing import Any
 
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.lower import construct, expressions
-from tapedebug.compiler.lower._context import Context, Items, Static
+from tapedebug.compiler.lower._context import Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, Quantity
 
@@ -143,6 +143,18 @@ def transform(ctx: Context, node: ast.Call, kind: Any) -> Quantity:
         ctx.type_error(node, f"{t.type_name(kind)}() takes p and q", f"write {t.type_name(kind)}(p=…, q=…)")
     operands = [*node.args, *(named[n] for n in "pq" if n in named)]
     return construct.of_type(ctx, node, kind, construct.arguments(ctx, operands))
+
+
+def of_maker(ctx: Context, node: ast.Call, make: Callable[..., Any]) -> Item:
+    """`types.vector(3, float)`, a type; `types.vector(1.0, 2.0)` and `types.vector(length=2)` are values."""
+    given = {k.arg for k in node.keywords}
+    known = [_constant(ctx, a) for a in node.args[:2]]
+    sizes = (int, tuple)
+    typed = bool(known) and isinstance(known[-1], type)
+    sized = len(node.args) == 1 and given == {"dtype"} and isinstance(known[0], sizes)
+    if typed or sized:
+        return type_of_call(ctx, node, make)
+    return lower(ctx, node, make.__name__)
 
 
 def type_of_call(ctx: Context, node: ast.Call, make: Callable[..., Any]) -> Static:

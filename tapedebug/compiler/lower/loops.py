@@ -33,12 +33,15 @@ EXITS = frozenset({"%break", "%return"})
 def for_(ctx: Context, node: ast.For) -> None:
     """A `for` over a range, or over something known, whose iterations are written out."""
     _refuse_else(ctx, node)
-    if not _is_range(ctx, node.iter):
+    backward = _reversed_range(ctx, node.iter)
+    if backward is None and not _is_range(ctx, node.iter):
         _unrolled(ctx, node, statics.items(ctx, node.iter))
         return
     if not isinstance(node.target, ast.Name):
         ctx.syntax_error(node.target, "a loop over a range has one variable", "write `for i in range(n):`")
-    start, step, count = _range(ctx, node)
+    start, step, count = _range(ctx, node.iter if backward is None else backward)
+    if backward is not None:
+        start, step = _backward(ctx, start, step, count)
     numbers = [constant_of(value) for value in (start, step, count)]
     if None not in numbers and _is_unrolled(ctx, node, numbers[2]):
         kept = range(numbers[0], numbers[0] + numbers[1] * numbers[2], numbers[1])
@@ -54,13 +57,30 @@ def _refuse_else(ctx: Context, node: ast.For | ast.While) -> None:
 
 
 def _is_range(ctx: Context, node: ast.expr) -> bool:
+    return _calls(ctx, node, range)
+
+
+def _calls(ctx: Context, node: ast.expr, what: Any) -> bool:
     function = expressions.lower(ctx, node.func) if isinstance(node, ast.Call) else None
-    return isinstance(function, Static) and function.value is range
+    return isinstance(function, Static) and function.value is what
 
 
-def _range(ctx: Context, node: ast.For) -> tuple[Value, Value, Value]:
+def _reversed_range(ctx: Context, node: ast.expr) -> ast.expr | None:
+    """The range of `reversed(range(n))`."""
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        return None
+    return node.args[0] if _calls(ctx, node, reversed) and _is_range(ctx, node.args[0]) else None
+
+
+def _backward(ctx: Context, start: Value, step: Value, count: Value) -> tuple[Value, Value]:
+    """Start and step of a range that is run through from its end."""
+    builder = ctx.builder
+    last = builder.apply("sub", count, builder.constant(1, t.int64))
+    return builder.apply("add", start, builder.apply("mul", last, step)), builder.apply("neg", step)
+
+
+def _range(ctx: Context, call: ast.expr) -> tuple[Value, Value, Value]:
     """Start, step and number of iterations (int64) of a `for`."""
-    call = node.iter
     assert isinstance(call, ast.Call)
     if call.keywords or not 1 <= len(call.args) <= 3:
         ctx.syntax_error(

@@ -25,7 +25,7 @@ from tapedebug.compiler.remarks import (
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
-NAMES = frozenset({"print", "printf", "expect_eq", "expect_near"})
+NAMES = frozenset({"print", "printf", "expect_eq", "expect_neq", "expect_near"})
 
 Said = list[tuple[Piece, ...]]
 
@@ -37,9 +37,7 @@ def lower(ctx: Context, node: ast.Call, name: str) -> Items:
         if keyword.arg not in allowed:
             has = f"{name}() has the keywords {', '.join(allowed)}" if allowed else "pass the values in order"
             ctx.syntax_error(node, f"{name}() takes no keyword `{keyword.arg or '**'}`", has)
-    {"print": _print, "printf": _printf, "expect_eq": _expect_eq, "expect_near": _expect_near}[name](
-        ctx, node
-    )
+    SAYING[name](ctx, node)
     return Items(())
 
 
@@ -233,11 +231,19 @@ def _names(node: ast.expr) -> list[ast.expr]:
 
 
 def _expect_eq(ctx: Context, node: ast.Call) -> None:
-    one, two = _two(ctx, node, "expect_eq", 2)
+    _expect_compared(ctx, node, "expect_eq", "eq")
+
+
+def _expect_neq(ctx: Context, node: ast.Call) -> None:
+    _expect_compared(ctx, node, "expect_neq", "ne")
+
+
+def _expect_compared(ctx: Context, node: ast.Call, name: str, rule: str) -> None:
+    one, two = _two(ctx, node, name, 2)
     if one.type is not two.type:
         one, two = conditions.comparable(ctx, (node.args[0], one), (node.args[1], two))
-    equal = expressions.apply(ctx, node, "eq", "expect_eq()", one, two).scalar.value
-    _expect(ctx, node, equal, (one, two), "expect_eq() failed")
+    holds = expressions.apply(ctx, node, rule, f"{name}()", one, two).scalar.value
+    _expect(ctx, node, holds, (one, two), f"{name}() failed")
 
 
 def _expect_near(ctx: Context, node: ast.Call) -> None:
@@ -292,6 +298,16 @@ def pause(ctx: Context, node: ast.Call) -> Items:
         ctx.type_error(node, "breakpoint() takes no arguments in a kernel", "write breakpoint()")
     ctx.builder.effect("pause", (), (Remark(PAUSE, ctx.span(node), notes=tuple(ctx.notes())),))
     return Items(())
+
+
+SAYING = {
+    "print": _print,
+    "printf": _printf,
+    "expect_eq": _expect_eq,
+    "expect_neq": _expect_neq,
+    "expect_near": _expect_near,
+}
+"""What lowers the calls that say something."""
 
 
 # Bounds ----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import Any
 
 from tapedebug.compiler.builder import constant_of
@@ -26,7 +27,7 @@ def evaluate(ctx: Context, node: ast.Call) -> Item:
     """
     if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
         ctx.type_error(node, "static() takes one expression", "write static(expression)")
-    expression = node.args[0]
+    expression = _Lengths(ctx).visit(deepcopy(node.args[0]))
     bound = _bound(expression)
     known = {name: value for name, item in ctx.env.items() if (value := python_value(item)) is not MISSING}
     for part in ast.walk(expression):
@@ -47,6 +48,24 @@ def evaluate(ctx: Context, node: ast.Call) -> Item:
         )
     ctx.captured.append((ctx.python, text, known, value))
     return Static(value)
+
+
+class _Lengths(ast.NodeTransformer):
+    """Writes the lengths of vectors, matrices and tuples, which are known, for `len(v)`."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """A call: of `len`, where nothing else has that name."""
+        match node:
+            case ast.Call(func=ast.Name("len"), args=[ast.Name(name)], keywords=[]):
+                item = self.ctx.env.get(name)
+                length = None if "len" in self.ctx.env else components.known_length(item)
+                if length is not None:
+                    return ast.copy_location(ast.Constant(length), node)
+        self.generic_visit(node)
+        return node
 
 
 def _bound(expression: ast.expr) -> set[str]:

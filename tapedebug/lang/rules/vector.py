@@ -17,14 +17,14 @@ from tapedebug.lang.rules._table import Expr, Quantity, composite
 
 @composite("cw_mul", "Product of components of two vectors or matrices.")
 def cw_mul(a: Quantity, b: Quantity) -> Quantity:
-    require(t.Vector, a, b, also=t.Matrix)
+    require(t.Vector, a, b, floating=False, also=t.Matrix)
     return componentwise("mul", a, b)
 
 
 @composite("cw_div", "Quotient of components of two vectors or matrices.")
 def cw_div(a: Quantity, b: Quantity) -> Quantity:
-    require(t.Vector, a, b, also=t.Matrix)
-    return componentwise("div", a, b)
+    require(t.Vector, a, b, floating=False, also=t.Matrix)
+    return componentwise("div" if a.type.scalar in t.FLOATS else "idiv", a, b)
 
 
 @composite("dot", "Scalar product of two vectors or quaternions.")
