@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import components, control, custom, structs, views
+from tapedebug.compiler.lower import components, control, custom, expressions, structs, views
 from tapedebug.compiler.lower._context import (
     AccessRecord,
     ArrayView,
