@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tests._processes import run_python
 from tests.compiler.harness import check_gradient, run
 
 RNG = np.random.default_rng(1)
@@ -174,3 +175,15 @@ def test_casts_keep_bits(interpreted: bool) -> None:
     np.testing.assert_array_equal(half, before.view(np.uint16))
     np.testing.assert_array_equal(h, before + np.float16(1))
     assert wp.cast(2.0, wp.int32) == 0x40000000 and wp.cast(0x40000000, dtype=float) == 2.0
+
+
+def test_processors_without_conversions_of_their_own_get_the_same_numbers(tmp_path) -> None:
+    """All tests of this file again, with the conversions in integer arithmetic."""
+    done = run_python(
+        "import pytest, sys\n"
+        "from tapedebug.compiler.llvm import half\n"
+        "half.native = lambda: False\n"
+        f"sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-k', 'not processors', {__file__!r}]))",
+        cache=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""Half precision in integer arithmetic: no processor and no runtime library needs to know it.
+"""Half precision: by the processor's own conversions (F16C), or in integer arithmetic where it has none.
 
 Generated code holds a half as the float32 of the same value, and rounds after every operation (`to_f16`),
 which for sums, products, quotients and roots is exact: float32 has more than twice the digits. Memory holds
@@ -6,6 +6,8 @@ its bits.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 from tapedebug.compiler.llvm.library import BITS, FLOATS, Call, cast, defined, entry, fitting, llvm_type
 
@@ -24,10 +26,21 @@ LAYOUT = {
 }
 
 
+@cache
+def native() -> bool:
+    """Whether the processor converts between float32 and half itself: the code is a tenth as long."""
+    import llvmlite.binding as llvm
+
+    return bool(llvm.get_host_cpu_features().get("f16c"))
+
+
 @entry("half_bits")
 def half_bits(x: str) -> Call:
     """The bits of the half that is nearest to a float, halves between two to the even one."""
     fitting(x in LAYOUT, x)
+    if x == "f32" and native():
+        text = "{r}.half = fptrunc float {0} to half\n{r} = bitcast half {r}.half to i16"
+        return Call("u16", text)
     bias, cut, small, large, infinite, lift = LAYOUT[x]
     word, kind, width = f"i{BITS[x]}", llvm_type(x), BITS[x]
     body = f"""
@@ -63,6 +76,8 @@ ret i16 %half
 def half_value(bits: str) -> Call:
     """The float32 of the same value as a half, by its bits."""
     fitting(bits == "u16", bits)
+    if native():
+        return Call("f32", "{r}.half = bitcast i16 {0} to half\n{r} = fpext half {r}.half to float")
     body = """
 %word = zext i16 %0 to i32
 %high = and i32 %word, 32768
@@ -92,11 +107,13 @@ def to_f16(x: str) -> Call:
         wide, back = cast(x, "f64"), to_f16("f64")
         text = wide.text.replace("{r}", "{r}.wide") + "\n" + back.text.replace("{0}", "{r}.wide")
         return Call("f32", text, (*wide.needs, *back.needs))
+    if x == "f32" and native():
+        return Call("f32", "{r}.half = fptrunc float {0} to half\n{r} = fpext half {r}.half to float")
     bits, value = half_bits(x), half_value("u16")
     kind = llvm_type(x)
     body = f"""
 %bits = call i16 @td.half_bits_{x}({kind} %0)
-%value = call float @td.half_value_u16(i16 %bits)
+{value.text.replace("{r}", "%value").replace("{0}", "%bits")}
 ret float %value
 """
     return defined("to_f16", "f32", (x,), body, *bits.needs, *value.needs)

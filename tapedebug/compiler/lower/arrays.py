@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import components, control, custom, structs, views
+from tapedebug.compiler.lower import components, control, custom, expressions, structs, views
 from tapedebug.compiler.lower._context import (
     AccessRecord,
     ArrayView,
@@ -87,6 +87,8 @@ def _base(ctx: Context, node: ast.expr) -> View | StructValue | Place | None:
     if isinstance(node, ast.Name):
         item = ctx.env.get(node.id)
         return item if isinstance(item, View | StructValue) else None
+    if isinstance(node, ast.Call) and expressions.is_call_of(ctx, node, "view"):
+        return views.named(ctx, node)
     if not isinstance(node, ast.Subscript | ast.Attribute):
         return None
     if isinstance(node, ast.Subscript) and custom.is_adjoint(ctx, node.value):

@@ -25,7 +25,11 @@ from tapedebug.lang.rules import Quantity
 def assign(ctx: Context, node: ast.Assign) -> None:
     """`target = value`."""
     first = node.targets[0]
-    if isinstance(first, ast.Tuple) and isinstance(node.value, ast.Call) and calls.is_tid(ctx, node.value):
+    if (
+        isinstance(first, ast.Tuple)
+        and isinstance(node.value, ast.Call)
+        and expressions.is_call_of(ctx, node.value, "tid")
+    ):
         item: Any = calls.thread_index(ctx, node.value, len(first.elts))
     else:
         item = expressions.lower(ctx, node.value)

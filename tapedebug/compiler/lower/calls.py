@@ -186,14 +186,6 @@ def _len(ctx: Context, node: ast.Call) -> Quantity:
 # Threads ---------------------------------------------------------------------------------------------------
 
 
-def is_tid(ctx: Context, node: ast.Call) -> bool:
-    """Whether a call asks for the thread's index."""
-    if not isinstance(node.func, ast.Name | ast.Attribute):
-        return False
-    item = expressions.lower(ctx, node.func)
-    return isinstance(item, Static) and isinstance(item.value, Builtin) and item.value.name == "tid"
-
-
 def thread_index(ctx: Context, node: ast.Call, axes: int) -> Item:
     """The thread's index on `axes` axes, as int32."""
     if not ctx.in_kernel:

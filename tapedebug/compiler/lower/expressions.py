@@ -22,6 +22,7 @@ from tapedebug.compiler.lower._context import (
     View,
 )
 from tapedebug.lang import types as t
+from tapedebug.lang.builtins import Builtin
 from tapedebug.lang.rules import COMPOSITES, Quantity
 
 BINARY = {
@@ -91,6 +92,14 @@ MENDS = {
 def value(ctx: Context, node: ast.expr, what: str = "a value") -> Quantity:
     """The value of an expression that must be a number or a compound value."""
     return ctx.quantity(node, lower(ctx, node), what)
+
+
+def is_call_of(ctx: Context, node: ast.Call, name: str) -> bool:
+    """Whether a call is one of the language's function `name`."""
+    if not isinstance(node.func, ast.Name | ast.Attribute):
+        return False
+    item = lower(ctx, node.func)
+    return isinstance(item, Static) and isinstance(item.value, Builtin) and item.value.name == name
 
 
 def argument(ctx: Context, node: ast.expr) -> Quantity:
