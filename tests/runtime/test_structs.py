@@ -212,8 +212,8 @@ def test_an_array_that_is_none() -> None:
     wp.launch(unused, dim=2, inputs=[s, out])
     assert out.numpy().tolist() == [2.5, 2.5]
     assert misfit(s, bodies(), out) == (
-        "launch of step: `state.q` is None, and the kernel uses it\nmend: assign an array to it: "
-        "array(dtype=vec3)"
+        "launch of step: `state.q` is None, and the kernel uses it\nmend: assign an array to it "
+        "(array(dtype=vec3)), or ask before: `if state.q:`"
     )
     s.q = wp.zeros(2, dtype=wp.vec3)
     assert misfit(s, bodies(), out).startswith(
