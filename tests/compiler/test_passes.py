@@ -249,3 +249,15 @@ def test_what_is_not_exact_stays():
     x, y = np.array([np.inf, -0.0, 1.0], np.float32), np.zeros(3, np.float32)
     run(not_simple, 3, [x, y])
     assert np.isnan(y[0]) and y[1:].tolist() == [0.0, 0.0]
+
+
+@wp.kernel
+def turned(x: wp.array(dtype=wp.transform), y: wp.array(dtype=wp.vec3)):
+    i = wp.tid()
+    y[i] = wp.quat_rotate(wp.transform_get_rotation(x[i]), wp.vec3(1.0, 0.0, 0.0))
+
+
+def test_nothing_is_added_to_what_has_no_gradient():
+    adjoint = turned.source("adjoint")
+    assert adjoint.count("x_adj[") == 4, "of the rotation only"
+    assert "+= f32(0.0)" not in adjoint

@@ -241,8 +241,9 @@ class Transform(Loops):
             return
         offset = self.value(known, op.args[0])
         if op.kind == "load":
-            if op.result in adj:
-                b.effect("add_adjoint", (offset, adj.pop(op.result)), op.data)
+            seed = adj.pop(op.result, None)
+            if seed is not None and constant_of(seed) != 0:
+                b.effect("add_adjoint", (offset, seed), op.data)
             return
         stored = op.args[1]
         if stored in self.carrying:
