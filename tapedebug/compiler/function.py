@@ -299,16 +299,24 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
         if name == "return" and annotation is None:
             continue
         try:
-            declared[name] = _type_of(annotation)
+            declared[name] = kind = _type_of(annotation)
+            if isinstance(kind, tuple) and (what == "kernel" or (name == "return" and ... in kind)):
+                raise TypeError
         except TypeError:
             shown = ast.unparse(place) if place is not None else repr(annotation)
             raise KernelTypeError(
                 f"{what} `{origin.function}`: "
                 f"the annotation `{shown}` of `{name}` is not a type of the kernel language",
                 span=span,
-                mend=t.mend_type(annotation),
+                mend=_mend(annotation, what),
             ) from None
     return declared
+
+
+def _mend(annotation: Any, what: str) -> str:
+    if what == "kernel" and getattr(annotation, "__origin__", None) is tuple:
+        return "give each value a parameter of its own, or use a struct"
+    return t.mend_type(annotation)
 
 
 def _evaluated(
@@ -341,5 +349,5 @@ def _type_of(annotation: Any) -> Any:
     if isinstance(annotation, tuple):
         return tuple(_type_of(a) for a in annotation)
     if getattr(annotation, "__origin__", None) is tuple:
-        return tuple(_type_of(a) for a in annotation.__args__)
+        return tuple(... if a is ... else _type_of(a) for a in annotation.__args__)
     return t.pattern(annotation)

@@ -209,6 +209,12 @@ def fits(declared: Any, actual: Any) -> builtins.bool:
     """Whether something of the type `actual` may be passed where `declared` stands."""
     if isinstance(declared, Generic):
         return declared.takes(actual)
+    if isinstance(declared, tuple):
+        if not isinstance(actual, tuple):
+            return False
+        if declared[-1] is ...:  # any number of values of one type
+            declared = declared[:1] * len(actual)
+        return len(declared) == len(actual) and all(map(fits, declared, actual))
     if is_generic(declared) and type(declared) is type(actual):
         return declared.ndim == actual.ndim and fits(declared.dtype, actual.dtype)
     return builtins.bool(declared == actual)
@@ -323,6 +329,8 @@ def conversion(t: Any) -> str:
 
 def type_name(t: Any) -> str:
     """The name of a type in messages: `float32`, `vec3`, `mat23`, `array(dtype=vec3, ndim=2)`."""
+    if isinstance(t, tuple):
+        return f"tuple[{', '.join('...' if part is ... else type_name(part) for part in t)}]"
     if isinstance(t, ArrayType | IndexedArrayType):
         dims = f", ndim={t.ndim}" if t.ndim != 1 else ""
         word = "array" if isinstance(t, ArrayType) else "indexedarray"

@@ -205,3 +205,33 @@ def test_annotated_assignment_gives_a_number_its_type():
     np.testing.assert_allclose(x, expected, rtol=1e-6)
     assert d.tolist() == [0.1, 0.1]
     check_tangent(annotated, 2, [x, d])
+
+
+@wp.func
+def summed(values: tuple[float, ...]) -> float:
+    s = float(0.0)
+    for v in values:
+        s += v
+    for k in range(len(values)):
+        s += values[k]
+    return s
+
+
+@wp.func
+def scaled(pair: tuple[wp.vec3, float]) -> float:
+    return wp.length_sq(pair[0]) * pair[1]
+
+
+@wp.kernel
+def tuples(x: wp.array(dtype=float), o: wp.array(dtype=float)):
+    i = wp.tid()
+    t = (x[i], 2.0, x[i] * x[i])
+    o[i] = summed(t) + summed((x[i],)) + scaled((wp.vec3(x[i], 1.0, 2.0), x[i]))
+
+
+def test_parameters_that_are_tuples():
+    x = np.array([0.5, -1.5], np.float32)
+    o = np.zeros(2, np.float32)
+    run(tuples, 2, [x, o])
+    np.testing.assert_allclose(o, 2 * (x + 2 + x * x) + 2 * x + (x * x + 5) * x, rtol=1e-6)
+    check_gradient(tuples, 2, [x, o])

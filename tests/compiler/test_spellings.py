@@ -173,3 +173,29 @@ def test_length_by_its_older_name():
     assert wp.ones(n=1).shape == wp.empty(n=1).shape == (1,)
     with pytest.raises(wp.ArrayError, match="the shape is given twice: shape=2, n=3"):
         wp.zeros(2, n=3)
+
+
+@pytest.mark.parametrize(
+    "dtype", [wp.int8, wp.uint8, wp.int16, wp.uint16, wp.int32, wp.uint32, wp.int64, wp.uint64]
+)
+def test_bits_are_counted(dtype: type):
+    def counted(x: wp.array(dtype=dtype), o: wp.array(dtype=int)):
+        o[wp.tid()] = wp.bit_count(x[wp.tid()])
+
+    limits = np.iinfo(wp.dtype_to_numpy(dtype))
+    random = np.random.default_rng(1).integers(limits.min, limits.max, 100, limits.dtype, endpoint=True)
+    numbers = np.array([limits.min, limits.max, 0, 1, *random.tolist()], limits.dtype)
+    o = wp.zeros(len(numbers), dtype=int)
+    wp.launch(wp.Kernel(counted), dim=len(numbers), inputs=[numbers, o])
+    assert o.numpy().tolist() == [(int(n) % 2**limits.bits).bit_count() for n in numbers]
+    assert wp.bit_count(numbers[1]) == int(limits.max).bit_count()
+
+
+def test_copysign_of_zeros():
+    assert np.signbit(wp.copysign(0.0, -0.0)) and not np.signbit(wp.copysign(-0.0, 0.0))
+    assert wp.copysign(wp.float64(2.0), wp.float64(-np.inf)) == -2.0
+
+
+def test_rotations_about_axes_by_number():
+    rpy = wp.quat_rpy(0.1, 0.2, 0.3)
+    np.testing.assert_allclose(wp.quat_from_euler(wp.vec3(0.1, 0.2, 0.3), 0, 1, 2), rpy, rtol=1e-6)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import contents, expressions, structs
-from tapedebug.compiler.lower._context import Context, Item, Static
+from tapedebug.compiler.lower._context import Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
@@ -62,6 +62,8 @@ def _given(ctx: Context, node: ast.Call) -> _Given:
 
 def _number(ctx: Context, node: ast.AST, item: Item) -> Item:
     """A captured number or struct, or a default, as a constant."""
+    if isinstance(item, Items):
+        return Items(tuple(_number(ctx, node, part) for part in item.items))
     if not isinstance(item, Static):
         return item
     return ctx.number(node, item.value) or structs.as_value(ctx, node, item) or item

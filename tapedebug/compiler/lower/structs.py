@@ -14,6 +14,7 @@ from tapedebug.compiler.lower._context import (
     Context,
     IndexedView,
     Item,
+    Items,
     Static,
     StructArray,
     StructValue,
@@ -250,6 +251,8 @@ def type_of(item: Item) -> Any:
             return item.type
         case StructValue():
             return item.kind
+        case Items():
+            return tuple(type_of(part) for part in item.items)
         case ArrayView() | StructArray():
             return t.ArrayType(item.type.dtype, item.free)
         case IndexedView():

@@ -7,7 +7,7 @@ from functools import reduce
 
 from tapedebug.lang import types as t
 from tapedebug.lang.rules._quantities import componentwise, scalar
-from tapedebug.lang.rules._table import Quantity, RuleError, composite, conversion, name_list
+from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, conversion, name_list
 
 
 def _unary(name: str) -> Callable[[Quantity], Quantity]:
@@ -71,3 +71,37 @@ for _name, _doc in (
     ("rshift", "Bits of the first, moved down by the second, of each pair; a signed integer keeps its sign."),
 ):
     composite(_name, _doc, differentiable=False)(_pairs(_name))
+
+
+@composite("bit_count", "Number of bits of an integer that are set; of -1 all.", differentiable=False)
+def bit_count(x: Quantity) -> Quantity:
+    if x.type not in t.INTEGERS:
+        raise RuleError(f"takes an integer; got {t.type_name(x.type)}", "convert it with int(…)")
+    bits, n = 8 * x.type.numpy.itemsize, x.scalar
+
+    def mask(byte: int) -> Expr:
+        return n.lift(int.from_bytes(bytes([byte]) * (bits // 8), "big"))
+
+    def half(value: Expr, by: int, byte: int) -> Expr:
+        return value.apply("rshift", by).apply("bit_and", mask(byte))
+
+    # Counts of pairs of bits, then of fours, then of bytes, which add up in the lowest one.
+    n = n - half(n, 1, 0x55)
+    n = n.apply("bit_and", mask(0x33)) + half(n, 2, 0x33)
+    n = (n + n.apply("rshift", 4)).apply("bit_and", mask(0x0F))
+    for by in (8, 16, 32):
+        if by < bits:
+            n = n + n.apply("rshift", by)
+    return scalar(n.apply("bit_and", 0x7F).apply("to_i32"))
+
+
+@composite("copysign", "The first with the sign of the second, which may be that of -0.0.")
+def copysign(x: Quantity, y: Quantity) -> Quantity:
+    kinds = [x.type, y.type]
+    if x.type not in t.FLOATS or x.type is not y.type:
+        raise RuleError(f"takes two floats of one type; got {name_list(kinds)}", "convert them with float(…)")
+
+    def negative(value: Expr) -> Expr:
+        return value.apply(f"i{8 * x.type.numpy.itemsize}_of_bits") < 0
+
+    return scalar(negative(x.scalar).apply("ne", negative(y.scalar)).select(-x.scalar, x.scalar))

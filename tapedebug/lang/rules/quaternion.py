@@ -14,7 +14,7 @@ from tapedebug.lang.rules._quantities import (
     scalar,
     vector,
 )
-from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite
+from tapedebug.lang.rules._table import Expr, Quantity, RuleError, composite, name_list
 from tapedebug.lang.rules.operators import hamilton, rotated
 from tapedebug.lang.rules.vector import length, normalize
 from tapedebug.lang.types import Quaternion
@@ -193,3 +193,32 @@ def quat_twist_angle(axis: Quantity, q: Quantity) -> Quantity:
 @composite("quat_twist_angle_signed", "Angle by which a rotation turns about an axis of length 1.")
 def quat_twist_angle_signed(axis: Quantity, q: Quantity) -> Quantity:
     return scalar(2.0 * _along(axis, q).apply("atan2", q.parts[3]))
+
+
+# Angles about three axes, given by number -------------------------------------------------------------------
+
+
+def _axes(*numbers: Quantity) -> list[tuple[Expr, Expr, Expr]]:
+    """For each axis that is given by its number, the conditions that it is x, y, z."""
+    for number in numbers:
+        if not t.is_scalar(number.type):
+            got = name_list([n.type for n in numbers])
+            raise RuleError(f"takes three axes as 0, 1 or 2; got {got}", "write (e, 0, 1, 2) for x, y, z")
+    return [tuple(n.scalar.apply("eq", axis) for axis in range(3)) for n in numbers]  # type: ignore[misc]
+
+
+def _at(axis: tuple[Expr, Expr, Expr], parts: Parts) -> Expr:
+    """The component on an axis."""
+    return axis[0].select(parts[0], axis[1].select(parts[1], parts[2]))
+
+
+@composite("quat_from_euler", "Rotation about axes i, j, k (0 to 2) in turn, by the angles e[i], e[j], e[k].")
+def quat_from_euler(e: Quantity, i: Quantity, j: Quantity, k: Quantity) -> Quantity:
+    require(t.Vector, e)
+    require_length(e, 3)
+    zero, one = e.parts[0].lift(0.0), e.parts[0].lift(1.0)
+    turns = [
+        _about(tuple(chosen.select(one, zero) for chosen in axis), _at(axis, e.parts))
+        for axis in _axes(i, j, k)
+    ]
+    return _quat(hamilton(turns[2], hamilton(turns[1], turns[0])))

@@ -81,6 +81,11 @@ def _angle(q: Any) -> Any:
     return 2 * np.arctan2(length(q[..., :3]), q[..., 3])
 
 
+def _euler(e: Any, axes: tuple[int, int, int]) -> Any:
+    i, j, k = (_about(np.eye(3)[axis], e[..., axis]) for axis in axes)
+    return _hamilton(k, _hamilton(j, i))
+
+
 QUATERNIONS = [
     Case("mul", "{0} * {1}", _hamilton, (WIDE, WIDE), "qq>q"),
     wide("quat_inverse", _conjugate, "q>q"),
@@ -89,6 +94,17 @@ QUATERNIONS = [
     wide("quat_to_matrix", _to_matrix, "q>m", (3,)),
     wide("quat_from_axis_angle", _about, "vs>q", (3,)),
     wide("quat_rpy", _rpy, "sss>q"),
+    *(
+        Case(
+            "quat_from_euler",
+            f"wp.quat_from_euler({{0}}, {i}, {j}, {k})",
+            lambda e, axes=(i, j, k): _euler(e, axes),
+            (WIDE,),
+            "v>q",
+            (3,),
+        )
+        for i, j, k in ((0, 1, 2), (2, 0, 2))
+    ),
     Case(
         "quat_from_matrix",
         "wp.quat_from_matrix({0} * 0.25 + wp.identity(n=3, dtype=scalar))",

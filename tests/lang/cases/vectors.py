@@ -102,11 +102,20 @@ CHOICES = [
     Case("argmin", "scalar(wp.argmin({0}))", lambda a: a.argmin(-1), (WIDE,), "v>s"),
     Case("argmax", "scalar(wp.argmax({0}))", lambda a: a.argmax(-1), (WIDE,), "v>s"),
 ]
+
+
+def _bits(x: Any) -> Any:
+    return np.vectorize(lambda n: float(int(n * 8.0).bit_count()))(x)
+
+
 RAMPS = [
     *each("lerp", "wp.lerp({0}, {1}, {2})", _lerp, (WIDE, WIDE, WEIGHT), "sss>s", "vvs>v", "rrs>r"),
     *each("lerp", "wp.lerp({0}, {1}, {2})", _lerp, (WIDE, WIDE, WEIGHT), "qqs>q", "xxs>x"),
     Case("step", "wp.step({0})", lambda x: np.where(x < 0, 1.0, 0.0), (WIDE,), "s>s"),
     Case("nonzero", "wp.nonzero({0})", lambda x: np.where(x == 0, 0.0, 1.0), (WIDE,), "s>s"),
+    Case("copysign", "wp.copysign({0}, {1})", np.copysign, (AWAY, (-1.5, -0.5)), "ss>s"),
+    Case("copysign", "wp.copysign({0}, {1})", np.copysign, ((-1.5, -0.5), AWAY), "ss>s"),
+    Case("bit_count", "scalar(wp.bit_count(wp.int32({0} * 8.0)))", _bits, (AWAY,), "s>s"),
     Case("frac", "wp.frac({0})", lambda x: x - np.trunc(x), (WIDE,), "s>s"),
     Case("degrees", "wp.degrees({0})", np.degrees, (WIDE,), "s>s"),
     Case("radians", "wp.radians({0})", np.radians, (WIDE,), "s>s"),
