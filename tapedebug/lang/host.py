@@ -54,6 +54,8 @@ class Host:
 HOST = Host()
 OF_STATES = frozenset({"noise", "pnoise", "curlnoise"})
 """Operations whose first operand is a state of random numbers."""
+OF_INTEGERS = frozenset({"quat_from_euler"})
+"""Operations that take whole numbers beside floats."""
 
 
 @functools.cache
@@ -88,7 +90,7 @@ def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
     scalar = t.scalar_of(typed[0]) if typed else None
     if scalar is None and any(isinstance(operand, float) for operand in operands):
         scalar = t.float32
-    if states:
+    if states or name in OF_INTEGERS:
         scalar = None  # a point, and whole numbers: each of its own type
     try:
         quantities = [_state(s) for s in states] + [_quantity(operand, scalar) for operand in operands]

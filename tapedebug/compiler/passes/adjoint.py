@@ -241,7 +241,7 @@ class Transform(Loops):
             return
         offset = self.value(known, op.args[0])
         if op.kind == "load":
-            seed = adj.pop(op.result, None)
+            seed = adj.pop(op.result, None) if op.result is not None else None
             if seed is not None and constant_of(seed) != 0:
                 b.effect("add_adjoint", (offset, seed), op.data)
             return

@@ -201,7 +201,7 @@ def quat_twist_angle_signed(axis: Quantity, q: Quantity) -> Quantity:
 def _axes(*numbers: Quantity) -> list[tuple[Expr, Expr, Expr]]:
     """For each axis that is given by its number, the conditions that it is x, y, z."""
     for number in numbers:
-        if not t.is_scalar(number.type):
+        if number.type not in t.INTEGERS:
             got = name_list([n.type for n in numbers])
             raise RuleError(f"takes three axes as 0, 1 or 2; got {got}", "write (e, 0, 1, 2) for x, y, z")
     return [tuple(n.scalar.apply("eq", axis) for axis in range(3)) for n in numbers]  # type: ignore[misc]
