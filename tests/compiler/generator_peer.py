@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tests.compiler.generator import HEADER, PARAMETERS, Generator
+from tests.compiler.generator import HEADER, PARAMETERS, STRUCT, Generator
 from tests.compiler.generator_expressions import Scope
 
 OUTPUTS = ("acc", "vacc", "out")
@@ -88,5 +88,5 @@ class Peer(Generator):
 def module(seeds: range) -> str:
     """A file of programs, without its import."""
     parts = [Peer(seed).part(seed) for seed in seeds]
-    text = HEADER.partition("\n")[2] + "\n\n" + "\n\n\n".join(parts) + "\n"
+    text = HEADER.partition("\n")[2] + "\n\n" + STRUCT + "\n\n\n".join(parts) + "\n"
     return re.sub(r"\bCOUNT\b(?! =)", "2", text)  # Warp 1.19 takes a captured integer for a float64 at times
