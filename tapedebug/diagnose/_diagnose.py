@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import disconnected, nonfinite, overwrite
+from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._diagnosis import ORDER, Diagnosis, merged_coverage, worst_verdict
-from tapedebug.diagnose._experiment import Experiment
-from tapedebug.diagnose._graph import differentiable
 from tapedebug.diagnose._replay import Replay
+from tapedebug.diagnose._rules import apply, apply_across
+from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
 from tapedebug.trace import Check, Coverage, Finding, Trace
 
 if TYPE_CHECKING:
@@ -21,19 +18,17 @@ if TYPE_CHECKING:
     from tapedebug.runtime import array as Array
     from tapedebug.trace import Recorded
 
-Rule = Callable[[Trace, Experiment], list[Finding]]
-RULES: tuple[Rule, ...] = (nonfinite.find, disconnected.find, overwrite.find)
 SUMMARISED = 1 << 27
 """Bytes of versions up to which a diagnosis also summarises their values; a panel shows them."""
-
-Loss = Any
-"""An array of one float, or a mapping of arrays to their incoming adjoints."""
 
 
 def diagnose(
     tape: Tape | Sequence[Tape],
     loss: Array | Mapping[Array, Any] | None = None,
     inputs: Sequence[Array] | Array | None = None,
+    *,
+    as_warp: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> Diagnosis:
     """Say what is wrong with the gradients of a tape, or that they are right, and how much that covers.
 
@@ -47,6 +42,8 @@ def diagnose(
             only scalar result of the tape.
         inputs: The arrays whose gradients matter; by default all that require a gradient and whose values the
             tape read before it wrote them.
+        as_warp: The program was written for Warp: what would go wrong there is an error.
+        progress: Called with a few words before something that takes time.
 
     Returns:
         Verdict, coverage and findings, worst first.
@@ -57,7 +54,14 @@ def diagnose(
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
-    parts = [_one(item, loss, inputs) for item in tapes]
+    cases = [_case(item, loss, inputs) for item in tapes]
+    for case in cases:
+        case.as_warp, case.progress = as_warp, progress or case.progress
+    for case in cases:
+        case.trace.findings = list(apply(case)) if case.trace.launches else []
+    for case, finding in apply_across(cases):
+        case.trace.findings.append(finding)
+    parts = [_concluded(case) for case in cases]
     if len(parts) == 1:
         return parts[0]
     traces = [part.trace for part in parts]
@@ -80,17 +84,18 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
             )
 
 
-def _one(tape: Tape, loss: Loss, inputs: Any) -> Diagnosis:
+def _case(tape: Tape, loss: Loss, inputs: Any) -> Case:
+    """The tape as data, with the end-to-end verdict, and ready to be run again."""
     from tapedebug.trace._record import record_with_arrays
 
     recorded = record_with_arrays(tape)
     trace = recorded.trace
     if not trace.launches:
         trace.coverage = Coverage(summary="the tape is empty: nothing was recorded")
-        return Diagnosis("NOT CHECKED", trace.coverage, [], trace)
-    target, notes = _target(recorded, loss)
-    leaves = _leaves(recorded, inputs)
-    seeds = _seeds(recorded, target)
+        return Case(trace, Replay(recorded, {}, []))
+    target, notes = find_target(recorded, loss)
+    leaves = find_leaves(recorded, inputs)
+    seeds = find_seeds(recorded, target)
     if len(seeds) == 1:
         trace.backward.loss = recorded.id_of(next(iter(seeds)))
     _summarise(recorded, seeds)
@@ -99,9 +104,13 @@ def _one(tape: Tape, loss: Loss, inputs: Any) -> Diagnosis:
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
-    findings = [finding for rule in RULES for finding in rule(trace, experiment)]
-    trace.findings = sorted(findings, key=_severity)
-    _allow_for_detached(trace, wrong)
+    return Case(trace, experiment)
+
+
+def _concluded(case: Case) -> Diagnosis:
+    trace = case.trace
+    trace.findings.sort(key=_severity)
+    _allow_for_detached(trace, case.experiment.wrong)
     for number, finding in enumerate(trace.findings):
         finding.id = number
     return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace)
@@ -112,7 +121,7 @@ def _severity(finding: Finding) -> tuple[int, int]:
     return ORDER[finding.severity], int(bool(finding.evidence.get("harmless")))
 
 
-def _allow_for_detached(trace: Trace, wrong: set[int]) -> None:
+def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
     """A gradient that was cut on purpose differs from a difference of the loss, and is not wrong for that."""
     detached = {
         label for item in trace.findings if item.evidence.get("detached") for label in item.evidence["inputs"]
@@ -125,78 +134,6 @@ def _allow_for_detached(trace: Trace, wrong: set[int]) -> None:
             f"{', '.join(sorted(detached))}: differences of the loss see through what was detached with "
             "requires_grad=False, so they can not confirm the gradient"
         )
-
-
-def _target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
-    """What the gradients are of, and what must be said about how that was found."""
-    if loss is not None:
-        return loss, []
-    calls = recorded.tape.backward_calls
-    if calls:
-        return calls[-1].seeds, []
-    trace = recorded.trace
-    results = [
-        info
-        for info in trace.arrays
-        if info.role == "output"
-        and info.requires_grad
-        and math.prod(info.shape) == 1
-        and info.dtype.startswith("float")
-    ]
-    if len(results) == 1:
-        label = results[0].label
-        return recorded.arrays[results[0].id], [
-            f"backward was not called: {label}, the only scalar result, is the loss"
-        ]
-    found = ", ".join(info.label for info in results) or "none"
-    return None, [f"no loss is known (scalar results: {found}): call backward first, or pass loss="]
-
-
-def _seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:
-    if target is None:
-        return {}
-    if isinstance(target, Mapping):
-        return {key: _values(value) for key, value in target.items()}
-    if recorded.id_of(target) is None:
-        raise TapedebugError(
-            f"diagnose: the loss, an {target!r}, is not on this tape",
-            mend="pass the array that a recorded launch writes the loss to",
-        )
-    info = recorded.trace.arrays[recorded.id_of(target) or 0]
-    if math.prod(info.shape) != 1 or info.dtype not in ("float32", "float64"):
-        raise TapedebugError(
-            f"diagnose: the loss must be a scalar float; got an {target!r}",
-            mend="sum it into an array of one element, or pass loss={array: seed}",
-        )
-    if not info.requires_grad:
-        raise TapedebugError(
-            f"diagnose: the loss, {info.label}, has no gradient: requires_grad is not set",
-            mend="create it with requires_grad=True",
-        )
-    return {target: np.ones(target.shape, target._look().dtype)}
-
-
-def _values(seed: Any) -> np.ndarray[Any, Any]:
-    return np.array(seed._look()) if hasattr(seed, "_look") else np.array(seed)
-
-
-def _leaves(recorded: Recorded, inputs: Any) -> list[int]:
-    """Ids of the arrays whose gradients matter."""
-    if inputs is not None:
-        from tapedebug.autograd.flat import arrays_in
-
-        given = arrays_in(inputs)
-        ids = [recorded.id_of(item) for item in given]
-        for item, number in zip(given, ids, strict=True):
-            if number is None:
-                raise TapedebugError(
-                    f"diagnose: the input {item!r} is not on this tape",
-                    mend="pass arrays that a recorded launch uses",
-                )
-        return [number for number in ids if number is not None]
-    trace = recorded.trace
-    read = {version.array for version in trace.versions if version.version == 0 and version.reads}
-    return [info.id for info in trace.arrays if info.id in read and differentiable(info)]
 
 
 def _summarise(recorded: Recorded, seeds: Mapping[Any, Any]) -> None:

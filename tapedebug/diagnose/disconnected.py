@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies, Edge, Node, has_adjoint, is_float
 from tapedebug.diagnose._source import code_at, flat_call
@@ -52,8 +53,9 @@ class Cut:
         return list(self.moved)
 
 
-def find(trace: Trace, experiment: Experiment) -> list[Finding]:
+def find(case: Case) -> list[Finding]:
     """Return a finding for each place where the gradient of an input is cut, and for gradients that are 0."""
+    trace, experiment = case.trace, case.experiment
     if experiment.blocked:
         return []
     search = _Search(trace, experiment)

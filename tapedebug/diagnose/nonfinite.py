@@ -18,6 +18,7 @@ import numpy as np
 from tapedebug._source import Span, display_file
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._arithmetic import Lost
+from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Consume, Experiment, Flow, Values
 from tapedebug.diagnose._thread import Culprit
 from tapedebug.trace import Finding, Launch, Location, Trace
@@ -47,8 +48,9 @@ class Birth:
     native: str = ""
 
 
-def find(trace: Trace, experiment: Experiment) -> list[Finding]:
+def find(case: Case) -> list[Finding]:
     """Return a finding for the launch that made the first number that is not finite, if there is one."""
+    trace, experiment = case.trace, case.experiment
     if experiment.blocked:
         return []
     gradients = experiment.gradients()

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Change, Experiment, Values, relative_errors
 from tapedebug.diagnose._graph import differentiable
 from tapedebug.diagnose._source import flat_call
@@ -67,8 +68,9 @@ class Group:
         return sorted({(pair.reader, pair.param) for pair in self.pairs})
 
 
-def find(trace: Trace, experiment: Experiment) -> list[Finding]:
+def find(case: Case) -> list[Finding]:
     """Return one finding for each kind of overwrite on the tape that needs an explanation."""
+    trace, experiment = case.trace, case.experiment
     groups = group_overwrites(trace)
     if not groups:
         return []

@@ -1,0 +1,38 @@
+"""What a rule is given: one tape as data, what may be tried out on it, and where to say how far it got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tapedebug.diagnose._experiment import Experiment
+from tapedebug.diagnose._graph import Dependencies
+from tapedebug.trace import Trace
+
+
+@dataclass
+class Case:
+    """One tape under diagnosis.
+
+    Attributes:
+        trace: The tape as data, with the verdict of the end-to-end check.
+        experiment: Runs the tape again, changed or not, in private memory.
+        as_warp: The program was written for Warp: what would go wrong there is an error.
+        progress: Called with a few words before something that takes time.
+    """
+
+    trace: Trace
+    experiment: Experiment
+    as_warp: bool = False
+    progress: Callable[[str], None] = field(default=lambda words: None)
+
+    @cached_property
+    def dependencies(self) -> Dependencies:
+        """The data flow of the trace."""
+        return Dependencies(self.trace)
+
+    def skipped(self, what: str) -> None:
+        """Say in the coverage what was not looked at, and why."""
+        if what not in self.trace.coverage.notes:
+            self.trace.coverage.notes.append(what)

@@ -1,0 +1,90 @@
+"""What a diagnosis is about: the loss, the incoming adjoints, the arrays whose gradients matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+from tapedebug.diagnose._graph import differentiable
+
+if TYPE_CHECKING:
+    from tapedebug.trace import Recorded
+
+Loss = Any
+"""An array of one float, or a mapping of arrays to their incoming adjoints."""
+
+
+def find_target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
+    """What the gradients are of, and what must be said about how that was found."""
+    if loss is not None:
+        return loss, []
+    calls = recorded.tape.backward_calls
+    if calls:
+        return calls[-1].seeds, []
+    trace = recorded.trace
+    results = [
+        info
+        for info in trace.arrays
+        if info.role == "output"
+        and info.requires_grad
+        and math.prod(info.shape) == 1
+        and info.dtype.startswith("float")
+    ]
+    if len(results) == 1:
+        label = results[0].label
+        return recorded.arrays[results[0].id], [
+            f"backward was not called: {label}, the only scalar result, is the loss"
+        ]
+    found = ", ".join(info.label for info in results) or "none"
+    return None, [f"no loss is known (scalar results: {found}): call backward first, or pass loss="]
+
+
+def find_seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:
+    if target is None:
+        return {}
+    if isinstance(target, Mapping):
+        return {key: _values(value) for key, value in target.items()}
+    if recorded.id_of(target) is None:
+        raise TapedebugError(
+            f"diagnose: the loss, an {target!r}, is not on this tape",
+            mend="pass the array that a recorded launch writes the loss to",
+        )
+    info = recorded.trace.arrays[recorded.id_of(target) or 0]
+    if math.prod(info.shape) != 1 or info.dtype not in ("float32", "float64"):
+        raise TapedebugError(
+            f"diagnose: the loss must be a scalar float; got an {target!r}",
+            mend="sum it into an array of one element, or pass loss={array: seed}",
+        )
+    if not info.requires_grad:
+        raise TapedebugError(
+            f"diagnose: the loss, {info.label}, has no gradient: requires_grad is not set",
+            mend="create it with requires_grad=True",
+        )
+    return {target: np.ones(target.shape, target._look().dtype)}
+
+
+def _values(seed: Any) -> np.ndarray[Any, Any]:
+    return np.array(seed._look()) if hasattr(seed, "_look") else np.array(seed)
+
+
+def find_leaves(recorded: Recorded, inputs: Any) -> list[int]:
+    """Ids of the arrays whose gradients matter."""
+    if inputs is not None:
+        from tapedebug.autograd.flat import arrays_in
+
+        given = arrays_in(inputs)
+        ids = [recorded.id_of(item) for item in given]
+        for item, number in zip(given, ids, strict=True):
+            if number is None:
+                raise TapedebugError(
+                    f"diagnose: the input {item!r} is not on this tape",
+                    mend="pass arrays that a recorded launch uses",
+                )
+        return [number for number in ids if number is not None]
+    trace = recorded.trace
+    read = {version.array for version in trace.versions if version.version == 0 and version.reads}
+    return [info.id for info in trace.arrays if info.id in read and differentiable(info)]

@@ -1,0 +1,210 @@
+"""Runs the programs of `programs/`: what users write, with the bugs that they have, and look-alikes.
+
+A program is a script that leaves behind `tape` (or `tapes`), and may leave `loss` and `inputs` for
+`diagnose`.
+Comments on a line of their own are about the line of code below them:
+
+    # EXPECT rule severity: array, array   a finding of this rule whose location (or call site) is that line
+    # CALLED rule                          and one of whose launches was called there
+    # FIX: code                            following the advice of the finding, the line becomes this
+    # ADD: code                            … and this line is added here
+    # DROP                                 … and the line goes
+
+and anywhere: `# VERDICT X` (of the program as it is), `# FIXED X` (of the fixed one, by default AGREE), and
+`# RUN as-warp`: by `tapedebug run --as-warp`, for a program that says `import warp as wp`.
+Names of files: `c01_what.py` shows the bug of class 1 of the design's table, `c01_alike_what.py` only
+looks like it, `pair_01_07_what.py` has two bugs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from tapedebug.trace import Finding, Location
+from tests._processes import ROOT
+
+PROGRAMS = Path(__file__).parent / "programs"
+NAME = re.compile(r"(?:c(?P<one>\d\d)|pair_(?P<two>\d\d_\d\d))_(?P<alike>alike_)?(?P<what>\w+)")
+DIRECTIVE = re.compile(
+    r"(?P<indent>\s*)# (?P<word>EXPECT|CALLED|FIX|ADD|DROP|VERDICT|FIXED|RUN)\b:? ?(?P<rest>.*)"
+)
+
+
+@dataclass
+class Expected:
+    """A finding that must be there."""
+
+    rule: str
+    severity: str
+    arrays: list[str]
+    line: int
+    called: int | None = None
+
+    def fits(self, finding: Finding, launched: list[int]) -> bool:
+        """Whether `finding`, with launches called on the lines `launched`, is it."""
+        places = [place.line for place in (finding.location, finding.call_site) if place is not None]
+        return (
+            finding.rule == self.rule
+            and (not self.severity or finding.severity == self.severity)
+            and set(self.arrays) <= set(finding.arrays)
+            and self.line in places
+            and (self.called is None or self.called in [*places, *launched])
+        )
+
+
+@dataclass
+class Program:
+    """A program, and what it says of itself."""
+
+    path: Path
+    number: str
+    alike: bool
+    expected: list[Expected] = field(default_factory=list)
+    verdict: str = ""
+    fixed_verdict: str = "AGREE"
+    as_warp: bool = False
+    fixable: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+
+@dataclass
+class Outcome:
+    """What was said of a program."""
+
+    verdict: str
+    findings: list[Finding]
+    notes: list[str]
+    text: str
+    launched: list[list[int]]
+    """For each finding the lines of the script that called its launches."""
+
+    def alarms(self) -> list[Finding]:
+        """What a user would have to look at."""
+        return [finding for finding in self.findings if finding.severity != "info"]
+
+
+def programs() -> list[Program]:
+    """All programs, by name."""
+    return [read(path) for path in sorted(PROGRAMS.glob("*.py"))]
+
+
+def read(path: Path) -> Program:
+    """Return a program with the directives in its comments."""
+    match = NAME.fullmatch(path.stem)
+    assert match, f"{path.name}: call it c01_what.py, c01_alike_what.py or pair_01_07_what.py"
+    program = Program(path, match["one"] or match["two"], bool(match["alike"]))
+    called: dict[str, int] = {}
+    for line, word, rest in _directives(path.read_text("utf-8").splitlines()):
+        if word == "EXPECT":
+            told, _, arrays = rest.partition(":")
+            rule, _, severity = told.strip().partition(" ")
+            names = [name.strip() for name in arrays.split(",") if name.strip()]
+            program.expected.append(Expected(rule, severity.strip(), names, line))
+        elif word == "CALLED":
+            called[rest.strip()] = line
+        elif word == "VERDICT":
+            program.verdict = rest.strip()
+        elif word == "FIXED":
+            program.fixed_verdict = rest.strip()
+        elif word == "RUN":
+            assert rest.strip() == "as-warp"
+            program.as_warp = True
+        else:
+            program.fixable = True
+    for item in program.expected:
+        item.called = called.get(item.rule)
+    return program
+
+
+def _directives(lines: list[str]) -> list[tuple[int, str, str]]:
+    """(number of the line that it is about, word, rest)."""
+    found = []
+    for number, text in enumerate(lines):
+        match = DIRECTIVE.fullmatch(text)
+        if match is not None:
+            below = number + 1
+            while below < len(lines) and DIRECTIVE.fullmatch(lines[below]):
+                below += 1
+            found.append((below + 1, match["word"], match["rest"]))
+    return found
+
+
+def fixed(text: str) -> str:
+    """Return a program with the advice followed; lines keep their numbers."""
+    lines = text.splitlines()
+    for number, old in enumerate(list(lines)):
+        match = DIRECTIVE.fullmatch(old)
+        if match is None or match["word"] not in {"FIX", "ADD", "DROP"}:
+            continue
+        if match["word"] == "ADD":
+            lines[number] = match["indent"] + match["rest"]
+            continue
+        below = number + 1
+        while DIRECTIVE.fullmatch(lines[below]):
+            below += 1
+        indent = lines[below][: len(lines[below]) - len(lines[below].lstrip())]
+        lines[below] = indent + (match["rest"] if match["word"] == "FIX" else "pass")
+    return "\n".join(lines) + "\n"
+
+
+def run(program: Program, folder: Path, *, with_fix: bool = False) -> Outcome:
+    """Run a program, as it is or fixed, and diagnose what it recorded."""
+    path = program.path
+    if with_fix:
+        path = folder / program.path.name
+        path.write_text(fixed(program.path.read_text("utf-8")), "utf-8")
+    return _as_warp(path, folder) if program.as_warp else _in_process(path)
+
+
+def _in_process(path: Path) -> Outcome:
+    import tapedebug as wp
+
+    module = ModuleType(f"scenario_{path.stem}")
+    module.__file__ = str(path)
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__)
+    found = module.__dict__
+    subject = found["tapes"] if "tapes" in found else found["tape"]
+    diagnosis = wp.diagnose(subject, loss=found.get("loss"), inputs=found.get("inputs"))
+    traces = diagnosis.traces or [diagnosis.trace]
+    launched = []
+    for item in diagnosis.findings:
+        (trace,) = [each for each in traces if any(item is own for own in each.findings)]
+        sites = [trace.launches[index].call_site for index in item.launches]
+        launched.append([site.line for site in sites if site is not None])
+    notes = list(diagnosis.coverage.notes)
+    return Outcome(diagnosis.verdict, diagnosis.findings, notes, str(diagnosis), launched)
+
+
+def _as_warp(path: Path, folder: Path) -> Outcome:
+    target = folder / f"{path.stem}.json"
+    command = [sys.executable, "-m", "tapedebug", "run", "--as-warp", "--json", str(target), str(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert target.exists(), f"{done.stdout}\n{done.stderr}"
+    data = json.loads(target.read_text("utf-8"))
+    findings = []
+    for item in data["findings"]:
+        places = {key: Location(**item[key]) if item.get(key) else None for key in ("location", "call_site")}
+        findings.append(Finding(**{**{k: item[k] for k in _FIELDS if k in item}, **places}))
+    notes = data["coverage"].get("notes", []) if isinstance(data["coverage"], dict) else []
+    return Outcome(data["verdict"], findings, notes, done.stdout, [[] for _ in findings])
+
+
+_FIELDS = ("rule", "severity", "message", "launches", "arrays", "evidence", "fix")
+
+
+def matches(expected: Expected, outcome: Outcome) -> list[int]:
+    """Positions of the findings that are the expected one."""
+    pairs = zip(outcome.findings, outcome.launched, strict=True)
+    return [position for position, pair in enumerate(pairs) if expected.fits(*pair)]
