@@ -13,6 +13,7 @@ from typing import Any
 
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._seeds import Seeds, checked_seeds
@@ -20,7 +21,7 @@ from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import MODES, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
-from tapedebug.runtime.ledger import Ledger, Outside, range_key
+from tapedebug.runtime.ledger import Ledger, Outside
 from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import OverwriteWarning
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
@@ -22,7 +23,6 @@ from tapedebug.runtime.ledger import (
     Outside,
     RangeState,
     Scratch,
-    range_key,
     same_elements,
 )
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._names import find_names
+from tapedebug._ranges import Ranges, range_key
 from tapedebug._source import Span, display_file
+from tapedebug.trace._collector import collector_paused
 from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
-from tapedebug.trace._naming import candidate_names, range_key
+from tapedebug.trace._naming import candidate_names
 from tapedebug.trace._sequences import sequences_of
 from tapedebug.trace._versions import VersionBook
 from tapedebug.trace.model import (
@@ -69,7 +72,8 @@ def record_with_arrays(
 ) -> Recorded:
     """Return `record(tape)` with the arrays; see there."""
     builder = _Builder(tape)
-    trace = builder.build(sys._getframe(1), longest_names)
+    with collector_paused():
+        trace = builder.build(sys._getframe(1), longest_names)
     trace.name = name or _tape_name(tape)
     recorded = Recorded(trace, builder.arrays, tape)
     if values:
@@ -93,15 +97,18 @@ class _Builder:
     """One pass over the records of a tape."""
 
     def __init__(self, tape: Tape) -> None:
+        from tapedebug.runtime import array as array_class
+
         self.tape = tape
+        self.array_class = array_class
         self.arrays: list[Array] = []
         self.ids: dict[tuple[Any, ...], int] = {}
         self.by_object: dict[int, int] = {}
         self.buffers: dict[int, int] = {}
         self.kernels: dict[int, KernelInfo] = {}
         self.requires_grad: list[bool] = []
-        self.in_buffer: dict[int, list[int]] = {}
-        self.places: dict[Any, Span] = {}
+        self.in_buffer: dict[int, Ranges] = {}
+        self.places: dict[Any, Location] = {}
         self.marked: set[tuple[int, int]] = set()
 
     def build(self, frame: FrameType, longest_names: bool) -> Trace:
@@ -159,18 +166,20 @@ class _Builder:
             self.arrays.append(a)
             self.requires_grad.append(False)
             self.buffers.setdefault(id(a.buffer), len(self.buffers))
-            self.in_buffer.setdefault(id(a.buffer), []).append(number)
+            if id(a.buffer) not in self.in_buffer:
+                self.in_buffer[id(a.buffer)] = Ranges()
+            self.in_buffer[id(a.buffer)].add(a.start, a.stop, number)
         self.requires_grad[number] = self.requires_grad[number] or a.requires_grad
         self.by_object[id(a)] = number
         return number
 
     def _overlapping(self, number: int) -> list[int]:
         mine = self.arrays[number]
-        return [
-            other
-            for other in self.in_buffer[id(mine.buffer)]
-            if other != number and overlap(mine, self.arrays[other])
-        ]
+        return [other for other in self._near(mine) if other != number and overlap(mine, self.arrays[other])]
+
+    def _near(self, a: Array) -> Iterator[int]:
+        """The arrays of the same memory that may share bytes with `a`, and `a` itself."""
+        return self.in_buffer[id(a.buffer)].near(a.start, a.stop)
 
     def _info(self, number: int, label: str, parent: int | None) -> ArrayInfo:
         from tapedebug.lang import types
@@ -192,7 +201,7 @@ class _Builder:
         """The smallest array of the tape that holds all bytes of this one, and more."""
         mine = self.arrays[number]
         best: int | None = None
-        for other in self.in_buffer[id(mine.buffer)]:
+        for other in self._near(mine):
             theirs = self.arrays[other]
             if other == number or not theirs.is_contiguous:
                 continue
@@ -204,12 +213,10 @@ class _Builder:
     # ---------------------------------------------------------------- launches
 
     def _launch(self, item: Record) -> Launch:
-        from tapedebug.runtime import array as array_class
-
         plan = item.plan
         args = []
         for number, value in enumerate(item.args):
-            if isinstance(value, array_class):
+            if isinstance(value, self.array_class):
                 args.append(
                     Argument(
                         name=plan.names[number],
@@ -232,14 +239,14 @@ class _Builder:
             scope=item.scope,
             seconds=item.elapsed,
             backward_seconds=item.backward_elapsed,
-            call_site=location_of(self._place(item)),
+            call_site=self._place(item),
         )
 
-    def _place(self, item: Record) -> Span:
-        """The call site; a time loop has thousands of launches and three places."""
+    def _place(self, item: Record) -> Location:
+        """The call site; a time loop has thousands of launches and three places, which they share."""
         place = self.places.get(item.site)
         if place is None:
-            place = self.places[item.site] = item.call_site
+            place = self.places[item.site] = location_of(item.call_site)
         return place
 
     def _kernel(self, item: Record) -> int:
