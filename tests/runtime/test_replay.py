@@ -285,3 +285,13 @@ def test_a_dropped_shadow_goes_away_at_once():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_replay_starts_over_where_somebody_has_written_the_results_since():
+    """As a training loop does, which clears its loss before the next tape."""
+    tape, loss, _ = ping_pong()
+    expected = loss.numpy().tolist()
+    loss.zero_()
+    shadow = tape.replay()
+    assert shadow.values(loss).tolist() == expected
+    assert shadow.forward().values(loss).tolist() == expected
