@@ -11,6 +11,7 @@ from tapedebug.diagnose._diagnosis import ORDER, Diagnosis, merged_coverage, wor
 from tapedebug.diagnose._pace import VERDICT_SHARE, OutOfTime, Pace
 from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._rules import apply, apply_across
+from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
 from tapedebug.trace import Check, Coverage, Finding, Trace
 
@@ -68,6 +69,7 @@ def diagnose(
             pace.subject, case.as_warp = case.trace.name, as_warp
             if case.trace.launches:
                 apply(case)
+                case.trace.findings = settle(case.trace.findings)
         apply_across(cases)
         parts = [_concluded(case) for case in cases]
     if len(parts) == 1:
