@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -42,24 +42,56 @@ if TYPE_CHECKING:
     from tapedebug.runtime.record import Record
 
 
-def record(tape: Tape, *, values: bool = False, name: str | None = None) -> Trace:
+MAX_BYTES = 1 << 28
+MAX_SECONDS = 60.0
+
+
+def record(
+    tape: Tape,
+    *,
+    values: bool | Literal["arrays"] = False,
+    max_bytes: int = MAX_BYTES,
+    max_seconds: float | None = MAX_SECONDS,
+    name: str | None = None,
+) -> Trace:
     """Return what `tape` recorded as a `Trace`.
 
     Args:
         tape: The tape. It is not changed.
-        values: Also summarise values and adjoints of every version, by replaying the tape in private memory.
+        values: True: also summarise values and adjoints of every version, by replaying the tape in private
+            memory. `"arrays"`: keep the values and adjoints themselves, too, for `Trace.values`,
+            `Trace.adjoints` and files.
+        max_bytes: How much `"arrays"` may keep, in the order of the launches; of the rest there are
+            summaries.
+        max_seconds: How long the replay may take; None for as long as it needs. What was left out, here or
+            for lack of room, is said in the trace's `notes`.
         name: What the trace is called; by default that of the variable that holds the tape.
+
+    Raises:
+        ValueError: `values` is something else.
     """
-    return record_with_arrays(tape, values=values, name=name).trace
+    if values not in (False, True, "arrays"):
+        raise ValueError(f'trace: values is False, True or "arrays"; got {values!r}')
+    recorded = record_with_arrays(tape, name=name)
+    if values:
+        from tapedebug.trace._values import add_summaries
+
+        keep = max_bytes if values == "arrays" else None
+        add_summaries(recorded, max_seconds=max_seconds, keep_bytes=keep)
+    return recorded.trace
 
 
 @dataclass(slots=True)
 class Recorded:
-    """A trace, and which array of the runtime is which in it (`arrays[id]`)."""
+    """A trace, and which array of the runtime is which in it (`arrays[id]`).
+
+    `outside`: for each launch the versions that something outside the tape wrote just before it.
+    """
 
     trace: Trace
     arrays: list[Array]
     tape: Tape
+    outside: dict[int, list[Version]] = field(default_factory=dict)
 
     def id_of(self, key: Any) -> int | None:
         """Return the id of the memory range that `key` covers, None if the tape never used it."""
@@ -67,20 +99,13 @@ class Recorded:
         return next((number for number, own in enumerate(self.arrays) if range_key(own) == wanted), None)
 
 
-def record_with_arrays(
-    tape: Tape, *, values: bool = False, name: str | None = None, longest_names: bool = False
-) -> Recorded:
+def record_with_arrays(tape: Tape, *, name: str | None = None, longest_names: bool = False) -> Recorded:
     """Return `record(tape)` with the arrays; see there."""
     builder = _Builder(tape)
     with collector_paused():
         trace = builder.build(sys._getframe(1), longest_names)
     trace.name = name or _tape_name(tape)
-    recorded = Recorded(trace, builder.arrays, tape)
-    if values:
-        from tapedebug.trace._values import add_summaries
-
-        add_summaries(recorded)
-    return recorded
+    return Recorded(trace, builder.arrays, tape, builder.outside)
 
 
 def location_of(span: Span) -> Location:
@@ -110,16 +135,19 @@ class _Builder:
         self.in_buffer: dict[int, Ranges] = {}
         self.places: dict[Any, Location] = {}
         self.marked: set[tuple[int, int]] = set()
+        self.outside: dict[int, list[Version]] = {}
 
     def build(self, frame: FrameType, longest_names: bool) -> Trace:
         tape = self.tape
         launches = [self._launch(item) for item in tape.records]
         book = VersionBook([self._overlapping(number) for number in range(len(self.arrays))])
-        outside = [(event.at, self.array_id(event.array)) for event in tape.tracker.outside]
-        pending = [event for event in outside if event[1] is not None and event[0] < len(launches)]
+        outside: dict[int, list[Array]] = {}
+        for event in tape.tracker.outside:
+            outside.setdefault(event.at, []).append(event.array)
         for launch in launches:
-            while pending and pending[0][0] <= launch.index:
-                book.write_outside(pending.pop(0)[1] or 0)
+            for a in outside.get(launch.index, ()):
+                versions = book.write_outside(self._sharing(a))
+                self.outside.setdefault(launch.index, []).extend(versions)
             book.add(launch.index, launch.args, tape.records[launch.index].plan.late)
         versions = book.finish()
         _set_statuses(versions, launches, tape)
@@ -176,6 +204,11 @@ class _Builder:
     def _overlapping(self, number: int) -> list[int]:
         mine = self.arrays[number]
         return [other for other in self._near(mine) if other != number and overlap(mine, self.arrays[other])]
+
+    def _sharing(self, a: Array) -> list[int]:
+        """The arrays of the tape that share bytes with any array."""
+        known = self._near(a) if id(a.buffer) in self.in_buffer else ()
+        return [number for number in known if overlap(a, self.arrays[number])]
 
     def _near(self, a: Array) -> Iterator[int]:
         """The arrays of the same memory that may share bytes with `a`, and `a` itself."""

@@ -396,28 +396,15 @@ class Trace:
             KeyError: There is no such array, or the trace does not hold the values; the message says what it
                 holds.
         """
-        return self._content("value", array, version)
+        from tapedebug.trace._contents import find_content
+
+        return find_content(self, "value", array, version)
 
     def adjoints(self, array: int | str, version: int | None = None) -> np.ndarray[Any, Any]:
         """Return the adjoints of all values of a version; as `values` does."""
-        return self._content("adjoint", array, version)
+        from tapedebug.trace._contents import find_content
 
-    def _content(self, kind: ContentKind, array: int | str, version: int | None) -> np.ndarray[Any, Any]:
-        number = self.array(array).id if isinstance(array, str) else array
-        own = [item for item in self.contents if item.array == number and item.kind == kind]
-        for item in reversed(own):
-            if version in (None, item.version) and item.member in self.data:
-                return self.data[item.member]
-        what = "values" if kind == "value" else "adjoints"
-        label = self.arrays[number].label if 0 <= number < len(self.arrays) else f"array {number}"
-        wanted = "" if version is None else f"version {version} of "
-        if own and not self.data:
-            there = "this copy of the trace came without them, as JSON does"
-        elif own:
-            there = "it has those of version " + ", ".join(str(item.version) for item in own)
-        else:
-            there = 'make it with tape.trace(values="arrays")'
-        raise KeyError(f"the trace does not hold the {what} of {wanted}{label}: {there}")
+        return find_content(self, "adjoint", array, version)
 
     def to_json(self) -> dict[str, Any]:
         """Return the trace as data that `json.dumps` takes (schema: ``docs/trace.md``)."""
