@@ -19,6 +19,7 @@ def find_content(
     """
     number = trace.array(array).id if isinstance(array, str) else array
     own = [item for item in trace.contents if item.array == number and item.kind == kind]
+    own.sort(key=lambda item: item.version)
     for item in reversed(own):
         if version in (None, item.version) and item.member in trace.data:
             return trace.data[item.member]
@@ -28,8 +29,7 @@ def find_content(
     if own and not trace.data:
         there = "this copy of the trace came without arrays, as JSON does"
     elif own:
-        held = sorted(item.version for item in own)
-        there = f"it has version {', '.join(map(str, held))}"
+        there = f"it has version {', '.join(str(item.version) for item in own)}"
     else:
         there = 'make it with tape.trace(values="arrays")'
     raise KeyError(f"the trace does not hold the {what} of {wanted}{label}: {there}")

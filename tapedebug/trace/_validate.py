@@ -160,6 +160,12 @@ class _Check:
             if run.first < end:
                 raise TraceError(f"sequences[{number}]: it begins before the one before it ends")
             end = run.first + run.length * run.count
+            for index in range(run.first + run.length, end):
+                one, other = self.trace.launches[index - run.length], self.trace.launches[index]
+                if (one.kind, one.name, len(one.args)) != (other.kind, other.name, len(other.args)):
+                    raise TraceError(
+                        f"sequences[{number}]: launch {index} is not what launch {index - run.length} is"
+                    )
 
     # ------------------------------------------------------------- what was said about it
 
