@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import after_loss, disconnected, nonfinite, overwrite
+from tapedebug.diagnose import after_loss, disconnected, duplicate_launch, nonfinite, overwrite
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
 from tapedebug.trace import Finding
@@ -33,6 +33,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(disconnected.RULE, disconnected.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
+    Rule(duplicate_launch.RULE, duplicate_launch.find),
 )
 """Run the tape again."""
 
