@@ -345,7 +345,14 @@ class Tape:
     # -- to look at -----------------------------------------------------------------------------------
 
     def trace(self, **options: Any) -> Any:
-        """The tape as plain data: `tapedebug.trace.record(self, …)`."""
+        """The tape as plain data.
+
+        Args:
+            options: As for `tapedebug.trace.record`: `values`, `max_bytes`, `max_seconds`, `name`.
+
+        Returns:
+            A `tapedebug.trace.Trace`.
+        """
         return _room("trace").record(self, **options)
 
     def visualize(self, *args: Any, **options: Any) -> str:

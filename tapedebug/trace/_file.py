@@ -42,14 +42,24 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: The file can not be written.
     """
+    held = [item for item in trace.contents if item.member in trace.data]
     with collector_paused():
-        text = json.dumps(trace.to_json(), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    with written_whole(Path(path)) as stream, zipfile.ZipFile(stream, "w") as archive:
-        # Half a surrogate pair, as in the name of a file that is not UTF-8, can not be written.
-        archive.writestr(MEMBER, text.encode("utf-8", "replace"), zipfile.ZIP_DEFLATED)
-        for content in trace.contents:
-            if content.member in trace.data:
-                archive.writestr(content.member, trace.data[content.member].tobytes(), zipfile.ZIP_STORED)
+        data = trace.to_json()
+        if "contents" in data:
+            data["contents"] = [item for item in data["contents"] if item["member"] in trace.data]
+        text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    # Half a surrogate pair, as in the name of a file that is not UTF-8, can not be written.
+    encoded = text.encode("utf-8", "replace")
+    with written_whole(Path(path)) as stream:
+        for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+            stream.seek(0)
+            stream.truncate()
+            with zipfile.ZipFile(stream, "w") as archive:
+                archive.writestr(MEMBER, encoded, method)
+                for item in held:
+                    archive.writestr(item.member, trace.data[item.member].tobytes(), zipfile.ZIP_STORED)
+            if len(encoded) <= _most(archive.getinfo(MEMBER)):
+                break  # else it has become so small that readers would take it for a bomb
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
@@ -96,12 +106,17 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
+def _most(info: zipfile.ZipInfo) -> int:
+    """How many bytes of JSON may come out of a member."""
+    return min(LIMIT, max(SMALL, RATIO * info.compress_size))
+
+
 def _inflated(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise TraceError(
             f"{MEMBER} is packed in a way that traces do not use (zip method {info.compress_type})"
         )
-    most = min(LIMIT, max(SMALL, RATIO * info.compress_size))
+    most = _most(info)
     if info.file_size > most:
         raise TraceError(
             f"{MEMBER} claims to be {info.file_size:,} bytes long, packed into {info.compress_size:,}; "
