@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import after_loss, disconnected, duplicate_launch, nonfinite, overwrite
+from tapedebug.diagnose import after_loss, disconnected, duplicate_launch, nonfinite, overwrite, unused
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
 from tapedebug.trace import Finding
@@ -34,6 +34,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
+    Rule(unused.RULE, unused.find),
 )
 """Run the tape again."""
 
