@@ -1,4 +1,4 @@
-"""Rule `unused`: crossed arguments, results that nobody reads, inputs that nothing uses; and what is right."""
+"""Rule `unused`: crossed arguments, results that nobody reads, inputs without use; and what is right."""
 
 from __future__ import annotations
 
