@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import disconnected, nonfinite, overwrite
+from tapedebug.diagnose import disconnected, exploding, flat_op, nonfinite, overwrite, vanishing
 from tapedebug.diagnose._case import Case
 from tapedebug.trace import Finding
 
@@ -29,6 +29,9 @@ STRUCTURE: tuple[Rule, ...] = ()
 MEASURED: tuple[Rule, ...] = (
     Rule(nonfinite.RULE, nonfinite.find),
     Rule(disconnected.RULE, disconnected.find),
+    Rule(flat_op.RULE, flat_op.find),
+    Rule(vanishing.RULE, vanishing.find),
+    Rule(exploding.RULE, exploding.find),
     Rule(overwrite.RULE, overwrite.find),
 )
 """Run the tape again."""
