@@ -1,0 +1,38 @@
+"""What a tape would have given without some of its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from tapedebug.diagnose._experiment import Consume, Values
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose._replay import Replay
+    from tapedebug.runtime.replay import Shadow
+
+
+def consumed_by(replay: Replay) -> Consume:
+    """What the adjoints of the user's reverse pass saw."""
+    return "current" if replay.recorded.trace.tape.on_overwrite in ("ignore", "warn") else "versions"
+
+
+def gradients_without(replay: Replay, launches: Collection[int]) -> dict[int, Values]:
+    """Return the gradients of the leaves as the user's reverse pass gives them, without some launches."""
+    shadow = _ran_without(replay, launches)
+    shadow.backward(replay.seeds, consume=consumed_by(replay), skip=launches)
+    return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
+
+
+def values_without(
+    replay: Replay, launches: Collection[int], arrays: Collection[int], stop: int
+) -> dict[int, Values]:
+    """Return what arrays hold before launch `stop`, without some launches."""
+    shadow = _ran_without(replay, launches, stop)
+    return {number: shadow.values(replay.arrays[number]) for number in arrays}
+
+
+def _ran_without(replay: Replay, launches: Collection[int], stop: int | None = None) -> Shadow:
+    skip = frozenset(launches)
+    shadow: Shadow = replay._shadow().forward(stop=stop, skip=skip)
+    return shadow
