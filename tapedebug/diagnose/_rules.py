@@ -15,6 +15,7 @@ from tapedebug.diagnose import (
     flat_op,
     nonfinite,
     overwrite,
+    unused,
     vanishing,
 )
 from tapedebug.diagnose._case import Case
@@ -46,6 +47,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
+    Rule(unused.RULE, unused.find),
 )
 """Run the tape again."""
 
