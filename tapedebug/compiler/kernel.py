@@ -157,11 +157,23 @@ class Kernel(Definition):
     @cached_property
     def _lowered(self) -> Lowered:
         self.require_concrete()
+        result = self._lower()
+        self._notes.check(result.captured)
+        self._used_by(result.functions)
+        return result
+
+    def _lower(self, *, in_place: bool = False) -> Lowered:
         try:
             fixed = self._notes.captured
             assert self._unrolled is not None
-            result = pipeline.lowered(
-                self.__name__, self.origin, self.signature, self.python, fixed, max_unroll=self._unrolled
+            return pipeline.lowered(
+                self.__name__,
+                self.origin,
+                self.signature,
+                self.python,
+                fixed,
+                max_unroll=self._unrolled,
+                in_place=in_place,
             )
         except TapedebugError as error:
             if self.version:
@@ -170,9 +182,6 @@ class Kernel(Definition):
             raise error.with_traceback(None) from None
         except OSError as error:
             raise unreadable(self.python, "kernel", error) from None
-        self._notes.check(result.captured)
-        self._used_by(result.functions)
-        return result
 
     @cached_property
     def _notes(self) -> Notes:
@@ -260,6 +269,18 @@ class Kernel(Definition):
             raise info.refused.with_traceback(None)
         replay = info.replay
         return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard))
+
+    def warp_adjoint(
+        self, active: frozenset[int], *, strided: bool = False, retained: frozenset[int] = frozenset()
+    ) -> Entry | Interpreted:
+        """The compiled reverse that Warp would make of it, right or wrong: see `passes.adjoint_warp`.
+
+        It reads arrays as the launch left them. Those of `retained` keep the adjoints of what they lost.
+
+        Raises:
+            NotEmulated: What Warp does with this kernel is not known.
+        """
+        return self._entry(_Variant("warp_adjoint", active, retained, strided=strided, guarded=True))
 
     def tangent(
         self,
@@ -351,6 +372,8 @@ class Kernel(Definition):
     def _function(self, variant: _Variant) -> ir.Function:
         if variant.kind == "forward":
             return pipeline.forward(self._lowered, variant.heard)
+        if variant.kind == "warp_adjoint":
+            return pipeline.warp_adjoint(self._lower(in_place=True), variant.active, variant.replay)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
         if variant.strong_zero or variant.heard & self.analysis.says_back:
