@@ -71,7 +71,8 @@ def warp_adjoint_of(
     Raises:
         NotEmulated: The kernel uses a function whose reverse is not known.
     """
-    transform = _Warp(variables, active, retained, active_values(function, active))
+    replaced = {new: old for new, (old, _) in variables.assigned.items() if new.type in t.FLOATS}
+    transform = _Warp(variables, active, retained, active_values(function, active, replaced))
     known: Values = {}
     record: Record = {}
     transform.forward(function.body, known, record, first=True)
