@@ -218,15 +218,20 @@ def adjoint(
     return function, AdjointInfo(needs, replay, found, late, refused=native.lost(kernel.custom, active))
 
 
-def warp_adjoint(kernel: Lowered, active: frozenset[int], retained: frozenset[int]) -> Function:
+def warp_adjoint(
+    kernel: Lowered, active: frozenset[int], retained: frozenset[int], *, parts: bool = True
+) -> Function:
     """What Warp's reverse of a kernel would do, in IR; it reads arrays as the launch left them.
+
+    Without `parts`, components and fields are assigned as they are here, and only the rest is as in Warp.
 
     Raises:
         NotEmulated: What Warp does with this kernel is not known.
     """
     assert kernel.of_user is not None
     active = active & differentiable(kernel.function.params)
-    reverse = warp_adjoint_of(kernel.custom, kernel.of_user, active, retained)
+    variables = kernel.of_user if parts else kernel.of_user.carried_only(kernel.custom.body)
+    reverse = warp_adjoint_of(kernel.custom, variables, active, retained)
     return verify(remove_dead_code(reverse))
 
 

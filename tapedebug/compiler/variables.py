@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tapedebug._source import Span
 from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import Block, Custom, For, If, Node, Value, While
 
@@ -45,11 +46,13 @@ class Variables:
         assigned: Values that replaced another one in place: that one, and how.
         loops: What each loop carries, by the identity of its node.
         roots: For each value that is not the first of its variable, the first.
+        rewritten: Where `*=` and the like change elements of an array parameter.
     """
 
     assigned: dict[Value, tuple[Value, InPlace]] = field(default_factory=dict)
     loops: dict[int, Carried] = field(default_factory=dict)
     roots: dict[Value, Value] = field(default_factory=dict)
+    rewritten: dict[Span, int] = field(default_factory=dict)
 
     def root(self, value: Value) -> Value:
         """The first value of the variable that a value is of."""
@@ -57,6 +60,12 @@ class Variables:
         while found is not None:
             value, found = found, self.roots.get(found)
         return value
+
+    def carried_only(self, body: Block) -> Variables:
+        """The same for a language in which parts of variables are not assigned in place."""
+        other = Variables({}, self.loops, {}, self.rewritten)
+        other.resolve(body)
+        return other
 
     def resolve(self, body: Block) -> None:
         """Find out which values of a kernel are one variable."""

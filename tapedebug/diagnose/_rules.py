@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import after_loss, disconnected, nonfinite, overwrite
+from tapedebug.diagnose import (
+    after_loss,
+    disconnected,
+    nonfinite,
+    overwrite,
+    replayed_counter,
+    warp_limitation,
+)
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
 from tapedebug.trace import Finding
@@ -33,6 +40,8 @@ MEASURED: tuple[Rule, ...] = (
     Rule(disconnected.RULE, disconnected.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
+    Rule(warp_limitation.RULE, warp_limitation.find),
+    Rule(replayed_counter.RULE, replayed_counter.find),
 )
 """Run the tape again."""
 

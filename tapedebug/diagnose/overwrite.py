@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._apart import both, example, off
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Change, Experiment, Values, relative_errors
 from tapedebug.diagnose._graph import differentiable
@@ -71,7 +70,7 @@ class _Study:
             if group.needed:
                 wrong = self.experiment.gradients(careless=group.careless())
                 self.errors[id(group)] = self._compared(wrong)
-                self.gradients[id(group)] = _both(self.trace, self.right, wrong)
+                self.gradients[id(group)] = both(self.trace, self.right, wrong)
             else:
                 self._poison(group)
         careless = [pair for group in needed for pair in group.careless()]
@@ -130,27 +129,23 @@ class _Study:
         alone = errors == self.together
         severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
         if self.consumes_new:
-            more = "" if alone else f"; all overwrites together put {_off(self.together, '')}"
-            return severity, f"{text} That puts the gradient of {_off(errors, '')}{more}."
+            more = "" if alone else f"; all overwrites together put {off(self.together, '')}"
+            return severity, f"{text} That puts the gradient of {off(errors, '')}{more}."
         if self.as_warp:
-            more = "" if alone else f"; through all overwrites together {_off(self.together, 'is ')}"
+            more = "" if alone else f"; through all overwrites together {off(self.together, 'is ')}"
             return severity, (
                 f"{text} Here the tape kept a copy of {label}, so the gradient is right. Warp keeps none: "
-                f"its gradient of {_off(errors, 'is ')}{self._example(group, errors)}{more}."
+                f"its gradient of {off(errors, 'is ')}{self._example(group, errors)}{more}."
             )
-        more = "" if alone else f" ({_off(self.together, '')} without any copy)"
+        more = "" if alone else f" ({off(self.together, '')} without any copy)"
         return "info", (
             f"{text} The tape kept a copy of {label} for the adjoint, so the gradient is right; "
-            f"without it the gradient of {_off(errors, 'would be ')}{more}."
+            f"without it the gradient of {off(errors, 'would be ')}{more}."
         )
 
     def _example(self, group: Group, errors: Mapping[str, float]) -> str:
         """`, for instance 1.8 for throw[0] in place of 2.91`: where the two are furthest apart."""
-        found = self.gradients[id(group)].get(max(errors, key=lambda label: errors[label]))
-        if found is None:
-            return ""
-        right, wrong = words.number(found["right"]), words.number(found["wrong"])
-        return "" if right == wrong else f" ({wrong} in place of {right} for {found['element']})"
+        return example(self.gradients[id(group)].get(max(errors, key=lambda label: errors[label])))
 
     def _harmless(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
         trace, pair = self.trace, group.first
@@ -300,35 +295,3 @@ def _side(launch: Launch, param: int, location: Location | None) -> dict[str, An
         "location": None if location is None else asdict(location),
         "call_site": None if launch.call_site is None else asdict(launch.call_site),
     }
-
-
-def _both(trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[str, Any]:
-    """For each input whose gradient differs the element where it does most, with both values."""
-    found: dict[str, Any] = {}
-    for leaf, good in right.items():
-        bad, info = wrong[leaf], trace.arrays[leaf]
-        with np.errstate(all="ignore"):
-            apart = np.abs(bad.astype(np.float64) - good.astype(np.float64))
-        apart[np.isnan(apart)] = np.inf
-        apart[(good == bad) | (np.isnan(good) & np.isnan(bad))] = 0.0
-        if apart.size and apart.max() > 0:
-            place = tuple(int(k) for k in np.unravel_index(int(apart.argmax()), apart.shape))
-            outer, inner = place[: len(info.shape)], place[len(info.shape) :]
-            element = info.label + "".join(
-                f"[{', '.join(map(str, part))}]" for part in (outer, inner) if part
-            )
-            found[info.label] = {
-                "element": element,
-                "right": float(good[place]),
-                "wrong": float(bad[place]),
-                "norm_right": float(np.linalg.norm(good.astype(np.float64))),
-                "norm_wrong": float(np.linalg.norm(bad.astype(np.float64))),
-            }
-    return found
-
-
-def _off(errors: Mapping[str, float], verb: str) -> str:
-    """`throw would be off by 38 %, that of x0 by 2 %`: at most three, the largest first."""
-    order = [item for item in sorted(errors.items(), key=lambda item: -item[1]) if item[1] > 0][:3]
-    parts = [f"{label} {verb}off by {words.percent(error)}" for label, error in order[:1]]
-    return ", that of ".join([*parts, *(f"{label} by {words.percent(error)}" for label, error in order[1:])])

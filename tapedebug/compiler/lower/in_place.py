@@ -93,6 +93,12 @@ def call(ctx: Context, node: ast.Call, function: Function, env: dict[str, Item])
         return result if isinstance(result, Items) and not leaves else contents.rebuilt(result, own)
 
 
+def rewritten(ctx: Context, node: ast.AugAssign, param: int) -> None:
+    """Note that an operator such as `*=` changes elements of an array."""
+    if ctx.variables is not None:
+        ctx.variables.rewritten[ctx.span(node)] = param
+
+
 def arguments(ctx: Context, env: dict[str, Item]) -> dict[str, Item]:
     """The arguments of a call, each a value of its own."""
     return {name: copied(ctx, item) for name, item in env.items()}
