@@ -48,10 +48,11 @@ def limits_of(kernel: Lowered, adjoint: Function) -> tuple[Limit, ...]:
     """
     variables = kernel.of_user
     assert variables is not None
-    saved = {op.span for op in adjoint.ops() if op.kind == "save"}
+    tags = {op.data[0] for op in adjoint.ops() if op.kind == "save"}
+    saved = {op.span for op in adjoint.ops() if op.kind == "reserve" and op.data[0] in tags}
     found = [
         *_loops(kernel.custom.body, variables, saved),
-        *(Limit("part", new.op.span) for new in variables.assigned if new.op and new.op.span),
+        *(Limit("part", span) for span in _parts(variables)),
         *(Limit("array", span, param=param) for span, param in variables.rewritten.items()),
         *(Limit("counter", span) for span in _counters(kernel.custom.body)),
     ]
@@ -67,6 +68,13 @@ def _loops(body: Block, variables: Variables, saved: set[Span | None]) -> Iterat
             if floats or isinstance(node, While):
                 needed = node.span in saved
                 yield Limit("while" if isinstance(node, While) else "loop", node.span, floats, needed)
+
+
+def _parts(variables: Variables) -> Iterator[Span]:
+    """Where components are assigned; fields of structs are reversed rightly."""
+    for new, (_, how) in variables.assigned.items():
+        if how != "field" and new.op is not None and new.op.span is not None:
+            yield new.op.span
 
 
 def _counters(body: Block) -> Iterator[Span]:
@@ -89,5 +97,3 @@ def _used(body: Block) -> set[Value]:
         for block in blocks_of(node):
             used.update(block.yields)
     return used
-
-

@@ -104,7 +104,7 @@ def lowered(
     max_unroll: int = 16,
     in_place: bool = False,
 ) -> Lowered:
-    """A kernel in IR, from its parameters as they are declared; as `warp_adjoint` needs it with `in_place`."""
+    """A kernel in IR, from its parameters as declared; with `in_place` as `warp_adjoint` takes it."""
     result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll, in_place=in_place)
     if in_place:
         return result

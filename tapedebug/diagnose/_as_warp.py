@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose._experiment import Values
+from tapedebug.diagnose._experiment import Semantics, Values
 
 if TYPE_CHECKING:
     from tapedebug.compiler.limits import Limit
@@ -22,23 +20,8 @@ MOST = 1 << 31
 """Bytes of values that are kept, at most, for the reverse of launches whose arrays are written over later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Semantics:
-    """Which launches are reversed as Warp does it.
-
-    Attributes:
-        launches: Their indices.
-        parts: Assigning components and fields in place is reversed so, too.
-        retained: Arrays with `retain_grad` keep adjoints so, too.
-    """
-
-    launches: frozenset[int]
-    parts: bool = True
-    retained: bool = False
-
-
 def limits(replay: Replay) -> dict[int, tuple[Limit, ...]]:
-    """For each launch with an adjoint, what in its kernel Warp may reverse wrongly; only where there is any."""
+    """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
     known: dict[Any, tuple[Limit, ...]] = {}
     found: dict[int, tuple[Limit, ...]] = {}
     for record in replay.records:
@@ -57,7 +40,7 @@ def retained(record: Record) -> frozenset[int]:
     return frozenset(p for p in record.active if record.args[p].retain_grad)
 
 
-def rewritable(replay: Replay, launch: int) -> frozenset[int]:
+def rewritten(replay: Replay, launch: int) -> frozenset[int]:
     """The parameters that a launch stores to, and whose arrays keep their gradients."""
     record = replay.records[launch]
     if record.kernel is None or record.info is None:
@@ -164,12 +147,3 @@ def measured(replay: Replay, semantics: Semantics) -> dict[int, Values] | None:
         return gradients(replay, semantics)
     except NotEmulated:
         return None
-
-
-def by_kernel(replay: Replay, launches: Collection[int]) -> dict[Any, list[int]]:
-    """Launches by the kernel that they run and the gradients that it has."""
-    found: dict[Any, list[int]] = {}
-    for index in sorted(launches):
-        record = replay.records[index]
-        found.setdefault((record.kernel, record.active), []).append(index)
-    return found

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._source import display_file
+from tapedebug.diagnose import _as_warp
 from tapedebug.diagnose._arithmetic import Lost
-from tapedebug.diagnose._experiment import Change, Consume, Flow, Values
+from tapedebug.diagnose._experiment import Change, Consume, Flow, Semantics, Values
 from tapedebug.diagnose._thread import Thread
 from tapedebug.diagnose._without import gradients_without, values_without
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.limits import Limit
     from tapedebug.runtime._shadow_memory import ShadowSpace
     from tapedebug.runtime.record import Record
     from tapedebug.runtime.replay import Shadow
@@ -61,6 +63,7 @@ class Replay:
         self.blocked = self._why_blocked()
         self._single: Shadow | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
+        self._limits: dict[int, tuple[Limit, ...]] | None = None
 
     def _why_blocked(self) -> str:
         if not self.seeds:
@@ -158,9 +161,31 @@ class Replay:
         """See `Experiment`."""
         return gradients_without(self, launches)
 
-    def values_without(self, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
+    def values_without(
+        self, launches: Collection[int], arrays: Collection[int], stop: int
+    ) -> dict[int, Values]:
         """See `Experiment`."""
-        return values_without(self, launches, arrays)
+        return values_without(self, launches, arrays, stop)
+
+    def held(self, array: int) -> Values:
+        """See `Experiment`."""
+        return np.array(self.arrays[array]._look())
+
+    # --------------------------------------------- warp-limitation, replayed-counter
+
+    def warp_limits(self) -> dict[int, tuple[Limit, ...]]:
+        """See `Experiment`."""
+        if self._limits is None:
+            self._limits = _as_warp.limits(self)
+        return self._limits
+
+    def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
+        """See `Experiment`."""
+        return _as_warp.measured(self, semantics)
+
+    def rewritten(self, launch: int) -> frozenset[int]:
+        """See `Experiment`."""
+        return _as_warp.rewritten(self, launch)
 
     # ------------------------------------------------------------ disconnected
 

@@ -10,6 +10,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import (
     after_loss,
     disconnected,
+    duplicate_launch,
     nonfinite,
     overwrite,
     replayed_counter,
@@ -40,6 +41,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(disconnected.RULE, disconnected.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
+    Rule(duplicate_launch.RULE, duplicate_launch.find),
     Rule(warp_limitation.RULE, warp_limitation.find),
     Rule(replayed_counter.RULE, replayed_counter.find),
 )

@@ -6,12 +6,12 @@ saves them nor may count again, unless a replay function of the user's says wher
 
 from __future__ import annotations
 
-from tapedebug.diagnose import _as_warp
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.warp_limitation import (
     NOTICED,
     Group,
+    by_kernel,
     effect,
     location_of,
     measurable,
@@ -28,10 +28,9 @@ def find(case: Case) -> list[Finding]:
     """Return a finding for each kernel whose gradient rests on what an atomic returned."""
     if not case.as_warp:
         return []
-    replay = case.experiment
-    limits = _as_warp.limits(replay)  # type: ignore[arg-type]
+    limits = case.experiment.warp_limits()
     findings = []
-    for launches in _as_warp.by_kernel(replay, limits).values():  # type: ignore[arg-type]
+    for launches in by_kernel(case, limits).values():
         counters = [item for item in limits[launches[0]] if item.kind == "counter"]
         if not counters or not measurable(case, RULE):
             continue
@@ -57,6 +56,8 @@ def _finding(case: Case, group: Group) -> Finding:
         location=location,
         call_site=case.trace.launches[group.launches[0]].call_site,
         evidence={
+            "construct": "counter",
+            "constructs": [[item.kind, item.span.line] for item in group.limits],
             "relative_error": group.errors,
             "gradients": group.gradients,
             "occurrences": len(group.launches),

@@ -7,16 +7,16 @@ error, and a loop that only adds, or a component that is assigned once, is nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.diagnose import _as_warp, _source
+from tapedebug.diagnose import _source
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._apart import both, example, off
-from tapedebug.diagnose._as_warp import Semantics
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._experiment import Values, relative_errors
+from tapedebug.diagnose._experiment import Semantics, Values, relative_errors
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
@@ -71,8 +71,8 @@ def _constructs(case: Case) -> Iterator[Finding]:
 
 def _groups(case: Case) -> Iterator[Group]:
     """The constructs of each kernel: loops and arrays together, then parts of variables."""
-    limits = _as_warp.limits(case.experiment)  # type: ignore[arg-type]
-    for launches in _as_warp.by_kernel(case.experiment, limits).values():  # type: ignore[arg-type]
+    limits = case.experiment.warp_limits()
+    for launches in by_kernel(case, limits).values():
         found = limits[launches[0]]
         counted = any(item.kind == "counter" for item in found)
         # A number that is not computed again makes everything wrong: that is the finding then.
@@ -83,6 +83,16 @@ def _groups(case: Case) -> Iterator[Group]:
             yield Group(launches, whole, parts=False)
         if parts and not counted:
             yield Group(launches, parts)
+
+
+def by_kernel(case: Case, launches: Iterable[int]) -> dict[Any, list[int]]:
+    """Launches by the kernel that they run, and by which of its arrays have gradients."""
+    found: dict[Any, list[int]] = {}
+    for index in sorted(launches):
+        launch = case.trace.launches[index]
+        arrays = (arg.array is not None and case.trace.arrays[arg.array].requires_grad for arg in launch.args)
+        found.setdefault((launch.kernel, *arrays), []).append(index)
+    return found
 
 
 def measurable(case: Case, rule: str) -> bool:
@@ -98,20 +108,20 @@ def measure(case: Case, group: Group) -> bool:
     """Find out what Warp's reverse of a kernel does to the gradients; False where that is not known."""
     replay, chosen = case.experiment, frozenset(group.launches)
     name = case.trace.launches[group.launches[0]].name
-    wrong = _as_warp.measured(replay, Semantics(chosen, parts=group.parts))  # type: ignore[arg-type]
+    wrong = replay.as_warp(Semantics(chosen, parts=group.parts))
     if wrong is None:
         case.skipped(f"{RULE}: what Warp computes for {name} is not known: it calls a function of matrices")
         return False
-    right = replay.gradients()
+    group.errors, group.gradients = compared(case, replay.gradients(), wrong)
     if group.first.kind == "part" and _has_loops(case, group):
-        # what the kernel's loops do is another finding: here it is the same on both sides
-        right = _as_warp.measured(replay, Semantics(chosen, parts=False)) or right  # type: ignore[arg-type]
-    group.errors, group.gradients = compared(case, right, wrong)
+        # What the kernel's loops do is another finding: here it is asked what is done beside that.
+        loops = replay.as_warp(Semantics(chosen, parts=False))
+        return loops is not None and severity_of(compared(case, loops, wrong)[0]) is not None
     return True
 
 
 def _has_loops(case: Case, group: Group) -> bool:
-    found = _as_warp.limits(case.experiment)[group.launches[0]]  # type: ignore[arg-type]
+    found = case.experiment.warp_limits()[group.launches[0]]
     return any(item.kind != "part" for item in found)
 
 
@@ -139,6 +149,8 @@ def severity_of(errors: Mapping[str, float]) -> Severity | None:
 def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
     """`its gradient of x is off by 38 % (1.8 in place of 2.91 for x[0])`."""
     worst = max(errors, key=lambda label: errors[label])
+    if not math.isfinite(gradients.get(worst, {}).get("wrong", 0.0)):
+        return f"its gradient of {worst} is not finite{example(gradients[worst])}"
     return f"its gradient of {off(errors, 'is ')}{example(gradients.get(worst))}"
 
 
@@ -226,10 +238,10 @@ def _array(limit: Limit, location: Location) -> tuple[str, str]:
 def _part(limit: Limit, location: Location) -> tuple[str, str]:
     code = _source.code_at(location).strip()
     return (
-        f"`{code}` at {words.place(location)} assigns a part of a variable anew. Here that is a new value, so "
-        "the gradient is right. Warp changes the variable, whose adjoint goes to what the part held before, "
-        "too"
-    ), "for Warp, make a new vector of all its components, under a name of its own"
+        f"`{code}` at {words.place(location)} assigns a part of a variable anew. Here that is a new value, "
+        "so the gradient is right. Warp changes the variable, whose adjoint goes to what the part held "
+        "before, too"
+    ), "for Warp, make it anew from all its components, under a name of its own"
 
 
 _WORDS = {"loop": _loop, "while": _while, "array": _array, "part": _part}
@@ -243,15 +255,15 @@ def _retained(case: Case) -> Iterator[Finding]:
     replay = case.experiment
     writers: dict[int, list[int]] = {}
     for launch in case.trace.launches:
-        for param in _as_warp.rewritable(replay, launch.index):  # type: ignore[arg-type]
+        for param in replay.rewritten(launch.index):
             array = launch.args[param].array
             if array is not None and launch.index not in writers.setdefault(array, []):
                 writers[array].append(launch.index)
     for array, launches in writers.items():
         if len(launches) < 2 or not measurable(case, RULE):
             continue
-        kept = _as_warp.measured(replay, Semantics(frozenset(launches), retained=True))  # type: ignore[arg-type]
-        right = _as_warp.measured(replay, Semantics(frozenset(launches)))  # type: ignore[arg-type]
+        kept = replay.as_warp(Semantics(frozenset(launches), retained=True))
+        right = replay.as_warp(Semantics(frozenset(launches)))
         if kept is None or right is None:
             continue
         errors, gradients = compared(case, right, kept)
@@ -275,9 +287,9 @@ def _keeps(
         severity=severity,
         message=(
             f"{label} keeps its gradient (retain_grad=True) and is written by {len(launches)} launches, last "
-            f"by {words.launch_words(last)}. Here an element that is written over passes its adjoint on once, "
-            "so the gradient is right. In Warp the adjoint stays, and what was written before gets it again: "
-            f"{effect(errors, gradients)}."
+            f"by {words.launch_words(last)}. Here an element that is written over passes its adjoint on "
+            "once, so the gradient is right. In Warp the adjoint stays, and what was written before gets it "
+            f"again: {effect(errors, gradients)}."
         ),
         launches=launches,
         arrays=[label, *(name for name, error in errors.items() if error > NOTICED and name != label)],

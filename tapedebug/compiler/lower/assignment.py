@@ -190,9 +190,7 @@ def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> _Part:
     return _Part(name, fields, kind, old, where)
 
 
-def _put(
-    ctx: Context, part: _Part, item: Item, source: ast.expr, how: InPlace = "component"
-) -> None:
+def _put(ctx: Context, part: _Part, item: Item, source: ast.expr, how: InPlace = "component") -> None:
     """Let a part of a variable hold an item."""
     if part.where:
         old = ctx.quantity(source, part.old)
@@ -247,7 +245,8 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
         )
     if place is None:
         part = _part(ctx, target)
-        now = in_place.copied(ctx, components.get(ctx.quantity(target, part.old), part.where))
+        read = in_place.copied(ctx, components.get(ctx.quantity(target, part.old), part.where))
+        now = ctx.quantity(target, read)
         right = expressions.value(ctx, node.value)
         adds = isinstance(target, ast.Subscript) and isinstance(node.op, ast.Add | ast.Sub)
         new = expressions.binary(ctx, node, node.op, now, right)

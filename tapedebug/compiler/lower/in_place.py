@@ -8,7 +8,7 @@ function is a region, as its local variables live anew in each reverse of it.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import Custom, For, Value, While
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tapedebug.compiler.function import Function
 
 
-def copied(ctx: Context, item: Any) -> Any:
+def copied(ctx: Context, item: Item) -> Item:
     """An item whose numbers are values of their own; constants stay what they are."""
-    if ctx.variables is None or not isinstance(item, Item):
+    if ctx.variables is None:
         return item
     leaves = contents.leaves_of(item)
     if leaves is None:

@@ -182,7 +182,7 @@ def _dynamic(ctx: Context, node: ast.For, target: str, start: Value, step: Value
 def _unless_left(
     ctx: Context, node: ast.For, found: set[str], iteration: Callable[[Value], None]
 ) -> Callable[[Value], None]:
-    """An iteration that does nothing once the loop was left: so it keeps its count, as a loop of Warp does."""
+    """An iteration that does nothing once the loop was left, so that the loop keeps its count."""
 
     def guarded(index: Value) -> None:
         going = ctx.builder.apply("not", flag(ctx, found & EXITS).scalar.value)

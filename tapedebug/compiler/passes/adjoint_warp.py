@@ -156,7 +156,7 @@ class _Warp(Transform):
         known.update(zip([*changed, *(self.root(node.results[k]) for k in new)], results, strict=True))
 
     def forward(self, block: Block, known: Values, record: Record | None, *, first: bool) -> None:
-        """Compute a block's values: for its reverse, without its loops; with no `record`, as a call runs it."""
+        """Compute a block's values: for its reverse without its loops, with no `record` as a call runs it."""
         for node in block.ops:
             self.builder.span = node.span
             match node:
@@ -308,7 +308,7 @@ class _Warp(Transform):
             inside, local, record = dict(before), dict(adj), dict[int, tuple[int, Value]]()
             with self.builder.block() as block:
                 self.forward(inner, inside, record, first=False)
-                inside.update(known)  # what it computed is its own; variables from outside are as they are now
+                inside.update(known)  # what it computed is its own; all else is as it is now
                 for value, result in zip(inner.yields, node.results, strict=True):
                     if result in seeds and value in self.carrying:
                         self.accumulate(local, value, seeds[result])
@@ -330,9 +330,9 @@ class _Warp(Transform):
     def reverse_loop(self, node: For | While, known: Values, adj: Values, record: Record) -> None:
         """Run a loop's reverse: its body once more, from what its variables hold, then the body's adjoint."""
         facts, total = self._carried_by(node), record[id(node)][1]
-        for name, carried in zip(facts.names, node.carried, strict=True):
+        for name, value in zip(facts.names, node.carried, strict=True):
             if name in facts.own:
-                adj.pop(self.root(carried), None)  # Warp zeroes what belongs to the body before each iteration
+                adj.pop(self.root(value), None)  # Warp zeroes what is the body's before each iteration
         changed = self._changed(node, known)
         shared = self._shared(node, known)
         names = [*changed, *shared]
@@ -350,7 +350,9 @@ class _Warp(Transform):
             body = self._iteration(node, inside, local, left, changed, shared)
             loop: Node = For(total, index, inits, carried, body, results, node.span, reverse=True)
         else:
-            loop = self._while(node, (inside, local), left, (changed, shared), (inits, carried, results), total)
+            loop = self._while(
+                node, (inside, local), left, (changed, shared), (inits, carried, results), total
+            )
         self.builder.append(loop)
         known.update(zip(changed, results, strict=False))
         adj.update(zip(shared, results[len(changed) :], strict=True))
