@@ -46,6 +46,7 @@ class Variables:
         assigned: Values that replaced another one in place: that one, and how.
         loops: What each loop carries, by the identity of its node.
         roots: For each value that is not the first of its variable, the first.
+        passed: Values that are arguments of functions.
         rewritten: Where `*=` and the like change elements of an array parameter.
     """
 
@@ -53,6 +54,7 @@ class Variables:
     loops: dict[int, Carried] = field(default_factory=dict)
     roots: dict[Value, Value] = field(default_factory=dict)
     rewritten: dict[Span, int] = field(default_factory=dict)
+    passed: set[Value] = field(default_factory=set)
 
     def root(self, value: Value) -> Value:
         """The first value of the variable that a value is of."""
@@ -63,7 +65,7 @@ class Variables:
 
     def carried_only(self, body: Block) -> Variables:
         """The same for a language in which parts of variables are not assigned in place."""
-        other = Variables({}, self.loops, {}, self.rewritten)
+        other = Variables({}, self.loops, {}, self.rewritten, self.passed)
         other.resolve(body)
         return other
 

@@ -101,4 +101,8 @@ def rewritten(ctx: Context, node: ast.AugAssign, param: int) -> None:
 
 def arguments(ctx: Context, env: dict[str, Item]) -> dict[str, Item]:
     """The arguments of a call, each a value of its own."""
-    return {name: copied(ctx, item) for name, item in env.items()}
+    passed = {name: copied(ctx, item) for name, item in env.items()}
+    if ctx.variables is not None:
+        leaves = (leaf for item in passed.values() for leaf in contents.leaves_of(item) or ())
+        ctx.variables.passed.update(part.value for leaf in leaves for part in leaf.parts)
+    return passed

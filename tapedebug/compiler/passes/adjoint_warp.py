@@ -36,6 +36,7 @@ from tapedebug.compiler.ir import (
     Value,
     While,
     blocks_of,
+    operands,
     results_of,
     walk,
 )
@@ -246,7 +247,15 @@ class _Warp(Transform):
                     self.forward(node.body, known, again, first=False)
                     self.reverse(node.body, known, adj, again)
                 case Custom():
+                    self._pass_again(node, known)
                     custom.reverse(self, node, known, adj, record)
+
+    def _pass_again(self, node: Custom, known: Values) -> None:
+        """A gradient of the user's is called with what the arguments hold now."""
+        used = {value for block in blocks_of(node) for inner in walk(block) for value in operands(inner)}
+        for value in used & self.variables.passed:
+            if value in known and value.op is not None and not is_free(value):
+                known[value] = self.value(known, value.op.args[0])
 
     def _reverse_op(self, op: Op, known: Values, adj: Values) -> None:
         if op.kind in RULES:
