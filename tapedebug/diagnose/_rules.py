@@ -11,9 +11,13 @@ from tapedebug.diagnose import (
     after_loss,
     disconnected,
     duplicate_launch,
+    exploding,
+    flat_op,
     nonfinite,
     overwrite,
     replayed_counter,
+    unused,
+    vanishing,
     warp_limitation,
 )
 from tapedebug.diagnose._case import Case
@@ -39,9 +43,13 @@ STRUCTURE: tuple[Rule, ...] = ()
 MEASURED: tuple[Rule, ...] = (
     Rule(nonfinite.RULE, nonfinite.find),
     Rule(disconnected.RULE, disconnected.find),
+    Rule(flat_op.RULE, flat_op.find),
+    Rule(vanishing.RULE, vanishing.find),
+    Rule(exploding.RULE, exploding.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
+    Rule(unused.RULE, unused.find),
     Rule(warp_limitation.RULE, warp_limitation.find),
     Rule(replayed_counter.RULE, replayed_counter.find),
 )

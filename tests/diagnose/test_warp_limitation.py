@@ -176,8 +176,8 @@ def test_an_operator_that_changes_an_array() -> None:
     here = line_of("height[i] *= drag")
     assert finding.message == (
         f"launch 0 (damp): `height[i] *= drag[0]` at {HERE.name}:{here} changes elements in place, and its "
-        "reverse needs what they held. Here that is kept, so the gradient is right. Warp's reverse pass reads "
-        "what they hold after it: its gradient of drag is off by 90 % (0.3 in place of 3 for drag[0])."
+        "reverse needs what they held. Here that is kept, so the gradient is right. Warp's reverse pass "
+        "reads what they hold after it: its gradient of drag is off by 90 % (0.3 in place of 3 for drag[0])."
     )
     assert finding.fix == "for Warp, write the result into an array of its own"
     for item in found.findings:  # what `overwrite` says of the line is a note
@@ -189,8 +189,9 @@ def test_a_component_that_is_assigned_anew() -> None:
     here = line_of("v[0] = v[0] * drag")
     assert finding.message == (
         f"launch 0 (tilt): `v[0] = v[0] * drag[0]` at {HERE.name}:{here} assigns a part of a variable anew. "
-        "Here that is a new value, so the gradient is right. Warp changes the variable, whose adjoint goes to "
-        "what the part held before, too: its gradient of v0 is off by 1000 % (0.44 in place of 0.04 for v0[1])."
+        "Here that is a new value, so the gradient is right. Warp changes the variable, whose adjoint goes "
+        "to what the part held before, too: its gradient of v0 is off by 1000 % (0.44 in place of 0.04 for "
+        "v0[1])."
     )
     assert finding.fix == "for Warp, make it anew from all its components, under a name of its own"
 
@@ -340,8 +341,8 @@ def test_an_array_that_keeps_too_much() -> None:
     assert finding.message == (
         "b keeps its gradient (retain_grad=True) and is written by 3 launches, last by launch 4 (push). Here "
         "an element that is written over passes its adjoint on once, so the gradient is right. In Warp the "
-        "adjoint stays, and what was written before gets it again: its gradient of a is off by 300 %, that of "
-        "k by 83 % (4 in place of 1 for a[0])."
+        "adjoint stays, and what was written before gets it again: its gradient of a is off by 300 %, that "
+        "of k by 83 % (4 in place of 1 for a[0])."
     )
     assert (
         finding.fix == "for Warp, create b without retain_grad=True, or give each launch an array of its own"
@@ -386,7 +387,6 @@ def emit(
     x: wp.array(dtype=float),
     y: wp.array(dtype=float),
 ):
-    i = wp.tid()
     k = wp.atomic_add(counter, 0, 1)  # counted
     y[k] = x[k] * x[k]
 

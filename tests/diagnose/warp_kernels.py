@@ -1,7 +1,7 @@
 """Kernels that Warp reverses wrongly, and look-alikes that it reverses rightly: one construct each.
 
-`test_warp_peer.py` runs them with both engines. All take four numbers `x`, four weights `y`, a result `out` for
-each, and a length.
+`test_warp_peer.py` runs them with both engines. All take four numbers `x`, four weights `y`, a result `out`
+for each, and a length.
 """
 
 import warp as wp
