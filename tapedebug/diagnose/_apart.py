@@ -11,8 +11,13 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._experiment import Values
 from tapedebug.trace import Trace
 
+WRONG = 1e-3
+"""A gradient that differs by more than this, relatively, is wrong: as in the end-to-end check."""
+NOTICED = 1e-5
+"""Below this a difference is at the level of float32 rounding, and the gradient no worse for it."""
 
-def both(trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[str, Any]:
+
+def furthest(trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[str, Any]:
     """For each input whose gradient differs the element where it does most, with both values."""
     found: dict[str, Any] = {}
     for leaf, good in right.items():
@@ -37,8 +42,9 @@ def both(trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values])
     return found
 
 
-def example(found: Mapping[str, Any] | None) -> str:
-    """` (1.8 in place of 2.91 for throw[0])`, of what `both` says of one input; empty where nothing shows."""
+def told(gradients: Mapping[str, Any], errors: Mapping[str, float]) -> str:
+    """` (1.8 in place of 2.91 for throw[0])`: for the input that is furthest off, where it is that most."""
+    found = gradients.get(max(errors, key=lambda label: errors[label]))
     if found is None:
         return ""
     right, wrong = words.number(found["right"]), words.number(found["wrong"])

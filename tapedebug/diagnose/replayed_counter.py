@@ -7,9 +7,9 @@ saves them nor may count again, unless a replay function of the user's says wher
 from __future__ import annotations
 
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._apart import NOTICED
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.warp_limitation import (
-    NOTICED,
     Group,
     by_kernel,
     effect,

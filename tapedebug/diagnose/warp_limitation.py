@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug.diagnose import _source
 from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._apart import both, example, off
+from tapedebug.diagnose._apart import NOTICED, WRONG, furthest, off, told
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Semantics, Values, relative_errors
 from tapedebug.trace import Finding, Location
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tapedebug.compiler.limits import Limit
 
 RULE = "warp-limitation"
-WRONG = 1e-3
-"""A gradient that differs by more than this, relatively, is wrong: as in the end-to-end check."""
-NOTICED = 1e-5
-"""Below this a difference is at the level of float32 rounding, and the gradient no worse for it."""
 DUST = 1e-6
 """So much of the largest gradient is rounding, where another gradient is 0."""
 MEASURED = 16
@@ -130,7 +126,7 @@ def compared(
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """How far gradients are off, by label, and both of them where they are furthest apart."""
     labels = {leaf: case.trace.arrays[leaf].label for leaf in right}
-    apart = both(case.trace, right, wrong)
+    apart = furthest(case.trace, right, wrong)
     largest = max((item["norm_right"] for item in apart.values()), default=0.0)
     errors = {}
     for leaf, error in relative_errors(right, wrong).items():
@@ -150,8 +146,8 @@ def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
     """`its gradient of x is off by 38 % (1.8 in place of 2.91 for x[0])`."""
     worst = max(errors, key=lambda label: errors[label])
     if not math.isfinite(gradients.get(worst, {}).get("wrong", 0.0)):
-        return f"its gradient of {worst} is not finite{example(gradients[worst])}"
-    return f"its gradient of {off(errors, 'is ')}{example(gradients.get(worst))}"
+        return f"its gradient of {worst} is not finite{told(gradients, errors)}"
+    return f"its gradient of {off(errors, 'is ')}{told(gradients, errors)}"
 
 
 def who(case: Case, launches: list[int]) -> str:

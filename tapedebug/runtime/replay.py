@@ -128,6 +128,11 @@ class Shadow:
             return np.zeros_like(buffer.view(a))
         return buffer.view(a, adjoint=True).copy()
 
+    def inject(self) -> None:
+        """Load what something outside the tape wrote just before the record that runs next."""
+        for buffer in self._injections.get(self.position, ()):
+            buffer.inject(self.position)
+
     def move_gradient(self, a: array, b: array) -> None:
         """Take the adjoint of `a` away, and add it to that of `b`, an array of the same shape."""
         mine, yours = self._buffer(a), self._buffer(b)
