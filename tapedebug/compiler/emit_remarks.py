@@ -16,7 +16,7 @@ class RemarkWriter(MemoryWriter):
     def _speaks(self) -> bool:
         """Whether the text needs the journal."""
         kinds = REMARKS - {"pause"} | ({"offset"} if self.checked else set())
-        return any(op.kind in kinds for op in self.function.ops())
+        return self.stamping is not None or any(op.kind in kinds for op in self.function.ops())
 
     def _remark(self, op: Op) -> None:
         (remark,) = op.data

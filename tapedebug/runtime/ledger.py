@@ -206,6 +206,8 @@ class Ledger:
         liveins: All live-ins, open and closed.
         guarded: Numbers of the states that NumPy can write to, with a copy of their content where neither a
             need nor a live-in has one.
+        unwritten: When the tape first used the buffer, nothing had ever been written there.
+        opened: Number of records on the tape when NumPy could first write to it unseen, or None.
     """
 
     __slots__ = (
@@ -216,8 +218,10 @@ class Ledger:
         "guarded",
         "liveins",
         "needs",
+        "opened",
         "states",
         "tracker",
+        "unwritten",
     )
 
     def __init__(self, buffer: Buffer, tracker: Tracker) -> None:
@@ -229,6 +233,8 @@ class Ledger:
         self.needs: list[Need] = []
         self.guarded: dict[int, Bytes | None] = {}
         self.liveins: list[LiveIn] = []
+        self.unwritten = buffer.unwritten
+        self.opened: int | None = 0 if buffer.windows else None
         if not tracker.dry:
             buffer.watch = (*(ref for ref in buffer.watch if ref() is not None), weakref.ref(self))
 

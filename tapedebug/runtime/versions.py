@@ -229,6 +229,8 @@ class Tracker:
 
     def window_opened(self, ledger: Ledger, start: int, stop: int) -> None:
         """From now on NumPy can write these bytes: keep what is open, until the window closes."""
+        if ledger.opened is None:
+            ledger.opened = len(self.records)
         states = ledger.within(start, stop)
         self.catch_up(ledger, states)  # what an earlier window changed is not what this one starts from
         for state in states:
