@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tapedebug._source import display_file
 from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._experiment import Change, Consume, Flow, Values
 from tapedebug.diagnose._thread import Thread
+from tapedebug.diagnose._without import gradients_without, values_without
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Replay:
         leaves: Ids of the arrays that gradients are wanted of.
         wrong: Those of them whose consumed gradient is wrong, as measured end to end.
         named: Somebody asked for just these gradients.
+        pulse: Called before each launch of every run; may raise to cancel.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class Replay:
         leaves: Sequence[int],
         wrong: Collection[int] = (),
         named: bool = False,
+        pulse: Callable[[], None] | None = None,
     ) -> None:
+        self.pulse = pulse
         self.wrong = frozenset(wrong)
         self.named = named
         self.recorded = recorded
@@ -147,6 +151,16 @@ class Replay:
                     file=display_file(span.file), line=span.line, column=span.column, function=span.function
                 )
         return None
+
+    # ------------------------------------------------- after-loss, duplicate-launch
+
+    def without(self, launches: Collection[int]) -> dict[int, Values]:
+        """See `Experiment`."""
+        return gradients_without(self, launches)
+
+    def values_without(self, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
+        """See `Experiment`."""
+        return values_without(self, launches, arrays)
 
     # ------------------------------------------------------------ disconnected
 
@@ -278,8 +292,11 @@ class Replay:
         if double:
             # Memory that is used as float32 and as something else has no twin.
             with contextlib.suppress(TapeError):
-                return Shadow(tracker, float64)
+                shadow = Shadow(tracker, float64)
+                shadow.pulse = self.pulse
+                return shadow
         shadow = Shadow(tracker)
+        shadow.pulse = self.pulse
         shadow.space.__class__ = _careless_space()
         return shadow
 

@@ -16,6 +16,9 @@ from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
 Values = np.ndarray[Any, Any]
+MARGIN = 4096
+"""Bytes of nothing on both sides of private memory: a replay of an index that is a little outside its array
+reads and writes there, and not what belongs to somebody else."""
 NARROW = (np.dtype(np.float16), np.dtype(np.float32))
 """What float64 twins hold as float64."""
 
@@ -54,7 +57,7 @@ class ShadowBuffer:
             elif live.injected and not live.settled:
                 self.late.append((live, self._content(live).copy()))
         self.written = _written(ledger, tracker, last)
-        self._initial = self.data.copy() if self.written or self.injections else None
+        self._initial = self.data.copy() if last or self.injections else None
 
     def _allocate(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
         self.buffer = buffer
@@ -234,8 +237,8 @@ def is_double(dtype: Any) -> bool:
 
 
 def _aligned(nbytes: int) -> Bytes:
-    block = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    lead = -block.ctypes.data % ALIGNMENT
+    block = np.zeros(nbytes + ALIGNMENT + 2 * MARGIN, np.uint8)
+    lead = MARGIN - block.ctypes.data % ALIGNMENT
     return block[lead : lead + nbytes]
 
 

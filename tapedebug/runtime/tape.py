@@ -77,8 +77,8 @@ class Tape:
             `"preserve"` (default, `config.on_overwrite`) keeps a copy, so that gradients are right; `"warn"`
             warns and uses the new value, as the documents describe; `"error"` raises before anything is
             overwritten; `"ignore"` uses the new value in silence.
-        track: `"elements"`: each launch also notes which thread on which line last wrote and read each element
-            (`writers`, `readers`), and an index outside its array is an error. None (default,
+        track: `"elements"`: each launch also notes which thread on which line last wrote and read each
+            element (`writers`, `readers`), and an index outside its array is an error. None (default,
             `config.track`): nothing of the kind, and launches cost a fraction.
 
     Attributes:
