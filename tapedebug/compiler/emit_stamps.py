@@ -13,6 +13,7 @@ from tapedebug.compiler.stamps import (
     READ,
     SITE_SHIFT,
     SITES,
+    THREAD,
     UNSET,
     WHO,
     WRITTEN,
@@ -65,7 +66,7 @@ class StampWriter(RemarkWriter):
         self.stamped += 1
         n, memory = self.stamped, f"{self._param(param)}_st"
         place = self._text(op.args[0]) + (f" + {component}" if component else "")
-        self._line(f"s{n} = ({place}) * 2")
+        self._line(f"s{n} = ({place}) * {stamping.words}")
         constant = (min(site, SITES) << SITE_SHIFT) + (PLAIN if kind == "write" else 0)
         mine = f"epoch + {constant} + {self._linear()}"
         if raced or (fresh and kind != "write"):
@@ -84,6 +85,8 @@ class StampWriter(RemarkWriter):
         self._line(f"r{n} = {memory}[s{n} + 1]")
         self._line(f"a{n} = (w{n} >= epoch) & ((w{n} & {WHO}) != {thread})")
         self._line(f"b{n} = (r{n} >= epoch) & ((r{n} & {WHO}) != {thread})")
+        if self.stamping is not None and self.stamping.report:
+            self._remember(kind, n, memory)
         if kind == "read":
             self._meet(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
             return f"{mine} + select(b{n}, {MANY}, 0)"
@@ -95,6 +98,17 @@ class StampWriter(RemarkWriter):
         self._meet(f"b{n}", "raced", site, n, f"r{n}", READ)
         return f"{mine} + select(a{n}, {MANY}, 0) + select(w{n} >= epoch, w{n} & {PLAIN}, 0)"
 
+    def _remember(self, kind: AccessKind, n: int, memory: str) -> None:
+        """Keep the stamps of others, so that both sides can be told where a thread itself was there last."""
+        letter, at = ("r", 3) if kind == "read" else ("w", 2)
+        met = "b" if kind == "read" else "a"
+        self._line(f"if {met}{n} & (({letter}{n} & {THREAD}) != {self._linear()}):")
+        with self._suite():
+            self._line(f"{memory}[s{n} + {at}] = {letter}{n}")
+        for letter, at in (("w", 2), ("r", 3)):
+            others = f"({letter}{n} & {THREAD}) != {self._linear()}"
+            self._line(f"o{letter}{n} = select({others}, {letter}{n}, {memory}[s{n} + {at}])")
+
     def _meet(self, condition: str, flag: str, site: int, n: int, stamp: str, what: int) -> None:
         """Note a conflict; a variant that reports tells of each."""
         assert self.stamping is not None
@@ -105,5 +119,6 @@ class StampWriter(RemarkWriter):
         with self._suite():
             self._line(f"{flag} = True")
             self._line(f"said = tell(journal, {site}, {self._linear()}, 3)")
-            for k, value in enumerate((stamp, f"s{n} // 2", str(what))):
+            other = stamp if what == NEVER else f"o{stamp}"
+            for k, value in enumerate((other, f"s{n} // {self.stamping.words}", str(what))):
                 self._line(f"put_i64(journal, said{f' + {k}' if k else ''}, {value})")

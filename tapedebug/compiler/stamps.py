@@ -56,6 +56,16 @@ class Stamping:
     report: bool
     atomic: frozenset[tuple[int, Span]]
 
+    @property
+    def words(self) -> int:
+        """Of each scalar. Where all is told, also the stamps that others had left before the last."""
+        return words_of(self.report)
+
+
+def words_of(report: bool) -> int:
+    """How many words there are for each scalar: a write, a read; and of each the one of another before."""
+    return 4 if report else 2
+
 
 @dataclass(frozen=True, slots=True)
 class Site:

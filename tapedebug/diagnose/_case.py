@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies
 from tapedebug.trace import Trace
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose._elements import Elements
 
 
 @dataclass
@@ -31,6 +35,13 @@ class Case:
     def dependencies(self) -> Dependencies:
         """The data flow of the trace."""
         return Dependencies(self.trace)
+
+    @cached_property
+    def elements(self) -> Elements:
+        """The tape once more, with suspected launches tracked element by element."""
+        from tapedebug.diagnose._elements import Elements
+
+        return Elements(self)
 
     def skipped(self, what: str) -> None:
         """Say in the coverage what was not looked at, and why."""

@@ -7,7 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import after_loss, disconnected, nonfinite, overwrite
+from tapedebug.diagnose import (
+    after_loss,
+    disconnected,
+    nonfinite,
+    out_of_bounds,
+    overwrite,
+    race,
+    uninitialised_read,
+)
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
 from tapedebug.trace import Finding
@@ -36,7 +44,11 @@ MEASURED: tuple[Rule, ...] = (
 )
 """Run the tape again."""
 
-TRACKED: tuple[Rule, ...] = ()
+TRACKED: tuple[Rule, ...] = (
+    Rule(out_of_bounds.RULE, out_of_bounds.find),
+    Rule(uninitialised_read.RULE, uninitialised_read.find),
+    Rule(race.RULE, race.find),
+)
 """Run suspected launches again element by element."""
 
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)

@@ -35,25 +35,27 @@ class Stamps:
     Args:
         nbytes: The size of the buffer.
         itemsize: The size of its scalars.
+        width: How many words there are for each scalar.
     """
 
-    __slots__ = ("address", "itemsize", "settled", "words")
+    __slots__ = ("address", "itemsize", "settled", "step", "words")
 
-    def __init__(self, nbytes: int, itemsize: int) -> None:
+    def __init__(self, nbytes: int, itemsize: int, width: int) -> None:
         self.itemsize = itemsize
-        self.words: Words = np.zeros((-(-nbytes // itemsize), 2), np.int64)
+        self.step = 8 * width
+        self.words: Words = np.zeros((-(-nbytes // itemsize), width), np.int64)
         self.address: int = self.words.ctypes.data
         self.settled = 0
         """How many records' accesses in bulk are in it."""
 
     def pointer(self, a: array) -> int:
         """The address of the stamps of the first scalar of an array."""
-        return self.address + (a.ptr - a.buffer.address) // self.itemsize * 16
+        return self.address + (a.ptr - a.buffer.address) // self.itemsize * self.step
 
     def view(self, a: array, which: int) -> Words:
         """The stamps of an array's scalars: its shape, and one axis of components."""
-        offset = (a.ptr - a.buffer.address) // self.itemsize * 16 + 8 * which
-        strides = (*(s // self.itemsize * 16 for s in a.strides), 16)
+        offset = (a.ptr - a.buffer.address) // self.itemsize * self.step + 8 * which
+        strides = (*(s // self.itemsize * self.step for s in a.strides), self.step)
         shape = (*a.shape, types.components(a.dtype))
         return np.ndarray(shape, np.int64, self.words.data, offset, strides)
 

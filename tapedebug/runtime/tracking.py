@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Collection
 from typing import Any
 
-from tapedebug.compiler.stamps import RACED, THREAD, UNSET, stamp_of
+from tapedebug.compiler.stamps import RACED, THREAD, UNSET, stamp_of, words_of
 from tapedebug.lang import types
 from tapedebug.runtime import _stamps
 from tapedebug.runtime._stamps import FIRST, OUTSIDE, READS, WRITES, Stamps, Variant
@@ -26,6 +26,7 @@ class Tracking:
 
     Args:
         tracker: Of the tape.
+        report: Whether launches tell each conflict, with both sides.
 
     Attributes:
         ran: The tracked variant of each record that ran with stamps, by its index.
@@ -34,8 +35,9 @@ class Tracking:
         fresh: Buffers that may hold what nothing wrote.
     """
 
-    def __init__(self, tracker: Tracker) -> None:
+    def __init__(self, tracker: Tracker, *, report: bool = False) -> None:
         self.tracker = tracker
+        self.report = report
         self.ran: dict[int, Variant] = {}
         self.found: dict[int, int] = {}
         self.broken = ""
@@ -51,7 +53,9 @@ class Tracking:
         itemsize = types.numpy_dtype(a.dtype).itemsize
         found = self._memories.get((a.buffer, itemsize))
         if found is None:
-            found = self._memories[a.buffer, itemsize] = Stamps(a.buffer.nbytes, itemsize)
+            found = self._memories[a.buffer, itemsize] = Stamps(
+                a.buffer.nbytes, itemsize, words_of(self.report)
+            )
         return found
 
     def meet(self, buffer: Buffer, fresh: bool) -> None:
@@ -113,14 +117,14 @@ class Tracking:
 
     # -- running --------------------------------------------------------------------------------------
 
-    def variant(self, record: Record, *, report: bool, heard: frozenset[str]) -> Variant:
+    def variant(self, record: Record, heard: frozenset[str]) -> Variant:
         """The tracked variant that a launch needs, compiled when it is first asked for."""
         plan = record.plan
         raced, fresh = _stamps.surroundings(plan, record.args, self.fresh)
-        key = (plan, raced, fresh, report, heard)
+        key = (plan, raced, fresh, heard)
         found = self._variants.get(key)
         if found is None:
-            entry = plan.kernel.tracked(raced, fresh, report=report, strided=plan.strided, heard=heard)
+            entry = plan.kernel.tracked(raced, fresh, report=self.report, strided=plan.strided, heard=heard)
             found = self._variants[key] = Variant.of(entry)
         return found
 
@@ -130,6 +134,11 @@ class Tracking:
         pointers = [self.stamps(args[p]).pointer(args[p]) for p in record.plan.arrays]
         tail = layout.tracked.pack(journal.address, _stamps.shifted(record.index), *pointers)
         return ctypes.create_string_buffer(slots[: layout.size] + tail)
+
+    def rearm(self, record: Record, memory: ctypes.Array[ctypes.c_char]) -> None:
+        """Make packed arguments ready for another run: the last one left there what it told."""
+        slot = record.plan.kernel.layout.epoch
+        ctypes.c_uint64.from_buffer(memory, 8 * slot).value = _stamps.shifted(record.index)
 
     def run(self, record: Record) -> None:
         """Run a launch that is being recorded.
@@ -146,7 +155,7 @@ class Tracking:
             self.meet(buffer, buffer.unwritten)
         if self.fresh:
             self.forget_defined(record.index)
-        variant = self.variant(record, report=False, heard=plan.heard)
+        variant = self.variant(record, plan.heard)
         memory = self.packed(record, record.packed, JOURNAL)
         try:
             Listener(plan.kernel, variant.entry, "")(0, record.threads, ctypes.addressof(memory))
@@ -182,7 +191,7 @@ def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Trackin
     for record in tracker.records:
         if record.kind == "kernel" and record.index in chosen:
             tracking.forget_defined(record.index)
-            variant = tracking.variant(record, report=False, heard=frozenset())
+            variant = tracking.variant(record, frozenset())
             run_private(tracking, shadow, record, variant, journal)
             tracking.ran[record.index] = variant
         shadow.forward(start=record.index, stop=record.index + 1)
