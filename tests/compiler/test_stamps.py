@@ -231,15 +231,17 @@ def chosen(
             a[j] += 1.0
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(8))
 def test_stamps_of_random_accesses(seed: int) -> None:
+    """Few threads and places: what happens later at a place must not hide what was missed there."""
     rng = random.Random(seed)
-    threads, places = rng.randint(1, 7), rng.randint(1, 40)
-    kinds = rng.sample(range(6), rng.randint(1, 6))
-    at = np.array([rng.randrange(places) for _ in range(4 * threads)], np.int32)
-    how = np.array([rng.choice(kinds) for _ in range(4 * threads)], np.int32)
-    args = [np.zeros(places, np.float32), np.zeros(threads, np.float32), at, how]
-    check(chosen, threads, args, interpreted=seed % 10 == 0)
+    for _ in range(40):
+        threads, places = rng.randint(1, 4), rng.randint(1, 8)
+        kinds = rng.sample(range(6), rng.randint(1, 6))
+        at = np.array([rng.randrange(places) for _ in range(4 * threads)], np.int32)
+        how = np.array([rng.choice(kinds) for _ in range(4 * threads)], np.int32)
+        args = [np.zeros(places, np.float32), np.zeros(threads, np.float32), at, how]
+        check(chosen, threads, args, interpreted=seed == 0)
 
 
 @wp.kernel
