@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tapedebug.compiler.remarks import BOUNDS
-from tapedebug.compiler.stamps import NEVER, RACED, SITE_SHIFT, SITES, THREAD, UNSET
 from tapedebug.diagnose import _words as words
 
 if TYPE_CHECKING:
@@ -132,6 +130,8 @@ class Elements:
 
     def _suspects(self, tracking: Tracking) -> dict[int, bool]:
         """The launches to be tracked; False for those that are only where memory is still unwritten."""
+        from tapedebug.compiler.remarks import BOUNDS
+        from tapedebug.compiler.stamps import RACED, UNSET
         from tapedebug.runtime._stamps import surely_inside, surroundings
 
         own = self.replay.recorded.tape.tracking
@@ -185,6 +185,8 @@ class Elements:
     # ------------------------------------------------------------- one launch
 
     def _launch(self, tracking: Tracking, shadow: Any, record: Record, journal: Any) -> None:
+        from tapedebug.compiler.stamps import NEVER
+
         variant = tracking.variant(record, frozenset())
         plan: Any = record.plan
         written = {p: shadow.space.value_view(record.args[p]).copy() for p in plan.written}
@@ -213,6 +215,8 @@ class Elements:
     def _meeting(
         self, record: Record, variant: Variant, number: int, thread: int, said: np.ndarray[Any, Any]
     ) -> None:
+        from tapedebug.compiler.stamps import NEVER, SITE_SHIFT, SITES, THREAD
+
         stamp, place, what = (int(word) for word in said[:3])
         found = variant.sites[number]
         assert found is not None

@@ -158,9 +158,15 @@ class Replay:
         """See `Experiment`."""
         return gradients_without(self, launches)
 
-    def values_without(self, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
+    def values_without(
+        self, launches: Collection[int], arrays: Collection[int], stop: int
+    ) -> dict[int, Values]:
         """See `Experiment`."""
-        return values_without(self, launches, arrays)
+        return values_without(self, launches, arrays, stop)
+
+    def held(self, array: int) -> Values:
+        """See `Experiment`."""
+        return np.array(self.arrays[array]._look())
 
     # ------------------------------------------------------------ disconnected
 

@@ -10,6 +10,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import (
     after_loss,
     disconnected,
+    duplicate_launch,
     nonfinite,
     out_of_bounds,
     overwrite,
@@ -41,6 +42,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(disconnected.RULE, disconnected.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
+    Rule(duplicate_launch.RULE, duplicate_launch.find),
 )
 """Run the tape again."""
 
