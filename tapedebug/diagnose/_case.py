@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tapedebug.diagnose._dead_ends import DeadEnd, dead_ends
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies
+from tapedebug.diagnose._profile import Profile, measure
+from tapedebug.diagnose._replay import Replay
 from tapedebug.trace import Trace
 
 if TYPE_CHECKING:
@@ -36,12 +39,30 @@ class Case:
         """The data flow of the trace."""
         return Dependencies(self.trace)
 
+<<<<<<< HEAD
     @cached_property
     def elements(self) -> Elements:
         """The tape once more, with suspected launches tracked element by element."""
         from tapedebug.diagnose._elements import Elements
 
         return Elements(self)
+=======
+    @property
+    def replay(self) -> Replay | None:
+        """The tape, to be run again; None where gradients can not be computed, or nothing can be run."""
+        found = self.experiment
+        return found if isinstance(found, Replay) and not found.blocked else None
+
+    @cached_property
+    def profile(self) -> Profile | None:
+        """How the adjoint grows and fades on its way back; None where it can not be computed."""
+        return None if self.replay is None else measure(self.replay)
+
+    @cached_property
+    def dead_ends(self) -> dict[int, DeadEnd]:
+        """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
+        return dead_ends(self)
+>>>>>>> main
 
     def skipped(self, what: str) -> None:
         """Say in the coverage what was not looked at, and why."""

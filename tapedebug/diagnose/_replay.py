@@ -177,7 +177,7 @@ class Replay:
         plain = self._losses(shadow)
         shadow.forward(stop=0 if writer is None else writer + 1)
         a = self.arrays[array]
-        shadow.set(a, _perturbed(shadow.values(a), scale))
+        shadow.set(a, perturbed(shadow.values(a), scale))
         shadow.forward(start=shadow.position)
         return _distance(plain, self._losses(shadow))
 
@@ -189,7 +189,7 @@ class Replay:
         shadow.forward(stop=stop)
         plain = shadow.values(a)
         shadow.forward(stop=0)
-        shadow.set(self.arrays[source], _perturbed(shadow.values(self.arrays[source]), scale))
+        shadow.set(self.arrays[source], perturbed(shadow.values(self.arrays[source]), scale))
         shadow.forward(stop=stop)
         return _distance([plain], [shadow.values(a)])
 
@@ -349,7 +349,8 @@ def _change(a: Any, old: Values, new: Values) -> Change:
     return Change(int(elements.size), changed, largest, place)
 
 
-def _perturbed(values: Values, scale: float) -> Values:
+def perturbed(values: Values, scale: float) -> Values:
+    """Values moved by about `scale` times their typical size, some up and some down."""
     rng = np.random.default_rng(7)
     typical = float(np.sqrt(np.mean(np.square(values.astype(np.float64))))) or 1.0
     moved: Values = values + scale * typical * rng.uniform(0.5, 1.0, values.shape) * rng.choice(
