@@ -39,14 +39,13 @@ class Case:
         """The data flow of the trace."""
         return Dependencies(self.trace)
 
-<<<<<<< HEAD
     @cached_property
     def elements(self) -> Elements:
         """The tape once more, with suspected launches tracked element by element."""
         from tapedebug.diagnose._elements import Elements
 
         return Elements(self)
-=======
+
     @property
     def replay(self) -> Replay | None:
         """The tape, to be run again; None where gradients can not be computed, or nothing can be run."""
@@ -62,7 +61,6 @@ class Case:
     def dead_ends(self) -> dict[int, DeadEnd]:
         """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
         return dead_ends(self)
->>>>>>> main
 
     def skipped(self, what: str) -> None:
         """Say in the coverage what was not looked at, and why."""

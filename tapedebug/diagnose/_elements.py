@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from tapedebug.runtime.record import Record
     from tapedebug.runtime.tracking import Tracking
 
-SAMPLED = 16
-"""How many launches of one kind are looked at: the first, the last, and some between."""
+SAMPLED = (16, 256)
+"""How many launches of one kind are looked at, at least and at most: the first, the last, some between."""
+THREADS = 500_000
+"""How many threads of such a kind, where that is more launches."""
 TOLD = 4096
 """How many conflicts of one launch are kept; others are counted."""
 OUTSIDE = 64
@@ -169,18 +171,21 @@ class Elements:
         )
 
     def _sampled(self, kinds: Iterator[list[int]] | Any) -> Iterator[int]:
+        told = []
         for launches in kinds:
-            if len(launches) <= SAMPLED:
+            record = self.records[launches[0]]
+            most = min(max(SAMPLED[0], THREADS // max(1, record.threads)), SAMPLED[1])
+            if len(launches) <= most:
                 yield from launches
                 continue
-            places = np.linspace(0, len(launches) - 1, SAMPLED).round().astype(int)
-            chosen = [launches[place] for place in places]
-            record = self.records[launches[0]]
-            self.case.skipped(
-                f"{record.name}: {len(chosen)} of {len(launches)} launches of one kind were looked at "
-                f"element by element ({', '.join(map(str, chosen))})"
+            places = np.linspace(0, len(launches) - 1, most).round().astype(int)
+            yield from (launches[place] for place in places)
+            told.append(
+                f"{most} of {len(launches)} launches of {record.name} (from {launches[0]} to {launches[-1]}, "
+                "evenly spread)"
             )
-            yield from chosen
+        if told:
+            self.case.skipped(f"looked at element by element: {words.listed(told)}")
 
     # ------------------------------------------------------------- one launch
 
