@@ -93,6 +93,14 @@ class Experiment(Protocol):
         """A copy of what the user's array holds now."""
         ...
 
+    def exchanged(self, launch: int, one: int, other: int) -> float:
+        """How far what a launch writes is off, relatively, when two of its arguments change places."""
+        ...
+
+    def handed_on(self, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
+        """The change of the loss, and the gradients, if a launch read the array `source` for `target`."""
+        ...
+
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
         """How much the loss changes when what `writer` left in `array` is perturbed by about `scale`."""
         ...

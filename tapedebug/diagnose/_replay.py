@@ -12,6 +12,7 @@ import numpy as np
 
 from tapedebug._source import display_file
 from tapedebug.diagnose._arithmetic import Lost
+from tapedebug.diagnose._exchange import exchanged, handed_on
 from tapedebug.diagnose._experiment import Change, Consume, Flow, Values
 from tapedebug.diagnose._thread import Thread
 from tapedebug.diagnose._without import gradients_without, values_without
@@ -167,6 +168,16 @@ class Replay:
     def held(self, array: int) -> Values:
         """See `Experiment`."""
         return np.array(self.arrays[array]._look())
+
+    # ------------------------------------------------------------------ unused
+
+    def exchanged(self, launch: int, one: int, other: int) -> float:
+        """See `Experiment`."""
+        return exchanged(self, launch, one, other)
+
+    def handed_on(self, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
+        """See `Experiment`."""
+        return handed_on(self, source, target, reader)
 
     # ------------------------------------------------------------ disconnected
 
