@@ -20,6 +20,7 @@ class Variant:
         guarded: Indices that depend on values in memory stay inside their arrays.
         strong_zero: A zero adjoint stays zero.
         heard: The kinds of remarks that are made.
+        memory: Of an adjoint, the parameters that it reads as memory holds them.
         raced, fresh: Of a tracked one, as in `stamps.Stamping`.
         tracked: `"detect"` or `"report"`; empty for one that is not tracked.
     """
@@ -32,6 +33,7 @@ class Variant:
     guarded: bool = False
     strong_zero: bool = False
     heard: frozenset[str] = SILENT
+    memory: frozenset[int] = frozenset()
     raced: frozenset[int] = frozenset()
     fresh: frozenset[int] = frozenset()
     tracked: str = ""

@@ -68,7 +68,11 @@ class Experiment(Protocol):
         ...
 
     def gradients(
-        self, careless: Collection[tuple[int, int]] = (), poisoned: Collection[int] = ()
+        self,
+        careless: Collection[tuple[int, int]] = (),
+        poisoned: Collection[int] = (),
+        left: Collection[tuple[int, int]] = (),
+        unrecorded: Collection[int] = (),
     ) -> dict[int, Values]:
         """Gradients of the leaves.
 
@@ -76,6 +80,8 @@ class Experiment(Protocol):
             careless: (launch, parameter) pairs that see, in the reverse pass, what memory holds at the end of
                 the forward pass. All others see the values that they had.
             poisoned: Arrays that are filled with NaN before the reverse pass.
+            left: (launch, parameter) pairs that see what the launch itself left there.
+            unrecorded: Launches whose adjoints do nothing.
         """
         ...
 
@@ -87,6 +93,10 @@ class Experiment(Protocol):
         self, launches: Collection[int], arrays: Collection[int], stop: int
     ) -> dict[int, Values]:
         """What arrays would hold before launch `stop` without some launches."""
+        ...
+
+    def values_at(self, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
+        """For each (array, launch): what the array held just before the launch ran."""
         ...
 
     def held(self, array: int) -> Values:
