@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from tapedebug.diagnose._dead_ends import DeadEnd, dead_ends
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies
+from tapedebug.diagnose._profile import Profile, measure
+from tapedebug.diagnose._replay import Replay
 from tapedebug.trace import Trace
 
 
@@ -31,6 +34,22 @@ class Case:
     def dependencies(self) -> Dependencies:
         """The data flow of the trace."""
         return Dependencies(self.trace)
+
+    @property
+    def replay(self) -> Replay | None:
+        """The tape, to be run again; None where gradients can not be computed, or nothing can be run."""
+        found = self.experiment
+        return found if isinstance(found, Replay) and not found.blocked else None
+
+    @cached_property
+    def profile(self) -> Profile | None:
+        """How the adjoint grows and fades on its way back; None where it can not be computed."""
+        return None if self.replay is None else measure(self.replay)
+
+    @cached_property
+    def dead_ends(self) -> dict[int, DeadEnd]:
+        """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
+        return dead_ends(self)
 
     def skipped(self, what: str) -> None:
         """Say in the coverage what was not looked at, and why."""

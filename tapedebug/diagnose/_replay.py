@@ -12,6 +12,7 @@ import numpy as np
 
 from tapedebug._source import display_file
 from tapedebug.diagnose._arithmetic import Lost
+from tapedebug.diagnose._exchange import exchanged, handed_on
 from tapedebug.diagnose._experiment import Change, Consume, Flow, Values
 from tapedebug.diagnose._thread import Thread
 from tapedebug.diagnose._without import gradients_without, values_without
@@ -158,9 +159,25 @@ class Replay:
         """See `Experiment`."""
         return gradients_without(self, launches)
 
-    def values_without(self, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
+    def values_without(
+        self, launches: Collection[int], arrays: Collection[int], stop: int
+    ) -> dict[int, Values]:
         """See `Experiment`."""
-        return values_without(self, launches, arrays)
+        return values_without(self, launches, arrays, stop)
+
+    def held(self, array: int) -> Values:
+        """See `Experiment`."""
+        return np.array(self.arrays[array]._look())
+
+    # ------------------------------------------------------------------ unused
+
+    def exchanged(self, launch: int, one: int, other: int) -> float:
+        """See `Experiment`."""
+        return exchanged(self, launch, one, other)
+
+    def handed_on(self, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
+        """See `Experiment`."""
+        return handed_on(self, source, target, reader)
 
     # ------------------------------------------------------------ disconnected
 
@@ -171,7 +188,7 @@ class Replay:
         plain = self._losses(shadow)
         shadow.forward(stop=0 if writer is None else writer + 1)
         a = self.arrays[array]
-        shadow.set(a, _perturbed(shadow.values(a), scale))
+        shadow.set(a, perturbed(shadow.values(a), scale))
         shadow.forward(start=shadow.position)
         return _distance(plain, self._losses(shadow))
 
@@ -183,7 +200,7 @@ class Replay:
         shadow.forward(stop=stop)
         plain = shadow.values(a)
         shadow.forward(stop=0)
-        shadow.set(self.arrays[source], _perturbed(shadow.values(self.arrays[source]), scale))
+        shadow.set(self.arrays[source], perturbed(shadow.values(self.arrays[source]), scale))
         shadow.forward(stop=stop)
         return _distance([plain], [shadow.values(a)])
 
@@ -343,7 +360,8 @@ def _change(a: Any, old: Values, new: Values) -> Change:
     return Change(int(elements.size), changed, largest, place)
 
 
-def _perturbed(values: Values, scale: float) -> Values:
+def perturbed(values: Values, scale: float) -> Values:
+    """Values moved by about `scale` times their typical size, some up and some down."""
     rng = np.random.default_rng(7)
     typical = float(np.sqrt(np.mean(np.square(values.astype(np.float64))))) or 1.0
     moved: Values = values + scale * typical * rng.uniform(0.5, 1.0, values.shape) * rng.choice(

@@ -7,7 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import after_loss, disconnected, nonfinite, overwrite
+from tapedebug.diagnose import (
+    after_loss,
+    disconnected,
+    duplicate_launch,
+    exploding,
+    flat_op,
+    nonfinite,
+    overwrite,
+    unused,
+    vanishing,
+)
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
 from tapedebug.trace import Finding
@@ -31,8 +41,13 @@ STRUCTURE: tuple[Rule, ...] = ()
 MEASURED: tuple[Rule, ...] = (
     Rule(nonfinite.RULE, nonfinite.find),
     Rule(disconnected.RULE, disconnected.find),
+    Rule(flat_op.RULE, flat_op.find),
+    Rule(vanishing.RULE, vanishing.find),
+    Rule(exploding.RULE, exploding.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
+    Rule(duplicate_launch.RULE, duplicate_launch.find),
+    Rule(unused.RULE, unused.find),
 )
 """Run the tape again."""
 

@@ -55,6 +55,7 @@ class Plan:
         exposed: Pairs of a written one and another, both with a gradient: where they share memory, threads
             see what others wrote. The third says whether that is so even if both are the same view.
         arrays: All array parameters of a kernel.
+        idle: Those of them that it never accesses.
         heard_back: The kinds of remarks that the reverse pass makes.
         value_slots: Where the pointers of the arrays are packed.
         adjoint_slots: Where those of the active ones' adjoints are.
@@ -71,6 +72,7 @@ class Plan:
         "exposed",
         "found",
         "heard_back",
+        "idle",
         "info",
         "kernel",
         "kind",
@@ -107,6 +109,7 @@ class Plan:
         self.kernel, self.info, self.active, self.strided = kernel, info, active, strided
         self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
         self.arrays: tuple[int, ...] = ()
+        self.idle: tuple[int, ...] = ()
         self.heard_back = NOTHING_SAID
         self.value_slots: Slots = ()
         self.adjoint_slots: Slots = ()
@@ -195,6 +198,7 @@ class KernelPlan(Plan):
             strided=not all(args[i].is_contiguous for i in arrays),
         )
         self.arrays = tuple(arrays)
+        self.idle = tuple(p for p in arrays if p not in self.touched)
         values, adjoints = kernel.layout.values, kernel.layout.adjoints
         self.value_slots = tuple((p, values[p]) for p in arrays)
         self.adjoint_slots = tuple((p, adjoints[p]) for p in sorted(active))
