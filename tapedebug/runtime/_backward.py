@@ -73,7 +73,7 @@ class Prepared:
         self.tracker = weakref.ref(tracker)
         self.length = len(records)
         self.kept = tracker.kept
-        self.space = LiveSpace(tracker.mode)
+        self.space = LiveSpace(tracker.mode, tracker.like_warp)
         self.settings = (config.strong_zero, config.interpreted)
         touched = {r.args[p].buffer for r in records for p in r.plan.active}
         self.memories = {buffer: buffer.gradient() for buffer in touched}

@@ -128,7 +128,12 @@ class Plan:
         raise NotImplementedError(self.kind)
 
     def adjoint_run(
-        self, replay: frozenset[int], f64: bool, guarded: bool = False, live: bool = False
+        self,
+        replay: frozenset[int],
+        f64: bool,
+        guarded: bool = False,
+        live: bool = False,
+        memory: frozenset[int] = NOTHING,
     ) -> Runner:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
@@ -231,14 +236,20 @@ class KernelPlan(Plan):
         return self.twins[f64]
 
     def adjoint_run(
-        self, replay: frozenset[int], f64: bool, guarded: bool = False, live: bool = False
+        self,
+        replay: frozenset[int],
+        f64: bool,
+        guarded: bool = False,
+        live: bool = False,
+        memory: frozenset[int] = NOTHING,
     ) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for).
 
         Only where it is the user's own pass, `live`, it prints. Where it is guarded no index can be outside.
+        Stores of `memory` are not re-executed: what they wrote is read as memory holds it.
         """
         heard = self.heard_back if live else NOTHING_SAID if guarded else self.heard_back & CHECKED
-        key = (replay, f64, guarded, config.strong_zero, heard, config.interpreted)
+        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted)
         found = self.adjoints.get(key)
         if found is None:
             entry = self.kernel.adjoint(
@@ -246,6 +257,7 @@ class KernelPlan(Plan):
                 f64=f64,
                 strided=self.strided,
                 replay=replay,
+                memory=memory,
                 guarded=guarded,
                 strong_zero=config.strong_zero,
                 heard=heard,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import OverwriteWarning
 from tapedebug.runtime import _messages
+from tapedebug.runtime._state import state as process
 from tapedebug.runtime.budget import Budget
 from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
@@ -46,6 +47,7 @@ class Tracker:
         outside: Writes that were not on the tape, in order.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
+        like_warp: The reverse pass leaves out what Warp does not record.
     """
 
     def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
@@ -59,6 +61,7 @@ class Tracker:
         self.kept = 0
         self.outside: list[Outside] = []
         self.activated = False
+        self.like_warp = mode == "ignore" and process.as_warp > 0
         self._warned: set[tuple[Any, ...]] = set()
 
     # -- while recording --------------------------------------------------------------------------------
