@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapedebugWarning
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._interrupts import deferred
@@ -21,7 +22,6 @@ from tapedebug.runtime._reverse import Step, Table
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer
 from tapedebug.runtime.config import config
-from tapedebug.runtime.ledger import range_key
 from tapedebug.runtime.plan import has_gradient
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker, announce
