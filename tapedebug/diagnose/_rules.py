@@ -14,7 +14,10 @@ from tapedebug.diagnose import (
     exploding,
     flat_op,
     nonfinite,
+    out_of_bounds,
     overwrite,
+    race,
+    uninitialised_read,
     unused,
     vanishing,
 )
@@ -51,7 +54,11 @@ MEASURED: tuple[Rule, ...] = (
 )
 """Run the tape again."""
 
-TRACKED: tuple[Rule, ...] = ()
+TRACKED: tuple[Rule, ...] = (
+    Rule(out_of_bounds.RULE, out_of_bounds.find),
+    Rule(uninitialised_read.RULE, uninitialised_read.find),
+    Rule(race.RULE, race.find),
+)
 """Run suspected launches again element by element."""
 
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import OverwriteWarning
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._state import state as process
 from tapedebug.runtime.buffer import Buffer, Bytes
@@ -23,7 +24,6 @@ from tapedebug.runtime.ledger import (
     Outside,
     RangeState,
     Scratch,
-    range_key,
     same_elements,
 )
 
@@ -232,6 +232,8 @@ class Tracker:
 
     def window_opened(self, ledger: Ledger, start: int, stop: int) -> None:
         """From now on NumPy can write these bytes: keep what is open, until the window closes."""
+        if ledger.opened is None:
+            ledger.opened = len(self.records)
         states = ledger.within(start, stop)
         self.catch_up(ledger, states)  # what an earlier window changed is not what this one starts from
         for state in states:
