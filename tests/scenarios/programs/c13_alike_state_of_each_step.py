@@ -1,6 +1,8 @@
 """Balls fly through air: a struct of arrays for every step, so that nothing is written over."""
 
 # RUN as-warp
+from itertools import pairwise
+
 import numpy as np
 import warp as wp
 
@@ -43,7 +45,7 @@ states[0].velocity.assign((4.0 + rng.normal(size=(BALLS, 3))).astype(np.float32)
 loss = wp.zeros(1, dtype=float, requires_grad=True)
 
 with wp.Tape() as tape:
-    for state, after in zip(states[:-1], states[1:], strict=True):
+    for state, after in pairwise(states):
         wp.launch(fly, dim=BALLS, inputs=[state, drag], outputs=[after])
     wp.launch(miss, dim=BALLS, inputs=[states[-1], target], outputs=[loss])
 tape.backward(loss)
