@@ -308,12 +308,12 @@ class Kernel(Definition):
             NotEmulated: What Warp does with this kernel is not known.
         """
         kind = "warp_adjoint" if parts else "warp_loops"
-        return self._entry(_Variant(kind, active, retained, strided=strided, guarded=True))
+        return self._entry(Variant(kind, active, retained, strided=strided, guarded=True))
 
     def warp_limits(self, active: frozenset[int]) -> tuple[Limit, ...]:
         """What in it Warp may reverse wrongly."""
         replay = self.adjoint_info(active).replay
-        adjoint = self._function(_Variant("adjoint", active, replay))
+        adjoint = self._function(Variant("adjoint", active, replay))
         return limits_of(self._in_place, adjoint)
 
     def tangent(
