@@ -91,6 +91,11 @@ def parser() -> argparse.ArgumentParser:
         help="end a launch that indexes outside an array with an error that names the place: for scripts "
         "that crash, or compute numbers that make no sense",
     )
+    run.add_argument(
+        "--cuda-on-cpu",
+        action="store_true",
+        help='take the CPU where the script names a device "cuda"',
+    )
     run.add_argument("script", metavar="SCRIPT", help="the Python file to run")
     run.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script")
     return top
@@ -149,6 +154,8 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
         runtime.config.on_overwrite = options.on_overwrite
     if options.check_bounds:
         runtime.config.check_bounds = True
+    if options.cuda_on_cpu:
+        runtime.config.cuda_on_cpu = True
     watched = faulthandler.is_enabled()
     with contextlib.suppress(
         OSError, ValueError, AttributeError
