@@ -85,7 +85,9 @@ def diagnose(
 
 def _check_tapes(tapes: Sequence[Any]) -> None:
     from tapedebug.runtime import Tape
+    from tapedebug.runtime._state import refuse_at_another_time
 
+    refuse_at_another_time("diagnose")
     if not tapes:
         raise TypeError("diagnose: the list of tapes is empty")
     for item in tapes:
