@@ -14,9 +14,14 @@ from tapedebug.diagnose import (
     exploding,
     flat_op,
     nonfinite,
+    out_of_bounds,
     overwrite,
+    race,
+    replayed_counter,
+    uninitialised_read,
     unused,
     vanishing,
+    warp_limitation,
 )
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
@@ -48,10 +53,16 @@ MEASURED: tuple[Rule, ...] = (
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
     Rule(unused.RULE, unused.find),
+    Rule(warp_limitation.RULE, warp_limitation.find),
+    Rule(replayed_counter.RULE, replayed_counter.find),
 )
 """Run the tape again."""
 
-TRACKED: tuple[Rule, ...] = ()
+TRACKED: tuple[Rule, ...] = (
+    Rule(out_of_bounds.RULE, out_of_bounds.find),
+    Rule(uninitialised_read.RULE, uninitialised_read.find),
+    Rule(race.RULE, race.find),
+)
 """Run suspected launches again element by element."""
 
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)

@@ -13,18 +13,22 @@ from typing import Any
 
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
-from tapedebug.runtime.config import MODES, config
+from tapedebug.runtime.budget import Budget, parse_budget
+from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
-from tapedebug.runtime.ledger import Ledger, Outside, range_key
+from tapedebug.runtime.ledger import Ledger, Outside
 from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
 from tapedebug.runtime.timeline import Version, list_versions
+from tapedebug.runtime.touched import Touched, touched
+from tapedebug.runtime.tracking import Tracking
 from tapedebug.runtime.versions import Tracker
 
 _ids = itertools.count(1)
@@ -49,12 +53,14 @@ class BackwardCall:
         loss: The loss, or None.
         records: How many records the tape had.
         seconds: How long the reverse pass took.
+        reran: How many launches it ran again to keep to the tape's `memory_budget`.
     """
 
     loss: array | None
     _seeds: Seeds = field(repr=False)
     records: int
     seconds: float = 0.0
+    reran: int = 0
 
     @property
     def seeds(self) -> Seeds:
@@ -75,6 +81,12 @@ class Tape:
             `"preserve"` (default, `config.on_overwrite`) keeps a copy, so that gradients are right; `"warn"`
             warns and uses the new value, as the documents describe; `"error"` raises before anything is
             overwritten; `"ignore"` uses the new value in silence.
+        track: `"elements"`: each launch also notes which thread on which line last wrote and read each
+            element (`writers`, `readers`), and an index outside its array is an error. None (default,
+            `config.track`): nothing of the kind, and launches cost a fraction.
+        memory_budget: How much memory the kept copies may take: a number of bytes, or text such as `"1 GB"`.
+            What does not fit is let go of, and `backward` computes it again from checkpoints, to the same
+            bits.
 
     Attributes:
         records: What was recorded, in order.
@@ -83,19 +95,32 @@ class Tape:
         array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
-        TapeError: `on_overwrite` is not a mode.
+        TapeError: `on_overwrite` or `track` is not one of these, or `memory_budget` no amount of memory.
     """
 
-    def __init__(self, on_overwrite: str | None = None) -> None:
+    def __init__(
+        self,
+        on_overwrite: str | None = None,
+        track: str | None = None,
+        memory_budget: int | float | str | None = None,
+    ) -> None:
         mode = config.on_overwrite if on_overwrite is None else on_overwrite
         if mode not in MODES:
             raise TapeError(
                 f"Tape: on_overwrite is one of {', '.join(MODES)}; got {mode!r}",
                 mend="use one of these, or leave it out",
             )
+        wanted = config.track if track is None else track
+        if wanted not in (*TRACKS, None):
+            raise TapeError(
+                f"Tape: track is 'elements' or None; got {wanted!r}", mend="use one of these, or leave it out"
+            )
+        self.track = wanted
         self.id = next(_ids)
         self.on_overwrite = mode
-        self.tracker = Tracker(mode)
+        self.memory_budget = parse_budget(memory_budget)
+        self.tracker = self._tracker()
+        self.tracking = Tracking(self.tracker) if self.track else None
         self.records: list[Record] = self.tracker.records
         self.scopes: list[Scope] = []
         self.scope: int | None = None
@@ -107,6 +132,10 @@ class Tape:
         self._prepared: _backward.Prepared | None = None
         self._created_at = call_site()
         _observers.enrol(self)
+
+    def _tracker(self) -> Tracker:
+        budget = Budget(self.memory_budget) if self.memory_budget is not None else None
+        return Tracker(self.on_overwrite, budget=budget)
 
     def __repr__(self) -> str:
         return f"<Tape {self.id}: {len(self.records)} records, on_overwrite={self.on_overwrite!r}>"
@@ -225,7 +254,8 @@ class Tape:
         """Forget all records and zero the gradients; the tape can record again."""
         _observers.notify("tape_reset", self)
         self.zero()
-        self.tracker = Tracker(self.on_overwrite)
+        self.tracker = self._tracker()
+        self.tracking = Tracking(self.tracker) if self.track else None
         self.records = self.tracker.records
         self.scopes = []
         self.scope = None
@@ -288,6 +318,7 @@ class Tape:
         finally:
             state.tape = recording
         call.seconds = perf_counter() - start
+        call.reran = self._prepared.reran
         self.tracker.settled = recording is not self
         self.loss = loss if loss is not None else self.loss
         # Two sets of memory take turns: fresh memory for large seeds costs more than the pass.
@@ -299,7 +330,7 @@ class Tape:
 
     @property
     def preserved_bytes(self) -> int:
-        """Memory of overwritten values that are kept for adjoints."""
+        """Memory of overwritten values that are kept for adjoints, and of checkpoints."""
         return self.tracker.preserved_bytes
 
     @property
@@ -338,6 +369,20 @@ class Tape:
         """Every version of every range of memory that the tape used, in the order of writing."""
         return list_versions(self.tracker)
 
+    def writers(self, a: array) -> Touched:
+        """Who last wrote each element of an array: launch, thread, line.
+
+        With `track="elements"` it was noted when the launches ran; else they are run again in private memory.
+
+        Raises:
+            TapeError: The tape does not use the array's memory.
+        """
+        return touched(self, a, "write")
+
+    def readers(self, a: array) -> Touched:
+        """Who last read each element of an array; as `writers`."""
+        return touched(self, a, "read")
+
     def ledgers(self) -> list[Ledger]:
         """The tape's memory, one ledger a buffer."""
         return list(self.tracker.ledgers.values())
@@ -345,7 +390,14 @@ class Tape:
     # -- to look at -----------------------------------------------------------------------------------
 
     def trace(self, **options: Any) -> Any:
-        """The tape as plain data: `tapedebug.trace.record(self, …)`."""
+        """The tape as plain data.
+
+        Args:
+            options: As for `tapedebug.trace.record`: `values`, `max_bytes`, `max_seconds`, `name`.
+
+        Returns:
+            A `tapedebug.trace.Trace`.
+        """
         return _room("trace").record(self, **options)
 
     def visualize(self, *args: Any, **options: Any) -> str:
