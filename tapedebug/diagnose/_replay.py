@@ -61,9 +61,16 @@ class Replay:
         self.leaves = list(leaves)
         self.losses = [number for a in seeds if (number := recorded.id_of(a)) is not None]
         self.blocked = self._why_blocked()
+        self.mend: Callable[[Shadow], None] | None = None
         self._single: Shadow | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
         self._limits: dict[int, tuple[Limit, ...]] | None = None
+
+    def mended(self, mend: Callable[[Shadow], None]) -> Replay:
+        """Return the experiment on the same tape with each of its runs mended."""
+        found = Replay(self.recorded, self.seeds, self.leaves, named=self.named, pulse=self.pulse)
+        found.mend = mend
+        return found
 
     def _why_blocked(self) -> str:
         if not self.seeds:
@@ -324,12 +331,15 @@ class Replay:
         if double:
             # Memory that is used as float32 and as something else has no twin.
             with contextlib.suppress(TapeError):
-                shadow = Shadow(tracker, float64)
-                shadow.pulse = self.pulse
-                return shadow
-        shadow = Shadow(tracker)
-        shadow.pulse = self.pulse
+                return self._prepared(Shadow(tracker, float64))
+        shadow = self._prepared(Shadow(tracker))
         make_careless(shadow)
+        return shadow
+
+    def _prepared(self, shadow: Shadow) -> Shadow:
+        shadow.pulse = self.pulse
+        if self.mend is not None:
+            self.mend(shadow)
         return shadow
 
 

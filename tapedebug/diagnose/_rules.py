@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -68,11 +68,16 @@ TRACKED: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)
 
 
-def apply(case: Case) -> None:
-    """Add what the rules find on one tape. A rule that fails is a gap in the coverage, not the end."""
+def apply(case: Case, only: Collection[str] | None = None) -> None:
+    """Add what the rules find on one tape. A rule that fails is a gap in the coverage, not the end.
+
+    Args:
+        case: The tape.
+        only: The ids of the rules to apply; by default all.
+    """
     late: list[str] = []
     for rule in RULES:
-        if rule.find is not None:
+        if rule.find is not None and (only is None or rule.id in only):
             with _gaps(case, rule.id, late):
                 if rule not in STRUCTURE:  # which costs nothing, even where the time is up
                     case.progress(f"looking for {rule.id}")
