@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
+from tapedebug.runtime._history import Event, Pass, clock
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
@@ -80,6 +83,8 @@ class Tape:
         records: What was recorded, in order.
         scopes: The named groups of records.
         backward_calls: What `backward` was called with.
+        began: When it first recorded, in events of the process.
+        ended: When it last stopped to record.
         array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
@@ -94,6 +99,7 @@ class Tape:
                 mend="use one of these, or leave it out",
             )
         self.id = next(_ids)
+        self.began = self.ended = 0
         self.on_overwrite = mode
         self.tracker = Tracker(mode)
         self.records: list[Record] = self.tracker.records
@@ -122,6 +128,7 @@ class Tape:
             )
         state.tape = self
         self.tracker.settled = False
+        self.began = self.began or clock.tick()
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -131,6 +138,7 @@ class Tape:
             self.record_scope_end()
         if self.records:
             self._remember_names()
+        self.ended = clock.tick()
         _observers.notify("tape_exited", self)
 
     def _remember_names(self) -> None:
@@ -234,6 +242,8 @@ class Tape:
         self._leftovers = {}
         self._spare = {}
         self._prepared = None
+        self.tracker.log.add(Event("reset", clock.tick(), 0, 0, "", call_site(), self.id))
+        self.began = self.ended = 0 if state.tape is not self else clock.now
 
     # -- gradients --------------------------------------------------------------------------------------
 
@@ -248,9 +258,11 @@ class Tape:
 
     def zero(self) -> None:
         """Set the gradients of all arrays on the tape to zero."""
+        site = call_site()
+        self.tracker.log.add(Event("zero", clock.tick(), 0, 0, "zero", site, self.id, len(self.records)))
         for a in self.tracker.states:
             if a.requires_grad and a.buffer.adjoint is not None:
-                _backward.zero_gradient(a)
+                _backward.zero_gradient(a, site)
 
     def backward(self, loss: array | None = None, grads: Mapping[Any, Any] | None = None) -> None:
         """Run the reverse pass: gradients are added to the `.grad` of the arrays that require one.
@@ -275,11 +287,13 @@ class Tape:
         except TapedebugError as error:
             raise error.with_traceback(None) from None
         call = BackwardCall(loss, seeds, len(self.records))
+        again, site = self._again(call), call_site()
         recording, state.tape = state.tape, None
         start = perf_counter()
         try:
             if self._prepared is None or not self._prepared.holds(self.tracker):
                 self._prepared = _backward.Prepared(self.tracker)
+            noted = Pass(self._prepared.leaves)
             self._leftovers = _backward.run(self._prepared, seeds, self._leftovers)
         except BaseException:
             self._spare = seeds
@@ -287,12 +301,23 @@ class Tape:
         finally:
             state.tape = recording
         call.seconds = perf_counter() - start
+        number = len(self.backward_calls) + 1
+        self.tracker.log.add(noted.end(self.id, call.records, number, again, site))
         self.tracker.settled = recording is not self
         self.loss = loss if loss is not None else self.loss
         # Two sets of memory take turns: fresh memory for large seeds costs more than the pass.
         self._spare = self.backward_calls[-1].give_up() if self.backward_calls else {}
         self.backward_calls.append(call)
         _observers.notify("backward_done", self, call)
+
+    def _again(self, call: BackwardCall) -> bool:
+        """Whether a pass begins from the same seeds as the one before."""
+        if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
+            return False
+        last, now = self.backward_calls[-1]._seeds, call._seeds
+        if last.keys() == now.keys() == {call.loss}:
+            return True
+        return last.keys() == now.keys() and all(np.array_equal(last[a], now[a]) for a in now)
 
     # -- versions and replay ----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.compiler.remarks import FATAL
 from tapedebug.runtime import _arguments
 from tapedebug.runtime._finite import Finite
+from tapedebug.runtime._history import note_read
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Buffer, Bytes
@@ -96,6 +97,8 @@ def _noted(
     """Run a launch, announced to all tapes and recorded on its own."""
     site = call_site(3)
     if tape is None:
+        for p in plan.gradients:
+            note_read(args[p], "launch")
         for p in plan.written:
             announce(args[p], site, "launch")
         run()

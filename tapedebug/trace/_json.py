@@ -214,6 +214,8 @@ class _References:
         self._versions()
         for finding in trace.findings:
             self._all("launch", finding.launches, f"findings[{finding.id}].launches")
+        for number, event in enumerate(trace.events):
+            self._one("array", event.array, f"events[{number}].array")
         self._one("array", trace.backward.loss, "backward.loss")
         self._all("launch", trace.backward.order, "backward.order")
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tapedebug._names import find_names
 from tapedebug._source import Span, display_file
+from tapedebug.trace._events import events_of
 from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
 from tapedebug.trace._naming import candidate_names, range_key
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.record import Record, Site
 
 
 def record(tape: Tape, *, values: bool = False, name: str | None = None) -> Trace:
@@ -120,6 +121,7 @@ class _Builder:
         candidates, sure = candidate_names(tape, self.arrays, parents, launches, frame)
         labels = choose_labels(candidates, sure, longest=longest_names)
         arrays = [self._info(number, label, parents[number]) for number, label in enumerate(labels)]
+        events, dropped = events_of(tape, self.arrays, lambda site: location_of(self._site(site)))
         trace = Trace(
             name="",
             tape=TapeInfo(
@@ -129,6 +131,8 @@ class _Builder:
                 backward_runs=len(tape.backward_calls),
                 preserved_bytes=tape.preserved_bytes,
                 livein_bytes=tape.livein_bytes,
+                began=tape.began,
+                ended=tape.ended,
             ),
             kernels=list(self.kernels.values()),
             arrays=arrays,
@@ -136,6 +140,8 @@ class _Builder:
             scopes=self._scopes(launches),
             versions=versions,
             backward=self._backward(),
+            events=events,
+            events_dropped=dropped,
             environment=environment(),
         )
         _set_roles(trace)
@@ -237,9 +243,14 @@ class _Builder:
 
     def _place(self, item: Record) -> Span:
         """The call site; a time loop has thousands of launches and three places."""
-        place = self.places.get(item.site)
+        return self._site(item.site)
+
+    def _site(self, site: Site) -> Span:
+        place = self.places.get(site)
         if place is None:
-            place = self.places[item.site] = item.call_site
+            from tapedebug.runtime.record import site_span
+
+            place = self.places[site] = site_span(site)
         return place
 
     def _kernel(self, item: Record) -> int:
