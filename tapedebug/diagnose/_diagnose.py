@@ -10,6 +10,7 @@ from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._diagnosis import ORDER, Diagnosis, merged_coverage, worst_verdict
 from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._rules import apply, apply_across
+from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
 from tapedebug.trace import Check, Coverage, Finding, Trace
 
@@ -58,7 +59,7 @@ def diagnose(
     for case in cases:
         case.as_warp, case.progress = as_warp, progress or case.progress
     for case in cases:
-        case.trace.findings = list(apply(case)) if case.trace.launches else []
+        case.trace.findings = settle(list(apply(case))) if case.trace.launches else []
     for case, finding in apply_across(cases):
         case.trace.findings.append(finding)
     parts = [_concluded(case) for case in cases]

@@ -79,6 +79,14 @@ class Experiment(Protocol):
         """
         ...
 
+    def without(self, launches: Collection[int]) -> dict[int, Values]:
+        """Gradients of the leaves as the user's reverse pass would give them without some launches."""
+        ...
+
+    def values_without(self, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
+        """What arrays would hold at the end of the forward pass without some launches."""
+        ...
+
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
         """How much the loss changes when what `writer` left in `array` is perturbed by about `scale`."""
         ...

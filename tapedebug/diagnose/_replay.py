@@ -14,6 +14,7 @@ from tapedebug._source import display_file
 from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._experiment import Change, Consume, Flow, Values
 from tapedebug.diagnose._thread import Thread
+from tapedebug.diagnose._without import gradients_without, values_without
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
@@ -147,6 +148,16 @@ class Replay:
                     file=display_file(span.file), line=span.line, column=span.column, function=span.function
                 )
         return None
+
+    # ------------------------------------------------- after-loss, duplicate-launch
+
+    def without(self, launches: Collection[int]) -> dict[int, Values]:
+        """See `Experiment`."""
+        return gradients_without(self, launches)
+
+    def values_without(self, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
+        """See `Experiment`."""
+        return values_without(self, launches, arrays)
 
     # ------------------------------------------------------------ disconnected
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import disconnected, nonfinite, overwrite
+from tapedebug.diagnose import after_loss, disconnected, nonfinite, overwrite
 from tapedebug.diagnose._case import Case
 from tapedebug.trace import Finding
 
@@ -30,6 +30,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(nonfinite.RULE, nonfinite.find),
     Rule(disconnected.RULE, disconnected.find),
     Rule(overwrite.RULE, overwrite.find),
+    Rule(after_loss.RULE, after_loss.find),
 )
 """Run the tape again."""
 

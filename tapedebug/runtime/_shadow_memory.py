@@ -54,7 +54,7 @@ class ShadowBuffer:
             elif live.injected and not live.settled:
                 self.late.append((live, self._content(live).copy()))
         self.written = _written(ledger, tracker, last)
-        self._initial = self.data.copy() if self.written or self.injections else None
+        self._initial = self.data.copy() if last or self.injections else None
 
     def _allocate(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
         self.buffer = buffer

@@ -6,7 +6,7 @@ nothing has to be restored, whatever interrupts a check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Self
 
@@ -140,13 +140,20 @@ class Shadow:
 
     # -- running --------------------------------------------------------------------------------------
 
-    def forward(self, start: int = 0, stop: int | None = None, on_launch: OnLaunch | None = None) -> Self:
+    def forward(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        on_launch: OnLaunch | None = None,
+        skip: Collection[int] = (),
+    ) -> Self:
         """Run records `start … stop-1`.
 
         Args:
             start: 0 starts over with the tape's values and the inputs that were set; else it is `position`.
             stop: By default the end of the tape.
             on_launch: Called with each record after it ran.
+            skip: Records that do nothing, as if they had not been recorded.
 
         Returns:
             This shadow.
@@ -154,7 +161,7 @@ class Shadow:
         Raises:
             TapeError: `start` is neither 0 nor `position`.
         """
-        return self._run(self._forward[1], start, stop, on_launch)
+        return self._run(self._forward[1], start, stop, on_launch, skip=skip)
 
     def push(
         self,
@@ -211,7 +218,13 @@ class Shadow:
         return index in self._injections
 
     def _run(
-        self, calls: Calls, start: int, stop: int | None, on_launch: OnLaunch | None, moving: bool = False
+        self,
+        calls: Calls,
+        start: int,
+        stop: int | None,
+        on_launch: OnLaunch | None,
+        moving: bool = False,
+        skip: Collection[int] = (),
     ) -> Self:
         last = len(self.records) if stop is None else min(stop, len(self.records))
         if start == 0:
@@ -231,7 +244,8 @@ class Shadow:
                     buffer.still(index)
             for scratch in record.scratch:
                 self._keep_scratch(scratch, self._buffers[record.args[scratch.params[0]].buffer])
-            run(0, record.threads, address)
+            if index not in skip:
+                run(0, record.threads, address)
             self.position = index + 1
             if on_launch is not None:
                 on_launch(record)
@@ -244,6 +258,7 @@ class Shadow:
         start: int | None = None,
         stop: int = 0,
         on_launch: OnLaunch | None = None,
+        skip: Collection[int] = (),
     ) -> Self:
         """Run the adjoints of records `start-1 … stop`, after `forward`.
 
@@ -254,6 +269,7 @@ class Shadow:
             start: By default `position`.
             stop: The earliest record.
             on_launch: Called with each record after its adjoint ran (also where it has none).
+            skip: Records whose adjoints do nothing.
 
         Returns:
             This shadow.
@@ -271,7 +287,7 @@ class Shadow:
         with self._late_writes(consume):
             for record in reversed(self.records[stop:first]):
                 step = steps.get(record.index)
-                if step is not None:
+                if step is not None and record.index not in skip:
                     step[1](0, step[2], step[3])
                 if on_launch is not None:
                     on_launch(record)

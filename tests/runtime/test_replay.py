@@ -285,3 +285,22 @@ def test_a_dropped_shadow_goes_away_at_once():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_what_was_reset_after_the_tape_starts_anew_in_each_run():
+    x, sum_of = wp.array([1.0, 2.0], dtype=float), wp.zeros(1, dtype=float)
+    with wp.Tape() as tape:
+        wp.launch(total, dim=2, inputs=[x, sum_of])
+    sum_of.zero_()
+    shadow = tape.replay()
+    assert shadow.values(sum_of) == 3.0
+    assert shadow.forward().values(sum_of) == 3.0
+
+
+def test_records_that_are_left_out():
+    x, sum_of = wp.array([1.0, 2.0], dtype=float), wp.zeros(1, dtype=float)
+    with wp.Tape() as tape:
+        wp.launch(total, dim=2, inputs=[x, sum_of])
+        wp.launch(total, dim=2, inputs=[x, sum_of])
+    assert tape.replay().values(sum_of) == 6.0
+    assert tape.replay(stop=0).forward(skip={1}).values(sum_of) == 3.0

@@ -1,0 +1,36 @@
+"""What a tape would have given without some of its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from tapedebug.diagnose._experiment import Consume, Values
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose._replay import Replay
+    from tapedebug.runtime.replay import Shadow
+
+
+def consumed_by(replay: Replay) -> Consume:
+    """What the adjoints of the user's reverse pass saw."""
+    return "current" if replay.recorded.trace.tape.on_overwrite in ("ignore", "warn") else "versions"
+
+
+def gradients_without(replay: Replay, launches: Collection[int]) -> dict[int, Values]:
+    """Return the gradients of the leaves as the user's reverse pass gives them, without some launches."""
+    shadow = _ran_without(replay, launches)
+    shadow.backward(replay.seeds, consume=consumed_by(replay), skip=launches)
+    return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
+
+
+def values_without(replay: Replay, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
+    """Return what arrays hold at the end of the forward pass, without some launches."""
+    shadow = _ran_without(replay, launches)
+    return {number: shadow.values(replay.arrays[number]) for number in arrays}
+
+
+def _ran_without(replay: Replay, launches: Collection[int]) -> Shadow:
+    skip = frozenset(launches)
+    shadow: Shadow = replay._shadow().forward(skip=skip)
+    return shadow
