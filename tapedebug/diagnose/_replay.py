@@ -12,7 +12,7 @@ import numpy as np
 
 from tapedebug._source import display_file
 from tapedebug.diagnose._arithmetic import Lost
-from tapedebug.diagnose._experiment import Change, Consume, Flow, Values
+from tapedebug.diagnose._experiment import Change, Consume, Flow, Values, change_of
 from tapedebug.diagnose._thread import Thread
 from tapedebug.diagnose._without import gradients_without, values_without
 from tapedebug.trace import Location
@@ -86,9 +86,8 @@ class Replay:
 
         def look(record: Record) -> None:
             for array, old in before.items():
-                found[array, record.index] = _change(
-                    self.arrays[array], old, shadow.values(self.arrays[array])
-                )
+                a = self.arrays[array]
+                found[array, record.index] = change_of(a.shape, old, shadow.values(a))
             hold(record.index + 1)
 
         shadow.forward(stop=0)
@@ -322,19 +321,6 @@ def _careless_space() -> type[ShadowSpace]:
                 self.current = before
 
     return CarelessSpace
-
-
-def _change(a: Any, old: Values, new: Values) -> Change:
-    """Compare two values of an array, element by element; an element of a vec3 is three scalars."""
-    same = (old == new) | ((old != old) & (new != new))
-    elements = same.reshape((int(np.prod(a.shape)), -1)).all(axis=1)
-    changed = int((~elements).sum())
-    largest, place = 0.0, None
-    if changed:
-        place = int(np.flatnonzero(~elements)[0])
-        with np.errstate(all="ignore"):
-            largest = float(np.max(np.abs(new.astype(np.float64) - old.astype(np.float64))))
-    return Change(int(elements.size), changed, largest, place)
 
 
 def _perturbed(values: Values, scale: float) -> Values:

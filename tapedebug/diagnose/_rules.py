@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import after_loss, disconnected, nonfinite, overwrite
+from tapedebug.diagnose import (
+    accumulated,
+    after_loss,
+    disconnected,
+    nonfinite,
+    overwrite,
+    seed,
+    stale_gradient,
+    stale_value,
+    truncated,
+)
 from tapedebug.diagnose._case import Case
 from tapedebug.trace import Finding
 
@@ -31,6 +41,11 @@ MEASURED: tuple[Rule, ...] = (
     Rule(disconnected.RULE, disconnected.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
+    Rule(stale_value.RULE, stale_value.find),
+    Rule(seed.RULE, seed.find),
+    Rule(accumulated.RULE, find_across=accumulated.find_across),
+    Rule(stale_gradient.RULE, find_across=stale_gradient.find_across),
+    Rule(truncated.RULE, find_across=truncated.find_across),
 )
 """Run the tape again."""
 

@@ -210,12 +210,12 @@ class _Study:
         alone = errors == self.together
         if self.consumes_new:
             severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
-            more = "" if alone else f"; all overwrites together put {_off(self.together, '')}"
-            return severity, f"{text} That puts the gradient of {_off(errors, '')}{more}."
-        more = "" if alone else f" ({_off(self.together, '')} without any copy)"
+            more = "" if alone else f"; all overwrites together put {words.off(self.together, '')}"
+            return severity, f"{text} That puts the gradient of {words.off(errors, '')}{more}."
+        more = "" if alone else f" ({words.off(self.together, '')} without any copy)"
         return "info", (
             f"{text} The tape kept a copy of {label} for the adjoint, so the gradient is right; "
-            f"without it the gradient of {_off(errors, 'would be ')}{more}."
+            f"without it the gradient of {words.off(errors, 'would be ')}{more}."
         )
 
     def _harmless(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
@@ -363,10 +363,3 @@ def _side(launch: Launch, param: int, location: Location | None) -> dict[str, An
         "location": None if location is None else asdict(location),
         "call_site": None if launch.call_site is None else asdict(launch.call_site),
     }
-
-
-def _off(errors: Mapping[str, float], verb: str) -> str:
-    """`throw would be off by 38 %, that of x0 by 2 %`: at most three, the largest first."""
-    order = [item for item in sorted(errors.items(), key=lambda item: -item[1]) if item[1] > 0][:3]
-    parts = [f"{label} {verb}off by {words.percent(error)}" for label, error in order[:1]]
-    return ", that of ".join([*parts, *(f"{label} by {words.percent(error)}" for label, error in order[1:])])

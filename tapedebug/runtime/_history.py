@@ -183,7 +183,9 @@ def note_read(a: array, how: str) -> None:
         note("read", a, how, call_site(3), norm=norm_of(a))
     elif a.size == 1 and a.buffer.watch:
         for _, tracker in a.buffer.watchers():
-            tracker.looked_at(a, Event("read", clock.tick(), a.start, a.stop, how, call_site(3), *recording()))
+            tracker.looked_at(
+                a, Event("read", clock.tick(), a.start, a.stop, how, call_site(3), *recording())
+            )
 
 
 class Pass:
@@ -194,7 +196,7 @@ class Pass:
             buffers of them are looked at.
     """
 
-    __slots__ = ("begun", "before", "leaves")
+    __slots__ = ("before", "begun", "leaves")
 
     def __init__(self, leaves: Sequence[array]) -> None:
         self.leaves: dict[Buffer, list[array]] = {}
@@ -224,7 +226,9 @@ class Pass:
             assert memory.history is not None
             assert buffer.history is not None
             memory.history.add(
-                Event("backward", self.begun, 0, memory.nbytes, "", site, tape, at, number, again, None, norms)
+                Event(
+                    "backward", self.begun, 0, memory.nbytes, "", site, tape, at, number, again, None, norms
+                )
             )
             memory.history.settle(memory)
             buffer.history.settle(buffer)

@@ -1,4 +1,4 @@
-"""What happened around a tape, as data: writes that are not on it, its passes, its gradients zeroed and read."""
+"""What happened around a tape, as data: writes off it, passes, gradients zeroed and read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,11 @@ class _Builder:
             yield self._event(event, "values", self._array(a.buffer, a.start, a.stop))
         for buffer in tracker.ledgers:
             for memory, of in ((buffer, "values"), (buffer.adjoint, "gradient")):
-                if memory is None or memory.history is None or memory.history.of_gradient != (of == "gradient"):
+                if (
+                    memory is None
+                    or memory.history is None
+                    or memory.history.of_gradient != (of == "gradient")
+                ):
                     continue
                 self.dropped += memory.history.dropped
                 for item in memory.history.events:

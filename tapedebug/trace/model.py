@@ -226,14 +226,14 @@ class Event:
         at: How many launches the tape had then.
         of: What it happened to: the ``values`` or the ``gradient`` of `array`, or the ``tape``.
         array: Id of the array; None for events of the tape.
-        how: ``launch``, ``numpy``, ``copy``, ``assign``, ``optimiser``, … ``unseen``: found by comparing, when
-            the next pass began.
+        how: ``launch``, ``numpy``, ``copy``, ``assign``, ``optimiser``, … ``unseen``: found by comparing,
+            when the next pass began.
         call_site: Where in the user's source, if that is known.
         tape: Number of the tape that ran backward, or that recorded meanwhile; 0 for none.
         again: The pass began from the same loss and seeds as the one before on that tape.
         settled: The write came when a reverse pass of the tape had run: an optimiser's step, most likely.
-        numbers: `pass` (which one of its tape, from 1 on); `norm` of the gradient that was read; `norm_before`
-            and `norm_after` of the gradient of an input that was not 0 when the pass began.
+        numbers: `pass` (which one of its tape, from 1 on); `norm` of the gradient that was read;
+            `norm_before` and `norm_after` of the gradient of an input that was not 0 when the pass began.
     """
 
     kind: EventKind
@@ -287,7 +287,7 @@ class Finding:
         evidence: The measured numbers by name.
         fix: What to change, in one sentence; empty where nothing needs to be.
         id: Position in `Diagnosis.findings`.
-        tape: Number of the tape (`TapeInfo.id`) where several were diagnosed together.
+        tape: Position in `Diagnosis.traces`, where several tapes were diagnosed together.
     """
 
     rule: str
