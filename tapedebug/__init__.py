@@ -162,6 +162,7 @@ _LAZY = {
     "visualize": ("tapedebug.visualize", None),
     "notebook": ("tapedebug.notebook", None),
     "optim": ("tapedebug.optim", None),
+    "as_warp": ("tapedebug.aswarp", "as_warp"),
     "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
     "load_ipython_extension": ("tapedebug.notebook", "load_ipython_extension"),
 }

@@ -1,9 +1,11 @@
-"""Keeps the tapes that a program records, until they can be diagnosed."""
+"""Keeps the tapes that a program records, until they can be diagnosed: of a long training loop a few."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+import copy
+from collections import deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,45 +14,57 @@ import numpy as np
 from tapedebug import runtime
 
 if TYPE_CHECKING:
-    from tapedebug.diagnose import Diagnosis
     from tapedebug.runtime import Tape
 
 
 WAITING = 32
 """How many tapes may wait for their `backward`."""
+KINDS = 8
+"""How many kinds of tapes (of the same launches) are told apart; all others are one kind more."""
+OUTBREAKS = 3
+"""How many times gradients may become not finite anew before no more such tapes are kept."""
 
 
 @dataclass(slots=True, eq=False)
 class Recorded:
-    """One tape: the `number`th of the program. `diagnosis` is set early where the program reset the tape."""
+    """One tape of the program: the `number`th that was recorded (0: not yet), and why it is kept."""
 
-    number: int
     tape: Tape
-    diagnosis: Diagnosis | None = None
+    number: int = 0
     finite: bool = True
+    why: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Alike:
-    """Tapes of the same launches, as a training loop makes them: first, last, and one that went bad."""
+    """Tapes of the same launches, as a training loop makes them: the first two and the last two."""
 
-    first: Recorded
-    last: Recorded | None = None
-    bad: Recorded | None = None
-    count: int = 1
+    first: list[Recorded] = field(default_factory=list)
+    last: deque[Recorded] = field(default_factory=lambda: deque(maxlen=2))
+    count: int = 0
 
 
 class Recorder:
-    """A context in which every tape is seen; of tapes with the same launches the first and the last are kept.
+    """A context in which every tape is seen, and enough of them kept to say what is wrong with all.
 
-    A training loop of ten thousand steps must not hold ten thousand tapes. The first tape with gradients
-    that are not finite is kept too. `dropped` counts the others.
+    A training loop of ten thousand steps must not hold ten thousand tapes. Of tapes with the same launches
+    the first two and the last two are kept: what goes wrong from one tape to the next shows in a pair. So are
+    those whose gradients are not finite where those before were, with their neighbours.
+
+    Attributes:
+        count: How many tapes were recorded.
+        bad: How many of them had gradients that are not finite.
     """
 
     def __init__(self) -> None:
+        self.count = 0
+        self.bad = 0
         self._open: list[Recorded] = []
-        self._groups: dict[Hashable, _Alike] = {}
-        self._count = 0
+        self._kinds: dict[Hashable, _Alike] = {}
+        self._outbreaks: list[Recorded] = []
+        self._left = OUTBREAKS
+        self._starts = False
+        self._previous: Recorded | None = None
 
     def __enter__(self) -> Recorder:
         runtime.observers.append(self)
@@ -61,50 +75,91 @@ class Recorder:
     ) -> None:
         runtime.observers.remove(self)
 
+    # -- called by the runtime --------------------------------------------------------------------------
+
     def tape_created(self, tape: Tape) -> None:
-        """Keep a new tape (called by the runtime)."""
+        """Keep a new tape."""
         self._settle()
-        self._count += 1
-        self._open.append(Recorded(self._count, tape))
+        self._open.append(Recorded(tape))
+
+    def tape_exited(self, tape: Tape) -> None:
+        """A block of a tape has ended: it has its place in the order of the program."""
+        item = self._item(tape)
+        if item is None:
+            item = Recorded(tape)
+            self._open.append(item)
+        if not item.number and tape.records:
+            self._number(item)
 
     def backward_done(self, tape: Tape, *_: Any) -> None:
-        """Look whether the gradients are finite (called by the runtime)."""
-        for item in self._open:
-            if item.tape is tape and item.finite:
-                item.finite = _all_finite(tape)
+        """Look whether the gradients are finite."""
+        item = self._item(tape)
+        if item is not None and item.finite:
+            item.finite = _all_finite(tape)
 
     def tape_reset(self, tape: Tape) -> None:
-        """Diagnose a tape before its records are gone, if none like it was seen (called by the runtime)."""
-        for item in [item for item in self._open if item.tape is tape]:
+        """A tape is about to forget its records, and to be used again: keep what it was."""
+        item = self._item(tape)
+        if item is None or not tape.records:
+            return
+        item.tape = copy.copy(tape)
+        if item in self._open:
             self._open.remove(item)
-            key = _key(tape)
-            group = self._groups.get(key)
-            if key and (group is None or (group.bad is None and not item.finite)):
-                from tapedebug.diagnose import diagnose
+            self._file(item)
 
-                item.diagnosis = diagnose(tape)
-                self._file(item)
-            elif group is not None:
-                group.count += 1
-            self._count += 1
-            self._open.append(Recorded(self._count, tape))
+    # -- what was kept ----------------------------------------------------------------------------------
 
     @property
     def tapes(self) -> list[Recorded]:
         """The tapes that were kept, in the order of recording; those without any launch are left out."""
         self._settle(everything=True)
-        kept: list[Recorded] = []
-        for group in self._groups.values():
-            for item in (group.first, group.bad, group.last):
-                if item is not None and item not in kept:
-                    kept.append(item)
-        return sorted(kept, key=lambda item: item.number)
+        return sorted(set(self._kept()), key=lambda item: item.number)
 
-    @property
-    def dropped(self) -> int:
-        """How many tapes were let go because the first and the last with the same launches are kept."""
-        total = sum(group.count for group in self._groups.values())
-        return total - len(self.tapes)
+    def runs(self) -> list[list[Recorded]]:
+        """The same, by runs of tapes that followed one another."""
+        runs: list[list[Recorded]] = []
+        for item in self.tapes:
+            if not runs or runs[-1][-1].number + 1 != item.number:
+                runs.append([])
+            runs[-1].append(item)
+        return runs
+
+    def coverage(self) -> list[str]:
+        """Say how many tapes were recorded, which of them are looked at, and why those."""
+        kept = self.tapes
+        if not self.count:
+            return ["no tape was recorded: nothing to check"]
+        if len(kept) == self.count:
+            return []
+        told: dict[str, list[int]] = {}
+        for item in kept:
+            told.setdefault(", ".join(dict.fromkeys(item.why)), []).append(item.number)
+        which = "; ".join(f"{_listed(numbers)} ({why})" for why, numbers in told.items())
+        many = f"{self.count} tapes were recorded; diagnosed: {which}"
+        if len(self._kinds) > KINDS:
+            many += f". They have more than {KINDS} different sequences of launches"
+        if self.bad:
+            many += f". The gradients of {self.bad} were not finite"
+        return [many]
+
+    def _kept(self) -> Iterator[Recorded]:
+        for kind in self._kinds.values():
+            yield from kind.first
+            yield from kind.last
+        yield from self._outbreaks
+
+    # -- how --------------------------------------------------------------------------------------------
+
+    def _item(self, tape: Tape) -> Recorded | None:
+        """The entry of a tape that is still in use."""
+        for item in (*reversed(self._open), *self._kept()):
+            if item.tape is tape:
+                return item
+        return None
+
+    def _number(self, item: Recorded) -> None:
+        self.count += 1
+        item.number = self.count
 
     def _settle(self, *, everything: bool = False) -> None:
         """File tapes that will not grow any more. One that is being recorded, or may be again, stays open."""
@@ -121,14 +176,43 @@ class Recorder:
         key = _key(item.tape)
         if not key:
             return
-        group = self._groups.get(key)
-        if group is None:
-            self._groups[key] = _Alike(first=item, bad=None if item.finite else item)
+        if not item.number:
+            self._number(item)
+        if key not in self._kinds and len(self._kinds) >= KINDS:
+            key = ("others",)
+        kind = self._kinds.setdefault(key, _Alike())
+        kind.count += 1
+        if len(kind.first) < 2:
+            kind.first.append(item)
+            item.why.append("the first two with their launches")
+        if len(kind.last) == 2:
+            kind.last[0].why.remove("the last two")
+        kind.last.append(item)
+        item.why.append("the last two")
+        self._watch(item)
+
+    def _watch(self, item: Recorded) -> None:
+        """Keep a tape whose gradients are not finite where those before were, and its neighbours."""
+        before, self._previous = self._previous, item
+        after, self._starts = self._starts, False
+        self.bad += not item.finite
+        if after:
+            self._outbreaks.append(item)
+            item.why.append(_BESIDE if item.finite else "not finite")
+        if item.finite or (before is not None and not before.finite):
             return
-        group.count += 1
-        group.last = item
-        if not item.finite and group.bad is None:
-            group.bad = item
+        if self._left == 0:
+            return
+        self._left -= 1
+        self._starts = True
+        if before is not None:
+            before.why.append(_BESIDE)
+            self._outbreaks.append(before)
+        item.why.append("the first that is not finite" if self.bad == 1 else "not finite again")
+        self._outbreaks.append(item)
+
+
+_BESIDE = "beside one that is not finite"
 
 
 def _key(tape: Tape) -> tuple[Hashable, ...]:
@@ -141,3 +225,7 @@ def _all_finite(tape: Tape) -> bool:
     written = {id(record.args[p].buffer) for record in tape.records for p in record.plan.written}
     gradients = (gradient for a, gradient in tape.gradients.items() if id(a.buffer) not in written)
     return all(bool(np.isfinite(gradient._look()).all()) for gradient in gradients)
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(f"{number:,}" for number in numbers)

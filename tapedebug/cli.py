@@ -67,6 +67,12 @@ def parser() -> argparse.ArgumentParser:
         description="Run SCRIPT with ARGS as Python would, record every tape in it, print findings and "
         "coverage. Exit status: 0 clean, 1 a gradient is wrong, 2 the script failed.",
     )
+    run.add_argument(
+        "--as-warp",
+        action="store_true",
+        help="run a program that says `import warp as wp` on this engine, unedited, and report as errors "
+        "what would be wrong in Warp",
+    )
     run.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
     run.add_argument(
         "--trace", metavar="FILE", help="write the trace; several tapes are numbered FILE, FILE-2, …"
@@ -111,26 +117,44 @@ def _run(options: argparse.Namespace) -> int:
         what = "is a folder" if script.is_dir() else "does not exist"
         raise UsageError(f"the script {options.script} {what}")
 
-    from tapedebug import runtime
     from tapedebug._recording import Recorder
 
-    if options.on_overwrite:
-        runtime.config.on_overwrite = options.on_overwrite
-    if options.check_bounds:
-        runtime.config.check_bounds = True
     faulthandler.enable()  # a crash shows the line of the launch
-    with Recorder() as recorder:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_settings(options))
+        if options.as_warp:
+            from tapedebug.aswarp import as_warp
+
+            stack.enter_context(as_warp())
+        recorder = stack.enter_context(Recorder())
         outcome = run_script(script, options.args)
     sys.stdout.flush()
     if outcome.message:
         print(outcome.message, file=sys.stderr)
     sys.stderr.flush()
-    return _conclude(script.name, recorder, outcome, outputs)
+    diagnoses, notes = _diagnose(script.name, recorder, outcome, as_warp=options.as_warp)
+    return _conclude(diagnoses, notes, outcome, outputs)
 
 
-def _conclude(name: str, recorder: Recorder, outcome: ScriptOutcome, outputs: Outputs) -> int:
-    """Diagnose, print and write. A script that failed still shows what its finished tapes say."""
-    diagnoses, notes = _diagnose(name, recorder)
+@contextlib.contextmanager
+def _settings(options: argparse.Namespace) -> Iterator[None]:
+    """The settings of the process for a script; whatever it changes itself, they come back."""
+    from tapedebug import runtime
+
+    before = {name: getattr(runtime.config, name) for name in type(runtime.config).__slots__}
+    if options.on_overwrite:
+        runtime.config.on_overwrite = options.on_overwrite
+    if options.check_bounds:
+        runtime.config.check_bounds = True
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(runtime.config, name, value)
+
+
+def _conclude(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome, outputs: Outputs) -> int:
+    """Print and write. A script that failed still shows what its tapes say."""
     _print(diagnoses, notes, outcome, sys.stdout)
     try:
         _write(diagnoses, notes, outputs)
@@ -141,25 +165,28 @@ def _conclude(name: str, recorder: Recorder, outcome: ScriptOutcome, outputs: Ou
     return WRONG if any(diagnosis.wrong for diagnosis in diagnoses) else CLEAN
 
 
-def _diagnose(name: str, recorder: Recorder) -> tuple[list[Diagnosis], list[str]]:
-    from tapedebug.diagnose import diagnose
+def _diagnose(
+    name: str, recorder: Recorder, outcome: ScriptOutcome, *, as_warp: bool
+) -> tuple[list[Diagnosis], list[str]]:
+    """Diagnose the tapes that were kept, those together that followed one another."""
+    from tapedebug.diagnose import Diagnosis, diagnose
 
-    diagnoses = []
-    tapes = recorder.tapes
-    for position, item in enumerate(tapes, start=1):
-        with _working(f"diagnosing tape {position} of {len(tapes)} ({len(item.tape.records)} launches) …"):
-            diagnosis = item.diagnosis or diagnose(item.tape)
-        diagnosis.trace.name = f"{name} · tape {item.number}"
-        diagnoses.append(diagnosis)
-    notes = []
-    if not diagnoses:
-        notes.append("no tape was recorded: nothing to check")
-    if recorder.dropped:
-        plural = "s were" if recorder.dropped > 1 else " was"
-        notes.append(
-            f"{recorder.dropped} more tape{plural} recorded with the same launches as those shown, "
-            "and not diagnosed (the first and the last are)"
-        )
+    diagnoses: list[Diagnosis] = []
+    notes = recorder.coverage()
+    total = len(recorder.tapes)
+    for run in recorder.runs():
+        launches = sum(len(item.tape.records) for item in run)
+        which = f"tape {run[0].number}" + (f" to {run[-1].number}" if len(run) > 1 else "")
+        try:
+            with _working(f"diagnosing {which} ({launches} launches) …"):
+                found = diagnose([item.tape for item in run], as_warp=as_warp)
+        except KeyboardInterrupt:
+            outcome.failed, outcome.reason = True, outcome.reason or "interrupted"
+            notes.append(f"interrupted: {total - len(diagnoses)} of these tapes were not diagnosed")
+            break
+        for item, trace in zip(run, found.traces or [found.trace], strict=True):
+            trace.name = f"{name} · tape {item.number}"
+            diagnoses.append(Diagnosis(trace.verdict, trace.coverage, trace.findings, trace))
     return diagnoses, notes
 
 

@@ -59,6 +59,7 @@ MAY_IMPORT = {
     "compiler": {"lang"},
     "runtime": {"lang", "compiler"},
     "autograd": {"lang", "compiler", "runtime"},
+    "aswarp": {"lang", "compiler", "runtime"},
     "trace": set(),
     "diagnose": {"trace"},
     "visualize": {"trace"},

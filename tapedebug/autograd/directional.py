@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,10 +24,14 @@ NOTHING = 1e-11  # of the loss: a smaller difference in float64 is rounding
 
 @dataclass(frozen=True)
 class Effort:
-    """How many directions an input is displaced in: single entries (the largest), and random ones."""
+    """How many directions an input is displaced in: single entries (the largest), and random ones.
+
+    After `until` (as `time.perf_counter` counts) only the first of each kind is.
+    """
 
     entries: int
     random: int
+    until: float = float("inf")
 
     @classmethod
     def within(cls, runs: float, random: int) -> Effort:
@@ -133,7 +138,12 @@ def probe_input(
     floor = gradients.floor(port)
     start = np.array([program.loss()])
     probes: list[Probe] = []
+    hurried = False
     for flat, direction in _directions(values, exact, effort):
+        known = any((probe.entry is None) == (flat is None) for probe in probes)
+        if known and time.perf_counter() > effort.until:
+            hurried = True
+            continue
 
         def displaced(step: float, direction: Floats = direction) -> Floats:
             if checkpoint is not None:
@@ -157,6 +167,8 @@ def probe_input(
             probe = replace(probe, allowed=max(probe.allowed, _flat(displaced, start)))
         noise = float(floor @ np.abs(direction))
         probes.append(_judged(probe, found, noise))
+    if hurried:
+        program.notes.append(f"{port.name} was displaced in {len(probes)} directions only, to save time")
     return probes
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,7 @@ def end_to_end(
     """
     began = time.perf_counter()
     program = whole_tape(tape, loss, inputs, labels)
+    program.pulse = checkpoint
     with np.errstate(all="ignore"):
         dot = dot_test(program, checkpoint)
         program.notes += [dot.message] if dot is not None and dot.message else []
@@ -160,14 +161,16 @@ def _check_inputs(
     gradients = _gradients(program, checkpoint)
     program.forget()
     effort = _effort(program, directions, max_seconds)
+    began = time.perf_counter()
     diverged = not abs(value - value64) <= DIVERGED * max(abs(value), abs(value64))
     checks = []
-    for port in program.inputs:
+    for number, port in enumerate(program.inputs, start=1):
+        share = replace(effort, until=began + max_seconds * number / len(program.inputs))
         if abs(value - again) > 1e-5 * abs(value):
             message = f"two forward runs on the same values give the losses {value:.9g} and {again:.9g}"
             checks.append(result_of(port, gradients, [], "NONDETERMINISTIC", message, message))
             continue
-        probes = probe_input(program, port, gradients, rtol, effort, checkpoint)
+        probes = probe_input(program, port, gradients, rtol, share, checkpoint)
         checks.append(judge_input(program, port, gradients, probes, rtol, diverged))
     return checks, value, value64
 

@@ -26,6 +26,9 @@ class ShadowProgram:
         inputs, outputs: What derivatives can be asked of.
         launch: Index of the launch on the tape, None where it is not one launch of a tape.
         consume: What the reverse pass of the user's program sees.
+
+    Attributes:
+        pulse: Called before each record of every run; may raise to cancel.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class ShadowProgram:
         self._shadows: dict[Use, Shadow] = {}
         self._at: dict[Use, Mapping[Port, Floats]] = {}
         self._values: dict[Port, Floats] = {}
+        self.pulse: Callable[[], None] | None = None
 
     def values(self, port: Port) -> Floats:
         """The values of an input, (size,) float64."""
@@ -83,7 +87,12 @@ class ShadowProgram:
 
     def shadow(self, double: bool = True) -> Shadow:
         """A new shadow that stands before the first record."""
-        return self._make(double).forward(0, 0)
+        return self._new(double).forward(0, 0)
+
+    def _new(self, double: bool) -> Shadow:
+        shadow = self._make(double)
+        shadow.pulse = self.pulse
+        return shadow
 
     def matches_live(self) -> bool:
         """Whether the last run in float32, with no input replaced, gave what the user's arrays hold."""
@@ -96,7 +105,7 @@ class ShadowProgram:
 
     def _shadow(self, use: Use) -> Shadow:
         if use not in self._shadows:
-            self._shadows[use] = self._make(use[1])
+            self._shadows[use] = self._new(use[1])
         return self._shadows[use]
 
     def _run(self, use: Use, changes: Mapping[Port, Floats]) -> Shadow:

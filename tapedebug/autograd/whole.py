@@ -61,7 +61,7 @@ class WholeTape(ShadowProgram):
         It has the rounding of the float32 forward pass and none of the float32 reverse pass: where the
         consumed gradient agrees with it, the reverse pass is right, however far the two runs are apart.
         """
-        single, double = self._make(False).forward(0, 0), self._make(True).forward(0, 0)
+        single, double = self.shadow(double=False), self.shadow()
 
         def follow(record: Any) -> None:
             single.forward(record.index, record.index + 1)

@@ -9,6 +9,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._consumed import allow_for_consumed
 from tapedebug.diagnose._diagnosis import Diagnosis, severity
+from tapedebug.diagnose._pace import VERDICT_SHARE, OutOfTime, Pace
 from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._rules import apply, apply_across
 from tapedebug.diagnose._settle import settle
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 SUMMARISED = 1 << 27
 """Bytes of versions up to which a diagnosis also summarises their values; a panel shows them."""
 
+DIRECTIONS = 30.0
+"""Seconds for displacing inputs in many directions; in two, a gradient is compared however long it takes."""
+
 
 def diagnose(
     tape: Tape | Sequence[Tape],
@@ -31,7 +35,8 @@ def diagnose(
     inputs: Sequence[Array] | Array | None = None,
     *,
     as_warp: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | bool | None = None,
+    max_seconds: float | None = None,
 ) -> Diagnosis:
     """Say what is wrong with the gradients of a tape, or that they are right, and how much that covers.
 
@@ -42,31 +47,38 @@ def diagnose(
             one and together, and listed in the order of recording.
         loss: What the gradients are of: a scalar array, or a mapping of arrays to their incoming adjoints as
             in `Tape.backward(grads=…)`; for several tapes one for all, or a list with one (or None) for each.
-            By default what the last `Tape.backward` was called with, or else the
-            only scalar result of the tape.
+            By default what the last `Tape.backward` was called with, or else the only scalar result of the
+            tape.
         inputs: The arrays whose gradients matter; by default all that require a gradient and whose values the
             tape read before it wrote them.
         as_warp: The program was written for Warp: what would go wrong there is an error.
-        progress: Called with a few words before something that takes time.
+        progress: Called with a few words before something that takes time. By default a diagnosis of more
+            than half a second shows a line on a terminal or in a notebook, and takes it away at the end;
+            False shows nothing.
+        max_seconds: What it may take. What there was no time for is left out, and the coverage says so.
 
     Returns:
         Verdict, coverage and findings, worst first.
 
     Raises:
         TapedebugError: `loss` or one of `inputs` is not on the tape, or `loss` is no scalar with a gradient.
-        TypeError: `tape` is not a tape; a list of losses does not have one for each tape.
+        TypeError: `tape` is not a tape, a list of losses does not have one for each, `progress` is no
+            function or `max_seconds` no number.
+        ValueError: `max_seconds` is not positive.
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
-    cases = [_case(item, own, inputs) for item, own in zip(tapes, losses_for(tapes, loss), strict=True)]
-    cases.sort(key=lambda case: case.trace.tape.began)
-    for case in cases:
-        case.as_warp, case.progress = as_warp, progress or case.progress
-    for case in cases:
-        case.trace.findings = settle(list(apply(case))) if case.trace.launches else []
-    for case, finding in apply_across(cases):
-        case.trace.findings.append(finding)
-    parts = [_concluded(case) for case in cases]
+    with Pace(progress, max_seconds, len(tapes)) as pace:
+        losses = losses_for(tapes, loss)
+        cases = [_case(item, own, inputs, pace) for item, own in zip(tapes, losses, strict=True)]
+        cases.sort(key=lambda case: case.trace.tape.began)
+        for case in cases:
+            pace.subject, case.as_warp = case.trace.name, as_warp
+            if case.trace.launches:
+                apply(case)
+                case.trace.findings = settle(case.trace.findings)
+        apply_across(cases)
+        parts = [_concluded(case) for case in cases]
     return parts[0] if len(parts) == 1 else joined(parts)
 
 
@@ -82,12 +94,13 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
             )
 
 
-def _case(tape: Tape, loss: Loss, inputs: Any) -> Case:
+def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace) -> Case:
     """The tape as data, with the end-to-end verdict, and ready to be run again."""
     from tapedebug.trace._record import record_with_arrays
 
     recorded = record_with_arrays(tape)
     trace = recorded.trace
+    pace.subject = trace.name
     if not trace.launches:
         trace.coverage = Coverage(summary="the tape is empty: nothing was recorded")
         return Case(trace, Replay(recorded, {}, []))
@@ -96,13 +109,14 @@ def _case(tape: Tape, loss: Loss, inputs: Any) -> Case:
     seeds = find_seeds(recorded, target)
     if len(seeds) == 1:
         trace.backward.loss = recorded.id_of(next(iter(seeds)))
-    _summarise(recorded, seeds)
-    wrong = _end_to_end(recorded, target, leaves, inputs is not None)
+    wrong = _end_to_end(recorded, target, leaves, inputs is not None, pace)
     trace.coverage.notes += notes
-    experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None)
+    experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
-    return Case(trace, experiment, named_loss=loss is not None)
+    case = Case(trace, experiment, named_loss=loss is not None, progress=pace.begin)
+    _summarise(case, recorded, seeds, pace)
+    return case
 
 
 def _concluded(case: Case) -> Diagnosis:
@@ -130,16 +144,20 @@ def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
         )
 
 
-def _summarise(recorded: Recorded, seeds: Mapping[Any, Any]) -> None:
+def _summarise(case: Case, recorded: Recorded, seeds: Mapping[Any, Any], pace: Pace) -> None:
     trace = recorded.trace
     size = {info.id: info.stop - info.start for info in trace.arrays}
     if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
         from tapedebug.trace._values import add_summaries
 
-        add_summaries(recorded, seeds)
+        try:
+            pace.begin("summarising values")
+            add_summaries(recorded, seeds, pace.pulse)
+        except OutOfTime as error:
+            case.skipped(f"values and adjoints were not summarised: {error.message}")
 
 
-def _end_to_end(recorded: Recorded, target: Loss, leaves: Sequence[int], named: bool) -> set[int]:
+def _end_to_end(recorded: Recorded, target: Loss, leaves: Sequence[int], named: bool, pace: Pace) -> set[int]:
     """Set verdict, coverage and checks of the trace; returns the inputs whose gradient is wrong."""
     from tapedebug.autograd import end_to_end
 
@@ -150,7 +168,11 @@ def _end_to_end(recorded: Recorded, target: Loss, leaves: Sequence[int], named: 
     labels = {array: info.label for array, info in zip(recorded.arrays, trace.arrays, strict=True)}
     inputs = [recorded.arrays[leaf] for leaf in leaves] if named else None
     try:
-        result = end_to_end(recorded.tape, target, inputs, labels=labels)
+        pace.begin("comparing the gradient with differences of the loss")
+        with pace.share(VERDICT_SHARE, DIRECTIONS) as seconds:
+            result = end_to_end(
+                recorded.tape, target, inputs, labels=labels, max_seconds=seconds, checkpoint=pace.pulse
+            )
     except TapedebugError as error:
         trace.coverage = Coverage(
             summary=f"0 of {total} launches checked end to end: {error.message}", launches=total

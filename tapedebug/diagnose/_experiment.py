@@ -83,8 +83,14 @@ class Experiment(Protocol):
         """Gradients of the leaves as the user's reverse pass would give them without some launches."""
         ...
 
-    def values_without(self, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
-        """What arrays would hold at the end of the forward pass without some launches."""
+    def values_without(
+        self, launches: Collection[int], arrays: Collection[int], stop: int
+    ) -> dict[int, Values]:
+        """What arrays would hold before launch `stop` without some launches."""
+        ...
+
+    def held(self, array: int) -> Values:
+        """A copy of what the user's array holds now."""
         ...
 
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:

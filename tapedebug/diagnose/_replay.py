@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class Replay:
         leaves: Ids of the arrays that gradients are wanted of.
         wrong: Those of them whose consumed gradient is wrong, as measured end to end.
         named: Somebody asked for just these gradients.
+        pulse: Called before each launch of every run; may raise to cancel.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Replay:
         leaves: Sequence[int],
         wrong: Collection[int] = (),
         named: bool = False,
+        pulse: Callable[[], None] | None = None,
     ) -> None:
+        self.pulse = pulse
         self.wrong = frozenset(wrong)
         self.named = named
         self.recorded = recorded
@@ -154,9 +157,15 @@ class Replay:
         """See `Experiment`."""
         return gradients_without(self, launches)
 
-    def values_without(self, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
+    def values_without(
+        self, launches: Collection[int], arrays: Collection[int], stop: int
+    ) -> dict[int, Values]:
         """See `Experiment`."""
-        return values_without(self, launches, arrays)
+        return values_without(self, launches, arrays, stop)
+
+    def held(self, array: int) -> Values:
+        """See `Experiment`."""
+        return np.array(self.arrays[array]._look())
 
     # ------------------------------------------------------------ disconnected
 
@@ -288,8 +297,11 @@ class Replay:
         if double:
             # Memory that is used as float32 and as something else has no twin.
             with contextlib.suppress(TapeError):
-                return Shadow(tracker, float64)
+                shadow = Shadow(tracker, float64)
+                shadow.pulse = self.pulse
+                return shadow
         shadow = Shadow(tracker)
+        shadow.pulse = self.pulse
         shadow.space.__class__ = _careless_space()
         return shadow
 

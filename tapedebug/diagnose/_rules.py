@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
@@ -10,6 +11,7 @@ from tapedebug.diagnose import (
     accumulated,
     after_loss,
     disconnected,
+    duplicate_launch,
     nonfinite,
     overwrite,
     seed,
@@ -18,6 +20,7 @@ from tapedebug.diagnose import (
     truncated,
 )
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._pace import OutOfTime
 from tapedebug.trace import Finding
 
 
@@ -41,6 +44,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(disconnected.RULE, disconnected.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
+    Rule(duplicate_launch.RULE, duplicate_launch.find),
     Rule(stale_value.RULE, stale_value.find),
     Rule(seed.RULE, seed.find),
     Rule(accumulated.RULE, find_across=accumulated.find_across),
@@ -55,23 +59,37 @@ TRACKED: tuple[Rule, ...] = ()
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)
 
 
-def apply(case: Case) -> Iterator[Finding]:
-    """Yield what the rules find on one tape. A rule that fails is a gap in the coverage, not the end."""
+def apply(case: Case) -> None:
+    """Add what the rules find on one tape. A rule that fails is a gap in the coverage, not the end."""
+    late: list[str] = []
     for rule in RULES:
         if rule.find is not None:
-            case.progress(f"looking for {rule.id}")
-            try:
-                yield from rule.find(case)
-            except TapedebugError as error:
-                case.skipped(f"{rule.id} was not looked for: {error.message}")
+            with _gaps(case, rule.id, late):
+                if rule not in STRUCTURE:  # which costs nothing, even where the time is up
+                    case.progress(f"looking for {rule.id}")
+                case.trace.findings += rule.find(case)
+    if late:
+        case.skipped(f"not looked for, as time was up: {', '.join(late)}")
 
 
-def apply_across(cases: Sequence[Case]) -> Iterator[tuple[Case, Finding]]:
-    """Yield what the rules find between tapes, each with the tape that it is shown on."""
+def apply_across(cases: Sequence[Case]) -> None:
+    """Add what the rules find between tapes, each to the tape that it is shown on."""
+    late: list[str] = []
     for rule in RULES:
         if rule.find_across is not None:
-            cases[0].progress(f"looking for {rule.id} between tapes")
-            try:
-                yield from rule.find_across(cases)
-            except TapedebugError as error:
-                cases[0].skipped(f"{rule.id} was not looked for between tapes: {error.message}")
+            with _gaps(cases[0], f"{rule.id} between tapes", late):
+                cases[0].progress(f"looking for {rule.id} between tapes")
+                for case, finding in rule.find_across(cases):
+                    case.trace.findings.append(finding)
+    if late:
+        cases[0].skipped(f"not looked for, as time was up: {', '.join(late)}")
+
+
+@contextmanager
+def _gaps(case: Case, what: str, late: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except OutOfTime:
+        late.append(what)
+    except TapedebugError as error:
+        case.skipped(f"{what} was not looked for: {error.message}")

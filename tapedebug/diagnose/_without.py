@@ -24,13 +24,15 @@ def gradients_without(replay: Replay, launches: Collection[int]) -> dict[int, Va
     return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
 
 
-def values_without(replay: Replay, launches: Collection[int], arrays: Collection[int]) -> dict[int, Values]:
-    """Return what arrays hold at the end of the forward pass, without some launches."""
-    shadow = _ran_without(replay, launches)
+def values_without(
+    replay: Replay, launches: Collection[int], arrays: Collection[int], stop: int
+) -> dict[int, Values]:
+    """Return what arrays hold before launch `stop`, without some launches."""
+    shadow = _ran_without(replay, launches, stop)
     return {number: shadow.values(replay.arrays[number]) for number in arrays}
 
 
-def _ran_without(replay: Replay, launches: Collection[int]) -> Shadow:
+def _ran_without(replay: Replay, launches: Collection[int], stop: int | None = None) -> Shadow:
     skip = frozenset(launches)
-    shadow: Shadow = replay._shadow().forward(skip=skip)
+    shadow: Shadow = replay._shadow().forward(stop=stop, skip=skip)
     return shadow

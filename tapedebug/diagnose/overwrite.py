@@ -7,16 +7,19 @@ kernel's adjoint, the others by experiment. The overwrites of a time loop are on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
+
+import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Change, Experiment, Values, relative_errors
 from tapedebug.diagnose._graph import differentiable
+from tapedebug.diagnose._overwritten import Group, group_overwrites
 from tapedebug.diagnose._source import flat_call
-from tapedebug.trace import Argument, Finding, Launch, Location, Trace, Version
+from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "overwrite"
@@ -28,114 +31,31 @@ MEASURED = 16
 """How many groups of overwrites are measured one by one; each costs a reverse pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One overwrite: `clobberer` wrote over the version of `array` that `reader` had read as `param`."""
-
-    reader: int
-    param: int
-    clobberer: int
-    array: int
-    version: int
-
-
-@dataclass(slots=True)
-class Group:
-    """Overwrites of one kind: same writing kernel and parameter, and for needed values same reader too."""
-
-    write_param: int
-    needed: bool
-    pairs: list[Pair] = field(default_factory=list)
-
-    @property
-    def first(self) -> Pair:
-        """The overwrite that the message is about."""
-        return self.pairs[0]
-
-    @property
-    def readers(self) -> list[tuple[int, int]]:
-        """The (launch, parameter) pairs that read what the first overwrite went over."""
-        first = self.first
-        same = (pair for pair in self.pairs if (pair.array, pair.version) == (first.array, first.version))
-        return list(dict.fromkeys((pair.reader, pair.param) for pair in same))
-
-    def occurrences(self) -> int:
-        """How many versions were overwritten."""
-        return len({(pair.array, pair.version) for pair in self.pairs})
-
-    def careless(self) -> list[tuple[int, int]]:
-        """The (launch, parameter) pairs whose old values are gone."""
-        return sorted({(pair.reader, pair.param) for pair in self.pairs})
-
-
 def find(case: Case) -> list[Finding]:
     """Return one finding for each kind of overwrite on the tape that needs an explanation."""
     trace, experiment = case.trace, case.experiment
     groups = group_overwrites(trace)
     if not groups:
         return []
-    study = _Study(trace, experiment)
+    study = _Study(trace, experiment, case.as_warp)
     study.measure(groups)
     return [study.finding(group) for group in groups]
-
-
-def group_overwrites(trace: Trace) -> list[Group]:
-    """Return the overwrites of values that a launch had read, by kind.
-
-    Overwrites that no adjoint minds are listed once for each writing kernel and parameter, for arrays with
-    `requires_grad`, and only where the same write is not already a finding.
-    """
-    groups: dict[tuple[Any, ...], Group] = {}
-    for pair, arg in sorted(_pairs(trace), key=lambda item: (item[0].clobberer, item[0].reader)):
-        reader, clobberer = trace.launches[pair.reader], trace.launches[pair.clobberer]
-        write_param = words.written_param(clobberer, trace.arrays[pair.array], trace)
-        key: tuple[Any, ...] = (clobberer.kernel, clobberer.name, write_param)
-        if arg.needed:
-            key = (*key, reader.kernel, reader.name, pair.param)
-        groups.setdefault(key, Group(write_param, arg.needed)).pairs.append(pair)
-    needed = [group for group in groups.values() if group.needed]
-    minded = {(pair.array, pair.version) for group in needed for pair in group.pairs}
-    harmless = [group for group in groups.values() if not group.needed]
-    for group in harmless:
-        group.pairs = [pair for pair in group.pairs if (pair.array, pair.version) not in minded]
-    return [*needed, *(group for group in harmless if group.pairs)]
-
-
-def _pairs(trace: Trace) -> Iterator[tuple[Pair, Argument]]:
-    for version in trace.versions:
-        if version.overwritten_by is None:
-            continue
-        for index in version.reads:
-            found = _read_argument(trace.launches[index], version)
-            if found is None:
-                continue
-            param, arg = found
-            if arg.needed or trace.arrays[version.array].requires_grad:
-                yield Pair(index, param, version.overwritten_by, version.array, version.version), arg
-
-
-def _read_argument(reader: Launch, version: Version) -> tuple[int, Argument] | None:
-    """The parameter through which a launch read a version; one whose values its adjoint needs comes first."""
-    matching = [
-        (position, arg)
-        for position, arg in enumerate(reader.args)
-        if arg.array == version.array and arg.read_version == version.version
-    ]
-    return min(matching, key=lambda item: not item[1].needed, default=None)
 
 
 class _Study:
     """The measurements, and the words for them."""
 
-    def __init__(self, trace: Trace, experiment: Experiment) -> None:
+    def __init__(self, trace: Trace, experiment: Experiment, as_warp: bool) -> None:
         self.trace = trace
         self.experiment = experiment
         self.changes: Mapping[tuple[int, int], Change] = {}
         self.right: Mapping[int, Values] = {}
         self.errors: dict[int, dict[str, float]] = {}
+        self.gradients: dict[int, dict[str, Any]] = {}
         self.together: dict[str, float] = {}
         self.lines: dict[int, Location | None] = {}
         self.consumes_new = trace.tape.on_overwrite in ("ignore", "warn")
+        self.as_warp = as_warp
 
     def measure(self, groups: list[Group]) -> None:
         """Run the experiments; without them the structure alone is reported."""
@@ -149,13 +69,13 @@ class _Study:
         needed = [group for group in groups if group.needed]
         for group in groups[:MEASURED]:
             if group.needed:
-                self.errors[id(group)] = self._without(group.careless())
+                wrong = self.experiment.gradients(careless=group.careless())
+                self.errors[id(group)] = self._compared(wrong)
+                self.gradients[id(group)] = _both(self.trace, self.right, wrong)
             else:
                 self._poison(group)
-        self.together = self._without([pair for group in needed for pair in group.careless()])
-
-    def _without(self, careless: list[tuple[int, int]]) -> dict[str, float]:
-        return self._compared(self.experiment.gradients(careless=careless))
+        careless = [pair for group in needed for pair in group.careless()]
+        self.together = self._compared(self.experiment.gradients(careless=careless))
 
     def _poison(self, group: Group) -> None:
         """Where no adjoint needs any version of an array, NaN in all of it must not matter."""
@@ -208,15 +128,29 @@ class _Study:
                 reason = "the values are the same"
             return "info", f"{text} Harmless: {reason}; measured, the gradient is the same to the bit."
         alone = errors == self.together
+        severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
         if self.consumes_new:
-            severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
-            more = "" if alone else f"; all overwrites together put {words.off(self.together, '')}"
-            return severity, f"{text} That puts the gradient of {words.off(errors, '')}{more}."
-        more = "" if alone else f" ({words.off(self.together, '')} without any copy)"
+            more = "" if alone else f"; all overwrites together put {words.off(self.together)}"
+            return severity, f"{text} That puts the gradient of {words.off(errors)}{more}."
+        if self.as_warp:
+            more = "" if alone else f"; through all overwrites together {words.off(self.together, 'is ')}"
+            return severity, (
+                f"{text} Here the tape kept a copy of {label}, so the gradient is right. Warp keeps none: "
+                f"its gradient of {words.off(errors, 'is ')}{self._example(group, errors)}{more}."
+            )
+        more = "" if alone else f" ({words.off(self.together)} without any copy)"
         return "info", (
             f"{text} The tape kept a copy of {label} for the adjoint, so the gradient is right; "
             f"without it the gradient of {words.off(errors, 'would be ')}{more}."
         )
+
+    def _example(self, group: Group, errors: Mapping[str, float]) -> str:
+        """`, for instance 1.8 for throw[0] in place of 2.91`: where the two are furthest apart."""
+        found = self.gradients[id(group)].get(max(errors, key=lambda label: errors[label]))
+        if found is None:
+            return ""
+        right, wrong = words.number(found["right"]), words.number(found["wrong"])
+        return "" if right == wrong else f" ({wrong} in place of {right} for {found['element']})"
 
     def _harmless(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
         trace, pair = self.trace, group.first
@@ -314,7 +248,9 @@ class _Study:
         if len(group.pairs) > 1:
             own += " in each round instead of using the same ones again"
         if self.consumes_new:
-            return f'{own}, or record with on_overwrite="preserve"'
+            return own if self.as_warp else f'{own}, or record with on_overwrite="preserve"'
+        if self.as_warp and max(self.errors.get(id(group), {"": 0.0}).values()) > NOTICED:
+            return own
         return f"nothing has to change; to save the copies, {own}"
 
     def _read_location(self, group: Group) -> Location | None:
@@ -349,6 +285,7 @@ class _Study:
             "elements": total.elements,
             "changed": total.changed,
             "max_change": total.largest,
+            "gradients": self.gradients.get(id(group), {}),
             "relative_error": dict(errors),
             "relative_error_all": self.together if group.needed else {},
         }
@@ -363,3 +300,28 @@ def _side(launch: Launch, param: int, location: Location | None) -> dict[str, An
         "location": None if location is None else asdict(location),
         "call_site": None if launch.call_site is None else asdict(launch.call_site),
     }
+
+
+def _both(trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[str, Any]:
+    """For each input whose gradient differs the element where it does most, with both values."""
+    found: dict[str, Any] = {}
+    for leaf, good in right.items():
+        bad, info = wrong[leaf], trace.arrays[leaf]
+        with np.errstate(all="ignore"):
+            apart = np.abs(bad.astype(np.float64) - good.astype(np.float64))
+        apart[np.isnan(apart)] = np.inf
+        apart[(good == bad) | (np.isnan(good) & np.isnan(bad))] = 0.0
+        if apart.size and apart.max() > 0:
+            place = tuple(int(k) for k in np.unravel_index(int(apart.argmax()), apart.shape))
+            outer, inner = place[: len(info.shape)], place[len(info.shape) :]
+            element = info.label + "".join(
+                f"[{', '.join(map(str, part))}]" for part in (outer, inner) if part
+            )
+            found[info.label] = {
+                "element": element,
+                "right": float(good[place]),
+                "wrong": float(bad[place]),
+                "norm_right": float(np.linalg.norm(good.astype(np.float64))),
+                "norm_wrong": float(np.linalg.norm(bad.astype(np.float64))),
+            }
+    return found

@@ -124,7 +124,7 @@ class Connection:
         def work() -> None:
             try:
                 with gate.for_check(lambda: None):
-                    remember(tape, _shell.in_namespace(lambda: diagnose(tape)))
+                    remember(tape, _shell.in_namespace(lambda: diagnose(tape, progress=False)))
                     rows = tape_rows()
                 self._say("tapes", request=request, tapes=rows)
             except Exception as error:

@@ -45,6 +45,7 @@ class Shadow:
         position: The index of the record that runs next.
         uncovered: Why parts cannot be replayed; empty where everything can.
         lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
+        pulse: Called before each record that runs, forward or backward; may raise to cancel.
 
     Raises:
         TapeError: In float64, where one buffer is used both as float32 and as another type.
@@ -59,6 +60,7 @@ class Shadow:
         # dropped goes away at once, with all its memory.
         self.space = ShadowSpace(tracker, self.f64)
         self._buffers = self.space.buffers
+        self.pulse: Callable[[], None] | None = None
         self._inputs: dict[array, Values] = {}
         self._saves = self._plan_saves(tracker)
         self._forward = self._forward_table()
@@ -235,6 +237,8 @@ class Shadow:
                 mend=f"start at {self.position}, or at 0",
             )
         for record, (run, address) in zip(self.records[start:last], calls[start:last], strict=True):
+            if self.pulse is not None:
+                self.pulse()
             index = record.index
             for need, buffer in self._saves.get(index, ()):
                 self._keep(need, buffer)
@@ -286,6 +290,8 @@ class Shadow:
         steps = self._steps(consume)
         with self._late_writes(consume):
             for record in reversed(self.records[stop:first]):
+                if self.pulse is not None:
+                    self.pulse()
                 step = steps.get(record.index)
                 if step is not None and record.index not in skip:
                     step[1](0, step[2], step[3])

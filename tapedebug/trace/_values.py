@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from tapedebug.trace._record import Recorded
 
 
-def add_summaries(recorded: Recorded, seeds: Mapping[Any, np.ndarray[Any, Any]] | None = None) -> None:
+def add_summaries(
+    recorded: Recorded,
+    seeds: Mapping[Any, np.ndarray[Any, Any]] | None = None,
+    pulse: Callable[[], None] | None = None,
+) -> None:
     """Set `value` and `adjoint` of the versions of a trace.
 
     Args:
         recorded: The trace and its tape, which is not touched.
-        seeds: Incoming adjoints of the reverse pass; by default those of the last `Tape.backward`.
-        Adjoints are
-            left out where there was none. They are those that the tape consumed, right or wrong.
+        seeds: Incoming adjoints of the reverse pass; by default those of the last `Tape.backward`. Adjoints
+            are left out where there was none. They are those that the tape consumed, right or wrong.
+        pulse: Called at each launch; may raise to cancel.
     """
     from tapedebug.runtime.replay import Shadow
 
@@ -32,6 +36,7 @@ def add_summaries(recorded: Recorded, seeds: Mapping[Any, np.ndarray[Any, Any]] 
     for version in recorded.trace.versions:
         written.setdefault(version.written_by, []).append(version)
     shadow = Shadow(tape.tracker)
+    shadow.pulse = pulse
     starts = [version for version in written.get(None, ()) if version.version == 0]
     _values(recorded, shadow, starts)
     shadow.forward(on_launch=lambda record: _values(recorded, shadow, written.get(record.index, ())))

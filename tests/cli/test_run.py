@@ -10,6 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tapedebug.trace import load_trace
@@ -182,27 +183,35 @@ def test_a_script_without_a_tape_is_told_so(tmp_path: Path) -> None:
     }
 
 
-def test_of_a_training_loop_the_first_and_the_last_tape_are_diagnosed(tmp_path: Path) -> None:
-    done = run(tmp_path, "for _ in range(6): record(True)")
+def shown(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The tapes that were diagnosed."""
+    return [line.split(" · ")[1] for line in done.stdout.splitlines() if " launches · " in line]
+
+
+def test_of_a_training_loop_the_first_two_and_the_last_two_tapes_are_diagnosed(tmp_path: Path) -> None:
+    done = run(tmp_path, "for _ in range(1600): record(True)", "--json", "out.json")
     assert done.returncode == 0
-    assert [line.split(" · ")[1] for line in done.stdout.splitlines() if " launches · " in line] == [
-        "tape 1",
-        "tape 6",
-    ]
-    assert (
-        "4 more tapes were recorded with the same launches as those shown, and not diagnosed "
-        "(the first and the last are)\n"
-    ) in done.stdout
+    assert shown(done) == ["tape 1", "tape 2", "tape 1599", "tape 1600"]
+    told = (
+        "1600 tapes were recorded; diagnosed: 1, 2 (the first two with their launches); "
+        "1,599, 1,600 (the last two)"
+    )
+    assert f"{told}\n" in done.stdout
+    data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert data["coverage"]["notes"] == [told]
+    assert len(data["tapes"]) == 4
 
 
-def test_a_tape_that_the_script_resets_is_diagnosed_before(tmp_path: Path) -> None:
+def test_a_tape_that_is_reset_and_used_again_counts_as_many(tmp_path: Path) -> None:
     body = """
     x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
     y = wp.zeros_like(x)
     z = wp.array([4.0, 5.0, 6.0], dtype=float)
     loss = wp.zeros(1, dtype=float, requires_grad=True)
     tape = wp.Tape(on_overwrite="ignore")
-    for _ in range(3):
+    for step in range(6):
+        x.assign([1.0, 2.0, step])
+        loss.zero_()
         with tape:
             wp.launch(square, dim=3, inputs=[x], outputs=[y])
             wp.launch(put, dim=3, inputs=[z], outputs=[x])
@@ -210,10 +219,17 @@ def test_a_tape_that_the_script_resets_is_diagnosed_before(tmp_path: Path) -> No
         tape.backward(loss)
         tape.reset()
     """
-    done = run(tmp_path, body)
+    done = run(tmp_path, body, "--json", "out.json")
     assert done.returncode == 1
-    assert "✕ error · overwrite · x" in done.stdout
-    assert "2 more tapes were recorded" in done.stdout
+    assert shown(done) == ["tape 1", "tape 2", "tape 5", "tape 6"]
+    data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    errors = [item for item in data["findings"] if item["severity"] == "error"]
+    consumed = np.array([8.0, 10.0, 12.0])
+    for step, (finding, tape) in zip((0, 1, 4, 5), zip(errors, data["tapes"], strict=True), strict=True):
+        right = np.array([2.0, 4.0, 2.0 * step])
+        expected = float(np.linalg.norm(consumed - right) / np.linalg.norm(right))
+        assert finding["evidence"]["relative_error"]["x"] == pytest.approx(expected, rel=1e-6)
+        assert tape["verdict"] == "WRONG"
 
 
 def test_what_can_not_be_written_or_run_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -274,19 +290,18 @@ def test_an_evaluation_loop_does_not_hold_its_tapes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     alive = int(next(line for line in done.stdout.splitlines() if line.startswith("alive")).split()[1])
     assert alive <= 40
-    assert "98 more tapes were recorded" in done.stdout
+    assert "100 tapes were recorded; diagnosed: 1, 2 (" in done.stdout
     assert "no loss is known" in done.stdout
 
 
-def test_the_first_tape_that_goes_bad_is_kept_too(tmp_path: Path) -> None:
-    body = """
+BAD = """
     @wp.kernel
     def root(x: wp.array(dtype=float), y: wp.array(dtype=float)):
         i = wp.tid()
         y[i] = wp.sqrt(x[i])
 
-    for step in range(7):
-        x = wp.array([1.0, 0.0 if step == 3 else 2.0], dtype=float, requires_grad=True)
+    for step in range(12):
+        x = wp.array([1.0, 0.0 if BAD else 2.0], dtype=float, requires_grad=True)
         y = wp.zeros_like(x)
         loss = wp.zeros(1, dtype=float, requires_grad=True)
         with wp.Tape() as tape:
@@ -294,11 +309,48 @@ def test_the_first_tape_that_goes_bad_is_kept_too(tmp_path: Path) -> None:
             wp.launch(total, dim=2, inputs=[y], outputs=[loss])
         tape.backward(loss)
     """
-    done = run(tmp_path, body)
+
+
+def test_a_tape_that_goes_bad_is_kept_with_its_neighbours(tmp_path: Path) -> None:
+    done = run(tmp_path, BAD.replace("BAD", "step == 5"))
     assert done.returncode == 1
-    shown = [line.split(" · ")[1] for line in done.stdout.splitlines() if " launches · " in line]
-    assert shown == ["tape 1", "tape 4", "tape 7"]
+    assert shown(done) == ["tape 1", "tape 2", "tape 5", "tape 6", "tape 7", "tape 11", "tape 12"]
     assert done.stdout.count("✕ error · nonfinite · x") == 1
+    assert (
+        "12 tapes were recorded; diagnosed: 1, 2 (the first two with their launches); 5, 7 (beside one that "
+        "is not finite); 6 (the first that is not finite); 11, 12 (the last two). The gradients of 1 were "
+        "not finite\n"
+    ) in done.stdout
+
+
+def test_of_tapes_that_stay_bad_the_first_is_kept(tmp_path: Path) -> None:
+    done = run(tmp_path, BAD.replace("BAD", "step >= 4"))
+    assert shown(done) == ["tape 1", "tape 2", "tape 4", "tape 5", "tape 6", "tape 11", "tape 12"]
+    assert "6 (not finite)" in done.stdout
+    assert done.stdout.endswith(" The gradients of 8 were not finite\n" + done.stdout.splitlines()[-1] + "\n")
+
+
+def test_tapes_of_many_kinds_do_not_fill_memory(tmp_path: Path) -> None:
+    body = """
+    import gc, weakref
+    seen = []
+    x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+    for step in range(60):
+        y = wp.zeros_like(x)
+        loss = wp.zeros(1, dtype=float, requires_grad=True)
+        with wp.Tape() as tape:
+            for _ in range(step):
+                wp.launch(square, dim=2, inputs=[x], outputs=[y])
+            wp.launch(total, dim=2, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+        seen.append(weakref.ref(tape))
+    del tape
+    gc.collect()
+    print("alive", sum(ref() is not None for ref in seen))
+    """
+    done = run(tmp_path, body)
+    assert "alive 13\n" in done.stdout, "twelve that are shown, and the one that may not be over"
+    assert "They have more than 8 different sequences of launches" in done.stdout
 
 
 def test_check_bounds_ends_a_script_with_the_place_of_a_wrong_index(tmp_path: Path) -> None:

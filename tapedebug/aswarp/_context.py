@@ -1,0 +1,115 @@
+"""`as_warp`: a block in which `import warp` imports this engine."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import site
+import sys
+import sysconfig
+from collections.abc import Sequence
+from types import FunctionType, ModuleType
+from typing import Any
+
+from tapedebug.aswarp._errors import no_module
+from tapedebug.aswarp._modules import World, exists
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds `warp` and its modules before anybody else does."""
+
+    def __init__(self) -> None:
+        self.world = World()
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        if fullname.partition(".")[0] != "warp":
+            return None
+        if not exists(fullname):
+            raise no_module(fullname)
+        return importlib.machinery.ModuleSpec(fullname, self, origin="tapedebug", is_package=True)
+
+    def create_module(self, spec: Any) -> ModuleType:
+        return self.world.module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It is complete."""
+
+
+class as_warp:
+    """A block in which `import warp as wp`, also in modules imported there, imports this engine.
+
+    `with as_warp(): import my_simulation` serves notebooks and tests; `tapedebug run --as-warp` runs a whole
+    script so. Whether Warp is installed, or even imported already, does not matter. At the end everything in
+    `sys.modules` and `sys.meta_path` is as before: modules of the user that were imported in the block, which
+    refer to this engine, are imported again when they are asked for next, with Warp then. Blocks nest.
+    """
+
+    def __init__(self) -> None:
+        self._finders: list[_Finder] = []
+        self._before: list[dict[str, ModuleType]] = []
+
+    def __enter__(self) -> as_warp:
+        finder = _Finder()
+        self._before.append(dict(sys.modules))
+        for name in _bound_to_warp():
+            del sys.modules[name]
+        sys.meta_path.insert(0, finder)
+        self._finders.append(finder)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        finder, before = self._finders.pop(), self._before.pop()
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+        for name in _bound_to_warp(before):
+            if sys.modules.get(name) is not before.get(name):
+                del sys.modules[name]
+        for name, module in before.items():
+            sys.modules.setdefault(name, module)
+
+
+def _bound_to_warp(before: dict[str, ModuleType] | None = None) -> list[str]:
+    """`warp` and, by whole packages, the modules that have something of it; of what is new also the user's.
+
+    A package that was imported with one engine must not serve the other.
+    """
+    new = {name for name in sys.modules if before is not None and name not in before}
+    tops = {"warp"}
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        if top in tops or top in _OURS:
+            continue
+        engines = ("warp", "tapedebug") if name in new else ("warp",)
+        if _refers_to(module, engines) or (name in new and _is_the_users(module)):
+            tops.add(top)
+    return [name for name in list(sys.modules) if name.partition(".")[0] in tops - {"__main__"}]
+
+
+_OURS = ("tapedebug", "__main__")
+
+
+def _refers_to(module: Any, engines: Sequence[str]) -> bool:
+    """Whether a module has an engine, or something of it, among its names."""
+    return any(_origin(value) in engines for value in list(getattr(module, "__dict__", {}).values()))
+
+
+def _origin(value: Any) -> str:
+    """The package that a value is from."""
+    named = value if isinstance(value, (type, FunctionType)) else type(value)
+    name = value.__name__ if isinstance(value, ModuleType) else named.__module__
+    return str(name).partition(".")[0]
+
+
+def _is_the_users(module: Any) -> bool:
+    """Whether a module is a file that is neither Python's own nor installed."""
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and file.endswith(".py") and not file.startswith(_INSTALLED)
+
+
+_INSTALLED = tuple(
+    {
+        *(sysconfig.get_path(part) for part in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    }
+)

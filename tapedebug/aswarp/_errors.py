@@ -1,0 +1,89 @@
+"""What a program is told that asks `warp` for something that this engine does not have."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from types import FrameType
+
+from tapedebug._errors import TapedebugError
+from tapedebug._source import Span
+from tapedebug.runtime.record import site_span
+
+_PASSING = ("importlib._bootstrap", "importlib._bootstrap_external", "importlib")
+
+
+class WarpImportError(TapedebugError, ModuleNotFoundError):
+    """A program imports a module or a name of Warp that this engine does not have."""
+
+
+class WarpNameError(TapedebugError, AttributeError):
+    """A program uses a name of Warp that this engine does not have."""
+
+
+PARTS = {
+    "build": "compiling to files is not part of recording and debugging gradients",
+    "fem": "finite elements are a library of kernels on top of Warp, written for its own engine",
+    "geometry": "meshes and surfaces are not part of this engine",
+    "jax_experimental": "there is no foreign-function interface to JAX",
+    "render": "nothing is drawn here",
+    "sim": "Warp itself has moved it to the package Newton",
+    "sparse": "sparse matrices of blocks are not part of this engine",
+    "tests": "these are the tests of Warp",
+}
+"""Modules of Warp that there is no counterpart of, and why."""
+
+
+def no_module(name: str) -> WarpImportError:
+    """The error for `import warp.…`."""
+    part = name.split(".")[1]
+    reason = PARTS.get(part, "it is not part of recording and debugging gradients")
+    mend = f"import {name} only where it is used (`try: … except ImportError: …`), or debug the part without"
+    if part == "_src":
+        reason = "these are the internals of Warp"
+        mend = "import the public name from `warp`"
+    error = WarpImportError(
+        f"`{name}` is not in tapedebug: {reason}", span=_place(), mend=mend, notes=(_RUNNING,)
+    )
+    error.name = name
+    return error
+
+
+def no_name(module: str, name: str, why: str) -> WarpImportError | WarpNameError:
+    """The error for `wp.name`, or for `from warp import name`."""
+    frame = _caller()
+    mend = "leave it out, or debug the part of the program that does without it"
+    if frame is not None and _imports(frame):
+        error = WarpImportError(why, span=_span(frame), mend=mend, notes=(_RUNNING,))
+        error.name = module
+        return error
+    return WarpNameError(why, span=None if frame is None else _span(frame), mend=mend, notes=(_RUNNING,))
+
+
+_RUNNING = "this program runs on tapedebug in place of Warp (--as-warp)"
+
+
+def _caller() -> FrameType | None:
+    """The first frame that is neither ours nor the import system's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] != "tapedebug" and module not in _PASSING:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _imports(frame: FrameType) -> bool:
+    """Whether a frame is at `from … import name`, which takes an AttributeError for something else."""
+    code = frame.f_code.co_code
+    return dis.opname[code[frame.f_lasti]] == "IMPORT_FROM"
+
+
+def _span(frame: FrameType) -> Span:
+    return site_span((frame.f_code, frame.f_lasti))
+
+
+def _place() -> Span | None:
+    frame = _caller()
+    return None if frame is None else _span(frame)

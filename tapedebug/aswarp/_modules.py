@@ -1,0 +1,100 @@
+"""The modules that stand in for those of Warp: each passes on what a module of ours has."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import logging
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from tapedebug.aswarp._errors import no_name
+from tapedebug.aswarp._settings import VERSION, Settings
+
+COUNTERPARTS = {
+    "warp": "tapedebug",
+    "warp.autograd": "tapedebug.autograd",
+    "warp.context": "tapedebug",
+    "warp.optim": "tapedebug.optim",
+    "warp.optim.adam": "tapedebug.optim",
+    "warp.optim.sgd": "tapedebug.optim",
+    "warp.tape": "tapedebug",
+    "warp.types": "tapedebug.lang.types",
+    "warp.utils": "tapedebug",
+}
+"""Which module of ours has the names of which module of Warp."""
+
+EXTRA: dict[str, Any] = {
+    "DeviceLike": Any,
+    "Devicelike": Any,
+    "LOG_DEBUG": logging.DEBUG,
+    "LOG_ERROR": logging.ERROR,
+    "LOG_INFO": logging.INFO,
+    "LOG_WARNING": logging.WARNING,
+    "__version__": VERSION,
+}
+"""Names that only programs for Warp ask for."""
+
+
+def exists(name: str) -> bool:
+    """Whether there is a counterpart of a module of Warp."""
+    return name in COUNTERPARTS or name == "warp.config"
+
+
+class World:
+    """The stand-ins of one block, made when they are first asked for, from `sys.modules` or not."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, ModuleType] = {}
+
+    def module(self, name: str) -> ModuleType:
+        """The module that stands in for the module `name` of Warp."""
+        if name not in self.modules:
+            self.modules[name] = Settings() if name == "warp.config" else self._stand_in(name)
+        return self.modules[name]
+
+    def _stand_in(self, name: str) -> ModuleType:
+        ours = importlib.import_module(COUNTERPARTS[name])
+        module = ModuleType(name, f"`{name}` on tapedebug.")
+        listing = _listing(name, ours)
+        module.__dict__.update(__getattr__=self._look_up(name, ours), __dir__=listing)
+        if name == "warp":
+            module.__dict__.update(EXTRA, __all__=[each for each in listing() if _is_starred(each)])
+        return module
+
+    def _look_up(self, name: str, ours: ModuleType) -> Callable[[str], Any]:
+        """`__getattr__` of a module: what ours has under that name."""
+
+        def look_up(wanted: str) -> Any:
+            part = f"{name}.{wanted}"
+            if exists(part):
+                return self.module(part)
+            if not wanted.startswith("_") and hasattr(ours, wanted):
+                return getattr(ours, wanted)
+            if wanted.startswith("__"):
+                raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
+            raise no_name(name, wanted, _why(name, wanted, ours))
+
+        return look_up
+
+
+def _listing(name: str, ours: ModuleType) -> Callable[[], list[str]]:
+    def listing() -> list[str]:
+        parts = (each.removeprefix(f"{name}.") for each in (*COUNTERPARTS, "warp.config") if each != name)
+        own = {each for each in dir(ours) if not each.startswith("_")}
+        return sorted(own | {part for part in parts if "." not in part})
+
+    return listing
+
+
+def _is_starred(name: str) -> bool:
+    """Whether `from warp import *` brings a name: none that hides one of Python's, or that Warp has not."""
+    return not hasattr(builtins, name) and name not in ("TapeDebugger", "load_ipython_extension", "notebook")
+
+
+def _why(name: str, wanted: str, ours: ModuleType) -> str:
+    from tapedebug._planned import missing
+
+    said = missing(wanted, dir(ours))
+    return said.replace(f"tapedebug.{wanted}", f"{name}.{wanted}").replace("tapedebug has", f"{name} has")

@@ -1,0 +1,235 @@
+"""`tapedebug run --as-warp`: programs that say `import warp as wp`, whether or not Warp is installed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tapedebug._script import run_script
+from tapedebug.aswarp import WarpImportError, as_warp
+from tests.cli.test_run import command
+
+KERNELS = """
+import warp as wp
+
+@wp.kernel
+def cool(t: wp.array(dtype=float), k: wp.array(dtype=float), t_next: wp.array(dtype=float)):
+    i = wp.tid()
+    t_next[i] = t[i] - k[i] * t[i] * t[i]
+
+@wp.kernel
+def total(t: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, t[wp.tid()])
+"""
+
+PROGRAM = """
+import numpy as np
+import warp as wp
+import warp.optim
+from warp.optim import Adam
+from kernels import cool, total
+
+wp.init()
+wp.config.quiet = True
+wp.config.verify_cuda = False
+wp.config.log_level = wp.LOG_WARNING
+wp.set_device("cpu")
+
+with wp.ScopedDevice("cpu") as device:
+    assert not device.is_cuda
+    t = wp.array(np.linspace(0.2, 0.8, 4), dtype=wp.float32, requires_grad=True)
+    other = wp.zeros_like(t)
+    k = wp.full(4, 0.5, dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    tape = wp.Tape()
+    with tape, wp.ScopedTimer("steps", active=False):
+        for _ in range(3):
+            wp.launch(cool, dim=4, inputs=[t, k], outputs=[other])
+            t, other = other, t
+        wp.launch(total, dim=4, inputs=[t], outputs=[loss])
+    tape.backward(loss)
+    assert isinstance(wp.optim.Adam([k]), Adam)
+print(wp.__version__ == wp.config.version, k.grad.numpy())
+"""
+
+
+def as_program(tmp_path: Path, body: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "script.py").write_text(textwrap.dedent(body), encoding="utf-8")
+    return command(tmp_path, "run", "--as-warp", *options, "script.py")
+
+
+def line_of(text: str, source: str) -> int:
+    return next(number for number, line in enumerate(source.splitlines(), start=1) if text in line)
+
+
+def test_a_program_for_warp_runs_unedited_and_is_told_what_warp_would_have_consumed(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS, encoding="utf-8")
+    done = as_program(tmp_path, PROGRAM, "--json", "out.json")
+    assert done.returncode == 1, done.stderr
+    write, launch = line_of("t_next[i] =", KERNELS), line_of("wp.launch(cool", PROGRAM)
+    # warp-lang 1.19 prints [-0.06480323 -0.15237749 -0.21447478 -0.24890527]
+    assert done.stdout.splitlines()[0] == "True [-0.08135068 -0.22668287 -0.3674819  -0.49082366]"
+    assert done.stdout.partition("\n")[2] == (
+        f"""
+script.py · tape 1 · 4 launches · on_overwrite='preserve' · gradient AGREE
+  coverage: 4 of 4 launches checked end to end; agrees to 8e-8
+
+  ✕ error · overwrite · other, t
+    launch 1 (cool) overwrites values of other (at kernels.py:{write}) that the adjoint of launch 0 (cool)
+    needs (read at kernels.py:{write}): 4 of 4 elements changed value, by up to 0.435. Here the tape kept
+    a copy of other, so the gradient is right. Warp keeps none: its gradient of other is off by
+    46 %, that of k by 45 % (0.283 in place of 0.0661 for other[3]). 1 more like it (×2).
+    kernel at kernels.py:{write}, in cool
+        t_next[i] = t[i] - k[i] * t[i] * t[i]
+    launched at script.py:{launch}, in <module>
+        wp.launch(cool, dim=4, inputs=[t, k], outputs=[other])
+    fix: give cool an array of its own for t_next in each round instead of using the same ones again
+
+tapedebug: 1 tape diagnosed: 1 error, 0 warnings, 0 notes
+wrote {tmp_path / "out.json"}
+"""
+    )
+    data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert (data["schema"], data["verdict"]) == (1, "AGREE")
+    (finding,) = data["findings"]
+    assert finding["location"]["file"] == str(tmp_path / "kernels.py")
+
+
+def test_ignore_reproduces_the_trajectory_of_warp(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS, encoding="utf-8")
+    done = as_program(tmp_path, PROGRAM, "--on-overwrite", "ignore")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0] == "True [-0.06480323 -0.15237749 -0.21447478 -0.24890527]"
+    assert " · gradient WRONG\n" in done.stdout
+    assert "That puts the\n    gradient of other off by 46 %, that of k by 45 %." in done.stdout
+
+
+def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) -> None:
+    done = as_program(tmp_path, "import warp as wp\nimport warp.sim\n", "--json", "out.json")
+    assert done.returncode == 2
+    script = tmp_path / "script.py"
+    assert done.stderr == (
+        f'Traceback (most recent call last):\n  File "{script}", line 2, in <module>\n    import warp.sim\n'
+        "tapedebug.aswarp._errors.WarpImportError: `warp.sim` is not in tapedebug: Warp itself has moved it "
+        "to the package Newton\n"
+        f"  --> {script}:2, in <module>\n"
+        "   | import warp.sim\n   | ^^^^^^^^^^^^^^^\n"
+        "  = note: this program runs on tapedebug in place of Warp (--as-warp)\n"
+        "  = mend: import warp.sim only where it is used (`try: … except ImportError: …`), or debug the part "
+        "without\n"
+    )
+    assert done.stdout.startswith("\nno tape was recorded: nothing to check\n")
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["tapes"] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("from warp import Mesh", "WarpImportError: warp.Mesh is not planned"),
+        ("wp.Mesh(1)", "WarpNameError: warp.Mesh is not planned"),
+        ("wp.luanch", "WarpNameError: warp has no name 'luanch'; did you mean 'launch'?"),
+        ("import warp.fem as fem", "WarpImportError: `warp.fem` is not in tapedebug: finite elements"),
+        ("from warp._src import context", "WarpImportError: `warp._src` is not in tapedebug: these are the"),
+        (
+            "from warp.render import UsdRenderer",
+            "WarpImportError: `warp.render` is not in tapedebug: nothing",
+        ),
+        ("wp.set_device('cuda:0')", "DeviceError: there is no device 'cuda:0': this version runs on"),
+    ],
+)
+def test_a_name_that_is_not_here_is_told_with_its_line(tmp_path: Path, line: str, told: str) -> None:
+    done = as_program(tmp_path, f"import warp as wp\n{line}\n")
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert 'script.py", line 2, in <module>' in done.stderr
+    assert "/tapedebug/" not in done.stderr
+
+
+def test_a_program_may_ask_before_it_uses(tmp_path: Path) -> None:
+    body = """
+    import warp as wp
+    try:
+        import warp.render
+    except ImportError:
+        print("nothing drawn")
+    try:
+        from warp import Mesh
+    except ImportError as error:
+        print("no", error.name)
+    print(hasattr(wp, "Mesh"), getattr(wp, "HashGrid", None), wp.is_cuda_available())
+    from warp import *
+    print(vec3 is wp.vec3)
+    """
+    done = as_program(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:4] == ["nothing drawn", "no warp", "False None False", "True"]
+
+
+# ------------------------------------------------------------------ in one process
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """Another package `warp`, imported already, and a package that was imported with it."""
+    (tmp_path / "warp").mkdir()
+    (tmp_path / "warp" / "__init__.py").write_text("name = 'installed'\n", encoding="utf-8")
+    (tmp_path / "garden.py").write_text("import warp as wp\nname = wp.__name__\n", encoding="utf-8")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "warp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    import garden  # type: ignore[import-not-found]
+
+    yield garden.wp
+    for name in ("warp", "garden"):
+        sys.modules.pop(name, None)
+
+
+def test_nothing_stays_behind(installed: ModuleType, tmp_path: Path) -> None:
+    import garden
+
+    script = tmp_path / "script.py"
+    script.write_text("import warp as wp, garden\nassert garden.wp is wp\nwp.vec3\nwp.Mesh", encoding="utf-8")
+    before, finders, path = dict(sys.modules), list(sys.meta_path), list(sys.path)
+    for _ in range(2):
+        with as_warp():
+            outcome = run_script(script, [])
+        assert outcome.reason == "WarpNameError", outcome.message
+        assert sys.meta_path == finders
+        assert sys.path == path
+        assert sys.modules["warp"] is installed
+        assert sys.modules["garden"] is garden
+        assert all(sys.modules[name] is module for name, module in before.items())
+        assert not [
+            name for name in sys.modules.keys() - before.keys() if name.startswith(("warp", "garden"))
+        ]
+
+
+def test_blocks_nest_and_end_with_an_exception(installed: ModuleType) -> None:
+    with pytest.raises(WarpImportError), as_warp():
+        import warp as outer
+
+        with as_warp():
+            import warp as inner
+        assert sys.modules["warp"] is outer
+        assert inner is not outer
+        importlib.import_module("warp.sim")
+    assert sys.modules["warp"] is installed
+
+
+def test_a_module_that_was_imported_in_a_block_goes_on_working(installed: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "cooling.py").write_text(
+        KERNELS + "\ndef vec():\n    return wp.types.vec3\n", encoding="utf-8"
+    )
+    with as_warp():
+        import cooling  # type: ignore[import-not-found]
+    assert "cooling" not in sys.modules
+    import tapedebug as td
+
+    assert cooling.vec() is td.vec3

@@ -1,0 +1,134 @@
+"""Ctrl-C at any moment of a diagnosis leaves arrays, gradients, tape and settings untouched, to the bit."""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.runtime._observers import observers
+from tapedebug.runtime._state import state
+from tests._processes import ROOT
+
+sys.path.insert(0, str(ROOT / "notebooks"))
+import net as example
+
+POINTS = 100
+
+
+class World:
+    """The net of the notebook on a tape, its gradient, and a picture of everything that must not change."""
+
+    def __init__(self, steps: int, side: int = example.SIDE) -> None:
+        self.net = example.make_net(side)
+        self.throw = wp.array([example.FIRST_THROW], dtype=wp.vec3, requires_grad=True)
+        self.loss = wp.zeros(1, dtype=float, requires_grad=True)
+        with wp.Tape() as self.tape:
+            example.simulate(self.net, self.throw, self.loss, steps=steps)
+        self.tape.backward(self.loss)
+
+    def picture(self) -> list[Any]:
+        gc.collect()
+        tracker = self.tape.tracker
+        buffers = list(tracker.ledgers)
+        return [
+            [(b.data.tobytes(), b.adjoint and b.adjoint.data.tobytes()) for b in buffers],
+            [(b.fill, b.writes, b.windows, sum(ref() is not None for ref in b.watch)) for b in buffers],
+            [(id(r), id(r.plan), tuple(map(id, r.needs)), id(r.packed)) for r in self.tape.records],
+            [
+                (n.clobber, n.copy is None or n.copy.tobytes())
+                for v in tracker.ledgers.values()
+                for n in v.needs
+            ],
+            [len(tracker.states), tracker.kept, len(tracker.outside), tracker.settled],
+            [self.tape.preserved_bytes, self.tape.livein_bytes, len(self.tape.backward_calls)],
+            [repr(wp.config), state.tape, list(observers), signal.getsignal(signal.SIGINT)],
+            [np.random.get_state()[1].tobytes(), random.getstate(), np.geterr()],  # type: ignore[union-attr]
+        ]
+
+    def check(self, before: list[Any], where: str) -> None:
+        for part, (was, now) in enumerate(zip(before, self.picture(), strict=True)):
+            assert was == now, f"part {part} changed by an interrupt {where}"
+
+
+class Stop:
+    """Counts the calls of Python and C functions, and raises KeyboardInterrupt at one of them."""
+
+    def __init__(self, at: int | None = None) -> None:
+        self.at = at
+        self.calls = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        self.calls += 1
+        if self.calls == self.at:
+            raise KeyboardInterrupt
+
+    def diagnose(self, tape: Any) -> Any:
+        sys.setprofile(self)
+        try:
+            return wp.diagnose(tape)
+        finally:
+            sys.setprofile(None)
+
+
+def test_at_a_hundred_random_points_of_the_program() -> None:
+    world = World(steps=10, side=6)
+    first = wp.diagnose(world.tape)  # compiles what diagnoses need
+    before = world.picture()
+    whole = Stop()
+    whole.diagnose(world.tape)
+    assert whole.calls > 10_000
+    world.check(before, "that never came")
+    rng = np.random.default_rng(0)
+    for point in sorted(rng.integers(1, whole.calls, POINTS)):
+        with pytest.raises(KeyboardInterrupt):
+            Stop(int(point)).diagnose(world.tape)
+        world.check(before, f"at call {point} of {whole.calls}")
+    again = wp.diagnose(world.tape)
+    assert str(again) == str(first)
+
+
+def test_at_a_hundred_random_moments_of_a_tape_of_a_thousand_launches() -> None:
+    world = World(steps=333, side=4)
+    assert len(world.tape.records) > 1000
+    first = wp.diagnose(world.tape)
+    before = world.picture()
+    began = time.perf_counter()
+    wp.diagnose(world.tape)
+    whole = time.perf_counter() - began
+    assert whole < 20.0, "a thousand launches take seconds"
+    found = 0
+    for moment in np.random.default_rng(1).uniform(0.0, 0.9 * whole, POINTS):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, max(moment, 1e-4))
+            wp.diagnose(world.tape)
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        except KeyboardInterrupt:
+            found += 1
+        world.check(before, f"after {moment:.3f} s of {whole:.3f} s")
+    assert found > POINTS // 2, "most came in time"
+    assert str(wp.diagnose(world.tape)) == str(first)
+    world.tape.zero()
+    world.tape.backward(world.loss)
+    assert np.isfinite(world.throw.grad.numpy()).all()
+
+
+@pytest.fixture(autouse=True)
+def alarm() -> Any:
+    """An alarm is Ctrl-C."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGALRM, before)
