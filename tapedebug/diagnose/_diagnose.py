@@ -71,7 +71,8 @@ def diagnose(
     with Pace(progress, max_seconds, len(tapes)) as pace:
         losses = losses_for(tapes, loss)
         cases = [_case(item, own, inputs, pace) for item, own in zip(tapes, losses, strict=True)]
-        cases.sort(key=lambda case: case.trace.tape.began)
+        if all(case.trace.tape.began for case in cases):
+            cases.sort(key=lambda case: case.trace.tape.began)
         for case in cases:
             pace.subject, case.as_warp = case.trace.name, as_warp
             if case.trace.launches:

@@ -23,9 +23,13 @@ class Story:
     info: ArrayInfo
     events: list[Event] = field(default_factory=list)
 
-    def passes(self, tape: int | None = None) -> list[Event]:
-        """The reverse passes that added to the gradient; those of one tape."""
-        return [event for event in self.events if event.kind == "backward" and tape in (None, event.tape)]
+    def passes(self, trace: Trace | None = None) -> list[Event]:
+        """The reverse passes that added to the gradient; those of one tape, from its records."""
+        every = [event for event in self.events if event.kind == "backward"]
+        if trace is None:
+            return every
+        start, end = trace.tape.began, _forgotten(trace)
+        return [event for event in every if event.tape == trace.tape.id and start < event.clock < end]
 
     def between(self, first: int, last: int | None) -> list[Event]:
         """The events after one time and before another."""
@@ -42,6 +46,12 @@ class Story:
         return next((item.clock for item in self.passes() if item.clock > event.clock), None)
 
 
+def _forgotten(trace: Trace) -> float:
+    """When the tape forgot these records, to be used again."""
+    resets = (e.clock for e in trace.events if e.kind == "reset" and e.clock > trace.tape.ended)
+    return min(resets, default=float("inf"))
+
+
 def story_of(trace: Trace, array: int) -> Story:
     """Return what is known of one input of a tape."""
     info = trace.arrays[array]
@@ -51,30 +61,14 @@ def story_of(trace: Trace, array: int) -> Story:
         if event.array is None:
             continue
         other = trace.arrays[event.array]
-        touches = overlaps(other, info)
-        if event.kind == "backward" and other.buffer == info.buffer:
-            key = (event.clock, "pass")
-            if key not in found or (touches and event.numbers.get("norm_before")):
-                found[key] = event if touches else _without_norms(event)
-        elif touches:
-            found[event.clock, event.of] = event
+        whole = "arrays" in event.numbers and other.buffer == info.buffer  # it stands for several
+        if not whole and not overlaps(other, info):
+            continue
+        key = (event.clock, event.of)
+        if key not in found or event.numbers.get("norm_before"):
+            found[key] = event
     story.events = sorted(found.values(), key=lambda event: event.clock)
     return story
-
-
-def _without_norms(event: Event) -> Event:
-    """A pass that found another array of the same memory not zero."""
-    return Event(
-        kind="backward",
-        clock=event.clock,
-        at=event.at,
-        of="gradient",
-        array=event.array,
-        call_site=event.call_site,
-        tape=event.tape,
-        again=event.again,
-        numbers={name: value for name, value in event.numbers.items() if name == "pass"},
-    )
 
 
 def stories(case: Case) -> Iterator[Story]:

@@ -19,7 +19,7 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Values
 from tapedebug.diagnose._passes import Story, at
-from tapedebug.trace import Event, Finding
+from tapedebug.trace import Event, Finding, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "accumulated"
@@ -61,7 +61,7 @@ def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
     groups: dict[Any, Group] = {}
     for case in cases:
         for story in passes.stories(case):
-            for found in _look(story, case.trace.tape.id):
+            for found in _look(story, case.trace):
                 key = (passes.site_key(found.event.call_site), found.why)
                 group = groups.setdefault(key, Group(case))
                 group.passes.add(found.event.clock)
@@ -71,10 +71,10 @@ def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
     return [(group.case, finding) for group in groups.values() if (finding := _finding(group)) is not None]
 
 
-def _look(story: Story, tape: int) -> list[Found]:
+def _look(story: Story, trace: Trace) -> list[Found]:
     """The passes of a tape that found the gradient of an input not zero, though it should have been."""
     found = []
-    for event in story.passes(tape):
+    for event in story.passes(trace):
         before = story.before(event)
         if before is None or not event.numbers.get("norm_before"):
             continue
@@ -85,7 +85,7 @@ def _look(story: Story, tape: int) -> list[Found]:
         reads = [item for item in meanwhile if item.kind == "read"]
         if steps:
             found.append(Found(story, event, before, "updated", *steps[0]))
-        elif event.again and before.tape == tape:
+        elif event.again and before.tape == trace.tape.id:
             found.append(Found(story, event, before, "again", reads[0] if reads else None))
         elif reads:
             found.append(Found(story, event, before, "read", reads[0]))

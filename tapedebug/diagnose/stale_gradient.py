@@ -76,7 +76,7 @@ def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
 
 def _look(story: Story, case: Case) -> list[Found]:
     tape = case.trace.tape
-    own = story.passes(tape.id)
+    own = story.passes(case.trace)
     found: list[Found] = []
     if own and tape.began:
         early = story.between(tape.began, own[0].clock)

@@ -80,7 +80,7 @@ def _collecting(before: Case, after: Case) -> list[int]:
         if own is None or own not in before.experiment.leaves:
             continue
         story = passes.story_of(after.trace, leaf)
-        first, second = story.passes(before.trace.tape.id), story.passes(after.trace.tape.id)
+        first, second = story.passes(before.trace), story.passes(after.trace)
         if not first or not second or first[-1].clock > second[0].clock:
             continue
         meanwhile = story.between(first[-1].clock, second[0].clock)

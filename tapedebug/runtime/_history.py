@@ -31,6 +31,9 @@ KEPT = 64
 LEAVES = 256
 """How many buffers of inputs a reverse pass looks at."""
 
+LISTED = 16
+"""How many inputs in one buffer a pass lists."""
+
 Kind = Literal["backward", "zero", "read", "write", "reset"]
 
 
@@ -72,7 +75,9 @@ class Event:
         number: Of a pass, which one of its tape it is, from 1 on.
         again: Of a pass, it began from the same seeds as the one before on that tape.
         norm: Of the gradient that was read.
-        norms: For each input whose gradient was not 0 when a pass began, its bytes, and the norms of its
+        inputs: The bytes of the inputs that a pass gives gradients to; of more than `LISTED` in one buffer
+            only where the first begins and the last ends.
+        norms: For each of them whose gradient was not 0 when the pass began, its bytes, and the norms of its
             gradient before and after.
     """
 
@@ -87,6 +92,7 @@ class Event:
     number: int = 0
     again: bool = False
     norm: float | None = None
+    inputs: tuple[tuple[int, int], ...] = ()
     norms: tuple[tuple[int, int, float, float], ...] = ()
 
 
@@ -216,20 +222,21 @@ class Pass:
 
     def end(self, tape: int, at: int, number: int, again: bool, site: Site) -> Event:
         """Note it in the history of each leaf; returns the event of the tape."""
-        for buffer in self.leaves:
+        for buffer, arrays in self.leaves.items():
             memory = buffer.gradient()
+            inputs = tuple((a.start, a.stop) for a in arrays)
+            low, high = min(start for start, _ in inputs), max(stop for _, stop in inputs)
             norms = tuple(
                 (a.start, a.stop, norm, norm_of(a.grad))
                 for a, norm in self.before.get(buffer, ())
                 if a.grad is not None
             )
+            event = Event("backward", self.begun, low, high, "", site, tape, at, number, again)
+            event.inputs = inputs if len(inputs) <= LISTED else ((low, high),)
+            event.norms = norms
             assert memory.history is not None
             assert buffer.history is not None
-            memory.history.add(
-                Event(
-                    "backward", self.begun, 0, memory.nbytes, "", site, tape, at, number, again, None, norms
-                )
-            )
+            memory.history.add(event)
             memory.history.settle(memory)
             buffer.history.settle(buffer)
         return Event("backward", self.begun, 0, 0, "", site, tape, at, number, again)

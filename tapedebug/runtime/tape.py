@@ -232,7 +232,10 @@ class Tape:
         """Forget all records and zero the gradients; the tape can record again."""
         _observers.notify("tape_reset", self)
         self.zero()
+        forgotten = Event("reset", clock.tick(), 0, 0, "", call_site(), self.id, len(self.records))
+        self.tracker.log.add(forgotten)  # somebody may have kept what this tape was
         self.tracker = Tracker(self.on_overwrite)
+        self.tracker.log.add(forgotten)
         self.records = self.tracker.records
         self.scopes = []
         self.scope = None
@@ -242,7 +245,6 @@ class Tape:
         self._leftovers = {}
         self._spare = {}
         self._prepared = None
-        self.tracker.log.add(Event("reset", clock.tick(), 0, 0, "", call_site(), self.id))
         self.began = self.ended = 0 if state.tape is not self else clock.now
 
     # -- gradients --------------------------------------------------------------------------------------

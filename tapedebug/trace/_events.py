@@ -53,14 +53,14 @@ class _Builder:
                 clock=write.clock,
                 at=write.at,
                 of="values",
-                array=self._array(write.array.buffer, write.array.start, write.array.stop),
+                array=self._array(write.array.buffer, write.array.start, write.array.stop)[0],
                 how=write.how,
                 call_site=None if write.site is None else self.place(write.site),
                 settled=write.settled,
             )
         self.dropped += max(0, len(tracker.outside) - KEPT)
         for a, event in tracker.looks.values():
-            yield self._event(event, "values", self._array(a.buffer, a.start, a.stop))
+            yield self._event(event, "values", self._array(a.buffer, a.start, a.stop)[0])
         for buffer in tracker.ledgers:
             for memory, of in ((buffer, "values"), (buffer.adjoint, "gradient")):
                 if (
@@ -75,14 +75,16 @@ class _Builder:
                         yield from self._of_memory(item, of, buffer)
 
     def _of_memory(self, item: Any, of: str, buffer: Any) -> Iterator[Event]:
-        array = self._array(buffer, item.start, item.stop)
-        if array is None:
-            return
-        if not item.norms:
-            yield self._event(item, of, array)
-        for start, stop, before, after in item.norms:
-            event = self._event(item, of, self._array(buffer, start, stop))
-            event.numbers.update(norm_before=before, norm_after=after)
+        norms = {(start, stop): (before, after) for start, stop, before, after in item.norms}
+        for start, stop in dict.fromkeys([*(item.inputs or [(item.start, item.stop)]), *norms]):
+            array, touched = self._array(buffer, start, stop)
+            if array is None:
+                continue
+            event = self._event(item, of, array)
+            if (start, stop) in norms:
+                event.numbers["norm_before"], event.numbers["norm_after"] = norms[start, stop]
+            elif touched > 1:
+                event.numbers["arrays"] = touched
             yield event
 
     def _event(self, item: Any, of: Any, array: int | None) -> Event:
@@ -110,16 +112,21 @@ class _Builder:
             return int(item.at)
         return 0 if item.clock < self.tape.began else len(self.tape.records)
 
-    def _array(self, buffer: Any, start: int, stop: int) -> int | None:
-        """The array with these bytes; else the smallest around them; else the largest that they touch."""
-        best: tuple[int, int] | None = None
+    def _array(self, buffer: Any, start: int, stop: int) -> tuple[int | None, int]:
+        """The array that stands for these bytes, and for how many it does.
+
+        That is the one with just these bytes, else the smallest around them, else the first of those that
+        they touch.
+        """
+        around: tuple[int, int] | None = None
+        touched: list[int] = []
         for low, high, number in self.inside.get(id(buffer), ()):
             if (low, high) == (start, stop):
-                return number
-            if high <= start or stop <= low:
-                continue
-            around = low <= start and stop <= high
-            rank = high - low if around else (1 << 62) - (high - low)
-            if best is None or rank < best[0]:
-                best = rank, number
-        return None if best is None else best[1]
+                return number, 1
+            if low <= start and stop <= high and (around is None or high - low < around[0]):
+                around = high - low, number
+            if low < stop and start < high:
+                touched.append(number)
+        if around is not None:
+            return around[1], 1
+        return (touched[0], len(touched)) if touched else (None, 0)

@@ -233,7 +233,8 @@ class Event:
         again: The pass began from the same loss and seeds as the one before on that tape.
         settled: The write came when a reverse pass of the tape had run: an optimiser's step, most likely.
         numbers: `pass` (which one of its tape, from 1 on); `norm` of the gradient that was read;
-            `norm_before` and `norm_after` of the gradient of an input that was not 0 when the pass began.
+            `norm_before` and `norm_after` of the gradient of an input that was not 0 when the pass began;
+            `arrays`, how many arrays of this memory the event stands for, if more than one.
     """
 
     kind: EventKind
