@@ -55,6 +55,7 @@ class Probe:
         size: What a directional derivative of this gradient typically is (to judge cancellation by).
         allowed: The difference up to which the two agree.
         verdict: Of the consumed gradient in this direction.
+        left, right: The slopes on both sides, where they differ.
     """
 
     entry: tuple[int, ...] | None
@@ -65,6 +66,15 @@ class Probe:
     size: float
     allowed: float
     verdict: Verdict = "AGREE"
+    left: float = float("nan")
+    right: float = float("nan")
+
+    @property
+    def along(self) -> str:
+        """The direction, in words."""
+        if self.entry is None:
+            return "a random direction"
+        return f"entry [{', '.join(map(str, self.entry))}]"
 
     @property
     def rel_error(self) -> float:
@@ -166,7 +176,7 @@ def probe_input(
         if probe.ad == probe.exact == 0 and abs(probe.fd) <= probe.bar:
             probe = replace(probe, allowed=max(probe.allowed, _flat(displaced, start)))
         noise = float(floor @ np.abs(direction))
-        probes.append(_judged(probe, found, noise))
+        probes.append(_judged(probe, found, noise, 1.0 if flat is None else float(direction[flat])))
     if hurried:
         program.notes.append(f"{port.name} was displaced in {len(probes)} directions only, to save time")
     return probes
@@ -193,8 +203,8 @@ def _fine_for(rtol: float, size: float) -> Callable[[Floats], Floats]:
     return enough
 
 
-def _judged(probe: Probe, found: Slope, noise: float) -> Probe:
-    """The verdict on the consumed gradient in one direction."""
+def _judged(probe: Probe, found: Slope, noise: float, unit: float) -> Probe:
+    """The verdict on the consumed gradient in one direction; `unit` is how far a step of 1 goes."""
     allowed = probe.allowed
     error = abs(probe.ad - probe.fd)
     verdict: Verdict
@@ -210,4 +220,7 @@ def _judged(probe: Probe, found: Slope, noise: float) -> Probe:
         verdict = "UNDECIDABLE"
     else:
         verdict = "WRONG"
+    if verdict == "KINK":
+        left, right = float(found.left[0]) / unit, float(found.right[0]) / unit
+        return replace(probe, verdict=verdict, left=left, right=right)
     return replace(probe, verdict=verdict)

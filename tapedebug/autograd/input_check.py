@@ -10,6 +10,7 @@ import numpy as np
 
 from tapedebug.autograd.differences import Floats
 from tapedebug.autograd.directional import Gradients, Probe, negligible
+from tapedebug.autograd.messages import kink_words
 from tapedebug.autograd.program import Port
 from tapedebug.autograd.verdict import Verdict, worst
 from tapedebug.autograd.whole import WholeTape
@@ -47,6 +48,14 @@ class InputCheck:
     reference: Floats
     probes: tuple[Probe, ...]
 
+    @property
+    def kink(self) -> tuple[float, float] | None:
+        """The slopes on the left and on the right where the verdict is KINK."""
+        if self.verdict != "KINK":
+            return None
+        worst = _worst_kink(self.probes)
+        return worst.left, worst.right
+
 
 def judge_input(
     program: WholeTape,
@@ -82,7 +91,9 @@ def judge_input(
                 rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
             )
             verdict, reason = _against_exact(port, gradients, allowed, diverged)
-            verdict = (_unsure(probes) or verdict) if verdict == "AGREE" else verdict
+            if verdict == "AGREE":
+                verdict = _unsure(probes) or verdict
+                reason = _kink(probes) if verdict == "KINK" else reason
         else:
             rel_error = max(p.rel_error for p in probes)
             verdict, reason = _against_differences(probes)
@@ -122,8 +133,20 @@ def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:
     if verdict == "WRONG":
         return verdict, "the adjoint disagrees with differences of the loss"
     if verdict == "KINK":
-        return verdict, "the loss has a kink here"
+        return verdict, _kink(probes)
     return "UNDECIDABLE", "differences of the loss can not decide, the run amplifies rounding"
+
+
+def _kink(probes: Sequence[Probe]) -> str:
+    """What a kink is, in a clause."""
+    worst = _worst_kink(probes)
+    return f"the loss has a kink here: along {worst.along}, {kink_words(worst.left, worst.right)}"
+
+
+def _worst_kink(probes: Sequence[Probe]) -> Probe:
+    """The single entry, or else the direction, along which the slopes differ most."""
+    kinks = [probe for probe in probes if probe.verdict == "KINK"]
+    return max(kinks, key=lambda probe: (probe.entry is not None, abs(probe.right - probe.left)))
 
 
 def _unsure(probes: Sequence[Probe]) -> Verdict | None:
@@ -140,10 +163,9 @@ def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:
     text = f"relative error {rel_error:.2g} against the float64 adjoint"
     if probes:
         off = max(probes, key=lambda p: p.rel_error)
-        along = "a random direction" if off.entry is None else f"entry [{', '.join(map(str, off.entry))}]"
         count = f"{len(probes)} direction{'s' * (len(probes) != 1)}"
         text += (
-            f", {off.rel_error:.2g} against finite differences ({count}; most along {along}: "
+            f", {off.rel_error:.2g} against finite differences ({count}; most along {off.along}: "
             f"AD {off.ad:.6g}, FD {off.fd:.6g} ± {off.bar:.1g})"
         )
     return text

@@ -150,7 +150,7 @@ def _verdict(
         return "UNDECIDABLE", slot, f"{text}; {_undecidable(pair, ad, slot)} ({count})"
     if top == KINK:
         left, right = pair.reference.left[slot], pair.reference.right[slot]
-        return "KINK", slot, f"{text}; {_kink(float(left), float(right))} ({count})"
+        return "KINK", slot, f"{text}; {kink_words(float(left), float(right))} ({count})"
     return VERDICTS[top], slot, ""
 
 
@@ -201,7 +201,8 @@ def _undecidable(pair: Comparison, ad: Floats, slot: Slot) -> str:
     )
 
 
-def _kink(left: float, right: float) -> str:
+def kink_words(left: float, right: float) -> str:
+    """What a kink, or a jump, with these slopes on both sides is."""
     if max(abs(left), abs(right)) > 1e9 * max(1.0, min(abs(left), abs(right))):
         return "the function jumps here: no derivative exists"
     if np.isfinite(left) and np.isfinite(right) and abs(right - left) > 1e-12 * max(abs(left), abs(right)):

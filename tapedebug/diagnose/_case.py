@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from tapedebug._errors import TapedebugError
+from tapedebug.diagnose._dead_ends import DeadEnd, dead_ends
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies
+from tapedebug.diagnose._profile import Profile, measure
+from tapedebug.diagnose._replay import Replay
 from tapedebug.trace import Trace
-
-if TYPE_CHECKING:
-    from tapedebug.diagnose._replay import Replay
 
 
 @dataclass
@@ -40,17 +39,31 @@ class Case:
         return Dependencies(self.trace)
 
     @property
-    def replay(self) -> Replay:
-        """The experiment, for modules that know more ways to run a tape than the protocol.
+    def rerun(self) -> Replay:
+        """The tape, to be run again, also where gradients can not be computed.
 
         Raises:
-            TapedebugError: The trace is not that of a tape of this process.
+            TapedebugError: It is not a tape of this process.
         """
-        from tapedebug.diagnose._replay import Replay
-
         if not isinstance(self.experiment, Replay):
             raise TapedebugError("this tape can not be run again")
         return self.experiment
+
+    @property
+    def replay(self) -> Replay | None:
+        """The tape, to be run again; None where gradients can not be computed, or nothing can be run."""
+        found = self.experiment
+        return found if isinstance(found, Replay) and not found.blocked else None
+
+    @cached_property
+    def profile(self) -> Profile | None:
+        """How the adjoint grows and fades on its way back; None where it can not be computed."""
+        return None if self.replay is None else measure(self.replay)
+
+    @cached_property
+    def dead_ends(self) -> dict[int, DeadEnd]:
+        """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
+        return dead_ends(self)
 
     def skipped(self, what: str) -> None:
         """Say in the coverage what was not looked at, and why."""

@@ -195,6 +195,8 @@ def _end_to_end(recorded: Recorded, target: Loss, leaves: Sequence[int], named: 
             max_rel_error=item.rel_error,
             message=item.message,
             seconds=result.seconds / len(result.inputs),
+            left=item.kink[0] if item.kink is not None else None,
+            right=item.kink[1] if item.kink is not None else None,
         )
         for item in result.inputs
     ]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tapedebug.trace import ArrayInfo, Trace, Version
+from tapedebug.trace import Argument, ArrayInfo, Trace, Version
 
 Node = tuple[int, int]
 """An array and one of its versions."""
@@ -109,6 +109,11 @@ class Dependencies:
                     seen.add(edge.source)
                     queue.append(edge.source)
         return seen
+
+
+def read_by(arg: Argument) -> Node:
+    """The version that an argument reads; one that there is not, (-1, -1), where it reads none."""
+    return (-1, -1) if arg.array is None or arg.read_version is None else (arg.array, arg.read_version)
 
 
 def differentiable(info: ArrayInfo) -> bool:

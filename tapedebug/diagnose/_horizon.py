@@ -35,13 +35,13 @@ def carried(before: Case, after: Case) -> list[Edge]:
     left = _left_behind(before)
     if not left:
         return []
-    start = after.replay._shadow()
-    arrays = after.replay.arrays
+    start = after.rerun._shadow()
+    arrays = after.rerun.arrays
     found = []
     for target in _taken_up(after):
         a = arrays[target]
         content = np.array(start.values(a))
-        own = before.replay.recorded.id_of(a)
+        own = before.rerun.recorded.id_of(a)
         if own in left:
             constant = content.size > 0 and bool((content == content.reshape(-1)[0]).all())
             if np.array_equal(left[own], content) and not (constant and _written_between(before, after, own)):
@@ -57,13 +57,13 @@ def carried(before: Case, after: Case) -> list[Edge]:
 
 def carries_loss(before: Case, after: Case) -> bool:
     """Whether a tape adds to the loss that the tape before it left: it is that of both."""
-    for number in seeded(after.replay):
-        a = after.replay.arrays[number]
-        own = before.replay.recorded.id_of(a)
-        if own is None or own not in seeded(before.replay):
+    for number in seeded(after.rerun):
+        a = after.rerun.arrays[number]
+        own = before.rerun.recorded.id_of(a)
+        if own is None or own not in seeded(before.rerun):
             return False
-        left = before.replay._ready().values(a)
-        if not left.any() or not np.array_equal(left, after.replay._shadow().values(a)):
+        left = before.rerun._ready().values(a)
+        if not left.any() or not np.array_equal(left, after.rerun._shadow().values(a)):
             return False
     return True
 
@@ -76,8 +76,8 @@ def _left_behind(case: Case) -> dict[int, Values]:
         for number, version in latest.items()
         if version.written_by is not None and differentiable(case.trace.arrays[number])
     ]
-    shadow = case.replay._ready()
-    return {number: shadow.values(case.replay.arrays[number]) for number in wanted}
+    shadow = case.rerun._ready()
+    return {number: shadow.values(case.rerun.arrays[number]) for number in wanted}
 
 
 def _taken_up(case: Case) -> list[int]:
@@ -131,13 +131,13 @@ def measure(cases: Sequence[Case], links: Sequence[Sequence[Edge]], params: Sequ
         links: What is carried from each to the next.
         params: The parameters.
     """
-    last = cases[-1].replay
+    last = cases[-1].rerun
     shared = {number: last.arrays[number] for number in params}
     consumed = {number: np.zeros(a._look().shape) for number, a in shared.items()}
     whole = {number: np.zeros(a._look().shape) for number, a in shared.items()}
     handed: dict[int, Values] = {}
     for position in reversed(range(len(cases))):
-        replay = cases[position].replay
+        replay = cases[position].rerun
         shadow = replay._ready()
         own = seeded(replay)
         shadow.backward({replay.arrays[number]: values for number, values in own.items()})
@@ -161,13 +161,13 @@ def _add(total: dict[int, Values], shadow: Shadow, arrays: Mapping[int, Any]) ->
 
 def confirm(horizon: Horizon, cases: Sequence[Case], links: Sequence[Sequence[Edge]]) -> None:
     """Compare with differences of all losses together, in float64, along the gradient over all tapes."""
-    last = cases[-1].replay
+    last = cases[-1].rerun
     size = np.sqrt(sum(float((values**2).sum()) for values in horizon.whole.values()))
     direction = {number: values / size for number, values in horizon.whole.items()}
     scale = max(
         float(np.abs(last.arrays[number]._look()).max(initial=0.0)) or 1.0 for number in horizon.whole
     )
-    shadows = [case.replay._shadow(double=True) for case in cases]
+    shadows = [case.rerun._shadow(double=True) for case in cases]
 
     def total(step: float) -> float:
         moved = {last.arrays[number]: step * values for number, values in direction.items()}
@@ -191,12 +191,12 @@ def _losses(
     """The sum of all losses, weighted by their seeds, with parameters moved."""
     total = 0.0
     for position, (case, shadow) in enumerate(zip(cases, shadows, strict=True)):
-        replay = case.replay
+        replay = case.rerun
         shadow.forward(stop=0)
         for a, values in moved.items():
             shadow.set(a, replay._shadow().values(a).astype(np.float64) + values)
         if position:
-            before, earlier = cases[position - 1].replay, shadows[position - 1]
+            before, earlier = cases[position - 1].rerun, shadows[position - 1]
             for edge in links[position - 1]:
                 shadow.set(replay.arrays[edge.target], earlier.values(before.arrays[edge.source]))
         shadow.forward()

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.diagnose._careless import see
 from tapedebug.diagnose._experiment import Change, Values, change_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def change_by(replay: Replay, write: Write) -> Change:
 def gradients_seeing(replay: Replay, writes: Collection[Write]) -> dict[int, Values]:
     """Return the gradients where adjoints see what these writes left in memory."""
     shadow = replay._ready()
-    shadow.space.careless = replay._needs([pair for write in writes for pair in write.pairs])  # type: ignore[attr-defined]
+    see(shadow, now=[pair for write in writes for pair in write.pairs])
     before = []
     for write in writes:
         if write.at == len(replay.records):

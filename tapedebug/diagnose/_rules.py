@@ -12,12 +12,16 @@ from tapedebug.diagnose import (
     after_loss,
     disconnected,
     duplicate_launch,
+    exploding,
+    flat_op,
     nonfinite,
     overwrite,
     seed,
     stale_gradient,
     stale_value,
     truncated,
+    unused,
+    vanishing,
 )
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
@@ -44,6 +48,9 @@ STRUCTURE: tuple[Rule, ...] = ()
 MEASURED: tuple[Rule, ...] = (
     Rule(nonfinite.RULE, nonfinite.find),
     Rule(disconnected.RULE, disconnected.find),
+    Rule(flat_op.RULE, flat_op.find),
+    Rule(vanishing.RULE, vanishing.find),
+    Rule(exploding.RULE, exploding.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
@@ -52,6 +59,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(accumulated.RULE, find_across=accumulated.find_across),
     Rule(stale_gradient.RULE, find_across=stale_gradient.find_across),
     Rule(truncated.RULE, find_across=truncated.find_across, pairs=True),
+    Rule(unused.RULE, unused.find),
 )
 """Run the tape again."""
 

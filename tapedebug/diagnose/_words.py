@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePath
 
 from tapedebug.trace import Access, ArrayInfo, KernelInfo, Launch, Location, Trace
@@ -33,13 +33,6 @@ def percent(relative: float) -> str:
     if relative >= 0.001:
         return f"{100 * relative:.2g} %"
     return f"a relative {relative:.1g}"
-
-
-def off(errors: Mapping[str, float], verb: str = "") -> str:
-    """`throw would be off by 38 %, that of x0 by 2 %`: at most three, the largest first."""
-    order = [item for item in sorted(errors.items(), key=lambda item: -item[1]) if item[1] > 0][:3]
-    parts = [f"{label} {verb}off by {percent(error)}" for label, error in order[:1]]
-    return ", that of ".join([*parts, *(f"{label} by {percent(error)}" for label, error in order[1:])])
 
 
 def number(value: float) -> str:

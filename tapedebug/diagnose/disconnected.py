@@ -16,17 +16,13 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies, Edge, Node, has_adjoint, is_float
-from tapedebug.diagnose._source import code_at, flat_call
+from tapedebug.diagnose._source import code_at
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "disconnected"
 SCALE = 1e-3
 """How far values are perturbed, relatively, to see whether the loss depends on them."""
-FLAT = frozenset(
-    {"floor", "ceil", "round", "rint", "trunc", "sign", "step", "nonzero", "argmin", "argmax", "int"}
-    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-)
 
 
 @dataclass(slots=True)
@@ -61,8 +57,10 @@ def find(case: Case) -> list[Finding]:
     search = _Search(trace, experiment)
     findings = [search.finding(cut) for cut in search.cuts()]
     explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
+    kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
+    explained |= {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}
     for leaf in experiment.leaves:
-        if leaf not in explained:
+        if leaf not in explained and leaf not in case.dead_ends:
             findings += search.zero(leaf)
     return findings
 
@@ -244,36 +242,25 @@ class _Search:
         moved = self.experiment.loss_moved(leaf, None, SCALE)
         dead = [index for index in self.experiment.dead_adjoints() if self._leads_to(index, leaf)]
         launch = self.trace.launches[dead[0]] if dead else None
-        flat = self._flat_operation(launch) if launch is not None else None
-        severity: Severity = "warning" if flat is not None else "info"
         at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
-        if flat is not None:
-            why = f", because {flat[0]} at {words.place(flat[1])} is flat: its slope is 0 wherever it has one"
-        elif moved > 0:
+        if moved > 0:
             why = f", although perturbing {label} by {SCALE:.1%} moves the loss by {words.number(moved)}"
         else:
             why = f", and so is the slope: perturbing {label} by {SCALE:.1%} does not move the loss"
-        if moved > 0 and leaf in self.experiment.wrong:
-            severity = "error"
         return [
             Finding(
                 rule=RULE,
-                severity=severity,
+                severity="error" if moved > 0 and leaf in self.experiment.wrong else "info",
                 message=f"the gradient of {label} is exactly 0{at}{why}.",
                 launches=[launch.index] if launch is not None else [],
                 arrays=[label],
-                location=flat[1] if flat is not None else None,
                 call_site=launch.call_site if launch is not None else None,
                 evidence={
-                    "kind": "flat operation" if flat is not None else "zero slope",
+                    "kind": "zero slope",
                     "inputs": [label],
-                    "operation": flat[0] if flat is not None else "",
                     "perturbation": SCALE,
                     "loss_moves": moved,
                 },
-                fix="replace it with a smooth function, or give it a gradient of your own"
-                if flat is not None
-                else "",
             )
         ]
 
@@ -313,8 +300,3 @@ class _Search:
         ]
         nodes = [(array, version) for array, version in reads if array is not None and version is not None]
         return (leaf, 0) in self.graph.upstream(nodes, with_gradient=True)
-
-    def _flat_operation(self, launch: Launch) -> tuple[str, Location] | None:
-        """A call in the kernel's source whose slope is 0 everywhere."""
-        reads = [arg.name for arg in launch.args if arg.reads and arg.array is not None]
-        return None if launch.kernel is None else flat_call(self.trace.kernels[launch.kernel], reads)

@@ -31,7 +31,7 @@ def find(case: Case) -> list[Finding]:
     """Return a finding where the objective is known and is not what backward began from."""
     if case.experiment.blocked or not case.experiment.leaves:
         return []
-    seeds = seeds_of.consumed_seeds(case.replay)
+    seeds = seeds_of.consumed_seeds(case.rerun)
     if seeds is None:
         return []
     if not _same(seeds, case):
@@ -41,16 +41,16 @@ def find(case: Case) -> list[Finding]:
 
 def _same(seeds: Mapping[int, Values], case: Case) -> bool:
     """Whether the diagnosis is about just the pass that ran, or about another that ran before it."""
-    reported = seeds_of.seeded(case.replay)
+    reported = seeds_of.seeded(case.rerun)
     if reported.keys() == seeds.keys():
         return all(np.array_equal(reported[number], seeds[number]) for number in seeds)
-    return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(case.replay)
+    return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(case.rerun)
 
 
 def _told(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
     """The user named a loss, and backward began from something else."""
     right = case.experiment.gradients()
-    consumed = seeds_of.gradients_from(case.replay, seeds)
+    consumed = seeds_of.gradients_from(case.rerun, seeds)
     found = signature(consumed, right)
     if found.name == "equal":
         return []
@@ -84,8 +84,8 @@ def _seen(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
 
 def _scaled(case: Case, info: ArrayInfo, scalar: ArrayInfo) -> Signature | None:
     """How the gradient of the seeded scalar compares with that of a constant multiple of it."""
-    one, two = seeds_of.final_values(case.replay, info.id), seeds_of.final_values(case.replay, scalar.id)
-    right = seeds_of.gradients_from(case.replay, {scalar.id: np.ones_like(two)})
+    one, two = seeds_of.final_values(case.rerun, info.id), seeds_of.final_values(case.rerun, scalar.id)
+    right = seeds_of.gradients_from(case.rerun, {scalar.id: np.ones_like(two)})
     found = signature(case.experiment.gradients(), right)
     value = float(np.ravel(one)[0]) - found.ratio * float(np.ravel(two)[0])
     linear = abs(value) <= EXACT * abs(float(np.ravel(one)[0]))

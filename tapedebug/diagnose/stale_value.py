@@ -15,6 +15,7 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Change, relative_errors
 from tapedebug.diagnose._outside import Write, change_by, gradients_seeing, outside_writes
+from tapedebug.diagnose._overwrite_study import off
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
@@ -52,7 +53,7 @@ def find(case: Case) -> list[Finding]:
 
 def _groups(case: Case) -> list[Group]:
     groups: dict[Any, Group] = {}
-    for write in outside_writes(case.replay):
+    for write in outside_writes(case.rerun):
         label = case.trace.arrays[write.array].label
         site = _site(case, write.clock)
         key = (label, write.how, site and (site.file, site.line, site.column))
@@ -66,10 +67,10 @@ def _site(case: Case, clock: int) -> Location | None:
 
 def _finding(case: Case, group: Group, *, measured: bool) -> Finding:
     trace, experiment = case.trace, case.experiment
-    change = change_by(case.replay, group.writes[0])
+    change = change_by(case.rerun, group.writes[0])
     errors: dict[str, float] = {}
     if measured and not experiment.blocked:
-        found = relative_errors(experiment.gradients(), gradients_seeing(case.replay, group.writes))
+        found = relative_errors(experiment.gradients(), gradients_seeing(case.rerun, group.writes))
         errors = {trace.arrays[leaf].label: error for leaf, error in found.items()}
     launch, param = group.pairs[0]
     reader = trace.launches[launch]
@@ -138,15 +139,15 @@ def _outcome(case: Case, label: str, change: Change, errors: Mapping[str, float]
         return "info", f"Harmless: measured, the gradient {same}."
     severity: Severity = "error" if worst > WRONG else "warning"
     if consumed:
-        return severity, f"The reverse pass sees the new ones: that puts the gradient of {words.off(errors)}."
+        return severity, f"The reverse pass sees the new ones: that puts the gradient of {off(errors, '')}."
     if case.as_warp:
         return severity, (
-            f"Warp's reverse pass sees the new ones: that puts the gradient of {words.off(errors)}. Here the "
+            f"Warp's reverse pass sees the new ones: that puts the gradient of {off(errors, '')}. Here the "
             "tape kept a copy, and it is right."
         )
     return "info", (
         f"The tape kept a copy of {label} for the adjoint, so the gradient is right; without it that of "
-        f"{words.off(errors, 'would be ')}."
+        f"{off(errors, 'would be ')}."
     )
 
 

@@ -16,6 +16,7 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import relative_errors
 from tapedebug.diagnose._horizon import Edge, Horizon, carried, carries_loss, confirm, measure
+from tapedebug.diagnose._overwrite_study import off
 from tapedebug.diagnose._seeded import seeded
 from tapedebug.trace import ArrayInfo, Finding, Launch
 from tapedebug.trace.model import Severity
@@ -58,7 +59,7 @@ def _rows(cases: Sequence[Case]) -> list[Row]:
     rows: list[Row] = []
     for before, after in pairwise(cases):
         params = _collecting(before, after)
-        losses = seeded(after.replay).keys()
+        losses = seeded(after.rerun).keys()
         states = [edge for edge in carried(before, after) if edge.target not in losses] if params else []
         if not states:
             continue
@@ -76,7 +77,7 @@ def _collecting(before: Case, after: Case) -> list[int]:
     """The inputs of both tapes, by their ids on the second, that added up what the passes of both gave."""
     found = []
     for leaf in after.experiment.leaves:
-        own = before.replay.recorded.id_of(after.replay.arrays[leaf])
+        own = before.rerun.recorded.id_of(after.rerun.arrays[leaf])
         if own is None or own not in before.experiment.leaves:
             continue
         story = passes.story_of(after.trace, leaf)
@@ -107,7 +108,7 @@ def _finding(row: Row) -> Finding | None:
 
 
 def _has(case: Case, row: Row, leaf: int) -> bool:
-    return case.replay.recorded.id_of(row.cases[-1].replay.arrays[leaf]) in case.experiment.leaves
+    return case.rerun.recorded.id_of(row.cases[-1].rerun.arrays[leaf]) in case.experiment.leaves
 
 
 def _told(row: Row, horizon: Horizon, errors: dict[str, float]) -> Finding:
@@ -122,7 +123,7 @@ def _told(row: Row, horizon: Horizon, errors: dict[str, float]) -> Finding:
         f"{names} collects gradient from {words.plural(len(row.cases), 'tape')}, without an update or a zero "
         f"in between, and {words.launch_words(reader)} of {after.trace.name} reads the {state.label} that "
         f"{_wrote(before, edge)} of {before.trace.name} wrote. No gradient flows back from tape to tape. "
-        f"Against the gradient over all of them the sum puts {words.off(errors)}. "
+        f"Against the gradient over all of them the sum puts {off(errors, '')}. "
         f"{_differences(horizon, sure)}"
     )
     return Finding(

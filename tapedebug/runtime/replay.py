@@ -128,6 +128,15 @@ class Shadow:
             return np.zeros_like(buffer.view(a))
         return buffer.view(a, adjoint=True).copy()
 
+    def move_gradient(self, a: array, b: array) -> None:
+        """Take the adjoint of `a` away, and add it to that of `b`, an array of the same shape."""
+        mine, yours = self._buffer(a), self._buffer(b)
+        mine.gradient()
+        yours.gradient()
+        given = mine.view(a, adjoint=True)
+        yours.view(b, adjoint=True)[...] += given
+        given[...] = 0
+
     def matches_live(self) -> bool:
         """Whether what this replay computed is, bit for bit, what the arrays of the user hold.
 

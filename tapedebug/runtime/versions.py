@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import OverwriteWarning
 from tapedebug.runtime import _messages
 from tapedebug.runtime._history import Event, History, is_gradient, note, note_read
+from tapedebug.runtime._state import state as process
 from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
 from tapedebug.runtime.ledger import (
@@ -47,6 +48,7 @@ class Tracker:
         log: When it recorded, ran backward, zeroed its gradients.
         looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
+        like_warp: The reverse pass leaves out what Warp does not record.
     """
 
     def __init__(self, mode: str, dry: bool = False) -> None:
@@ -61,6 +63,7 @@ class Tracker:
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
         self.activated = False
+        self.like_warp = mode == "ignore" and process.as_warp > 0
         self._warned: set[tuple[Any, ...]] = set()
 
     # -- while recording --------------------------------------------------------------------------------

@@ -97,11 +97,29 @@ def sequences_of(trace: Trace) -> list[Repeat]:
     matter, so that two arrays that swap places and a new array for every step fold alike. The first round
     of a loop, which reads what was there before the loop, is taken in.
     """
+    (runs,) = _found(trace, [(0, len(trace.launches))])
+    return runs
+
+
+def sequences_within(trace: Trace, spans: Sequence[tuple[int, int]]) -> list[list[Repeat]]:
+    """Return those among `length` launches from `first` on, for each (first, length).
+
+    Such as the inner loop of one round of a loop.
+    """
+    return _found(trace, [(first, first + length) for first, length in spans])
+
+
+def _found(trace: Trace, spans: Sequence[tuple[int, int]]) -> list[list[Repeat]]:
     flow = _Flow(trace)
     keys = [(launch.kind, launch.name, tuple(launch.dim), len(launch.args)) for launch in trace.launches]
-    runs = find_sequences(keys, flow.same)
-    taken = 0
+    return [_runs(flow, keys, start, stop) for start, stop in spans]
+
+
+def _runs(flow: _Flow, keys: Sequence[Hashable], start: int, stop: int) -> list[Repeat]:
+    runs = find_sequences(keys[start:stop], lambda i, j: flow.same(start + i, start + j))
+    taken = start
     for run in runs:
+        run.first += start
         first = run.first - run.length
         if first >= taken and all(
             keys[i] == keys[i + run.length] and flow.same_but_carried(i, i + run.length, first)

@@ -315,7 +315,9 @@ class Finding:
 class Check:
     """One cell of the mask matrix: does d `output` / d `input` agree with the reference?
 
-    `launch` is None for the whole tape. `verdict` is None for a check that was not run.
+    `launch` is None for the whole tape. `verdict` is None for a check that was not run. `left` and `right`
+    are
+    the slopes on both sides of a kink.
     """
 
     launch: int | None
@@ -326,6 +328,8 @@ class Check:
     max_rel_error: float | None = None
     message: str = ""
     seconds: float | None = None
+    left: float | None = None
+    right: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)

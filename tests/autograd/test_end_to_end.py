@@ -216,7 +216,11 @@ def test_a_kink_in_every_direction_is_a_kink() -> None:
         wp.launch(k.total, 1, [y, loss])
     result = end_to_end(tape, loss)
     assert result.verdict == "KINK"
-    assert result.inputs[0].message.endswith(": the loss has a kink here")
+    assert result.inputs[0].message.endswith(
+        ": the loss has a kink here: along entry [0], the slope is -1 on the left and 1 on the right: no "
+        "derivative exists here"
+    )
+    assert result.inputs[0].kink == pytest.approx((-1.0, 1.0))
 
 
 def test_a_random_program_is_nondeterministic() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import tapedebug as wp
 from tapedebug.optim import SGD, Adam
-from tests.diagnose.looping import N, Fit, alarms, descend, found, line_of
+from tests.diagnose.looping import Fit, N, alarms, descend, found, line_of
 
 
 def test_a_step_before_backward_takes_zeros_first() -> None:
@@ -58,11 +57,13 @@ def test_a_gradient_that_is_zeroed_before_the_step() -> None:
     zero = line_of("    tape.zero()", __file__, 1)
     assert finding.message == (
         f"w was updated at test_stale_gradient.py:{zero + 1} with a gradient that had been zeroed at "
-        f"test_stale_gradient.py:{zero} after backward at test_stale_gradient.py:{zero - 1} and before anybody "
-        "read it: its norm was 0; the pass gives a norm of 3.66."
+        f"test_stale_gradient.py:{zero} after backward at test_stale_gradient.py:{zero - 1} and before "
+        "anybody read it: its norm was 0; the pass gives a norm of 3.66."
     )
     assert finding.severity == "error"
-    assert finding.fix == f"zero the gradient after the update, not before it at test_stale_gradient.py:{zero}"
+    assert (
+        finding.fix == f"zero the gradient after the update, not before it at test_stale_gradient.py:{zero}"
+    )
     assert finding.evidence["zeroed_at"]["line"] == zero
 
 

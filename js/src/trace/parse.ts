@@ -332,6 +332,8 @@ export function readCheck(r: Reader, raw: Raw, path: string, launches: number): 
       raw.verdict === null || raw.verdict === undefined ? null : r.oneOf(raw, "verdict", path, VERDICTS, "NOT CHECKED"),
     maxAbsError: r.number(raw, "max_abs_error", path),
     maxRelError: r.number(raw, "max_rel_error", path),
+    left: r.number(raw, "left", path),
+    right: r.number(raw, "right", path),
     message: r.textOrNull(raw, "message", path) ?? "",
     seconds: r.number(raw, "seconds", path),
   };

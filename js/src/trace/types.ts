@@ -154,6 +154,9 @@ export interface Check {
   readonly maxRelError: number | null;
   readonly message: string;
   readonly seconds: number | null;
+  /** The slopes on both sides of a kink. */
+  readonly left?: number | null;
+  readonly right?: number | null;
 }
 
 export interface Coverage {

@@ -1,7 +1,5 @@
 """Two losses of one tape add to the same gradient; then the sum is used, and printed before and after."""
 
-import numpy as np
-
 import tapedebug as wp
 
 N = 20

@@ -10,7 +10,9 @@ STEPS = 12
 
 
 @wp.kernel
-def fly(state: wp.array(dtype=wp.vec3), thrust: wp.array(dtype=wp.vec3), t: int, after: wp.array(dtype=wp.vec3)):
+def fly(
+    state: wp.array(dtype=wp.vec3), thrust: wp.array(dtype=wp.vec3), t: int, after: wp.array(dtype=wp.vec3)
+):
     height = state[0][0]
     speed = state[0][1]
     push = thrust[t][0] - 0.4 * speed * wp.abs(speed)

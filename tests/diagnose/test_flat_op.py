@@ -1,0 +1,183 @@
+"""Rule `flat-op`: gradients of exactly 0 by rounding, casts and comparisons; kinks with both their slopes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tapedebug as wp
+
+HERE = Path(__file__)
+
+
+def line_of(text: str) -> int:
+    """The first line of this file that holds `text`, counted from 1."""
+    lines = HERE.read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if text in line)
+
+
+@wp.kernel
+def by_floor(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = w[i] * wp.floor(3.0 * v[i])
+
+
+@wp.kernel
+def by_cast(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = w[i] * float(int(2.0 * v[i]))
+
+
+@wp.kernel
+def by_sign(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = w[i] * wp.sign(v[i] - 1.5)
+
+
+@wp.kernel
+def by_step(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = w[i] * wp.step(v[i] - 1.5)
+
+
+@wp.kernel
+def by_branch(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    gear = 1.0
+    if v[i] > 1.5:
+        gear = 2.0
+    out[i] = w[i] * gear
+
+
+@wp.kernel
+def by_where(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = wp.where(v[i] < 1.5, w[i], 2.0 * w[i])
+
+
+@wp.kernel
+def by_index(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = w[int(v[i])]
+
+
+@wp.func
+def nearest(x: float):
+    return wp.round(x)
+
+
+@wp.kernel
+def in_a_function(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = w[i] * nearest(v[i])
+
+
+@wp.kernel
+def hinge(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = w[i]
+    if v[i] > 3.5:
+        out[i] = w[i] + v[i]
+
+
+@wp.kernel
+def part(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    cell = wp.floor(v[i])
+    out[i] = w[i] * (v[i] - cell)
+
+
+@wp.kernel
+def distance(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = wp.abs(v[i] - w[i])
+
+
+@wp.kernel
+def total(y: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, y[wp.tid()])
+
+
+def floats(*values: float, requires_grad: bool = True) -> Any:
+    return wp.array(list(values), dtype=float, requires_grad=requires_grad)
+
+
+def run(kernel: Any, v: Any = None, w: Any = None) -> Any:
+    v = v or floats(1.1, 2.2, 2.65)
+    w = w or floats(1.0, 2.0, 3.0)
+    out, loss = floats(0.0, 0.0, 0.0), floats(0.0)
+    with wp.Tape() as tape:
+        wp.launch(kernel, dim=3, inputs=[v, w], outputs=[out])
+        wp.launch(total, dim=3, inputs=[out], outputs=[loss])
+    tape.backward(loss)
+    return wp.diagnose(tape)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operation"),
+    [
+        (by_floor, "wp.floor(3.0 * v[i])"),
+        (by_cast, "int(2.0 * v[i])"),
+        (by_sign, "wp.sign(v[i] - 1.5)"),
+        (by_step, "wp.step(v[i] - 1.5)"),
+        (by_branch, "v[i] > 1.5"),
+        (by_where, "v[i] < 1.5"),
+        (by_index, "int(v[i])"),
+        (in_a_function, "wp.round(x)"),
+    ],
+    ids=lambda item: getattr(item, "key", ""),
+)
+def test_the_operation_is_named_at_its_line(kernel: Any, operation: str) -> None:
+    diagnosis = run(kernel)
+    (finding,) = diagnosis.findings
+    assert (diagnosis.verdict, finding.rule, finding.severity) == ("AGREE", "flat-op", "warning")
+    assert (finding.launches, finding.arrays) == ([0], ["v"])
+    assert finding.location.line == line_of(operation)
+    assert finding.call_site.line == line_of("wp.launch(kernel, dim=3, inputs=[v, w]")
+    evidence = finding.evidence
+    assert (evidence["operation"], evidence["loss_moves_tiny"]) == (operation, 0.0)
+    assert evidence["loss_moves"] > 0
+    scale = f"{100 * evidence['perturbation']:g} %"
+    assert finding.message == (
+        f"the gradient of v is exactly 0, because {operation} in launch 0 ({kernel.key}) is flat: its "
+        "slope is 0 "
+        f"wherever it has one. Perturbing v by a relative 1e-09 does not move the loss, and by {scale} "
+        "moves it by "
+        f"{evidence['loss_moves']:.3g}."
+    )
+    assert finding.fix == (
+        f"replace {operation} with a smooth function, or give it a gradient of your own (wp.func_grad)"
+    )
+
+
+def test_a_branch_that_was_not_taken_is_no_flat_operation() -> None:
+    """Beyond its threshold there is a slope: the optimiser may come there by other ways."""
+    (finding,) = run(hinge).findings
+    assert (finding.rule, finding.severity, finding.evidence["operation"]) == (
+        "vanishing",
+        "info",
+        "v[i] > 3.5",
+    )
+
+
+def test_a_flat_part_beside_a_smooth_one_is_none() -> None:
+    assert run(part).findings == []
+
+
+def test_a_kink_is_told_with_both_slopes() -> None:
+    diagnosis = run(distance, floats(1.0, 2.0, 3.0), floats(1.0, 2.0, 3.0, requires_grad=False))
+    (finding,) = diagnosis.findings
+    (check,) = diagnosis.checks
+    assert (diagnosis.verdict, finding.rule, finding.severity) == ("KINK", "flat-op", "info")
+    assert (check.verdict, check.left, check.right) == ("KINK", pytest.approx(-1.0), pytest.approx(1.0))
+    assert finding.location.line == line_of("out[i] = wp.abs(v[i] - w[i])")
+    assert finding.message == (
+        "the loss has a kink in v: its slope is -1 on the left and 1 on the right. "
+        "wp.abs(v[i] - w[i]) in launch 0 (distance) stands at its corner (operands 0). The gradient is "
+        "that of one "
+        "of the sides, or lies between."
+    )
+    assert (finding.evidence["left"], finding.evidence["right"]) == (check.left, check.right)
+    assert "the slope is -1 on the left and 1 on the right" in str(diagnosis)
