@@ -191,7 +191,8 @@ def test_backward_twice_counts_twice() -> None:
     assert finding.message == (
         "Backward ran again on this tape from the same loss at test_accumulated.py:"
         f"{line_of('tape.backward(loss)  # again', __file__)}, and nothing had zeroed the gradient of w: its "
-        "norm was 3.66. The pass alone gives a norm of 3.66; with what was left over it was 7.32, 2 times that."
+        "norm was 3.66. The pass alone gives a norm of 3.66; with what was left over it was 7.32, 2 times "
+        "that."
     )
     assert finding.fix == "call backward once, or tape.zero() or w.grad.zero_() before it runs again"
 
