@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass, fields
 from functools import cached_property
 from time import perf_counter
 from types import ModuleType
@@ -24,7 +23,9 @@ from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
 from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF, Remark, Shown
+from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
+from tapedebug.compiler.variant import SILENT, Variant
 from tapedebug.lang import types as t
 
 if TYPE_CHECKING:
@@ -32,25 +33,6 @@ if TYPE_CHECKING:
 
 KINDS = ("forward", "adjoint", "tangent")
 KINDS_LISTED = "'forward', 'adjoint' or 'tangent'"
-SILENT: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Variant:
-    kind: str
-    active: frozenset[int] = frozenset()
-    replay: frozenset[int] = frozenset()
-    f64: bool = False
-    strided: bool = False
-    guarded: bool = False
-    strong_zero: bool = False
-    heard: frozenset[str] = SILENT
-    memory: frozenset[int] = frozenset()
-
-    def __str__(self) -> str:
-        """The same in every process."""
-        parts = (getattr(self, f.name) for f in fields(self))
-        return " ".join(str(sorted(p) if isinstance(p, frozenset) else p) for p in parts)
 
 
 class Kernel(Definition):
@@ -99,8 +81,8 @@ class Kernel(Definition):
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._infos: dict[tuple[frozenset[int], frozenset[int]], AdjointInfo] = {}
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
-        self._entries: dict[_Variant, Entry] = {}
-        self._plain: dict[_Variant, Interpreted] = {}
+        self._entries: dict[Variant, Entry] = {}
+        self._plain: dict[Variant, Interpreted] = {}
         self._unrolled: int | None = None
         """The longest loop that was written out when it was lowered, now or in a process before."""
         self.settle()
@@ -238,7 +220,33 @@ class Kernel(Definition):
         self, *, f64: bool = False, strided: bool = False, heard: frozenset[str] = SILENT
     ) -> Entry | Interpreted:
         """The compiled kernel, with remarks of the kinds that are heard."""
-        return self._entry(_Variant("forward", f64=f64, strided=strided, heard=heard))
+        return self._entry(Variant("forward", f64=f64, strided=strided, heard=heard))
+
+    def tracked(
+        self,
+        raced: frozenset[int],
+        fresh: frozenset[int],
+        *,
+        report: bool = False,
+        strided: bool = False,
+        heard: frozenset[str] = SILENT,
+    ) -> Entry | Interpreted:
+        """The compiled kernel with a stamp for every access (`compiler.stamps`), its indices checked.
+
+        The journal, the epoch and the pointers to the stamps follow all other slots, as in `layout.tracked`.
+
+        Args:
+            raced: Array parameters through which a thread may meet another.
+            fresh: Those of memory that may not have been written.
+            report: Whether each conflict is told.
+            strided: Whether arrays may have any strides.
+            heard: The kinds of remarks that are made besides.
+        """
+        how = "report" if report else "detect"
+        heard = heard | {BOUNDS}
+        return self._entry(
+            Variant("forward", strided=strided, heard=heard, raced=raced, fresh=fresh, tracked=how)
+        )
 
     def adjoint(
         self,
@@ -263,7 +271,7 @@ class Kernel(Definition):
             raise info.refused.with_traceback(None)
         replay = info.replay - memory
         return self._entry(
-            _Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
+            Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
         )
 
     def tangent(
@@ -279,7 +287,7 @@ class Kernel(Definition):
 
         Tangent arrays have the shape and strides of the values, and stand in the slots of the adjoints.
         """
-        variant = _Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard)
+        variant = Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard)
         return self._entry(variant)
 
     def adjoint_tangent(
@@ -297,7 +305,7 @@ class Kernel(Definition):
         their pointers follow all others, in the slots `layout.dots` and `layout.adjoint_dots`.
         """
         replay = self.adjoint_info(active, replay=replay).replay
-        variant = _Variant("adjoint_tangent", active, replay, f64, strided, strong_zero=strong_zero)
+        variant = Variant("adjoint_tangent", active, replay, f64, strided, strong_zero=strong_zero)
         return self._entry(variant)
 
     def interpreted(
@@ -319,10 +327,10 @@ class Kernel(Definition):
             strided: Whether arrays may have any strides.
         """
         replay = self.adjoint_info(active).replay if kind.startswith("adjoint") else frozenset()
-        variant = _Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
+        variant = Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
         return self._interpreted(variant)
 
-    def _interpreted(self, variant: _Variant) -> Interpreted:
+    def _interpreted(self, variant: Variant) -> Interpreted:
         from tapedebug.compiler.python_library import Interpreted
 
         found = self._plain.get(variant)
@@ -333,7 +341,7 @@ class Kernel(Definition):
             self._plain[variant] = found
         return found
 
-    def _entry(self, variant: _Variant) -> Entry | Interpreted:
+    def _entry(self, variant: Variant) -> Entry | Interpreted:
         if config.interpreted:
             return self._interpreted(variant)
         entry = self._entries.get(variant)
@@ -343,7 +351,7 @@ class Kernel(Definition):
             LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         return entry
 
-    def _text(self, variant: _Variant) -> Text:
+    def _text(self, variant: Variant) -> Text:
         return pipeline.text(
             self._function(variant),
             self.layout,
@@ -351,9 +359,14 @@ class Kernel(Definition):
             strided=variant.strided,
             guarded=variant.guarded,
             checked=BOUNDS in variant.heard,
+            stamping=self._stamping(variant) if variant.tracked else None,
         )
 
-    def _function(self, variant: _Variant) -> ir.Function:
+    def _stamping(self, variant: Variant) -> Stamping:
+        atomic = frozenset((a.param, a.span) for a in self.analysis.accesses if a.kind == "atomic")
+        return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic)
+
+    def _function(self, variant: Variant) -> ir.Function:
         if variant.kind == "forward":
             return pipeline.forward(self._lowered, variant.heard)
         if variant.kind == "tangent":
@@ -386,12 +399,12 @@ class Kernel(Definition):
             raise ValueError(f"kernel `{self.__name__}`: kind is {KINDS_LISTED}; got {kind!r}")
         active = pipeline.differentiable(self.params)
         if kind == "forward":
-            variant = _Variant("forward", heard=self.heard)
+            variant = Variant("forward", heard=self.heard)
         elif kind == "tangent":
-            variant = _Variant("tangent", active, strong_zero=config.strong_zero)
+            variant = Variant("tangent", active, strong_zero=config.strong_zero)
         else:
             replay = self.adjoint_info(active).replay
-            variant = _Variant("adjoint", active, replay, strong_zero=config.strong_zero, heard=self.heard)
+            variant = Variant("adjoint", active, replay, strong_zero=config.strong_zero, heard=self.heard)
         header = f"# {kind} of {self.key} ({display_file(self.origin.file)}:{self.origin.first_line})\n"
         return header + self._text(variant).annotated()
 

@@ -31,6 +31,7 @@ from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.verify import verify
 from tapedebug.compiler.remarks import PAUSE
+from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -237,6 +238,9 @@ def text(
     strided: bool = False,
     guarded: bool = False,
     checked: bool = False,
+    stamping: Stamping | None = None,
 ) -> Text:
     """The generated code of a function."""
-    return emit(function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked)
+    return emit(
+        function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked, stamping=stamping
+    )

@@ -12,6 +12,7 @@ from tapedebug.diagnose._diagnosis import Diagnosis, severity
 from tapedebug.diagnose._pace import VERDICT_SHARE, OutOfTime, Pace
 from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._rules import apply, apply_across
+from tapedebug.diagnose._settings import SettingsKept
 from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._several import joined, losses_for
 from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
@@ -68,7 +69,7 @@ def diagnose(
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
-    with Pace(progress, max_seconds, len(tapes)) as pace:
+    with SettingsKept(), Pace(progress, max_seconds, len(tapes)) as pace:
         losses = losses_for(tapes, loss)
         cases = [_case(item, own, inputs, pace) for item, own in zip(tapes, losses, strict=True)]
         if all(case.trace.tape.began for case in cases):

@@ -95,6 +95,10 @@ class Experiment(Protocol):
         """What arrays would hold before launch `stop` without some launches."""
         ...
 
+    def values_at(self, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
+        """For each (array, launch): what the array held just before the launch ran."""
+        ...
+
     def held(self, array: int) -> Values:
         """A copy of what the user's array holds now."""
         ...

@@ -15,7 +15,7 @@ from tapedebug.diagnose._careless import make_careless, see
 from tapedebug.diagnose._exchange import exchanged, handed_on
 from tapedebug.diagnose._experiment import Change, Consume, Flow, Values, change_of
 from tapedebug.diagnose._thread import Thread
-from tapedebug.diagnose._without import gradients_without, values_without
+from tapedebug.diagnose._without import gradients_without, values_at, values_without
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
@@ -156,6 +156,10 @@ class Replay:
     ) -> dict[int, Values]:
         """See `Experiment`."""
         return values_without(self, launches, arrays, stop)
+
+    def values_at(self, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
+        """See `Experiment`."""
+        return values_at(self, wanted)
 
     def held(self, array: int) -> Values:
         """See `Experiment`."""
@@ -320,10 +324,11 @@ def perturbed(values: Values, scale: float) -> Values:
 
 
 def _distance(before: Sequence[Values], after: Sequence[Values]) -> float:
-    differences = [
-        np.max(np.abs(b.astype(np.float64) - a.astype(np.float64)), initial=0.0)
-        for b, a in zip(before, after, strict=True)
-    ]
+    with np.errstate(invalid="ignore"):
+        differences = [
+            np.max(np.abs(b.astype(np.float64) - a.astype(np.float64)), initial=0.0)
+            for b, a in zip(before, after, strict=True)
+        ]
     return float(max(differences, default=0.0))
 
 

@@ -15,11 +15,14 @@ from tapedebug.diagnose import (
     exploding,
     flat_op,
     nonfinite,
+    out_of_bounds,
     overwrite,
+    race,
     seed,
     stale_gradient,
     stale_value,
     truncated,
+    uninitialised_read,
     unused,
     vanishing,
 )
@@ -63,7 +66,11 @@ MEASURED: tuple[Rule, ...] = (
 )
 """Run the tape again."""
 
-TRACKED: tuple[Rule, ...] = ()
+TRACKED: tuple[Rule, ...] = (
+    Rule(out_of_bounds.RULE, out_of_bounds.find),
+    Rule(uninitialised_read.RULE, uninitialised_read.find),
+    Rule(race.RULE, race.find),
+)
 """Run suspected launches again element by element."""
 
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)

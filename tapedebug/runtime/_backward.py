@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapedebugWarning
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._history import note
@@ -20,7 +21,7 @@ from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
 from tapedebug.runtime.config import config
-from tapedebug.runtime.ledger import Need, Scratch, elements_of, range_key
+from tapedebug.runtime.ledger import Need, Scratch, elements_of
 from tapedebug.runtime.plan import NOTHING, has_gradient
 from tapedebug.runtime.record import Record, Site
 from tapedebug.runtime.versions import Tracker, announce

@@ -17,6 +17,9 @@ from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
 Values = np.ndarray[Any, Any]
+MARGIN = 4096
+"""Bytes of nothing on both sides of private memory: a replay of an index that is a little outside its array
+reads and writes there, and not what belongs to somebody else."""
 NARROW = (np.dtype(np.float16), np.dtype(np.float32))
 """What float64 twins hold as float64."""
 
@@ -235,8 +238,8 @@ def is_double(dtype: Any) -> bool:
 
 
 def _aligned(nbytes: int) -> Bytes:
-    block = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    lead = -block.ctypes.data % ALIGNMENT
+    block = np.zeros(nbytes + ALIGNMENT + 2 * MARGIN, np.uint8)
+    lead = MARGIN - block.ctypes.data % ALIGNMENT
     return block[lead : lead + nbytes]
 
 

@@ -55,6 +55,7 @@ class Buffer:
         writes: How many writes through this package have happened.
         history: What happened around tapes, of memory that has a gradient or is one; else None.
         held: What must live as long as the buffer.
+        undefined: Its content was undefined when it was made, and nobody could write it unseen since.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Buffer:
         "held",
         "history",
         "nbytes",
+        "undefined",
         "watch",
         "windows",
         "writes",
@@ -84,6 +86,7 @@ class Buffer:
         self.writes = 0
         self.history: History | None = None
         self.held: list[object] = []
+        self.undefined = False
         if known:
             _REGISTRY[self.address, self.nbytes] = self
 
@@ -153,6 +156,11 @@ class Buffer:
         if isinstance(own, _Foreign) and own.owner is None:
             own.owner = other.owner
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether it is certain that nothing was ever written here."""
+        return self.undefined and not self.writes
+
     def gradient(self) -> Buffer:
         """The adjoint memory; made of zeros when it is first asked for."""
         if self.adjoint is None:
@@ -207,6 +215,7 @@ class Window:
         # From now on somebody can write without telling; a known constant is known no more.
         buffer.fill = None
         window_opened(buffer)
+        buffer.undefined = False
         for ledger, tracker in buffer.watchers():
             tracker.window_opened(ledger, start, stop)
 

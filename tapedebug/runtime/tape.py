@@ -15,19 +15,22 @@ import numpy as np
 
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._history import Event, Pass, clock
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
-from tapedebug.runtime.config import MODES, config
+from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
-from tapedebug.runtime.ledger import Ledger, Outside, range_key
+from tapedebug.runtime.ledger import Ledger, Outside
 from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
 from tapedebug.runtime.timeline import Version, list_versions
+from tapedebug.runtime.touched import Touched, touched
+from tapedebug.runtime.tracking import Tracking
 from tapedebug.runtime.versions import Tracker
 
 _ids = itertools.count(1)
@@ -78,6 +81,9 @@ class Tape:
             `"preserve"` (default, `config.on_overwrite`) keeps a copy, so that gradients are right; `"warn"`
             warns and uses the new value, as the documents describe; `"error"` raises before anything is
             overwritten; `"ignore"` uses the new value in silence.
+        track: `"elements"`: each launch also notes which thread on which line last wrote and read each
+            element (`writers`, `readers`), and an index outside its array is an error. None (default,
+            `config.track`): nothing of the kind, and launches cost a fraction.
 
     Attributes:
         records: What was recorded, in order.
@@ -88,20 +94,27 @@ class Tape:
         array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
-        TapeError: `on_overwrite` is not a mode.
+        TapeError: `on_overwrite` or `track` is not one of these.
     """
 
-    def __init__(self, on_overwrite: str | None = None) -> None:
+    def __init__(self, on_overwrite: str | None = None, track: str | None = None) -> None:
         mode = config.on_overwrite if on_overwrite is None else on_overwrite
         if mode not in MODES:
             raise TapeError(
                 f"Tape: on_overwrite is one of {', '.join(MODES)}; got {mode!r}",
                 mend="use one of these, or leave it out",
             )
+        wanted = config.track if track is None else track
+        if wanted not in (*TRACKS, None):
+            raise TapeError(
+                f"Tape: track is 'elements' or None; got {wanted!r}", mend="use one of these, or leave it out"
+            )
+        self.track = wanted
         self.id = next(_ids)
         self.began = self.ended = 0
         self.on_overwrite = mode
         self.tracker = Tracker(mode)
+        self.tracking = Tracking(self.tracker) if self.track else None
         self.records: list[Record] = self.tracker.records
         self.scopes: list[Scope] = []
         self.scope: int | None = None
@@ -237,6 +250,7 @@ class Tape:
         self.tracker.log.add(forgotten)  # somebody may have kept what this tape was
         self.tracker = Tracker(self.on_overwrite)
         self.tracker.log.add(forgotten)
+        self.tracking = Tracking(self.tracker) if self.track else None
         self.records = self.tracker.records
         self.scopes = []
         self.scope = None
@@ -365,6 +379,20 @@ class Tape:
         """Every version of every range of memory that the tape used, in the order of writing."""
         return list_versions(self.tracker)
 
+    def writers(self, a: array) -> Touched:
+        """Who last wrote each element of an array: launch, thread, line.
+
+        With `track="elements"` it was noted when the launches ran; else they are run again in private memory.
+
+        Raises:
+            TapeError: The tape does not use the array's memory.
+        """
+        return touched(self, a, "write")
+
+    def readers(self, a: array) -> Touched:
+        """Who last read each element of an array; as `writers`."""
+        return touched(self, a, "read")
+
     def ledgers(self) -> list[Ledger]:
         """The tape's memory, one ledger a buffer."""
         return list(self.tracker.ledgers.values())
@@ -372,7 +400,14 @@ class Tape:
     # -- to look at -----------------------------------------------------------------------------------
 
     def trace(self, **options: Any) -> Any:
-        """The tape as plain data: `tapedebug.trace.record(self, …)`."""
+        """The tape as plain data.
+
+        Args:
+            options: As for `tapedebug.trace.record`: `values`, `max_bytes`, `max_seconds`, `name`.
+
+        Returns:
+            A `tapedebug.trace.Trace`.
+        """
         return _room("trace").record(self, **options)
 
     def visualize(self, *args: Any, **options: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import OverwriteWarning
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._history import Event, History, is_gradient, note, note_read
 from tapedebug.runtime._state import state as process
@@ -24,7 +25,6 @@ from tapedebug.runtime.ledger import (
     Outside,
     RangeState,
     Scratch,
-    range_key,
     same_elements,
 )
 
@@ -239,6 +239,8 @@ class Tracker:
 
     def window_opened(self, ledger: Ledger, start: int, stop: int) -> None:
         """From now on NumPy can write these bytes: keep what is open, until the window closes."""
+        if ledger.opened is None:
+            ledger.opened = len(self.records)
         states = ledger.within(start, stop)
         self.catch_up(ledger, states)  # what an earlier window changed is not what this one starts from
         for state in states:
