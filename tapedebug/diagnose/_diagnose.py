@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
+from tapedebug.diagnose._behind import Again, reveal
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._consumed import allow_for_consumed
 from tapedebug.diagnose._diagnosis import Diagnosis, severity
@@ -79,9 +81,17 @@ def diagnose(
             if case.trace.launches:
                 apply(case)
                 case.trace.findings = settle(case.trace.findings)
+                _reveal(case, functools.partial(_case, loss=loss, inputs=inputs, pace=pace))
         apply_across(cases)
         parts = [_concluded(case) for case in cases]
     return parts[0] if len(parts) == 1 else joined(parts)
+
+
+def _reveal(case: Case, again: Again) -> None:
+    try:
+        reveal(case, again)
+    except TapedebugError as error:
+        case.skipped(f"what stands behind what was found was not looked for: {error.message}")
 
 
 def _check_tapes(tapes: Sequence[Any]) -> None:

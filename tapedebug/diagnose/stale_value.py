@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._apart import off
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Change, relative_errors
 from tapedebug.diagnose._outside import Write, change_by, gradients_seeing, outside_writes
-from tapedebug.diagnose._overwrite_study import off
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 

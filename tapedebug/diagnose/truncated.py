@@ -13,10 +13,10 @@ from itertools import pairwise
 
 from tapedebug.diagnose import _passes as passes
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._apart import off
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import relative_errors
 from tapedebug.diagnose._horizon import Edge, Horizon, carried, carries_loss, confirm, measure
-from tapedebug.diagnose._overwrite_study import off
 from tapedebug.diagnose._seeded import seeded
 from tapedebug.trace import ArrayInfo, Finding, Launch
 from tapedebug.trace.model import Severity

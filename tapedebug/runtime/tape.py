@@ -22,6 +22,7 @@ from tapedebug.runtime._history import Event, Pass, clock
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
+from tapedebug.runtime.budget import Budget, parse_budget
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.ledger import Ledger, Outside
@@ -55,12 +56,14 @@ class BackwardCall:
         loss: The loss, or None.
         records: How many records the tape had.
         seconds: How long the reverse pass took.
+        reran: How many launches it ran again to keep to the tape's `memory_budget`.
     """
 
     loss: array | None
     _seeds: Seeds = field(repr=False)
     records: int
     seconds: float = 0.0
+    reran: int = 0
 
     @property
     def seeds(self) -> Seeds:
@@ -84,6 +87,9 @@ class Tape:
         track: `"elements"`: each launch also notes which thread on which line last wrote and read each
             element (`writers`, `readers`), and an index outside its array is an error. None (default,
             `config.track`): nothing of the kind, and launches cost a fraction.
+        memory_budget: How much memory the kept copies may take: a number of bytes, or text such as `"1 GB"`.
+            What does not fit is let go of, and `backward` computes it again from checkpoints, to the same
+            bits.
 
     Attributes:
         records: What was recorded, in order.
@@ -94,10 +100,15 @@ class Tape:
         array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
-        TapeError: `on_overwrite` or `track` is not one of these.
+        TapeError: `on_overwrite` or `track` is not one of these, or `memory_budget` no amount of memory.
     """
 
-    def __init__(self, on_overwrite: str | None = None, track: str | None = None) -> None:
+    def __init__(
+        self,
+        on_overwrite: str | None = None,
+        track: str | None = None,
+        memory_budget: int | float | str | None = None,
+    ) -> None:
         mode = config.on_overwrite if on_overwrite is None else on_overwrite
         if mode not in MODES:
             raise TapeError(
@@ -113,7 +124,8 @@ class Tape:
         self.id = next(_ids)
         self.began = self.ended = 0
         self.on_overwrite = mode
-        self.tracker = Tracker(mode)
+        self.memory_budget = parse_budget(memory_budget)
+        self.tracker = self._tracker()
         self.tracking = Tracking(self.tracker) if self.track else None
         self.records: list[Record] = self.tracker.records
         self.scopes: list[Scope] = []
@@ -126,6 +138,10 @@ class Tape:
         self._prepared: _backward.Prepared | None = None
         self._created_at = call_site()
         _observers.enrol(self)
+
+    def _tracker(self) -> Tracker:
+        budget = Budget(self.memory_budget) if self.memory_budget is not None else None
+        return Tracker(self.on_overwrite, budget=budget)
 
     def __repr__(self) -> str:
         return f"<Tape {self.id}: {len(self.records)} records, on_overwrite={self.on_overwrite!r}>"
@@ -248,7 +264,7 @@ class Tape:
         self.zero()
         forgotten = Event("reset", clock.tick(), 0, 0, "", call_site(), self.id, len(self.records))
         self.tracker.log.add(forgotten)  # somebody may have kept what this tape was
-        self.tracker = Tracker(self.on_overwrite)
+        self.tracker = self._tracker()
         self.tracker.log.add(forgotten)
         self.tracking = Tracking(self.tracker) if self.track else None
         self.records = self.tracker.records
@@ -320,6 +336,7 @@ class Tape:
         call.seconds = perf_counter() - start
         number = len(self.backward_calls) + 1
         self.tracker.log.add(noted.end(self.id, call.records, number, again, site))
+        call.reran = self._prepared.reran
         self.tracker.settled = recording is not self
         self.loss = loss if loss is not None else self.loss
         # Two sets of memory take turns: fresh memory for large seeds costs more than the pass.
@@ -340,7 +357,7 @@ class Tape:
 
     @property
     def preserved_bytes(self) -> int:
-        """Memory of overwritten values that are kept for adjoints."""
+        """Memory of overwritten values that are kept for adjoints, and of checkpoints."""
         return self.tracker.preserved_bytes
 
     @property
