@@ -15,6 +15,7 @@ from tapedebug.diagnose import (
     flat_op,
     nonfinite,
     overwrite,
+    unconverged,
     vanishing,
 )
 from tapedebug.diagnose._case import Case
@@ -43,6 +44,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(flat_op.RULE, flat_op.find),
     Rule(vanishing.RULE, vanishing.find),
     Rule(exploding.RULE, exploding.find),
+    Rule(unconverged.RULE, unconverged.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
