@@ -120,14 +120,28 @@ def _runs(flow: _Flow, keys: Sequence[Hashable], start: int, stop: int) -> list[
     taken = start
     for run in runs:
         run.first += start
-        first = run.first - run.length
-        if first >= taken and all(
-            keys[i] == keys[i + run.length] and flow.same_but_carried(i, i + run.length, first)
-            for i in range(first, run.first)
-        ):
-            run.first, run.count = first, run.count + 1
+        _take_in_first(flow, keys, run, taken, stop)
         taken = run.first + run.length * run.count
     return runs
+
+
+def _take_in_first(flow: _Flow, keys: Sequence[Hashable], run: Repeat, taken: int, stop: int) -> None:
+    """Let a run begin with the first round of its loop, which reads what was there before the loop.
+
+    Often only part of that round reads it, so that the repetition was found from the middle of a round to the
+    middle of another: then it is moved.
+    """
+    end = run.first + run.length * run.count
+    tail = end
+    while tail < min(stop, end + run.length) and keys[tail] == keys[tail - run.length]:
+        if not flow.same(tail - run.length, tail):
+            break
+        tail += 1
+    for part in range(run.length, run.length - (tail - end) - 1, -1):
+        first = run.first - part
+        if part > 0 and first >= taken and flow.begins(keys, first, run.first, run.length):
+            run.first, run.count = first, run.count + 1
+            return
 
 
 class _Flow:
@@ -147,6 +161,24 @@ class _Flow:
             if i - one[2] != j - other[2]:
                 return False
         return True
+
+    def begins(self, keys: Sequence[Hashable], first: int, stop: int, period: int) -> bool:
+        """Whether launches `first` to `stop` are the beginning of a loop that goes on from `stop`.
+
+        What later rounds read of the round before was there before the loop, the same for all who read it.
+        """
+        if not all(
+            keys[i] == keys[i + period] and self.same_but_carried(i, i + period, first)
+            for i in range(first, stop)
+        ):
+            return False
+        found: dict[_Source, _Source] = {}
+        return all(
+            found.setdefault(other, one) == one
+            for i in range(first, first + period)
+            for one, other in zip(self.sources[i], self.sources[i + period], strict=True)
+            if other is not None and other[2] is not None and first <= other[2] < first + period
+        )
 
     def same_but_carried(self, i: int, j: int, first: int) -> bool:
         """As `same`, for the first round of a loop: what comes from the round before is outside it."""
