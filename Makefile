@@ -111,6 +111,7 @@ bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, a taped launch and compile times,
 
 fuzz: $(PY_STAMP)  ## 5,000 random kernels: values, adjoints, tangents, second derivatives (FUZZ_ARGS='--count 500')
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
+	@$(BIN)/python -m tests.trace.fuzz_files
 
 docs: setup $(DOCS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs

@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
 from typing import Any, TypeGuard
+
+LARGEST_SOURCE = 1 << 25
+"""Bytes of the largest file that a line is looked up in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,4 +237,20 @@ def display_file(file: str) -> str:
 
 def source_line(file: str, line: int) -> str:
     """One line of a file or notebook cell, without its line end; empty where there is none."""
-    return linecache.getline(file, line).rstrip("\n")
+    return linecache.getline(file, line).rstrip("\n") if _is_source(file) else ""
+
+
+def _is_source(file: str) -> bool:
+    """Whether a file may be read for a line of it; a name in a trace from elsewhere may be that of anything.
+
+    A device or a pipe would be read for ever. What is no file may be a notebook cell.
+    """
+    if file in linecache.cache:
+        return True
+    if "\0" in file:
+        return False
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):
+        return True
+    return stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_SOURCE

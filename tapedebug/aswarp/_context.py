@@ -13,6 +13,7 @@ from typing import Any
 
 from tapedebug.aswarp._errors import no_module
 from tapedebug.aswarp._modules import World, exists
+from tapedebug.runtime._state import state
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -54,11 +55,13 @@ class as_warp:
         for name in _bound_to_warp():
             del sys.modules[name]
         sys.meta_path.insert(0, finder)
+        state.as_warp += 1
         self._finders.append(finder)
         return self
 
     def __exit__(self, *error: object) -> None:
         finder, before = self._finders.pop(), self._before.pop()
+        state.as_warp -= 1
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
         for name in _bound_to_warp(before):

@@ -173,8 +173,8 @@ def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:
 
 def _relative(value: Floats, reference: Floats, least: float) -> float:
     difference, size = float(np.linalg.norm(value - reference)), float(np.linalg.norm(reference))
-    if size <= least:
-        return 0.0 if difference <= least else float("inf")
+    if size == 0 or size <= least:  # what is negligible is not a number where the loss is none
+        return 0.0 if difference == 0 or difference <= least else float("inf")
     return difference / size
 
 

@@ -45,6 +45,7 @@ class _Variant:
     guarded: bool = False
     strong_zero: bool = False
     heard: frozenset[str] = SILENT
+    memory: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         """The same in every process."""
@@ -246,6 +247,7 @@ class Kernel(Definition):
         f64: bool = False,
         strided: bool = False,
         replay: frozenset[int] = frozenset(),
+        memory: frozenset[int] = frozenset(),
         guarded: bool = False,
         strong_zero: bool = False,
         heard: frozenset[str] = SILENT,
@@ -253,13 +255,16 @@ class Kernel(Definition):
         """The compiled adjoint for these array parameters with gradients.
 
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
-        a zero adjoint stays zero, whatever it is multiplied with.
+        a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
+        parameters are read as memory holds them.
         """
         info = self.adjoint_info(active, replay=replay)
         if info.refused is not None:
             raise info.refused.with_traceback(None)
-        replay = info.replay
-        return self._entry(_Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard))
+        replay = info.replay - memory
+        return self._entry(
+            _Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
+        )
 
     def tangent(
         self,
@@ -353,10 +358,14 @@ class Kernel(Definition):
             return pipeline.forward(self._lowered, variant.heard)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
-        if variant.strong_zero or variant.heard & self.analysis.says_back:
-            strong, heard = variant.strong_zero, variant.heard
+        if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back:
             adjoint = pipeline.adjoint(
-                self._lowered, variant.active, variant.replay, strong_zero=strong, heard=heard
+                self._lowered,
+                variant.active,
+                variant.replay,
+                memory=variant.memory,
+                strong_zero=variant.strong_zero,
+                heard=variant.heard,
             )[0]
         else:
             if (variant.active, variant.replay) not in self._adjoints:

@@ -177,6 +177,7 @@ def adjoint(
     active: frozenset[int],
     replay: frozenset[int],
     *,
+    memory: frozenset[int] = frozenset(),
     strong_zero: bool = False,
     heard: frozenset[str] = frozenset(),
 ) -> tuple[Function, AdjointInfo]:
@@ -185,21 +186,22 @@ def adjoint(
     Which values it needs is known only once it is built and its dead code removed; where these include values
     that the launch itself overwrites, it is built again so that it replays those stores. Where threads read
     or overwrite what others wrote, all are replayed in order first, then reversed from the last to the first.
+    The parameters of `memory` are read as memory holds them, whatever the launch has written.
     """
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
     custom = kernel.custom
     if PAUSE in heard:
         custom = remove_dead_code(silenced(kernel.told, frozenset({PAUSE}), gradients=False))
-    replay = frozenset(replay)
+    replay = frozenset(replay) - memory
     while True:
-        crossing = crossed(custom, active, replay)
+        crossing = crossed(custom, active, replay) if replay or not memory else frozenset()
         primal = keep_log(custom, replay, everywhere=bool(crossing & replay))
         reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
         function = remove_dead_code(reverse)
         loads = [op for op in function.ops() if native.touched_by(op)]
         needs = _all_of(map(native.touched_by, loads))
-        overwritten = writes & _all_of(native.touched_by(op) for op in loads if not is_late(op))
+        overwritten = writes & _all_of(native.touched_by(op) for op in loads if not is_late(op)) - memory
         if overwritten <= replay:
             break
         replay |= overwritten

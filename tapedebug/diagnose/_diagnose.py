@@ -11,6 +11,7 @@ from tapedebug.diagnose._diagnosis import ORDER, Diagnosis, merged_coverage, wor
 from tapedebug.diagnose._pace import VERDICT_SHARE, OutOfTime, Pace
 from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._rules import apply, apply_across
+from tapedebug.diagnose._settings import SettingsKept
 from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
 from tapedebug.trace import Check, Coverage, Finding, Trace
@@ -63,7 +64,7 @@ def diagnose(
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
-    with Pace(progress, max_seconds, len(tapes)) as pace:
+    with SettingsKept(), Pace(progress, max_seconds, len(tapes)) as pace:
         cases = [_case(item, loss, inputs, pace) for item in tapes]
         for case in cases:
             pace.subject, case.as_warp = case.trace.name, as_warp

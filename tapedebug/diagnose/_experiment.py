@@ -68,7 +68,11 @@ class Experiment(Protocol):
         ...
 
     def gradients(
-        self, careless: Collection[tuple[int, int]] = (), poisoned: Collection[int] = ()
+        self,
+        careless: Collection[tuple[int, int]] = (),
+        poisoned: Collection[int] = (),
+        left: Collection[tuple[int, int]] = (),
+        unrecorded: Collection[int] = (),
     ) -> dict[int, Values]:
         """Gradients of the leaves.
 
@@ -76,6 +80,8 @@ class Experiment(Protocol):
             careless: (launch, parameter) pairs that see, in the reverse pass, what memory holds at the end of
                 the forward pass. All others see the values that they had.
             poisoned: Arrays that are filled with NaN before the reverse pass.
+            left: (launch, parameter) pairs that see what the launch itself left there.
+            unrecorded: Launches whose adjoints do nothing.
         """
         ...
 
@@ -89,8 +95,20 @@ class Experiment(Protocol):
         """What arrays would hold before launch `stop` without some launches."""
         ...
 
+    def values_at(self, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
+        """For each (array, launch): what the array held just before the launch ran."""
+        ...
+
     def held(self, array: int) -> Values:
         """A copy of what the user's array holds now."""
+        ...
+
+    def exchanged(self, launch: int, one: int, other: int) -> float:
+        """How far what a launch writes is off, relatively, when two of its arguments change places."""
+        ...
+
+    def handed_on(self, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
+        """The change of the loss, and the gradients, if a launch read the array `source` for `target`."""
         ...
 
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,13 +11,14 @@ import numpy as np
 
 from tapedebug._source import display_file
 from tapedebug.diagnose._arithmetic import Lost
+from tapedebug.diagnose._careless import make_careless, see
+from tapedebug.diagnose._exchange import exchanged, handed_on
 from tapedebug.diagnose._experiment import Change, Consume, Flow, Values
 from tapedebug.diagnose._thread import Thread
-from tapedebug.diagnose._without import gradients_without, values_without
+from tapedebug.diagnose._without import gradients_without, values_at, values_without
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
-    from tapedebug.runtime._shadow_memory import ShadowSpace
     from tapedebug.runtime.record import Record
     from tapedebug.runtime.replay import Shadow
     from tapedebug.trace._record import Recorded
@@ -100,31 +100,25 @@ class Replay:
         return found
 
     def gradients(
-        self, careless: Collection[tuple[int, int]] = (), poisoned: Collection[int] = ()
+        self,
+        careless: Collection[tuple[int, int]] = (),
+        poisoned: Collection[int] = (),
+        left: Collection[tuple[int, int]] = (),
+        unrecorded: Collection[int] = (),
     ) -> dict[int, Values]:
         """See `Experiment`."""
-        key = (frozenset(careless), frozenset(poisoned))
+        key = (frozenset(careless), frozenset(poisoned), frozenset(left), frozenset(unrecorded))
         if key not in self._gradients:
             shadow = self._ready()
-            shadow.space.careless = self._needs(key[0])  # type: ignore[attr-defined]
+            see(shadow, now=key[0], left=key[2])
             before = {array: shadow.values(self.arrays[array]) for array in poisoned}
             for array, values in before.items():
                 shadow.set(self.arrays[array], np.full_like(values, np.nan))
-            shadow.backward(self.seeds)
+            shadow.backward(self.seeds, skip=unrecorded)
             for array, values in before.items():
                 shadow.set(self.arrays[array], values)
             self._gradients[key] = {leaf: shadow.gradient(self.arrays[leaf]) for leaf in self.leaves}
         return self._gradients[key]
-
-    def _needs(self, careless: Collection[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-        """(launch, identity of the need) for (launch, parameter)."""
-        found = set()
-        for index, param in careless:
-            record = self.records[index]
-            for p, need in zip(record.plan.needed, record.needs, strict=True):
-                if p == param:
-                    found.add((index, id(need)))
-        return frozenset(found)
 
     def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
         """See `Experiment`. Follows threads until one stores there."""
@@ -164,9 +158,23 @@ class Replay:
         """See `Experiment`."""
         return values_without(self, launches, arrays, stop)
 
+    def values_at(self, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
+        """See `Experiment`."""
+        return values_at(self, wanted)
+
     def held(self, array: int) -> Values:
         """See `Experiment`."""
         return np.array(self.arrays[array]._look())
+
+    # ------------------------------------------------------------------ unused
+
+    def exchanged(self, launch: int, one: int, other: int) -> float:
+        """See `Experiment`."""
+        return exchanged(self, launch, one, other)
+
+    def handed_on(self, source: int, target: int, reader: int) -> tuple[float, dict[int, Values]]:
+        """See `Experiment`."""
+        return handed_on(self, source, target, reader)
 
     # ------------------------------------------------------------ disconnected
 
@@ -286,8 +294,7 @@ class Replay:
         if self._single is None:
             self._single = self._shadow()
             self._single.forward()
-        self._single.space.careless = frozenset()  # type: ignore[attr-defined]
-        self._single._tables.clear()  # what each launch sees is decided when the table is made
+        see(self._single)
         return self._single
 
     def _shadow(self, *, double: bool = False) -> Shadow:
@@ -303,37 +310,8 @@ class Replay:
                 return shadow
         shadow = Shadow(tracker)
         shadow.pulse = self.pulse
-        shadow.space.__class__ = _careless_space()
+        make_careless(shadow)
         return shadow
-
-
-@functools.cache
-def _careless_space() -> type[ShadowSpace]:
-    from tapedebug.runtime._shadow_memory import ShadowSpace
-
-    class CarelessSpace(ShadowSpace):
-        """A space in which some launches see in the reverse pass what memory holds now; see `careless`.
-
-        Attributes:
-            careless: (index of a record, identity of one of its needs).
-        """
-
-        careless: frozenset[tuple[int, int]] = frozenset()
-        guarded = True
-
-        def kept(self, record: Any, need: Any) -> Any:
-            return None if (record.index, id(need)) in self.careless else super().kept(record, need)
-
-        def scratch(self, record: Any, scratch: Any) -> Any:
-            if not any(index == record.index for index, _ in self.careless):
-                return super().scratch(record, scratch)
-            before, self.current = self.current, True
-            try:
-                return super().scratch(record, scratch)
-            finally:
-                self.current = before
-
-    return CarelessSpace
 
 
 def _change(a: Any, old: Values, new: Values) -> Change:
@@ -360,10 +338,11 @@ def perturbed(values: Values, scale: float) -> Values:
 
 
 def _distance(before: Sequence[Values], after: Sequence[Values]) -> float:
-    differences = [
-        np.max(np.abs(b.astype(np.float64) - a.astype(np.float64)), initial=0.0)
-        for b, a in zip(before, after, strict=True)
-    ]
+    with np.errstate(invalid="ignore"):
+        differences = [
+            np.max(np.abs(b.astype(np.float64) - a.astype(np.float64)), initial=0.0)
+            for b, a in zip(before, after, strict=True)
+        ]
     return float(max(differences, default=0.0))
 
 

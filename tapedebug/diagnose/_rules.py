@@ -16,6 +16,7 @@ from tapedebug.diagnose import (
     nonfinite,
     overwrite,
     unconverged,
+    unused,
     vanishing,
 )
 from tapedebug.diagnose._case import Case
@@ -48,6 +49,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
+    Rule(unused.RULE, unused.find),
 )
 """Run the tape again."""
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug.diagnose import after_loss, nonfinite, overwrite
+from tapedebug.diagnose import after_loss, disconnected, nonfinite, overwrite, unused
 from tapedebug.trace import Finding
 
 
 def settle(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings of one tape, those that another one explains as notes."""
     for cause in findings:
-        if cause.rule == after_loss.RULE and cause.severity == "error":
-            for finding in findings:
-                _explain(finding, cause)
+        for finding in findings:
+            if cause.rule == after_loss.RULE and cause.severity == "error":
+                _after_loss(finding, cause)
+            elif cause.rule == unused.RULE and cause.severity == "warning":
+                _unused(finding, cause)
     return list(findings)
 
 
-def _explain(finding: Finding, cause: Finding) -> None:
+def _unused(finding: Finding, cause: Finding) -> None:
+    """An input leads nowhere because its array, or what is computed of it, is in the wrong place."""
+    if finding.rule != disconnected.RULE or finding.evidence["kind"] != "no data flow":
+        return
+    if set(finding.evidence["inputs"]) <= set(cause.evidence.get("inputs", ())):
+        _demote(finding, f"Why that is so, {unused.RULE} says.", unused.RULE)
+
+
+def _after_loss(finding: Finding, cause: Finding) -> None:
     """What launches after the loss overwrite, or make NaN of, is theirs to mend."""
     if finding.severity == "info":
         return
@@ -28,6 +38,11 @@ def _explain(finding: Finding, cause: Finding) -> None:
     else:
         return
     if guilty and guilty <= set(cause.launches):
-        finding.severity = "info"
-        finding.message += f" It was recorded after the loss: see {after_loss.RULE}, which says what to move."
-        finding.evidence["explained_by"] = after_loss.RULE
+        told = f"It was recorded after the loss: see {after_loss.RULE}, which says what to move."
+        _demote(finding, told, after_loss.RULE)
+
+
+def _demote(finding: Finding, told: str, rule: str) -> None:
+    finding.severity = "info"
+    finding.message += f" {told}"
+    finding.evidence["explained_by"] = rule

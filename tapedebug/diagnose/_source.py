@@ -43,10 +43,10 @@ def flat_call(kernel: KernelInfo, params: Collection[str]) -> tuple[str, Locatio
 
 def code_at(location: Location) -> str:
     """Return the line of code at a place, notebook cells (`In [4]`) included; empty if it is not at hand."""
-    return source_line(_file_of(location.file), location.line)
+    return source_line(source_file(location.file), location.line)
 
 
-def _file_of(shown: str) -> str:
+def source_file(shown: str) -> str:
     """The name that Python has for a file or cell that `display_file` gave a name for people."""
     ipython = sys.modules.get("IPython")
     if ipython is None or not shown.startswith("In ["):

@@ -32,6 +32,20 @@ def values_without(
     return {number: shadow.values(replay.arrays[number]) for number in arrays}
 
 
+def values_at(replay: Replay, wanted: Collection[tuple[int, int]]) -> dict[tuple[int, int], Values]:
+    """Return what arrays held just before launches ran, for (array, launch); one run of the tape.
+
+    What something outside the tape wrote just before the launch is there already.
+    """
+    shadow = replay._shadow()
+    found: dict[tuple[int, int], Values] = {}
+    for array, launch in sorted(wanted, key=lambda item: item[1]):
+        shadow.forward(start=shadow.position, stop=launch) if launch else shadow.forward(stop=0)
+        shadow.inject()
+        found[array, launch] = shadow.values(replay.arrays[array])
+    return found
+
+
 def _ran_without(replay: Replay, launches: Collection[int], stop: int | None = None) -> Shadow:
     skip = frozenset(launches)
     shadow: Shadow = replay._shadow().forward(stop=stop, skip=skip)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._came_back import CameBack, came_back
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies, Edge, Node, has_adjoint, is_float
@@ -59,6 +60,10 @@ def find(case: Case) -> list[Finding]:
     explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
     kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
     explained |= {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}
+    lost = search.came_back(case)
+    if lost is not None:
+        findings.append(lost)
+        explained |= set(search.leaves_of(lost))
     for leaf in experiment.leaves:
         if leaf not in explained and leaf not in case.dead_ends:
             findings += search.zero(leaf)
@@ -263,6 +268,53 @@ class _Search:
                 },
             )
         ]
+
+    def came_back(self, case: Case) -> Finding | None:
+        """What was computed from an input left the tape, through NumPy, and came back as another array."""
+        reached = self.graph.upstream(self.roots, with_gradient=False)
+        lost = [leaf for leaf in self.experiment.leaves if (leaf, 0) not in reached]
+        bits = sum(1 << self.experiment.leaves.index(leaf) for leaf in lost)
+        found = came_back(case, bits, self.above, reached) if lost else None
+        return None if found is None else self._came_back(found, lost)
+
+    def _came_back(self, found: CameBack, lost: list[int]) -> Finding:
+        trace, writer = self.trace, self.graph.versions[found.source].written_by
+        source, target = (trace.arrays[node[0]].label for node in (found.source, found.target))
+        bits = self.above[found.source]
+        leaves = [leaf for leaf in lost if bits >> self.experiment.leaves.index(leaf) & 1]
+        labels = [trace.arrays[leaf].label for leaf in leaves]
+        launch, reader = trace.launches[writer or 0], trace.launches[found.reader]
+        alike = (
+            "the same to the bit"
+            if found.same
+            else f"times {words.number(found.factor)}, plus {words.number(found.offset)}"
+        )
+        return Finding(
+            rule=RULE,
+            severity="warning",
+            message=(
+                f"the gradient of {words.listed(labels)} is exactly 0: no launch on the tape leads from "
+                f"{source}, which {words.launch_words(launch)} writes, to {target}, which "
+                f"{words.launch_words(reader)} reads. But the values of {target} are those of {source} "
+                f"({found.count} values, {alike}): they went through NumPy, where no gradient follows."
+            ),
+            launches=[launch.index, reader.index],
+            arrays=[target, source, *labels],
+            location=words.access_location(trace, reader, words.param_of(reader, found.target[0]), ("read",)),
+            call_site=reader.call_site,
+            evidence={
+                "kind": "through NumPy",
+                "inputs": labels,
+                "from": source,
+                "to": target,
+                "values": found.count,
+                "factor": found.factor,
+                "offset": found.offset,
+            },
+            fix=f"pass {source} to {reader.name}"
+            if found.same
+            else f"compute {target} in a kernel, of {source}",
+        )
 
     def _tell_unconnected(self) -> bool:
         """An input that leads nowhere is worth a word if it was asked for, or if no input leads anywhere."""

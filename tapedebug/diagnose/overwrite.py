@@ -11,88 +11,50 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._experiment import Change, Experiment, Values, relative_errors
 from tapedebug.diagnose._graph import differentiable
+from tapedebug.diagnose._overwrite_study import NOTICED, WRONG, Study, off, told
 from tapedebug.diagnose._overwritten import Group, group_overwrites
 from tapedebug.diagnose._source import flat_call
+from tapedebug.diagnose._unrecorded import find_unrecorded
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
 RULE = "overwrite"
-WRONG = 1e-3
-"""A gradient that differs by more than this, relatively, is wrong: as in the end-to-end check."""
-NOTICED = 1e-5
-"""Below this a difference is at the level of float32 rounding, and the gradient no worse for it."""
-MEASURED = 16
-"""How many groups of overwrites are measured one by one; each costs a reverse pass."""
 
 
 def find(case: Case) -> list[Finding]:
     """Return one finding for each kind of overwrite on the tape that needs an explanation."""
-    trace, experiment = case.trace, case.experiment
-    groups = group_overwrites(trace)
-    if not groups:
-        return []
-    study = _Study(trace, experiment, case.as_warp)
-    study.measure(groups)
-    return [study.finding(group) for group in groups]
+    found = find_unrecorded(case, RULE) if case.as_warp else []
+    groups = group_overwrites(case.trace, in_memory=case.as_warp or in_memory(case.trace))
+    if groups:
+        study = Study(case.trace, case.experiment, groups)
+        teller = _Teller(case, study)
+        found += [teller.finding(group) for group in study.groups]
+    return found
 
 
-class _Study:
-    """The measurements, and the words for them."""
+def in_memory(trace: Trace) -> bool:
+    """Whether the reverse pass of the user saw what memory held."""
+    return trace.tape.on_overwrite in ("ignore", "warn")
 
-    def __init__(self, trace: Trace, experiment: Experiment, as_warp: bool) -> None:
-        self.trace = trace
-        self.experiment = experiment
-        self.changes: Mapping[tuple[int, int], Change] = {}
-        self.right: Mapping[int, Values] = {}
-        self.errors: dict[int, dict[str, float]] = {}
-        self.gradients: dict[int, dict[str, Any]] = {}
-        self.together: dict[str, float] = {}
+
+class _Teller:
+    """The words for what was measured."""
+
+    def __init__(self, case: Case, study: Study) -> None:
+        self.trace = case.trace
+        self.experiment = case.experiment
+        self.study = study
         self.lines: dict[int, Location | None] = {}
-        self.consumes_new = trace.tape.on_overwrite in ("ignore", "warn")
-        self.as_warp = as_warp
-
-    def measure(self, groups: list[Group]) -> None:
-        """Run the experiments; without them the structure alone is reported."""
-        pairs = [(pair.array, pair.clobberer) for group in groups for pair in group.pairs]
-        self.changes = self.experiment.changes(list(dict.fromkeys(pairs)))
-        if self.experiment.blocked:
-            return
-        self.right = self.experiment.gradients()
-        if not self.right:
-            return
-        needed = [group for group in groups if group.needed]
-        for group in groups[:MEASURED]:
-            if group.needed:
-                wrong = self.experiment.gradients(careless=group.careless())
-                self.errors[id(group)] = self._compared(wrong)
-                self.gradients[id(group)] = _both(self.trace, self.right, wrong)
-            else:
-                self._poison(group)
-        careless = [pair for group in needed for pair in group.careless()]
-        self.together = self._compared(self.experiment.gradients(careless=careless))
-
-    def _poison(self, group: Group) -> None:
-        """Where no adjoint needs any version of an array, NaN in all of it must not matter."""
-        arrays = {pair.array for pair in group.pairs}
-        if not any(version.needed_by for version in self.trace.versions if version.array in arrays):
-            self.errors[id(group)] = self._compared(self.experiment.gradients(poisoned=arrays))
-
-    def _compared(self, wrong: Mapping[int, Values]) -> dict[str, float]:
-        errors = relative_errors(self.right, wrong)
-        return {self.trace.arrays[array].label: error for array, error in errors.items()}
-
-    # ---------------------------------------------------------------- findings
+        self.consumes_new = in_memory(self.trace)
+        self.as_warp = case.as_warp
 
     def finding(self, group: Group) -> Finding:
         """Put a group into words."""
         trace, pair = self.trace, group.first
-        errors = self.errors.get(id(group), {})
+        errors = self.study.errors.get(id(group), {})
         severity, message = self._needed(group, errors) if group.needed else self._harmless(group, errors)
         count = group.occurrences()
         if count > 1:
@@ -124,33 +86,28 @@ class _Study:
             return "info", f"{text} The tape kept a copy of {label} for the adjoint."
         if worst == 0:
             reason = "the elements that changed do not reach the gradient"
-            if self._total(group).changed == 0:
+            if self.study.total(group).changed == 0:
                 reason = "the values are the same"
             return "info", f"{text} Harmless: {reason}; measured, the gradient is the same to the bit."
-        alone = errors == self.together
+        alone = errors == self.study.together
         severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
         if self.consumes_new:
-            more = "" if alone else f"; all overwrites together put {_off(self.together, '')}"
-            return severity, f"{text} That puts the gradient of {_off(errors, '')}{more}."
+            more = "" if alone else f"; all overwrites together put {off(self.study.together, '')}"
+            return severity, f"{text} That puts the gradient of {off(errors, '')}{more}."
         if self.as_warp:
-            more = "" if alone else f"; through all overwrites together {_off(self.together, 'is ')}"
+            kept = f"the tape kept a copy of {label}"
+            if group.first.back:
+                kept = f"the adjoint writes them again, into a private copy of {label}"
+            more = "" if alone else f"; through all overwrites together {off(self.study.together, 'is ')}"
             return severity, (
-                f"{text} Here the tape kept a copy of {label}, so the gradient is right. Warp keeps none: "
-                f"its gradient of {_off(errors, 'is ')}{self._example(group, errors)}{more}."
+                f"{text} Here {kept}, so the gradient is right. Warp keeps none: "
+                f"its gradient of {off(errors, 'is ')}{told(self.study.gradients[id(group)], errors)}{more}."
             )
-        more = "" if alone else f" ({_off(self.together, '')} without any copy)"
+        more = "" if alone else f" ({off(self.study.together, '')} without any copy)"
         return "info", (
             f"{text} The tape kept a copy of {label} for the adjoint, so the gradient is right; "
-            f"without it the gradient of {_off(errors, 'would be ')}{more}."
+            f"without it the gradient of {off(errors, 'would be ')}{more}."
         )
-
-    def _example(self, group: Group, errors: Mapping[str, float]) -> str:
-        """`, for instance 1.8 for throw[0] in place of 2.91`: where the two are furthest apart."""
-        found = self.gradients[id(group)].get(max(errors, key=lambda label: errors[label]))
-        if found is None:
-            return ""
-        right, wrong = words.number(found["right"]), words.number(found["wrong"])
-        return "" if right == wrong else f" ({wrong} in place of {right} for {found['element']})"
 
     def _harmless(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
         trace, pair = self.trace, group.first
@@ -211,24 +168,19 @@ class _Study:
                 f"{who} overwrites {label} in place (at {write_at}), and its own adjoint needs the "
                 f"old values (read at {read_at})"
             )
+        if pair.back:
+            wrote = words.launch_words(reader)
+            return (
+                f"{who} overwrites values of {label} (at {write_at}) that {wrote} wrote and read back, and "
+                f"that its adjoint reads again (at {read_at})"
+            )
         return (
             f"{who} overwrites values of {label} (at {write_at}) that the adjoint of "
             f"{words.launch_words(reader)} needs (read at {read_at})"
         )
 
-    def _total(self, group: Group) -> Change:
-        """The change of the first overwrite, with the largest difference of all."""
-        found = [
-            self.changes[key] for pair in group.pairs if (key := (pair.array, pair.clobberer)) in self.changes
-        ]
-        if not found:
-            return Change(0, 0, 0.0)
-        return Change(
-            found[0].elements, max(item.changed for item in found), max(item.largest for item in found)
-        )
-
     def _changed(self, group: Group, *, capital: bool = False) -> str:
-        total = self._total(group)
+        total = self.study.total(group)
         if not total.elements:
             text = "what changed was not measured"
         elif not total.changed:
@@ -249,7 +201,7 @@ class _Study:
             own += " in each round instead of using the same ones again"
         if self.consumes_new:
             return own if self.as_warp else f'{own}, or record with on_overwrite="preserve"'
-        if self.as_warp and max(self.errors.get(id(group), {"": 0.0}).values()) > NOTICED:
+        if self.as_warp and max(self.study.errors.get(id(group), {"": 0.0}).values()) > NOTICED:
             return own
         return f"nothing has to change; to save the copies, {own}"
 
@@ -261,7 +213,7 @@ class _Study:
         """The line that wrote over the first element that changed; a kernel may have several writes."""
         pair, param = group.first, group.write_param
         clobberer = self.trace.launches[pair.clobberer]
-        change = self.changes.get((pair.array, pair.clobberer))
+        change = self.study.changes.get((pair.array, pair.clobberer))
         place = None if change is None else change.place
         if place is not None and words.writes_in_many_places(self.trace, clobberer, param):
             if id(group) not in self.lines:
@@ -272,7 +224,7 @@ class _Study:
         return words.access_location(self.trace, clobberer, group.write_param, ("write", "atomic"))
 
     def _evidence(self, group: Group, errors: Mapping[str, float], harmless: bool) -> dict[str, Any]:
-        trace, pair, total = self.trace, group.first, self._total(group)
+        trace, pair, total = self.trace, group.first, self.study.total(group)
         clobberer = trace.launches[pair.clobberer]
         return {
             "harmless": harmless,
@@ -285,9 +237,9 @@ class _Study:
             "elements": total.elements,
             "changed": total.changed,
             "max_change": total.largest,
-            "gradients": self.gradients.get(id(group), {}),
+            "gradients": self.study.gradients.get(id(group), {}),
             "relative_error": dict(errors),
-            "relative_error_all": self.together if group.needed else {},
+            "relative_error_all": self.study.together if group.needed else {},
         }
 
 
@@ -300,35 +252,3 @@ def _side(launch: Launch, param: int, location: Location | None) -> dict[str, An
         "location": None if location is None else asdict(location),
         "call_site": None if launch.call_site is None else asdict(launch.call_site),
     }
-
-
-def _both(trace: Trace, right: Mapping[int, Values], wrong: Mapping[int, Values]) -> dict[str, Any]:
-    """For each input whose gradient differs the element where it does most, with both values."""
-    found: dict[str, Any] = {}
-    for leaf, good in right.items():
-        bad, info = wrong[leaf], trace.arrays[leaf]
-        with np.errstate(all="ignore"):
-            apart = np.abs(bad.astype(np.float64) - good.astype(np.float64))
-        apart[np.isnan(apart)] = np.inf
-        apart[(good == bad) | (np.isnan(good) & np.isnan(bad))] = 0.0
-        if apart.size and apart.max() > 0:
-            place = tuple(int(k) for k in np.unravel_index(int(apart.argmax()), apart.shape))
-            outer, inner = place[: len(info.shape)], place[len(info.shape) :]
-            element = info.label + "".join(
-                f"[{', '.join(map(str, part))}]" for part in (outer, inner) if part
-            )
-            found[info.label] = {
-                "element": element,
-                "right": float(good[place]),
-                "wrong": float(bad[place]),
-                "norm_right": float(np.linalg.norm(good.astype(np.float64))),
-                "norm_wrong": float(np.linalg.norm(bad.astype(np.float64))),
-            }
-    return found
-
-
-def _off(errors: Mapping[str, float], verb: str) -> str:
-    """`throw would be off by 38 %, that of x0 by 2 %`: at most three, the largest first."""
-    order = [item for item in sorted(errors.items(), key=lambda item: -item[1]) if item[1] > 0][:3]
-    parts = [f"{label} {verb}off by {words.percent(error)}" for label, error in order[:1]]
-    return ", that of ".join([*parts, *(f"{label} by {words.percent(error)}" for label, error in order[1:])])

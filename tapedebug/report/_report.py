@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tapedebug._atomic import written_whole
 from tapedebug.report._assets import load_assets
 from tapedebug.report._page import build_page
 from tapedebug.report._reduce import Json, reduce_trace
@@ -83,16 +83,6 @@ def _trace_of(obj: Any) -> Json:
 
 
 def _write(page: str, target: Path) -> Path:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(page)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp made it private; a report is an ordinary file
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with written_whole(target) as stream:
+        stream.write(page.encode("utf-8"))
     return target

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapedebugWarning
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._interrupts import deferred
@@ -19,8 +20,8 @@ from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
 from tapedebug.runtime.config import config
-from tapedebug.runtime.ledger import Need, Scratch, elements_of, range_key
-from tapedebug.runtime.plan import has_gradient
+from tapedebug.runtime.ledger import Need, Scratch, elements_of
+from tapedebug.runtime.plan import NOTHING, has_gradient
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker, announce
 
@@ -34,7 +35,8 @@ class LiveSpace:
     moved = False
     live = True
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, like_warp: bool = False) -> None:
+        self.like_warp = like_warp
         self.preserves = mode in {"preserve", "error"}
         self.guarded = not self.preserves
 
@@ -62,12 +64,17 @@ class LiveSpace:
         return need.copy if self.preserves else None
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the pre-launch values; of what memory holds now where the mode says so."""
-        if self.preserves:
-            assert scratch.copy is not None
-            return scratch.copy.copy()
-        buffer: Buffer = record.args[scratch.params[0]].buffer
-        return buffer.copy_range(scratch.start, scratch.stop)
+        """A fresh copy of the pre-launch values."""
+        assert scratch.copy is not None
+        return scratch.copy.copy()
+
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """All, where the mode keeps nothing."""
+        return NOTHING if self.preserves else record.replay
+
+    def leaves_out(self, record: Record) -> bool:
+        """What Warp does not record, in a program for Warp that wants what Warp gives."""
+        return self.like_warp and record.is_off_warps_tape
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` to the first element."""
@@ -133,7 +140,7 @@ class Prepared:
         self.tracker = weakref.ref(tracker)
         self.length = len(records)
         self.kept = tracker.kept
-        self.space = LiveSpace(tracker.mode)
+        self.space = LiveSpace(tracker.mode, tracker.like_warp)
         self.settings = (config.strong_zero, config.interpreted)
         touched = {r.args[p].buffer for r in records for p in r.plan.active}
         self.memories = {buffer: buffer.gradient() for buffer in touched}

@@ -61,6 +61,12 @@ class Space(Protocol):
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
         """A fresh copy of the values that an in-place launch starts from; its adjoint changes it."""
 
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """Parameters that a launch wrote in place and whose values its adjoint reads in memory."""
+
+    def leaves_out(self, record: Record) -> bool:
+        """Whether the reverse pass does nothing for a copy or a fill."""
+
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` of the array's buffer to the first element, in this space."""
 
@@ -97,7 +103,7 @@ class Table:
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
         self.factors = _Found(space.stretch)
-        self.runs = _Found(lambda plan: self._entry(plan, NOTHING))
+        self.runs = _Found(lambda plan: self._entry(plan, NOTHING, NOTHING))
         self.copies: dict[int, int] = {}
         self.base: dict[int, int] = {}
         at = 0
@@ -109,9 +115,9 @@ class Table:
         """The slots of a record as they begin."""
         return record.packed
 
-    def _entry(self, plan: Plan, replay: frozenset[int]) -> Runner:
+    def _entry(self, plan: Plan, replay: frozenset[int], memory: frozenset[int]) -> Runner:
         """What reverses the launches of a plan."""
-        return plan.adjoint_run(replay, self.space.f64, self.space.guarded, self.space.live)
+        return plan.adjoint_run(replay, self.space.f64, self.space.guarded, self.space.live, memory)
 
     def _special(self, record: Record) -> Runner:
         """The adjoint of a copy, a fill or a custom function."""
@@ -122,11 +128,14 @@ class Table:
     def steps(self, records: list[Record]) -> list[Step]:
         """What a reverse pass calls for each record that has an adjoint, in recorded order."""
         steps: list[Step] = []
+        space = self.space
         for record in records:
             plan = record.plan
             if not plan.active:
                 continue
             if plan.kernel is None:
+                if space.leaves_out(record):
+                    continue
                 steps.append((record, self._special(record), 0, 0))
             elif plan.info is not None:
                 steps.append(self._kernel(record, plan))
@@ -171,11 +180,15 @@ class Table:
     def _replaying(self, record: Record, base: int) -> Runner:
         """An adjoint that re-executes stores: into a copy of the values, made when it runs."""
         words, space, slots = self.words, self.space, dict(record.plan.value_slots)
-        entry = self._entry(record.plan, record.replay)
+        memory = space.in_memory(record)
+        entry = self._entry(record.plan, record.replay - memory, memory)
+        again = [scratch for scratch in record.scratch if not memory.issuperset(scratch.params)]
+        if not again:
+            return entry
 
         def run(lo: int, hi: int, where: int) -> None:
             copies = []
-            for scratch in record.scratch:
+            for scratch in again:
                 copy = space.scratch(record, scratch)
                 copies.append(copy)
                 start = address_of(copy)

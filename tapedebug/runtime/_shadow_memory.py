@@ -12,6 +12,7 @@ from tapedebug.runtime._convert import contiguous_strides
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.ledger import Ledger, LiveIn, Need, RangeState, Scratch
+from tapedebug.runtime.plan import NOTHING
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
@@ -343,6 +344,7 @@ class ShadowSpace:
         self.copies: dict[Need, Bytes] = {}
         self.scratches: dict[Scratch, Bytes] = {}
         self.current = False
+        self.like_warp = tracker.like_warp
         self.position = 0
 
     @property
@@ -386,9 +388,15 @@ class ShadowSpace:
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
         """A fresh copy of the values that an in-place launch starts from."""
-        if not self.current:
-            return self.scratches[scratch].copy()
-        return self.buffers[record.args[scratch.params[0]].buffer].range(scratch.start, scratch.stop).copy()
+        return self.scratches[scratch].copy()
+
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """All, where adjoints see what memory holds now."""
+        return record.replay if self.current else NOTHING
+
+    def leaves_out(self, record: Record) -> bool:
+        """What the reverse pass of the user left out, where adjoints see what that saw."""
+        return self.current and self.like_warp and record.is_off_warps_tape
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` to the first element."""

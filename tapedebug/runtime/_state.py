@@ -9,12 +9,18 @@ if TYPE_CHECKING:
 
 
 class _State:
-    """One object, so that the fast path of `launch` reads one attribute."""
+    """One object, so that the fast path of `launch` reads one attribute.
 
-    __slots__ = ("tape",)
+    Attributes:
+        tape: The tape that records.
+        as_warp: How many blocks are open in which programs for Warp run.
+    """
+
+    __slots__ = ("as_warp", "tape")
 
     def __init__(self) -> None:
         self.tape: Tape | None = None
+        self.as_warp = 0
 
 
 state = _State()

@@ -7,12 +7,11 @@ that is dropped goes away at once, with every copy that it kept.
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_left, insort
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._ranges import Ranges, range_key
 from tapedebug.runtime.buffer import Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -42,13 +41,6 @@ def share_elements(a: array, b: array) -> bool:
         return bool(np.shares_memory(a._look(), b._look(), max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
-
-
-def range_key(a: array) -> tuple[Any, ...]:
-    """What makes two arrays one range: the same bytes, for contiguous ones whatever their shape."""
-    if a.is_contiguous:
-        return (id(a.buffer), a.start, a.stop)
-    return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)
 
 
 def elements_of(data: Bytes, a: array, start: int = 0) -> np.ndarray[Any, Any]:
@@ -172,31 +164,6 @@ class RangeState:
         return (self.exact is None and other.exact is None) or share_elements(self.array, other.array)
 
 
-class _Spans:
-    """Finds the ranges that share bytes with one: thousands of slices of one array are common.
-
-    Ranges are kept sorted by start, apart for each power of two of their length: one whole array among its
-    slices would else make every search a walk through all of them.
-    """
-
-    __slots__ = ("_sorted",)
-
-    def __init__(self) -> None:
-        self._sorted: dict[int, list[tuple[int, int]]] = {}
-
-    def add(self, start: int, stop: int, number: int) -> None:
-        """Enter a range."""
-        insort(self._sorted.setdefault((stop - start).bit_length(), []), (start, number))
-
-    def near(self, start: int, stop: int) -> Iterator[int]:
-        """The numbers of all ranges that may share bytes with `start … stop`."""
-        for bits, entries in self._sorted.items():
-            low = bisect_left(entries, (start - (1 << bits), 0))
-            high = bisect_left(entries, (stop, 0))
-            for entry in entries[low:high]:
-                yield entry[1]
-
-
 class Ledger:
     """The ranges of one buffer that one tape uses.
 
@@ -210,7 +177,7 @@ class Ledger:
 
     __slots__ = (
         "__weakref__",
-        "_spans",
+        "_ranges",
         "buffer",
         "by_range",
         "guarded",
@@ -225,7 +192,7 @@ class Ledger:
         self.tracker = weakref.ref(tracker)
         self.states: list[RangeState] = []
         self.by_range: dict[Any, RangeState] = {}
-        self._spans = _Spans()
+        self._ranges = Ranges()
         self.needs: list[Need] = []
         self.guarded: dict[int, Bytes | None] = {}
         self.liveins: list[LiveIn] = []
@@ -238,7 +205,7 @@ class Ledger:
         found = self.by_range.get(key)
         if found is None:
             found = self.by_range[key] = RangeState(len(self.states), a)
-            for number in self._spans.near(found.start, found.stop):
+            for number in self._ranges.near(found.start, found.stop):
                 other = self.states[number]
                 if found.meets(other):
                     found.overlaps += (other.number,)
@@ -247,12 +214,12 @@ class Ledger:
                     inside = other.exact is None and other.start <= found.start and found.stop <= other.stop
                     found.defined = found.defined or (inside and other.defined)
             self.states.append(found)
-            self._spans.add(found.start, found.stop, found.number)
+            self._ranges.add(found.start, found.stop, found.number)
         return found
 
     def within(self, start: int, stop: int) -> list[RangeState]:
         """The states that share bytes with `start … stop`."""
-        near = [self.states[number] for number in self._spans.near(start, stop)]
+        near = [self.states[number] for number in self._ranges.near(start, stop)]
         return [state for state in near if state.start < stop and start < state.stop]
 
     def around(self, state: RangeState) -> list[RangeState]:

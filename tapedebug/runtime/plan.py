@@ -55,6 +55,7 @@ class Plan:
         exposed: Pairs of a written one and another, both with a gradient: where they share memory, threads
             see what others wrote. The third says whether that is so even if both are the same view.
         arrays: All array parameters of a kernel.
+        idle: Those of them that it never accesses.
         heard_back: The kinds of remarks that the reverse pass makes.
         value_slots: Where the pointers of the arrays are packed.
         adjoint_slots: Where those of the active ones' adjoints are.
@@ -71,6 +72,7 @@ class Plan:
         "exposed",
         "found",
         "heard_back",
+        "idle",
         "info",
         "kernel",
         "kind",
@@ -107,6 +109,7 @@ class Plan:
         self.kernel, self.info, self.active, self.strided = kernel, info, active, strided
         self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
         self.arrays: tuple[int, ...] = ()
+        self.idle: tuple[int, ...] = ()
         self.heard_back = NOTHING_SAID
         self.value_slots: Slots = ()
         self.adjoint_slots: Slots = ()
@@ -125,7 +128,12 @@ class Plan:
         raise NotImplementedError(self.kind)
 
     def adjoint_run(
-        self, replay: frozenset[int], f64: bool, guarded: bool = False, live: bool = False
+        self,
+        replay: frozenset[int],
+        f64: bool,
+        guarded: bool = False,
+        live: bool = False,
+        memory: frozenset[int] = NOTHING,
     ) -> Runner:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
@@ -195,6 +203,7 @@ class KernelPlan(Plan):
             strided=not all(args[i].is_contiguous for i in arrays),
         )
         self.arrays = tuple(arrays)
+        self.idle = tuple(p for p in arrays if p not in self.touched)
         values, adjoints = kernel.layout.values, kernel.layout.adjoints
         self.value_slots = tuple((p, values[p]) for p in arrays)
         self.adjoint_slots = tuple((p, adjoints[p]) for p in sorted(active))
@@ -227,14 +236,20 @@ class KernelPlan(Plan):
         return self.twins[f64]
 
     def adjoint_run(
-        self, replay: frozenset[int], f64: bool, guarded: bool = False, live: bool = False
+        self,
+        replay: frozenset[int],
+        f64: bool,
+        guarded: bool = False,
+        live: bool = False,
+        memory: frozenset[int] = NOTHING,
     ) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for).
 
         Only where it is the user's own pass, `live`, it prints. Where it is guarded no index can be outside.
+        Stores of `memory` are not re-executed: what they wrote is read as memory holds it.
         """
         heard = self.heard_back if live else NOTHING_SAID if guarded else self.heard_back & CHECKED
-        key = (replay, f64, guarded, config.strong_zero, heard, config.interpreted)
+        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted)
         found = self.adjoints.get(key)
         if found is None:
             entry = self.kernel.adjoint(
@@ -242,6 +257,7 @@ class KernelPlan(Plan):
                 f64=f64,
                 strided=self.strided,
                 replay=replay,
+                memory=memory,
                 guarded=guarded,
                 strong_zero=config.strong_zero,
                 heard=heard,

@@ -162,6 +162,11 @@ class Record:
         return frozenset(p for s in self.scratch for p in s.params)
 
     @property
+    def is_off_warps_tape(self) -> bool:
+        """Whether Warp does not record it: a fill, or a copy of what has no gradient."""
+        return self.kind == "fill" or (self.kind == "copy" and 1 not in self.active)
+
+    @property
     def call_site(self) -> Span:
         """Where the launch was called: file, line, column, function."""
         return site_span(self.site)

@@ -46,6 +46,7 @@ class Shadow:
         uncovered: Why parts cannot be replayed; empty where everything can.
         lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
         pulse: Called before each record that runs, forward or backward; may raise to cancel.
+        on_outside: Called with a record before which something outside the tape wrote, once that is loaded.
 
     Raises:
         TapeError: In float64, where one buffer is used both as float32 and as another type.
@@ -61,6 +62,7 @@ class Shadow:
         self.space = ShadowSpace(tracker, self.f64)
         self._buffers = self.space.buffers
         self.pulse: Callable[[], None] | None = None
+        self.on_outside: OnLaunch | None = None
         self._inputs: dict[array, Values] = {}
         self._saves = self._plan_saves(tracker)
         self._forward = self._forward_table()
@@ -127,6 +129,20 @@ class Shadow:
         if buffer.adjoint is None:
             return np.zeros_like(buffer.view(a))
         return buffer.view(a, adjoint=True).copy()
+
+    def inject(self) -> None:
+        """Load what something outside the tape wrote just before the record that runs next."""
+        for buffer in self._injections.get(self.position, ()):
+            buffer.inject(self.position)
+
+    def move_gradient(self, a: array, b: array) -> None:
+        """Take the adjoint of `a` away, and add it to that of `b`, an array of the same shape."""
+        mine, yours = self._buffer(a), self._buffer(b)
+        mine.gradient()
+        yours.gradient()
+        given = mine.view(a, adjoint=True)
+        yours.view(b, adjoint=True)[...] += given
+        given[...] = 0
 
     def matches_live(self) -> bool:
         """Whether what this replay computed is, bit for bit, what the arrays of the user hold.
@@ -246,6 +262,8 @@ class Shadow:
                 buffer.inject(index)
                 if moving:
                     buffer.still(index)
+            if self.on_outside is not None and index in self._injections:
+                self.on_outside(record)
             for scratch in record.scratch:
                 self._keep_scratch(scratch, self._buffers[record.args[scratch.params[0]].buffer])
             if index not in skip:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._seeds import Seeds, checked_seeds
@@ -20,7 +21,7 @@ from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import MODES, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
-from tapedebug.runtime.ledger import Ledger, Outside, range_key
+from tapedebug.runtime.ledger import Ledger, Outside
 from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
@@ -136,6 +137,7 @@ class Tape:
     def _remember_names(self) -> None:
         """What the caller calls the arrays now: a function's variables are gone when somebody asks."""
         wanted = {range_key(a) for a in self.tracker.states}
+        wanted |= {range_key(item.args[p]) for item in self.records for p in item.plan.idle}
         # Looking at the user's objects may run the user's code; names are not worth an exception.
         with contextlib.suppress(Exception):
             self.array_names.update(find_names(array, range_key, wanted, sys._getframe(2)))
@@ -344,7 +346,14 @@ class Tape:
     # -- to look at -----------------------------------------------------------------------------------
 
     def trace(self, **options: Any) -> Any:
-        """The tape as plain data: `tapedebug.trace.record(self, …)`."""
+        """The tape as plain data.
+
+        Args:
+            options: As for `tapedebug.trace.record`: `values`, `max_bytes`, `max_seconds`, `name`.
+
+        Returns:
+            A `tapedebug.trace.Trace`.
+        """
         return _room("trace").record(self, **options)
 
     def visualize(self, *args: Any, **options: Any) -> str:

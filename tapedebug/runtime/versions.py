@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import OverwriteWarning
+from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
+from tapedebug.runtime._state import state as process
 from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
 from tapedebug.runtime.ledger import (
@@ -22,7 +24,6 @@ from tapedebug.runtime.ledger import (
     Outside,
     RangeState,
     Scratch,
-    range_key,
     same_elements,
 )
 
@@ -44,6 +45,7 @@ class Tracker:
         kept: How many times something was kept, or let go of.
         outside: Writes that were not on the tape, in order.
         activated: Memory of the tape has got a gradient since it was used.
+        like_warp: The reverse pass leaves out what Warp does not record.
     """
 
     def __init__(self, mode: str, dry: bool = False) -> None:
@@ -56,6 +58,7 @@ class Tracker:
         self.kept = 0
         self.outside: list[Outside] = []
         self.activated = False
+        self.like_warp = mode == "ignore" and process.as_warp > 0
         self._warned: set[tuple[Any, ...]] = set()
 
     # -- while recording --------------------------------------------------------------------------------

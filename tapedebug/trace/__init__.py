@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tapedebug.trace._decode import TraceError as TraceError
 from tapedebug.trace._file import load_trace as load_trace
-from tapedebug.trace._json import TraceError as TraceError
 from tapedebug.trace._json import trace_from_json as trace_from_json
 from tapedebug.trace._record import Recorded as Recorded
 from tapedebug.trace._record import record as record
@@ -16,6 +16,7 @@ from tapedebug.trace.model import Argument as Argument
 from tapedebug.trace.model import ArrayInfo as ArrayInfo
 from tapedebug.trace.model import Backward as Backward
 from tapedebug.trace.model import Check as Check
+from tapedebug.trace.model import Content as Content
 from tapedebug.trace.model import Coverage as Coverage
 from tapedebug.trace.model import Finding as Finding
 from tapedebug.trace.model import Histogram as Histogram

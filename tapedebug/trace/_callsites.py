@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import linecache
 
 from tapedebug._source import Span
@@ -31,6 +32,22 @@ def argument_texts(kind: str, site: Span) -> list[str | None]:
     return []
 
 
+def launch_texts(file: str, line: int, column: int) -> tuple[list[str | None], list[str | None]] | None:
+    """Return the source texts of `inputs` and of `outputs` of the launch that begins at a place in a file.
+
+    None stands for an argument without a name; the whole is None where the call is not found.
+    """
+    calls = _calls(file, linecache.getline(file, 1))
+    found = [call for place, call in calls.items() if place[:2] == (line, column)]
+    for call in sorted(
+        found, key=lambda call: (call.end_lineno or 0, call.end_col_offset or 0), reverse=True
+    ):
+        inputs, outputs = (_listed(call, name) for name in ("inputs", "outputs"))
+        if inputs is not None and outputs is not None:
+            return inputs, outputs
+    return None
+
+
 @functools.lru_cache(maxsize=64)
 def _calls(file: str, first_line: str) -> dict[tuple[int, int, int], ast.Call]:
     """All calls in a file by position. `first_line` notices a cell or file that was replaced."""
@@ -48,21 +65,42 @@ def _calls(file: str, first_line: str) -> dict[tuple[int, int, int], ast.Call]:
 
 def _launch(call: ast.Call) -> list[str | None]:
     """`launch(kernel, dim, inputs, outputs)`: the elements of the two lists."""
-    given: dict[str, ast.expr] = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    for name, argument in zip(("kernel", "dim", "inputs", "outputs"), call.args, strict=False):
-        given.setdefault(name, argument)
     texts: list[str | None] = []
     for name in ("inputs", "outputs"):
-        if name not in given:
-            continue
-        arguments = given[name]
-        if not isinstance(arguments, (ast.List, ast.Tuple)):
+        arguments = _arguments(call, name)
+        texts += [_text(element) for element in arguments or []]
+        if arguments is None or len(arguments) < _count(call, name):
             return texts
-        for element in arguments.elts:
-            if isinstance(element, ast.Starred):
-                return texts
-            texts.append(_text(element))
     return texts
+
+
+def _listed(call: ast.Call, name: str) -> list[str | None] | None:
+    """The texts of one of the lists; None where it is no list in the source."""
+    arguments = _arguments(call, name)
+    if arguments is None or len(arguments) < _count(call, name):
+        return None
+    return [_text(element) for element in arguments]
+
+
+def _arguments(call: ast.Call, name: str) -> list[ast.expr] | None:
+    """The elements of one of the lists of a launch, up to the first with a star; None where it is no list."""
+    given = _given(call, name)
+    if given is None:
+        return []
+    if not isinstance(given, (ast.List, ast.Tuple)):
+        return None
+    return list(itertools.takewhile(lambda element: not isinstance(element, ast.Starred), given.elts))
+
+
+def _count(call: ast.Call, name: str) -> int:
+    given = _given(call, name)
+    return len(given.elts) if isinstance(given, (ast.List, ast.Tuple)) else 0
+
+
+def _given(call: ast.Call, name: str) -> ast.expr | None:
+    """What a launch was given as `inputs` or `outputs`, by keyword or by place."""
+    by_place = dict(zip(("kernel", "dim", "inputs", "outputs"), call.args, strict=False))
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), by_place.get(name))
 
 
 def _copy(call: ast.Call) -> list[str | None]:

@@ -1,23 +1,39 @@
-"""Trace files: a zip with one member, ``trace.json``. Never pickle, never an extracted path."""
+"""Trace files: a zip of ``trace.json`` and raw arrays. Never pickle, never an extracted path.
+
+Whatever the file claims, reading it takes memory in proportion to its length: ``trace.json`` is not inflated
+beyond `RATIO` times its size in the file, and arrays are not compressed.
+"""
 
 from __future__ import annotations
 
-import io
 import json
+import math
 import os
-import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from tapedebug.trace._json import TraceError, trace_from_json
+import numpy as np
+
+from tapedebug._atomic import written_whole
+from tapedebug.trace._collector import collector_paused
+from tapedebug.trace._decode import TraceError, describe, shortened
+from tapedebug.trace._json import trace_from_json
 
 if TYPE_CHECKING:
-    from tapedebug.trace.model import Trace
+    from tapedebug.trace.model import Content, Trace
 
 MEMBER = "trace.json"
-# A zip of a few kilobytes can claim gigabytes. 100,000 launches of the net take about 90 MB as text.
 LIMIT = 1 << 30
+"""Bytes of JSON. 100,000 launches of the net take about 90 MB."""
+RATIO = 100
+"""How much smaller than its text ``trace.json`` may be; those of time loops are some 20 times smaller."""
+SMALL = 1 << 20
+"""Bytes of JSON that are inflated whatever the ratio."""
+DTYPES = frozenset(
+    {"|b1", "|i1", "|u1"} | {f"<{kind}{size}" for kind in "iu" for size in (2, 4, 8)} | {"<f2", "<f4", "<f8"}
+)
+"""What arrays in a file are made of: always little-endian."""
 
 
 def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
@@ -26,20 +42,24 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: The file can not be written.
     """
-    target = Path(path)
-    text = json.dumps(trace.to_json(), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(MEMBER, text)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp made it private; a saved trace is an ordinary file
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    held = [item for item in trace.contents if item.member in trace.data]
+    with collector_paused():
+        data = trace.to_json()
+        if "contents" in data:
+            data["contents"] = [item for item in data["contents"] if item["member"] in trace.data]
+        text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    # Half a surrogate pair, as in the name of a file that is not UTF-8, can not be written.
+    encoded = text.encode("utf-8", "replace")
+    with written_whole(Path(path)) as stream:
+        for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+            stream.seek(0)
+            stream.truncate()
+            with zipfile.ZipFile(stream, "w") as archive:
+                archive.writestr(MEMBER, encoded, method)
+                for item in held:
+                    archive.writestr(item.member, trace.data[item.member].tobytes(), zipfile.ZIP_STORED)
+            if len(encoded) <= _most(archive.getinfo(MEMBER)):
+                break  # else it has become so small that readers would take it for a bomb
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
@@ -52,34 +72,106 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
     """
     source = Path(path)
     with source.open("rb") as stream:
-        content = stream.read(LIMIT + 1)
-    try:
-        text = _member(content) if content[:2] == b"PK" else _text(content)
-        return trace_from_json(json.loads(text))
-    except TraceError as error:
-        raise TraceError(f"{source}: {error}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise TraceError(f"{source}: the JSON is damaged ({error})") from None
-    except RecursionError:
-        raise TraceError(f"{source}: the JSON is nested too deeply") from None
+        try:
+            if stream.read(2) == b"PK":
+                return _from_zip(stream)
+            stream.seek(0)
+            return trace_from_json(_json(stream.read(LIMIT + 1)))
+        except TraceError as error:
+            raise TraceError(f"{source}: {error}") from None
 
 
-def _member(content: bytes) -> str:
-    """The text of the one member that counts. Nothing is extracted; one that claims gigabytes is cut."""
+def _from_zip(stream: BinaryIO) -> Trace:
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if MEMBER not in archive.namelist():
-                raise TraceError(f"this zip holds no {MEMBER}, so it is not a tapedebug trace")
-            with archive.open(MEMBER) as member:
-                inner = member.read(LIMIT + 1)
-    except TraceError:
+        with zipfile.ZipFile(stream) as archive:
+            members = _members(archive)
+            trace = trace_from_json(_json(_inflated(archive, members[MEMBER])))
+            _read_arrays(archive, members, trace, stream.seek(0, os.SEEK_END))
+            return trace
+    except (TraceError, MemoryError):
         raise
     except Exception as error:  # zipfile reports damage as any of a dozen types, OSError and struct.error too
-        raise TraceError(f"the zip is damaged ({error})") from None
-    return _text(inner)
+        raise TraceError(f"the zip is damaged ({shortened(str(error))})") from None
 
 
-def _text(content: bytes) -> str:
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """What is in the zip by name. Names are only ever compared."""
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        if info.filename in members:
+            raise TraceError(f"the zip holds {describe(info.filename)} twice")
+        members[info.filename] = info
+    if MEMBER not in members:
+        raise TraceError(f"this zip holds no {MEMBER}, so it is not a tapedebug trace")
+    return members
+
+
+def _most(info: zipfile.ZipInfo) -> int:
+    """How many bytes of JSON may come out of a member."""
+    return min(LIMIT, max(SMALL, RATIO * info.compress_size))
+
+
+def _inflated(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise TraceError(
+            f"{MEMBER} is packed in a way that traces do not use (zip method {info.compress_type})"
+        )
+    most = _most(info)
+    if info.file_size > most:
+        raise TraceError(
+            f"{MEMBER} claims to be {info.file_size:,} bytes long, packed into {info.compress_size:,}; "
+            f"at most {most:,} are read of that"
+        )
+    with archive.open(info) as member:
+        return member.read(info.file_size + 1)
+
+
+def _json(content: bytes) -> Any:
     if len(content) > LIMIT:
-        raise TraceError(f"more than {LIMIT >> 20} MiB; a trace is never that large")
-    return content.decode("utf-8")
+        raise TraceError(f"more than {LIMIT >> 20} MiB of JSON; a trace is never that large")
+    try:
+        with collector_paused():
+            return json.loads(content.decode("utf-8"), parse_constant=_no_constant)
+    except TraceError:
+        raise
+    except ValueError as error:  # also a number of thousands of digits
+        raise TraceError(f"the JSON is damaged ({error})") from None
+    except RecursionError:
+        raise TraceError("the JSON is nested too deeply") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise TraceError(f"the JSON is damaged ({name} is no JSON; traces write it as text)")
+
+
+# -------------------------------------------------------------------------------------- arrays
+
+
+def _read_arrays(
+    archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], trace: Trace, file_size: int
+) -> None:
+    left = file_size  # members that lie about where they are could be one stretch of the file many times over
+    for number, content in enumerate(trace.contents):
+        info = members.get(content.member)
+        path = f"contents[{number}]"
+        if info is None:
+            raise TraceError(f"{path}.member: the zip holds no {describe(content.member)}")
+        expected = _size_of(content, path)
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != expected:
+            raise TraceError(
+                f"{path}: {describe(content.member)} is {info.file_size:,} bytes long in the zip; "
+                f"{expected:,}, not packed, were expected"
+            )
+        left -= expected
+        if left < 0:
+            raise TraceError(f"{path}: arrays overlap in the zip, which is shorter than they are together")
+        with archive.open(info) as member:
+            values = np.frombuffer(member.read(expected), content.dtype)
+        trace.data[content.member] = values.reshape(content.shape)
+
+
+def _size_of(content: Content, path: str) -> int:
+    """The bytes that an array takes, from what is said about it; in whole numbers that can not overflow."""
+    if content.dtype not in DTYPES:
+        raise TraceError(f"{path}.dtype: {describe(content.dtype)} is none of {', '.join(sorted(DTYPES))}")
+    return math.prod(content.shape) * np.dtype(content.dtype).itemsize

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._names import find_names
+from tapedebug._ranges import range_key
 from tapedebug.trace._callsites import argument_texts
 from tapedebug.trace.model import Launch
 
@@ -15,14 +16,6 @@ if TYPE_CHECKING:
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
     from tapedebug.runtime.record import Record
-
-
-def range_key(a: Array) -> tuple[Any, ...]:
-    """Return what makes two arrays one: the same bytes, for contiguous ones whatever their shape."""
-    from tapedebug.runtime import versions
-
-    key: tuple[Any, ...] = versions.range_key(a)
-    return key
 
 
 def candidate_names(

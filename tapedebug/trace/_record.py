@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import platform
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tapedebug._names import find_names
+from tapedebug._ranges import Ranges, range_key
 from tapedebug._source import Span, display_file
+from tapedebug.trace._collector import collector_paused
 from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
-from tapedebug.trace._naming import candidate_names, range_key
+from tapedebug.trace._naming import candidate_names
 from tapedebug.trace._sequences import sequences_of
 from tapedebug.trace._versions import VersionBook
 from tapedebug.trace.model import (
@@ -39,24 +42,56 @@ if TYPE_CHECKING:
     from tapedebug.runtime.record import Record
 
 
-def record(tape: Tape, *, values: bool = False, name: str | None = None) -> Trace:
+MAX_BYTES = 1 << 28
+MAX_SECONDS = 60.0
+
+
+def record(
+    tape: Tape,
+    *,
+    values: bool | Literal["arrays"] = False,
+    max_bytes: int = MAX_BYTES,
+    max_seconds: float | None = MAX_SECONDS,
+    name: str | None = None,
+) -> Trace:
     """Return what `tape` recorded as a `Trace`.
 
     Args:
         tape: The tape. It is not changed.
-        values: Also summarise values and adjoints of every version, by replaying the tape in private memory.
+        values: True: also summarise values and adjoints of every version, by replaying the tape in private
+            memory. `"arrays"`: keep the values and adjoints themselves, too, for `Trace.values`,
+            `Trace.adjoints` and files.
+        max_bytes: How much `"arrays"` may keep, in the order of the launches; of the rest there are
+            summaries.
+        max_seconds: How long the replay may take; None for as long as it needs. What was left out, here or
+            for lack of room, is said in the trace's `notes`.
         name: What the trace is called; by default that of the variable that holds the tape.
+
+    Raises:
+        ValueError: `values` is something else.
     """
-    return record_with_arrays(tape, values=values, name=name).trace
+    if values not in (False, True, "arrays"):
+        raise ValueError(f'trace: values is False, True or "arrays"; got {values!r}')
+    recorded = record_with_arrays(tape, name=name)
+    if values:
+        from tapedebug.trace._values import add_summaries
+
+        keep = max_bytes if values == "arrays" else None
+        add_summaries(recorded, max_seconds=max_seconds, keep_bytes=keep)
+    return recorded.trace
 
 
 @dataclass(slots=True)
 class Recorded:
-    """A trace, and which array of the runtime is which in it (`arrays[id]`)."""
+    """A trace, and which array of the runtime is which in it (`arrays[id]`).
+
+    `outside`: for each launch the versions that something outside the tape wrote just before it.
+    """
 
     trace: Trace
     arrays: list[Array]
     tape: Tape
+    outside: dict[int, list[Version]] = field(default_factory=dict)
 
     def id_of(self, key: Any) -> int | None:
         """Return the id of the memory range that `key` covers, None if the tape never used it."""
@@ -64,19 +99,13 @@ class Recorded:
         return next((number for number, own in enumerate(self.arrays) if range_key(own) == wanted), None)
 
 
-def record_with_arrays(
-    tape: Tape, *, values: bool = False, name: str | None = None, longest_names: bool = False
-) -> Recorded:
+def record_with_arrays(tape: Tape, *, name: str | None = None, longest_names: bool = False) -> Recorded:
     """Return `record(tape)` with the arrays; see there."""
     builder = _Builder(tape)
-    trace = builder.build(sys._getframe(1), longest_names)
+    with collector_paused():
+        trace = builder.build(sys._getframe(1), longest_names)
     trace.name = name or _tape_name(tape)
-    recorded = Recorded(trace, builder.arrays, tape)
-    if values:
-        from tapedebug.trace._values import add_summaries
-
-        add_summaries(recorded)
-    return recorded
+    return Recorded(trace, builder.arrays, tape, builder.outside)
 
 
 def location_of(span: Span) -> Location:
@@ -93,26 +122,32 @@ class _Builder:
     """One pass over the records of a tape."""
 
     def __init__(self, tape: Tape) -> None:
+        from tapedebug.runtime import array as array_class
+
         self.tape = tape
+        self.array_class = array_class
         self.arrays: list[Array] = []
         self.ids: dict[tuple[Any, ...], int] = {}
         self.by_object: dict[int, int] = {}
         self.buffers: dict[int, int] = {}
         self.kernels: dict[int, KernelInfo] = {}
         self.requires_grad: list[bool] = []
-        self.in_buffer: dict[int, list[int]] = {}
-        self.places: dict[Any, Span] = {}
+        self.in_buffer: dict[int, Ranges] = {}
+        self.places: dict[Any, Location] = {}
         self.marked: set[tuple[int, int]] = set()
+        self.outside: dict[int, list[Version]] = {}
 
     def build(self, frame: FrameType, longest_names: bool) -> Trace:
         tape = self.tape
         launches = [self._launch(item) for item in tape.records]
         book = VersionBook([self._overlapping(number) for number in range(len(self.arrays))])
-        outside = [(event.at, self.array_id(event.array)) for event in tape.tracker.outside]
-        pending = [event for event in outside if event[1] is not None and event[0] < len(launches)]
+        outside: dict[int, list[Array]] = {}
+        for event in tape.tracker.outside:
+            outside.setdefault(event.at, []).append(event.array)
         for launch in launches:
-            while pending and pending[0][0] <= launch.index:
-                book.write_outside(pending.pop(0)[1] or 0)
+            for a in outside.get(launch.index, ()):
+                versions = book.write_outside(self._sharing(a))
+                self.outside.setdefault(launch.index, []).extend(versions)
             book.add(launch.index, launch.args, tape.records[launch.index].plan.late)
         versions = book.finish()
         _set_statuses(versions, launches, tape)
@@ -159,18 +194,25 @@ class _Builder:
             self.arrays.append(a)
             self.requires_grad.append(False)
             self.buffers.setdefault(id(a.buffer), len(self.buffers))
-            self.in_buffer.setdefault(id(a.buffer), []).append(number)
+            if id(a.buffer) not in self.in_buffer:
+                self.in_buffer[id(a.buffer)] = Ranges()
+            self.in_buffer[id(a.buffer)].add(a.start, a.stop, number)
         self.requires_grad[number] = self.requires_grad[number] or a.requires_grad
         self.by_object[id(a)] = number
         return number
 
     def _overlapping(self, number: int) -> list[int]:
         mine = self.arrays[number]
-        return [
-            other
-            for other in self.in_buffer[id(mine.buffer)]
-            if other != number and overlap(mine, self.arrays[other])
-        ]
+        return [other for other in self._near(mine) if other != number and overlap(mine, self.arrays[other])]
+
+    def _sharing(self, a: Array) -> list[int]:
+        """The arrays of the tape that share bytes with any array."""
+        known = self._near(a) if id(a.buffer) in self.in_buffer else ()
+        return [number for number in known if overlap(a, self.arrays[number])]
+
+    def _near(self, a: Array) -> Iterator[int]:
+        """The arrays of the same memory that may share bytes with `a`, and `a` itself."""
+        return self.in_buffer[id(a.buffer)].near(a.start, a.stop)
 
     def _info(self, number: int, label: str, parent: int | None) -> ArrayInfo:
         from tapedebug.lang import types
@@ -192,7 +234,7 @@ class _Builder:
         """The smallest array of the tape that holds all bytes of this one, and more."""
         mine = self.arrays[number]
         best: int | None = None
-        for other in self.in_buffer[id(mine.buffer)]:
+        for other in self._near(mine):
             theirs = self.arrays[other]
             if other == number or not theirs.is_contiguous:
                 continue
@@ -204,12 +246,10 @@ class _Builder:
     # ---------------------------------------------------------------- launches
 
     def _launch(self, item: Record) -> Launch:
-        from tapedebug.runtime import array as array_class
-
         plan = item.plan
         args = []
         for number, value in enumerate(item.args):
-            if isinstance(value, array_class):
+            if isinstance(value, self.array_class):
                 args.append(
                     Argument(
                         name=plan.names[number],
@@ -232,14 +272,14 @@ class _Builder:
             scope=item.scope,
             seconds=item.elapsed,
             backward_seconds=item.backward_elapsed,
-            call_site=location_of(self._place(item)),
+            call_site=self._place(item),
         )
 
-    def _place(self, item: Record) -> Span:
-        """The call site; a time loop has thousands of launches and three places."""
+    def _place(self, item: Record) -> Location:
+        """The call site; a time loop has thousands of launches and three places, which they share."""
         place = self.places.get(item.site)
         if place is None:
-            place = self.places[item.site] = item.call_site
+            place = self.places[item.site] = location_of(item.call_site)
         return place
 
     def _kernel(self, item: Record) -> int:

@@ -1,21 +1,31 @@
-"""Repeated launch sequences: the ×40 of a time loop, in time linear in the launches of a real tape."""
+"""Repeated launch sequences: the ×40 of a time loop, found by comparing the tape with itself, shifted.
+
+For each period one comparison of arrays says where a launch is like the one a period later; a run of such
+launches as long as the period is a repetition. Nothing is searched launch by launch, so that a tape in which
+nothing repeats costs what a regular one costs.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from tapedebug.trace.model import Argument, Trace
 from tapedebug.trace.model import Sequence as Repeat
 
 MAX_PERIOD = 256
-TRIED = 64
-Same = Callable[[int, int], bool]
+LONGER = 32
+"""How many periods beyond `MAX_PERIOD` are tried: those between launches that occur once in a round."""
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Column = tuple[Numbers, Numbers]
+"""One argument of every launch: which version it reads (-1: none), and how many launches ago that was written
+(unlike that of any other launch where the tape did not write it)."""
 
 
-def find_sequences(
-    keys: Sequence[Hashable], same: Same | None = None, max_period: int = MAX_PERIOD
-) -> list[Repeat]:
+def find_sequences(keys: Sequence[Hashable], columns: Sequence[Column] = ()) -> list[Repeat]:
     """Return disjoint runs in which `length` launches repeat `count` times (at least twice), in launch order.
 
     From each position the run that covers most launches wins, and of those the one with the shortest period,
@@ -23,70 +33,53 @@ def find_sequences(
 
     Args:
         keys: One key a launch; launches with different keys are never the same.
-        same: ``same(i, j)``, with i < j, decides for launches of equal keys. By default all are the same.
-        max_period: The longest sequence that is looked for.
+        columns: Launches of equal keys are the same where each column says so: with one of its two numbers.
     """
     numbers: dict[Hashable, int] = {}
-    ids = [numbers.setdefault(key, len(numbers)) for key in keys]
-    positions: dict[int, list[int]] = {}
-    for index, key in enumerate(ids):
-        positions.setdefault(key, []).append(index)
-    reach = _Reach(ids, same)
+    ids = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.int64, len(keys))
+    covered = np.zeros(len(ids), np.int64)
+    period_of = np.zeros(len(ids), np.int64)
+    for period in _periods(ids):
+        for start, end in _alike(ids, columns, period):
+            # From `place` on, launches are like those a period later up to `end`: so many whole rounds.
+            place = np.arange(start, end - period + 1)
+            covers = ((end - place) // period + 1) * period
+            better = place[covers > covered[place]]
+            covered[better] = covers[better - start]
+            period_of[better] = period
     found: list[Repeat] = []
     index = 0
-    while index < len(ids):
-        best: Repeat | None = None
-        repeated: list[int] = []
-        for period in _periods(positions[ids[index]], index, max_period):
-            if any(period % shorter == 0 for shorter in repeated):
-                continue  # it reaches exactly as far
-            count = (reach(index, period) - index) // period + 1
-            if count > 1:
-                repeated.append(period)
-                if best is None or count * period > best.length * best.count:
-                    best = Repeat(first=index, length=period, count=count)
-        if best is not None:
-            found.append(best)
-        index += 1 if best is None else best.length * best.count
+    starts = np.flatnonzero(covered)
+    while (at := int(np.searchsorted(starts, index))) < len(starts):
+        first = int(starts[at])
+        period, launches = int(period_of[first]), int(covered[first])
+        found.append(Repeat(first=first, length=period, count=launches // period))
+        index = first + launches
     return found
 
 
-class _Reach:
-    """How far the launches repeat with a period.
-
-    Remembers for each period how far a comparison has come, so that no stretch is compared twice: the work
-    for a period is linear, and few periods are tried at a position (see `_periods`).
-    """
-
-    def __init__(self, ids: list[int], same: Same | None) -> None:
-        self.ids = ids
-        self.same = same
-        self.known: dict[int, int] = {}
-
-    def __call__(self, start: int, period: int) -> int:
-        """Return the first position from `start` on whose launch differs from the one a period later."""
-        end = self.known.get(period, 0)
-        if end <= start:
-            ids, same, end = self.ids, self.same, start
-            while (
-                end + period < len(ids)
-                and ids[end] == ids[end + period]
-                and (same is None or same(end, end + period))
-            ):
-                end += 1
-            self.known[period] = max(end, start + 1)
-        return end
+def _alike(ids: Numbers, columns: Sequence[Column], period: int) -> Iterator[tuple[int, int]]:
+    """Stretches `start … end-1`, at least a period long, of launches that are like the one a period later."""
+    same = ids[:-period] == ids[period:]
+    if not same.any():
+        return
+    for version, distance in columns:
+        same &= (version[:-period] == version[period:]) | (distance[:-period] == distance[period:])
+    edges = np.flatnonzero(np.diff(same, prepend=False, append=False))
+    starts, ends = edges[::2], edges[1::2]
+    long = ends - starts >= period
+    yield from zip(starts[long].tolist(), ends[long].tolist(), strict=True)
 
 
-def _periods(occurrences: list[int], index: int, max_period: int) -> list[int]:
-    """Distances from `index` to later occurrences of the same key: the only periods that can begin there."""
-    start = bisect_right(occurrences, index)
-    periods = []
-    for later in occurrences[start : start + TRIED]:
-        if later - index > max_period:
-            break
-        periods.append(later - index)
-    return periods
+def _periods(ids: Numbers) -> list[int]:
+    """The periods to try: all short ones, and the commonest distances between launches of one key."""
+    short = list(range(1, min(MAX_PERIOD, len(ids) // 2) + 1))
+    by_key = np.argsort(ids, kind="stable")
+    distances = np.diff(by_key)[np.diff(ids[by_key]) == 0]
+    distances = distances[(distances > MAX_PERIOD) & (distances <= len(ids) // 2)]
+    values, counts = np.unique(distances, return_counts=True)
+    commonest = values[np.argsort(-counts, kind="stable")[:LONGER]]
+    return short + sorted(commonest.tolist())
 
 
 def sequences_of(trace: Trace) -> list[Repeat]:
@@ -116,7 +109,8 @@ def _found(trace: Trace, spans: Sequence[tuple[int, int]]) -> list[list[Repeat]]
 
 
 def _runs(flow: _Flow, keys: Sequence[Hashable], start: int, stop: int) -> list[Repeat]:
-    runs = find_sequences(keys[start:stop], lambda i, j: flow.same(start + i, start + j))
+    columns = [(version[start:stop], distance[start:stop]) for version, distance in flow.columns]
+    runs = find_sequences(keys[start:stop], columns)
     taken = start
     for run in runs:
         run.first += start
@@ -148,19 +142,29 @@ class _Flow:
     """Who wrote what a launch reads, for each argument."""
 
     def __init__(self, trace: Trace) -> None:
-        writers = {(version.array, version.version): version.written_by for version in trace.versions}
-        self.sources = [[_source(arg, writers) for arg in launch.args] for launch in trace.launches]
+        self.trace = trace
+        self.numbers = {
+            (version.array, version.version): number for number, version in enumerate(trace.versions)
+        }
+        self.writers = [version.written_by for version in trace.versions]
+        self.columns = self._columns()
 
-    def same(self, i: int, j: int) -> bool:
-        """Does `j` read what `i` read, or from as far back?"""
-        for one, other in zip(self.sources[i], self.sources[j], strict=True):
-            if one == other:
-                continue
-            if one is None or other is None or one[2] is None or other[2] is None:
-                return False
-            if i - one[2] != j - other[2]:
-                return False
-        return True
+    def _columns(self) -> list[Column]:
+        """The arguments that are read, one column for each place in the list of arguments."""
+        count, columns = len(self.trace.launches), {}
+        numbers, writers = self.numbers, self.writers
+        for index, launch in enumerate(self.trace.launches):
+            for place, arg in enumerate(launch.args):
+                if arg.array is None or arg.read_version is None:
+                    continue
+                if place not in columns:
+                    columns[place] = (np.full(count, -1, np.int64), np.arange(-2, -2 - count, -1))
+                number = numbers.get((arg.array, arg.read_version), -1)
+                writer = writers[number] if number >= 0 else None
+                columns[place][0][index] = number
+                if writer is not None:
+                    columns[place][1][index] = index - writer
+        return list(columns.values())
 
     def begins(self, keys: Sequence[Hashable], first: int, stop: int, period: int) -> bool:
         """Whether launches `first` to `stop` are the beginning of a loop that goes on from `stop`.
@@ -181,25 +185,27 @@ class _Flow:
         )
 
     def same_but_carried(self, i: int, j: int, first: int) -> bool:
-        """As `same`, for the first round of a loop: what comes from the round before is outside it."""
+        """Is `i`, of the round from `first` on that begins a loop, like `j`, a round later?
+
+        What `j` has from the round before may come from anywhere outside the first round.
+        """
         period = j - i
-        for one, other in zip(self.sources[i], self.sources[j], strict=True):
-            if one == other:
+        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
+            mine, theirs = self._source(one), self._source(other)
+            if mine == theirs:
                 continue
-            if one is None or other is None or other[2] is None:
+            if mine is None or theirs is None or theirs[1] is None:
                 return False
-            inside = other[2] >= first + period
-            if inside and (one[2] is None or i - one[2] != j - other[2]):
+            inside = theirs[1] >= first + period
+            if inside and (mine[1] is None or i - mine[1] != j - theirs[1]):
                 return False
-            if not inside and one[2] is not None and one[2] >= first:
+            if not inside and mine[1] is not None and mine[1] >= first:
                 return False
         return True
 
-
-_Source = tuple[int, int, "int | None"] | None  # array, version, its writer
-
-
-def _source(arg: Argument, writers: dict[tuple[int, int], int | None]) -> _Source:
-    if arg.array is None or arg.read_version is None:
-        return None
-    return (arg.array, arg.read_version, writers.get((arg.array, arg.read_version)))
+    def _source(self, arg: Argument) -> tuple[int, int | None] | None:
+        """The version that an argument reads (its number), and the launch that wrote it."""
+        if arg.array is None or arg.read_version is None:
+            return None
+        number = self.numbers.get((arg.array, arg.read_version), -1)
+        return number, self.writers[number] if number >= 0 else None

@@ -57,10 +57,9 @@ class VersionBook:
             if left is not None:
                 _append(self.current(left).needed_by, index)
 
-    def write_outside(self, array: int) -> None:
-        """Enter a write that is not on the tape."""
-        for other in (array, *self._overlaps[array]):
-            self._overwrite(other, None)
+    def write_outside(self, arrays: Sequence[int]) -> list[Version]:
+        """Enter a write to these arrays that is not on the tape; returns the versions that it begins."""
+        return [self._overwrite(array, None) for array in arrays]
 
     def _overwrite(self, array: int, index: int | None) -> Version:
         old = self.current(array)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 if TYPE_CHECKING:
     import os
 
@@ -24,6 +26,7 @@ Severity = Literal["error", "warning", "info"]
 LaunchKind = Literal["kernel", "copy", "fill", "func"]
 AccessKind = Literal["read", "write", "atomic"]
 Role = Literal["input", "intermediate", "output", "constant"]
+ContentKind = Literal["value", "adjoint"]
 VersionStatus = Literal["kept", "preserved", "lost", "harmless", "live"]
 
 
@@ -318,8 +321,32 @@ class TapeInfo:
 
 
 @dataclass(slots=True, kw_only=True)
+class Content:
+    """That the trace holds all values of a version, not only their summary: see `Trace.values`.
+
+    Attributes:
+        array: Id of the array.
+        version: Number of the version.
+        kind: The values themselves, or their adjoints.
+        dtype: Of the scalars, with the byte order, as NumPy writes it: ``"<f4"``.
+        shape: That of the array and, for vectors and matrices, of one element.
+        member: Where a file has the bytes: a member of the zip.
+    """
+
+    array: int
+    version: int
+    kind: ContentKind
+    dtype: str
+    shape: list[int]
+    member: str
+
+
+@dataclass(slots=True, kw_only=True)
 class Trace:
-    """A recorded tape as data. `diagnose` fills `verdict`, `coverage`, `findings` and `checks`."""
+    """A recorded tape as data. `diagnose` fills `verdict`, `coverage`, `findings` and `checks`.
+
+    `notes` say what was left out of it, and why.
+    """
 
     name: str
     tape: TapeInfo
@@ -335,6 +362,12 @@ class Trace:
     checks: list[Check] = field(default_factory=list)
     backward: Backward = field(default_factory=Backward)
     environment: dict[str, str] = field(default_factory=dict)
+    contents: list[Content] = field(default_factory=list, metadata={"sparse": True})
+    notes: list[str] = field(default_factory=list, metadata={"sparse": True})
+    data: dict[str, np.ndarray[Any, Any]] = field(
+        default_factory=dict, repr=False, compare=False, metadata={"json": False}
+    )
+    """What `contents` lists, by member."""
 
     def array(self, label: str) -> ArrayInfo:
         """Return the array with this label.
@@ -352,6 +385,31 @@ class Trace:
         """Return the versions of the array with id `array`, oldest first."""
         return [version for version in self.versions if version.array == array]
 
+    def values(self, array: int | str, version: int | None = None) -> np.ndarray[Any, Any]:
+        """Return all values of a version, which `tape.trace(values="arrays")` keeps.
+
+        Args:
+            array: The array's id or label.
+            version: Number of the version; by default the last that is kept.
+
+        Returns:
+            A NumPy array that can not be written to: of the array's shape, for vectors and matrices plus
+            that of one element.
+
+        Raises:
+            KeyError: There is no such array, or the trace does not hold the values; the message says what it
+                holds.
+        """
+        from tapedebug.trace._contents import find_content
+
+        return find_content(self, "value", array, version)
+
+    def adjoints(self, array: int | str, version: int | None = None) -> np.ndarray[Any, Any]:
+        """Return the adjoints of all values of a version; as `values` does."""
+        from tapedebug.trace._contents import find_content
+
+        return find_content(self, "adjoint", array, version)
+
     def to_json(self) -> dict[str, Any]:
         """Return the trace as data that `json.dumps` takes (schema: ``docs/trace.md``)."""
         from tapedebug.trace._json import encode
@@ -359,7 +417,7 @@ class Trace:
         return {"format": FORMAT, "schema": SCHEMA, **encode(self)}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace to a file that `load_trace` reads: a zip with ``trace.json`` in it.
+        """Write the trace to a file that `load_trace` reads: a zip with ``trace.json`` and arrays in it.
 
         Raises:
             OSError: The file can not be written.

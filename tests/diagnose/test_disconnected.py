@@ -296,3 +296,82 @@ def test_only_operations_on_values_count_as_flat() -> None:
         tape.backward(loss)
         (finding,) = wp.diagnose(tape).findings
         assert (finding.evidence["kind"], finding.evidence.get("operation", "")) == (kind, text)
+
+
+def by_way_of_numpy(change: Any, *, assign: bool = False) -> tuple[Any, Any, Any]:
+    """`v` is squared, goes through NumPy and `change`, and is summed."""
+    v = floats(1.1, 2.2, 3.15, 0.7, 1.9, 2.6, 0.1, 4.3, 1.3)
+    zero, squares, loss = zeros(9, requires_grad=False), zeros(9), zeros(1)
+    seen = zeros(9)
+    with wp.Tape() as tape:
+        wp.launch(drag, dim=9, inputs=[v, zero], outputs=[squares])
+        changed = change(squares.numpy()).astype("f4")
+        if assign:
+            seen.assign(changed)
+        else:
+            seen = wp.array(changed, dtype=float, requires_grad=True)
+        wp.launch(total, dim=9, inputs=[seen], outputs=[loss])
+    tape.backward(loss)
+    return tape, v, seen
+
+
+def alarms(tape: Any) -> list[Any]:
+    return [item for item in wp.diagnose(tape).findings if item.severity != "info"]
+
+
+def test_values_that_went_through_numpy_and_came_back() -> None:
+    tape, v, _ = by_way_of_numpy(lambda values: values)
+    assert not v.grad.numpy().any()
+    (finding,) = alarms(tape)
+    assert (finding.rule, finding.severity, finding.launches) == ("disconnected", "warning", [0, 1])
+    assert finding.arrays == ["seen", "squares", "v"]
+    assert finding.message == (
+        "the gradient of v is exactly 0: no launch on the tape leads from squares, which launch 0 (drag) "
+        "writes, to seen, which launch 1 (total) reads. But the values of seen are those of squares (9 "
+        "values, the same to the bit): they went through NumPy, where no gradient follows."
+    )
+    assert finding.fix == "pass squares to total"
+    assert finding.call_site.line == line_of("wp.launch(total, dim=9, inputs=[seen]")
+
+
+def test_values_that_numpy_changed_by_a_factor_are_known_again() -> None:
+    tape, *_ = by_way_of_numpy(lambda values: values / values.max() - 0.5)
+    (finding,) = alarms(tape)
+    assert finding.evidence["kind"] == "through NumPy"
+    assert finding.evidence["factor"] == pytest.approx(1 / 4.3**2, rel=1e-4)
+    assert "(9 values, times 0.0541, plus -0.5)" in finding.message
+    assert finding.fix == "compute seen in a kernel, of squares"
+
+
+def test_assigning_what_numpy_saw_is_the_same() -> None:
+    tape, *_ = by_way_of_numpy(lambda values: values, assign=True)
+    (finding,) = alarms(tape)
+    assert finding.evidence["kind"] == "through NumPy"
+
+
+def test_other_values_and_ramps_come_from_nowhere() -> None:
+    tape, *_ = by_way_of_numpy(lambda values: values**2)
+    assert [item.evidence["kind"] for item in alarms(tape)] == []
+    ramp, x, y, loss = floats(*range(9)), floats(*range(9)), zeros(9), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(ignore, dim=9, inputs=[ramp], outputs=[y])
+        wp.launch(total, dim=9, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    assert alarms(tape) == []
+
+
+def test_a_target_that_went_through_numpy_on_purpose_is_none_of_it() -> None:
+    v, zero, target, now, loss = (
+        floats(1.1, 2.2, 3.15, 0.7),
+        zeros(4, requires_grad=False),
+        zeros(4),
+        zeros(4),
+        zeros(1),
+    )
+    with wp.Tape() as tape:
+        wp.launch(drag, dim=4, inputs=[v, zero], outputs=[target])
+        fixed = wp.array(target.numpy(), dtype=float)
+        wp.launch(drag, dim=4, inputs=[v, fixed], outputs=[now])
+        wp.launch(total, dim=4, inputs=[now], outputs=[loss])
+    tape.backward(loss)
+    assert alarms(tape) == []

@@ -51,7 +51,7 @@ class World:
             [len(tracker.states), tracker.kept, len(tracker.outside), tracker.settled],
             [self.tape.preserved_bytes, self.tape.livein_bytes, len(self.tape.backward_calls)],
             [repr(wp.config), state.tape, list(observers), signal.getsignal(signal.SIGINT)],
-            [np.random.get_state()[1].tobytes(), random.getstate(), np.geterr()],  # type: ignore[union-attr]
+            [np.random.get_state()[1].tobytes(), random.getstate(), np.geterr(), gc.isenabled()],  # type: ignore[union-attr]
         ]
 
     def check(self, before: list[Any], where: str) -> None:

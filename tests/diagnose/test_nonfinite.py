@@ -337,3 +337,22 @@ def test_a_value_that_was_overwritten_with_zero_is_bad_only_for_a_tape_that_cons
         "wp.sqrt(x[i])"
     )
     assert [item.rule for item in wp.diagnose(recorded("preserve")).findings] == ["overwrite"]
+
+
+@wp.kernel
+def root_of_less(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.sqrt(x[i] - 2.0)
+
+
+def test_a_loss_of_nan_whose_gradient_is_zero_is_diagnosed() -> None:
+    """All of the gradient is cut off, and the loss is no number: both happen before anything is compared."""
+    x = wp.array([1.0, 1.0], dtype=float, requires_grad=True)
+    y, loss = wp.zeros(2, dtype=float, requires_grad=True), wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(root_of_less, dim=2, inputs=[x], outputs=[y])
+        wp.launch(total, dim=2, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    first = wp.diagnose(tape).findings[0]
+    assert (first.rule, first.severity, first.evidence["cause"]) == ("nonfinite", "error", "sqrt(<0)")
+    assert first.fix.startswith("keep the operand at 0 or above, for example with max")

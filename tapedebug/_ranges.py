@@ -1,0 +1,42 @@
+"""Ranges of memory: which are one, and which share bytes with a given one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.array import array
+
+
+def range_key(a: array) -> tuple[Any, ...]:
+    """What makes two arrays one range: the same bytes, for contiguous ones whatever their shape."""
+    if a.is_contiguous:
+        return (id(a.buffer), a.start, a.stop)
+    return (id(a.buffer), a.ptr, a.shape, a.strides, a.dtype)
+
+
+class Ranges:
+    """Finds the ranges that share bytes with one: thousands of slices of one array are common.
+
+    Ranges are kept sorted by start, apart for each power of two of their length: one whole array among its
+    slices would else make every search a walk through all of them.
+    """
+
+    __slots__ = ("_sorted",)
+
+    def __init__(self) -> None:
+        self._sorted: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, start: int, stop: int, number: int) -> None:
+        """Enter a range."""
+        insort(self._sorted.setdefault((stop - start).bit_length(), []), (start, number))
+
+    def near(self, start: int, stop: int) -> Iterator[int]:
+        """The numbers of all ranges that may share bytes with `start … stop`."""
+        for bits, entries in self._sorted.items():
+            low = bisect_left(entries, (start - (1 << bits), 0))
+            high = bisect_left(entries, (stop, 0))
+            for entry in entries[low:high]:
+                yield entry[1]

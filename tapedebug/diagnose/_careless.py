@@ -1,0 +1,99 @@
+"""Reverse passes in which some launches see other values than they had: those that memory holds.
+
+An engine that keeps no copies reads arrays where they are. A launch whose adjoint needs what the launch
+itself wrote over, or what a later one did, gets what is there; no store is done again for it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tapedebug.runtime._shadow_memory import ShadowSpace
+    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.replay import Shadow
+
+Pairs = Collection[tuple[int, int]]
+"""(launch, parameter)."""
+
+
+def make_careless(shadow: Shadow) -> None:
+    """Let `see` decide what the adjoints of a new shadow see."""
+    space: Any = shadow.space
+    space.__class__ = _careless_space()
+    space.left, space.memory = {}, {}
+
+
+def see(shadow: Shadow, now: Pairs = (), left: Pairs = ()) -> None:
+    """Say what adjoints see in the next reverse passes of a shadow that has run forward.
+
+    Args:
+        shadow: One that `make_careless` was given.
+        now: What memory holds at the end of the forward pass.
+        left: What the launch itself left in the array. All others see the values that they had.
+    """
+    space: Any = shadow.space
+    memory: dict[int, frozenset[int]] = {}
+    careless: set[tuple[int, int]] = set()
+    after: set[tuple[int, int]] = set()
+    for pairs, found in ((now, careless), (left, after)):
+        for index, param in pairs:
+            record = shadow.records[index]
+            together = {param}.union(*(s.params for s in record.scratch if param in s.params))
+            memory[index] = memory.get(index, frozenset()) | (together & record.replay)
+            needs = zip(record.plan.needed, record.needs, strict=True)
+            found.update((index, id(need)) for p, need in needs if p in together)
+    space.careless, space.after, space.memory = frozenset(careless), frozenset(after - careless), memory
+    _keep_left(shadow, {index for index, need in space.after if (index, need) not in space.left})
+    shadow._tables.clear()  # what each launch sees is decided when the table is made
+
+
+def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
+    """Run forward again, and keep what some launches leave in the arrays that their adjoints need."""
+    if not launches:
+        return
+    space: Any = shadow.space
+
+    def keep(record: Record) -> None:
+        if record.index in launches:
+            for p, need in zip(record.plan.needed, record.needs, strict=True):
+                if (record.index, id(need)) in space.after:
+                    buffer = space.buffers[record.args[p].buffer]
+                    space.left[record.index, id(need)] = buffer.range(need.start, need.stop).copy()
+
+    shadow.forward(on_launch=keep)
+
+
+@functools.cache
+def _careless_space() -> type[ShadowSpace]:
+    """The class of spaces that `see` works on; made late, as the rules load without the runtime."""
+    from tapedebug.runtime._shadow_memory import ShadowSpace
+
+    class CarelessSpace(ShadowSpace):
+        """A space in which some adjoints see in the reverse pass what memory holds; see `see`.
+
+        Attributes:
+            careless: (index of a record, identity of one of its needs): what memory holds now.
+            after: The same: what it held after the record.
+            left: For those, what that was.
+            memory: By record, parameters that it wrote and whose values its adjoint reads in memory.
+        """
+
+        careless: frozenset[tuple[int, int]] = frozenset()
+        after: frozenset[tuple[int, int]] = frozenset()
+        left: dict[tuple[int, int], Any]
+        memory: dict[int, frozenset[int]]
+        guarded = True
+
+        def kept(self, record: Record, need: Any) -> Any:
+            key = (record.index, id(need))
+            if key in self.careless:
+                return None
+            return self.left[key] if key in self.after else super().kept(record, need)
+
+        def in_memory(self, record: Record) -> frozenset[int]:
+            return self.memory.get(record.index) or super().in_memory(record)
+
+    return CarelessSpace
