@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import (
     after_loss,
+    custom_grad,
     disconnected,
     duplicate_launch,
     exploding,
@@ -41,6 +42,7 @@ STRUCTURE: tuple[Rule, ...] = ()
 
 MEASURED: tuple[Rule, ...] = (
     Rule(nonfinite.RULE, nonfinite.find),
+    Rule(custom_grad.RULE, custom_grad.find),
     Rule(disconnected.RULE, disconnected.find),
     Rule(flat_op.RULE, flat_op.find),
     Rule(vanishing.RULE, vanishing.find),

@@ -138,6 +138,10 @@ def _take_in_first(flow: _Flow, keys: Sequence[Hashable], run: Repeat, taken: in
             return
 
 
+_Source = tuple[int, "int | None"] | None
+"""The number of a version, and the launch that wrote it."""
+
+
 class _Flow:
     """Who wrote what a launch reads, for each argument."""
 
@@ -176,13 +180,31 @@ class _Flow:
             for i in range(first, stop)
         ):
             return False
-        found: dict[_Source, _Source] = {}
+        found: dict[int, _Source] = {}
         return all(
-            found.setdefault(other, one) == one
+            found.setdefault(other[0], one) == one
             for i in range(first, first + period)
-            for one, other in zip(self.sources[i], self.sources[i + period], strict=True)
-            if other is not None and other[2] is not None and first <= other[2] < first + period
+            for one, other in self._pairs(i, i + period)
+            if other is not None and other[1] is not None and first <= other[1] < first + period
         )
+
+    def same(self, i: int, j: int) -> bool:
+        """Does `j` read what `i` read, or from as far back?"""
+        return all(
+            one == other
+            or (
+                one is not None
+                and other is not None
+                and one[1] is not None
+                and other[1] is not None
+                and i - one[1] == j - other[1]
+            )
+            for one, other in self._pairs(i, j)
+        )
+
+    def _pairs(self, i: int, j: int) -> Iterator[tuple[_Source, _Source]]:
+        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
+            yield self._source(one), self._source(other)
 
     def same_but_carried(self, i: int, j: int, first: int) -> bool:
         """Is `i`, of the round from `first` on that begins a loop, like `j`, a round later?
@@ -190,8 +212,7 @@ class _Flow:
         What `j` has from the round before may come from anywhere outside the first round.
         """
         period = j - i
-        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
-            mine, theirs = self._source(one), self._source(other)
+        for mine, theirs in self._pairs(i, j):
             if mine == theirs:
                 continue
             if mine is None or theirs is None or theirs[1] is None:
@@ -203,7 +224,7 @@ class _Flow:
                 return False
         return True
 
-    def _source(self, arg: Argument) -> tuple[int, int | None] | None:
+    def _source(self, arg: Argument) -> _Source:
         """The version that an argument reads (its number), and the launch that wrote it."""
         if arg.array is None or arg.read_version is None:
             return None

@@ -127,7 +127,7 @@ def test_a_round_with_another_data_flow_is_not_folded_in() -> None:
 
 
 def test_a_loop_begins_where_its_first_round_does() -> None:
-    """Only the first launch of the round reads what was there before: half a round more is found at both ends."""
+    """Only the first launch of the round reads what was there before."""
     trace = Trace(name="loop", tape=TapeInfo(id=0, on_overwrite="preserve", launches=0))
     version = {"price": 0, "sold": 0}
     writer: dict[tuple[int, int], int | None] = {(0, 0): None, (1, 0): None}
