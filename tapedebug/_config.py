@@ -26,10 +26,17 @@ DEFAULTS: dict[str, Any] = {
     "print_lines": 10_000,
     "quiet": False,
     "strong_zero": False,
+    "track": None,
     "verify_autograd_array_access": False,
     "verify_fp": False,
 }
-CHOICES = {"compiler": ("llvm", "numba"), "on_overwrite": MODES, "mode": ("release", "debug")}
+TRACKS = ("elements",)
+CHOICES: dict[str, tuple[str | None, ...]] = {
+    "compiler": ("llvm", "numba"),
+    "on_overwrite": MODES,
+    "mode": ("release", "debug"),
+    "track": (*TRACKS, None),
+}
 
 
 class Config:
@@ -51,6 +58,8 @@ class Config:
             overwritten: `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
         print_lines: How many lines one launch prints at most; what is beyond is counted.
         quiet: `ScopedTimer` prints nothing.
+        track: What a `Tape` tracks, unless it is told: None, or `"elements"`: who last wrote and read each
+            element.
         strong_zero: An adjoint (or tangent) of zero stays zero, whatever it is multiplied with: 0 · inf = 0.
         verify_autograd_array_access: Also warn (`OverwriteWarning`) in `"preserve"` mode, once for each pair
             of a reading line and an overwriting line.
@@ -95,7 +104,8 @@ def checked(name: str, value: Any, what: str, where: str) -> Any:
         raise AttributeError(unknown(name, where))
     default = DEFAULTS[name]
     if name in CHOICES:
-        fits, allowed = value in CHOICES[name], f"one of {', '.join(CHOICES[name])}"
+        choices = CHOICES[name]
+        fits, allowed = value in choices, f"one of {', '.join(str(choice) for choice in choices)}"
     elif name == "log_level":
         value = logging.getLevelNamesMapping().get(value, value) if isinstance(value, str) else value
         fits, allowed = type(value) is int, "a level of `logging`, such as 'DEBUG' or 20"

@@ -23,6 +23,7 @@ from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
+from tapedebug.compiler.passes.adjoint_warp import warp_adjoint_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
@@ -31,6 +32,7 @@ from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.verify import verify
 from tapedebug.compiler.remarks import PAUSE
+from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -101,9 +103,12 @@ def lowered(
     fixed: dict[Any, dict[str, Any]] | None = None,
     *,
     max_unroll: int = 16,
+    in_place: bool = False,
 ) -> Lowered:
-    """A kernel in IR, from its parameters as they are declared."""
-    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll)
+    """A kernel in IR, from its parameters as declared; with `in_place` as `warp_adjoint` takes it."""
+    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll, in_place=in_place)
+    if in_place:
+        return result
     told = verify(result.custom) if remarks_of(result.custom.body) else result.custom
     custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
@@ -216,6 +221,23 @@ def adjoint(
     return function, AdjointInfo(needs, replay, found, late, refused=native.lost(kernel.custom, active))
 
 
+def warp_adjoint(
+    kernel: Lowered, active: frozenset[int], retained: frozenset[int], *, parts: bool = True
+) -> Function:
+    """What Warp's reverse of a kernel would do, in IR; it reads arrays as the launch left them.
+
+    Without `parts`, components and fields are assigned as they are here, and only the rest is as in Warp.
+
+    Raises:
+        NotEmulated: What Warp does with this kernel is not known.
+    """
+    assert kernel.of_user is not None
+    active = active & differentiable(kernel.function.params)
+    variables = kernel.of_user if parts else kernel.of_user.carried_only(kernel.custom.body)
+    reverse = warp_adjoint_of(kernel.custom, variables, active, retained)
+    return verify(remove_dead_code(reverse))
+
+
 def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
     native.refuse_tangent(kernel.function)
@@ -237,6 +259,9 @@ def text(
     strided: bool = False,
     guarded: bool = False,
     checked: bool = False,
+    stamping: Stamping | None = None,
 ) -> Text:
     """The generated code of a function."""
-    return emit(function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked)
+    return emit(
+        function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked, stamping=stamping
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tapedebug.diagnose._dead_ends import DeadEnd, dead_ends
 from tapedebug.diagnose._experiment import Experiment
@@ -12,6 +13,9 @@ from tapedebug.diagnose._graph import Dependencies
 from tapedebug.diagnose._profile import Profile, measure
 from tapedebug.diagnose._replay import Replay
 from tapedebug.trace import Trace
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose._elements import Elements
 
 
 @dataclass
@@ -34,6 +38,13 @@ class Case:
     def dependencies(self) -> Dependencies:
         """The data flow of the trace."""
         return Dependencies(self.trace)
+
+    @cached_property
+    def elements(self) -> Elements:
+        """The tape once more, with suspected launches tracked element by element."""
+        from tapedebug.diagnose._elements import Elements
+
+        return Elements(self)
 
     @property
     def replay(self) -> Replay | None:

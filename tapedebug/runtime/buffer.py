@@ -53,6 +53,7 @@ class Buffer:
         windows: How many can write without telling us: views that are alive, and the owner of foreign memory.
         writes: How many writes through this package have happened.
         held: What must live as long as the buffer.
+        undefined: Its content was undefined when it was made, and nobody could write it unseen since.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Buffer:
         "fill",
         "held",
         "nbytes",
+        "undefined",
         "watch",
         "windows",
         "writes",
@@ -80,6 +82,7 @@ class Buffer:
         self.windows = 1 if foreign else 0
         self.writes = 0
         self.held: list[object] = []
+        self.undefined = False
         if known:
             _REGISTRY[self.address, self.nbytes] = self
 
@@ -149,6 +152,11 @@ class Buffer:
         if isinstance(own, _Foreign) and own.owner is None:
             own.owner = other.owner
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether it is certain that nothing was ever written here."""
+        return self.undefined and not self.writes
+
     def gradient(self) -> Buffer:
         """The adjoint memory; made of zeros when it is first asked for."""
         if self.adjoint is None:
@@ -192,6 +200,7 @@ class Window:
         buffer.windows += 1
         # From now on somebody can write without telling; a known constant is known no more.
         buffer.fill = None
+        buffer.undefined = False
         for ledger, tracker in buffer.watchers():
             tracker.window_opened(ledger, start, stop)
 

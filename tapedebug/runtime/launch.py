@@ -128,6 +128,9 @@ def launch(
         site = call_site()
     else:
         site = (frame.f_code, frame.f_lasti)
+    if tape.tracking is not None:
+        launch_watched(plan, dim, args, record_tape=True)
+        return None
     records = tape.records
     record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
     watched = tape.tracker.before(record)

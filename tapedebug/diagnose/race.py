@@ -1,0 +1,148 @@
+"""Rule `race`: two threads of one launch meet in an element, and their order decides what comes out.
+
+Threads of a launch run in order here, so that the numbers are the same each time; on a parallel device they
+are not. What the order is worth is measured: the launch is run with its threads reversed and shuffled, and
+the loss and its slopes are compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._elements import Meeting, Side, element_of, element_words, location_of, place_words
+from tapedebug.diagnose._orders import Effect, Orders
+from tapedebug.trace import Finding
+from tapedebug.trace.model import Severity
+
+RULE = "race"
+WRONG = 1e-3
+"""As in the end-to-end check."""
+NOTICED = 1e-6
+"""Below this a difference in float64 is rounding."""
+MEASURED = 4
+"""How many kernels are measured; each costs some runs of the tape."""
+VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
+
+
+def find(case: Case) -> list[Finding]:
+    """Return one finding for each kernel and array in which threads meet."""
+    groups: dict[tuple[Any, ...], list[Meeting]] = {}
+    for meeting in case.elements.races:
+        launch = case.trace.launches[meeting.launch]
+        groups.setdefault((launch.kernel, meeting.param), []).append(meeting)
+    findings = []
+    for number, group in enumerate(groups.values()):
+        effect = None
+        if number < MEASURED:
+            case.progress(f"running {case.trace.launches[group[0].launch].name} in other orders of threads")
+            effect = _measured(case, group)
+        findings.append(_finding(case, group, effect))
+    return findings
+
+
+def _measured(case: Case, group: list[Meeting]) -> Effect:
+    apart = {side.thread for item in group for side in (item.first, item.second) if side is not None}
+    seen = {item.launch for item in group}
+    plans = {id(case.elements.records[index].plan) for index in seen}
+    launches = [record.index for record in case.elements.records if id(record.plan) in plans]
+    return Orders(case.elements.replay, launches, seen, sorted(apart)[:64]).effect()
+
+
+def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding:
+    trace, first = case.trace, group[0]
+    launch = trace.launches[first.launch]
+    record = case.elements.records[first.launch]
+    label = words.label_of(trace, launch, first.param)
+    index = element_of(record.args[first.param], first.place)
+    elements = len({item for meeting in group if meeting.launch == first.launch for item in meeting.elements})
+    severity, told = _judged(effect)
+    assert first.second is not None
+    text = (
+        f"threads {first.second.thread} and {first.first.thread} of {words.launch_words(launch)} meet in "
+        f"{element_words(label, index)} without an atomic: thread {_does(first.second)}, "
+        f"thread {_does(first.first)}."
+    )
+    if elements > 1:
+        text += f" So it is with {elements} elements."
+    launches = list(dict.fromkeys(item.launch for item in group))
+    if len(launches) > 1:
+        text += f" And in {words.plural(len(launches) - 1, 'launch')} more."
+    both_write = {"write", "atomic"} >= {first.first.kind, first.second.kind}
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=f"{text} {told}",
+        launches=launches,
+        arrays=[label],
+        location=location_of(_culprit(first).span),
+        call_site=launch.call_site,
+        evidence=_evidence(group, index, elements, effect),
+        fix="" if severity == "info" else _fix(label, both_write),
+    )
+
+
+def _does(side: Side) -> str:
+    return f"{side.thread} {VERBS[side.kind]} it ({place_words(side)})"
+
+
+def _culprit(meeting: Meeting) -> Side:
+    """The side whose line is shown: the one that writes."""
+    second = meeting.second
+    if meeting.first.kind != "read" or second is None or second.span is None:
+        return meeting.first
+    return second
+
+
+def _judged(effect: Effect | None) -> tuple[Severity, str]:
+    if effect is None:
+        return "warning", "What the order of threads does to the gradient was not measured."
+    if not effect.changed:
+        return "info", "Harmless: measured, every order of threads leaves the same values."
+    values = (
+        f"In another order {effect.changed} of {effect.elements} numbers that it writes differ, "
+        f"by up to {words.number(effect.largest)}"
+    )
+    if effect.loss is None:
+        return "warning", f"{values}; what that does to a gradient was not measured."
+    if effect.gradient is not None and effect.gradient > NOTICED:
+        wrong = effect.gradient > WRONG
+        also = f", the loss by {words.percent(effect.loss)}" if effect.loss > NOTICED else ""
+        return (
+            "error" if wrong else "warning",
+            f"{values}, and the gradient by {words.percent(effect.gradient)}{also}.",
+        )
+    if effect.loss > NOTICED:
+        return "warning", f"{values}, and the loss by {words.percent(effect.loss)}."
+    return "info", f"{values}; harmless: neither the loss nor its slopes depend on them."
+
+
+def _fix(label: str, both_write: bool) -> str:
+    if both_write:
+        return f"add with wp.atomic_add({label}, …) if a sum is meant, or give each thread its own element"
+    return (
+        f"read from one array and write to another in place of {label}, or write in a launch of its own "
+        "what no other thread of it reads"
+    )
+
+
+def _evidence(
+    group: list[Meeting], index: tuple[int, ...], elements: int, effect: Effect | None
+) -> dict[str, Any]:
+    first = group[0]
+    assert first.second is not None
+    return {
+        "element": list(index),
+        "elements": elements,
+        "occurrences": sum(item.count for item in group),
+        "threads": [first.second.thread, first.first.thread],
+        "accesses": [first.second.kind, first.first.kind],
+        "lines": [None if s.span is None else s.span.line for s in (first.second, first.first)],
+        "measured": effect is not None,
+        "changed": None if effect is None else effect.changed,
+        "max_change": None if effect is None else effect.largest,
+        "loss_change": None if effect is None else effect.loss,
+        "gradient_change": None if effect is None else effect.gradient,
+        "harmless": effect is not None and _judged(effect)[0] == "info",
+    }
