@@ -21,6 +21,8 @@ DEVICE = frozenset(
     }
 )
 """Options of kernels on other devices."""
+MEANT = "meant to differ"
+"""What the docstring of a gradient says that is not the derivative, on purpose."""
 
 
 @overload
@@ -122,7 +124,8 @@ def func_grad(function: Function, *, differs: bool = False) -> Callable[[Callabl
     Args:
         function: The function.
         differs: The gradient is meant to differ from the derivative, as one that passes straight through
-            `round` or clips does: checks take it as it is, and say so.
+            `round` or clips does: checks take it as it is, and say so. The words "meant to differ" in its
+            docstring do the same, for programs that also run on Warp.
 
     Raises:
         KernelTypeError: `function` is not a function of the kernel language, or has a gradient.
@@ -147,11 +150,11 @@ def _companion(
     def decorate(python: Callable[..., Any]) -> Function:
         read_annotations(python, sys._getframe(1))
         own = Function(python)
-        own.differs = differs
+        own.differs = differs or MEANT in (python.__doc__ or "")
         version = _version(function, own)
         _require_free(version, own, what)
         own.companion_of = version
-        if differs:
+        if own.differs:
             DIFFERING.add(own)
         setattr(version, what, own)
         for user in list(version.users):

@@ -95,6 +95,23 @@ def adj_clipped(x: float, adj_ret: float):
 
 
 @wp.func
+def straight(x: float):
+    return wp.round(4.0 * x)
+
+
+@wp.func_grad(straight)
+def adj_straight(x: float, adj_ret: float):
+    """Straight through: this is meant to differ from the derivative, which is 0."""
+    wp.adjoint[x] += 4.0 * adj_ret
+
+
+@wp.kernel
+def apply_straight(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = straight(x[i])
+
+
+@wp.func
 def unclipped(x: float):
     return wp.sin(x)
 
@@ -341,6 +358,11 @@ def test_a_gradient_that_is_meant_to_differ_is_taken_as_it_is() -> None:
         "twin"
     )
     diagnosis.raise_if_wrong()
+
+
+def test_a_docstring_says_it_too() -> None:
+    diagnosis = run(apply_straight)
+    assert (diagnosis.verdict, diagnosis.findings) == ("UNDECIDABLE", [])
 
 
 def test_unless_nobody_says_so() -> None:
