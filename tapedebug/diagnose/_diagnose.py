@@ -95,7 +95,9 @@ def _reveal(case: Case, again: Again) -> None:
 
 def _check_tapes(tapes: Sequence[Any]) -> None:
     from tapedebug.runtime import Tape
+    from tapedebug.runtime._state import refuse_at_another_time
 
+    refuse_at_another_time("diagnose")
     if not tapes:
         raise TypeError("diagnose: the list of tapes is empty")
     for item in tapes:

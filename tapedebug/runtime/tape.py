@@ -17,12 +17,13 @@ from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._seeds import Seeds, checked_seeds
-from tapedebug.runtime._state import state
+from tapedebug.runtime._state import refuse_at_another_time, state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.budget import Budget, parse_budget
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.ledger import Ledger, Outside
+from tapedebug.runtime.moment import Moment
 from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
@@ -149,6 +150,7 @@ class Tape:
                 f"cannot start recording: {which} recording already, and tapes do not nest",
                 mend="leave the outer `with` block first",
             )
+        refuse_at_another_time("cannot start recording")
         state.tape = self
         self.tracker.settled = False
         return self
@@ -252,6 +254,7 @@ class Tape:
 
     def reset(self) -> None:
         """Forget all records and zero the gradients; the tape can record again."""
+        refuse_at_another_time("reset")
         _observers.notify("tape_reset", self)
         self.zero()
         self.tracker = self._tracker()
@@ -299,6 +302,7 @@ class Tape:
                 a seed does not fit; an array got its gradient after values that its adjoint
                 needs were overwritten.
         """
+        refuse_at_another_time("backward")
         self.tracker.catch_up_everywhere()
         try:
             with _late.seeded(self.tracker, grads or {}):
@@ -343,13 +347,29 @@ class Tape:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
 
+    def array_named(self, label: str) -> array:
+        """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.
+
+        Raises:
+            TapeError: None is called so.
+        """
+        recorded = _room("trace._record").record_with_arrays(self)
+        labels = [info.label for info in recorded.trace.arrays]
+        if label not in labels:
+            raise TapeError(
+                f"the tape has no array {label!r}; it has {', '.join(labels) or 'none'}",
+                mend="use one of these, or the array itself",
+            )
+        found: array = recorded.arrays[labels.index(label)]
+        return found
+
     def replay(
-        self, inputs: Mapping[array, Any] | None = None, dtype: Any = None, stop: int | None = None
+        self, inputs: Mapping[Any, Any] | None = None, dtype: Any = None, stop: int | None = None
     ) -> Shadow:
         """Run the recorded forward pass again, in private memory, from the values that the tape found.
 
         Args:
-            inputs: Values that replace those of arrays before the first record.
+            inputs: By array, or its label, values that replace its own before the first record.
             dtype: `float64` runs the kernels' float64 twins.
             stop: Run only the records before this one.
 
@@ -362,8 +382,37 @@ class Tape:
         self.tracker.catch_up_everywhere()
         shadow = Shadow(self.tracker, dtype)
         for a, values in (inputs or {}).items():
-            shadow.set(a, values)
+            shadow.set(self.array_named(a) if isinstance(a, str) else a, values)
         return shadow.forward(0, stop)
+
+    def at(
+        self,
+        launch: int | Record,
+        when: str = "before",
+        backward: bool = False,
+        *,
+        loss: array | None = None,
+        grads: Mapping[array, Any] | None = None,
+    ) -> Moment:
+        """Travel to a moment of the tape: `with tape.at(12, "after") as moment:`.
+
+        Within the block the arrays of the tape hold the values that they had then, and with `backward` their
+        `.grad` holds the adjoints of these values. Whatever is done there, at its end everything is as it was
+        before, to the last bit; also after an exception or Ctrl-C.
+
+        Args:
+            launch: A record of this tape, or its index; negative ones count from the end.
+            when: `"before"` or `"after"` the launch.
+            backward: Also show adjoints: `"after"` a launch those that its adjoint finds, `"before"` it those
+                that it leaves.
+            loss: What adjoints are of, as for `backward`; by default what `backward` was last called with.
+            grads: The same, likewise.
+
+        Raises:
+            TapeError: There is no such launch, or no loss is known. In the block: it is within another such
+                block or within one of a recording tape, which is also what cannot be opened within it.
+        """
+        return Moment(self, launch, when, backward, loss, grads)
 
     def versions(self) -> list[Version]:
         """Every version of every range of memory that the tape used, in the order of writing."""
