@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import (
     after_loss,
+    custom_grad,
     disconnected,
     duplicate_launch,
     exploding,
@@ -18,6 +19,7 @@ from tapedebug.diagnose import (
     overwrite,
     race,
     replayed_counter,
+    unconverged,
     uninitialised_read,
     unused,
     vanishing,
@@ -45,10 +47,12 @@ STRUCTURE: tuple[Rule, ...] = ()
 
 MEASURED: tuple[Rule, ...] = (
     Rule(nonfinite.RULE, nonfinite.find),
+    Rule(custom_grad.RULE, custom_grad.find),
     Rule(disconnected.RULE, disconnected.find),
     Rule(flat_op.RULE, flat_op.find),
     Rule(vanishing.RULE, vanishing.find),
     Rule(exploding.RULE, exploding.find),
+    Rule(unconverged.RULE, unconverged.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
