@@ -6,8 +6,8 @@ from typing import Any
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._contents import loss_without
 from tapedebug.diagnose._elements import OUTSIDE, Outside, element_words, location_of, place_words
-from tapedebug.diagnose._orders import loss_without
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 

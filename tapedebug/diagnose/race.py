@@ -11,8 +11,10 @@ from typing import Any
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._effect import Effect
 from tapedebug.diagnose._elements import Meeting, Side, element_of, element_words, location_of, place_words
-from tapedebug.diagnose._orders import Effect, Orders
+from tapedebug.diagnose._orders import Orders
+from tapedebug.diagnose._schedules import backwards, shuffled, together
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -43,15 +45,28 @@ def find(case: Case) -> list[Finding]:
 
 
 def _measured(case: Case, group: list[Meeting]) -> Effect:
-    apart = {side.thread for item in group for side in (item.first, item.second) if side is not None}
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for item in group:
+        busy = {thread for pair in pairs.get(item.launch, ()) for thread in pair}
+        for pair in item.pairs:
+            if not busy & set(pair):
+                pairs.setdefault(item.launch, []).append(pair)
+                busy |= set(pair)
+    apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
     seen = {item.launch for item in group}
     plans = {id(case.elements.records[index].plan) for index in seen}
     launches = [record.index for record in case.elements.records if id(record.plan) in plans]
-    return Orders(case.elements.replay, launches, seen, sorted(apart)[:64]).effect()
+    meet = {index: [case.elements.records[index].args[group[0].param]] for index in pairs}
+    schedules = [
+        backwards(apart, len(launches)),
+        shuffled(apart, len(launches)),
+        together(pairs, meet),
+    ]
+    return Orders(case.elements.replay, launches, seen, schedules).effect()
 
 
 def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding:
-    trace, first = case.trace, group[0]
+    trace, first = case.trace, _telling(group)
     launch = trace.launches[first.launch]
     record = case.elements.records[first.launch]
     label = words.label_of(trace, launch, first.param)
@@ -69,7 +84,6 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
     launches = list(dict.fromkeys(item.launch for item in group))
     if len(launches) > 1:
         text += f" And in {words.plural(len(launches) - 1, 'launch')} more."
-    both_write = {"write", "atomic"} >= {first.first.kind, first.second.kind}
     return Finding(
         rule=RULE,
         severity=severity,
@@ -79,8 +93,17 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
         location=location_of(_culprit(first).span),
         call_site=launch.call_site,
         evidence=_evidence(group, index, elements, effect),
-        fix="" if severity == "info" else _fix(label, both_write),
+        fix="" if severity == "info" else _fix(label, _both_write(first)),
     )
+
+
+def _telling(group: list[Meeting]) -> Meeting:
+    """The one that is told of: one in which both threads write, where there is one."""
+    return next(filter(_both_write, group), group[0])
+
+
+def _both_write(meeting: Meeting) -> bool:
+    return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
 
 
 def _does(side: Side) -> str:
@@ -88,11 +111,9 @@ def _does(side: Side) -> str:
 
 
 def _culprit(meeting: Meeting) -> Side:
-    """The side whose line is shown: the one that writes."""
-    second = meeting.second
-    if meeting.first.kind != "read" or second is None or second.span is None:
-        return meeting.first
-    return second
+    """The side whose line is shown: the one that writes, of two the one on the earlier line."""
+    sides = [side for side in (meeting.first, meeting.second) if side is not None and side.span is not None]
+    return min(sides, key=lambda side: (side.kind == "read", 0 if side.span is None else side.span.line))
 
 
 def _judged(effect: Effect | None) -> tuple[Severity, str]:
@@ -101,8 +122,8 @@ def _judged(effect: Effect | None) -> tuple[Severity, str]:
     if not effect.changed:
         return "info", "Harmless: measured, every order of threads leaves the same values."
     values = (
-        f"In another order {effect.changed} of {effect.elements} numbers that it writes differ, "
-        f"by up to {words.number(effect.largest)}"
+        f"With threads in another order, or two at the same time, {effect.changed} of {effect.numbers} "
+        f"numbers that it writes differ, by up to {words.number(effect.largest)}"
     )
     if effect.loss is None:
         return "warning", f"{values}; what that does to a gradient was not measured."
@@ -130,7 +151,7 @@ def _fix(label: str, both_write: bool) -> str:
 def _evidence(
     group: list[Meeting], index: tuple[int, ...], elements: int, effect: Effect | None
 ) -> dict[str, Any]:
-    first = group[0]
+    first = _telling(group)
     assert first.second is not None
     return {
         "element": list(index),
