@@ -23,7 +23,7 @@ class Orders:
     Args:
         replay: The tape.
         launches: Those launches.
-        seen: Those of them whose values are compared.
+        seen: Those of them whose values are compared, each with the arrays that matter.
         schedules: How they take their threads.
     """
 
@@ -31,12 +31,12 @@ class Orders:
         self,
         replay: Replay,
         launches: Collection[int],
-        seen: Collection[int],
+        seen: Mapping[int, Sequence[Any]],
         schedules: Sequence[Schedule],
     ) -> None:
         self.replay = replay
         self.launches = sorted(launches)
-        self.seen = frozenset(seen)
+        self.seen = seen
         self.schedules = schedules
         self.directions = [] if replay.blocked else _directions(replay)
 
@@ -59,14 +59,14 @@ class Orders:
         return found
 
     def _written(self, schedule: Schedule | None) -> list[list[Values]]:
-        """What each of the launches leaves in the arrays that it writes."""
+        """What each of the launches leaves in the arrays."""
         shadow = self.replay._shadow()
         self._reschedule(shadow, shadow._forward[1], schedule)
         found: list[list[Values]] = []
 
         def look(record: Any) -> None:
             if record.index in self.seen:
-                found.append([shadow.values(record.args[p]) for p in record.plan.written])
+                found.append([shadow.values(a) for a in self.seen[record.index]])
 
         shadow.forward(stop=max(self.seen) + 1, on_launch=look)
         return found

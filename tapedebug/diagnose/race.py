@@ -32,8 +32,8 @@ def find(case: Case) -> list[Finding]:
     """Return one finding for each kernel and array in which threads meet."""
     groups: dict[tuple[Any, ...], list[Meeting]] = {}
     for meeting in case.elements.races:
-        launch = case.trace.launches[meeting.launch]
-        groups.setdefault((launch.kernel, meeting.param), []).append(meeting)
+        record = case.elements.records[meeting.launch]
+        groups.setdefault((record.kernel, _first_name(record, meeting.param)), []).append(meeting)
     findings = []
     for number, group in enumerate(groups.values()):
         effect = None
@@ -42,6 +42,17 @@ def find(case: Case) -> list[Finding]:
             effect = _measured(case, group)
         findings.append(_finding(case, group, effect))
     return findings
+
+
+def _first_name(record: Any, param: int) -> int:
+    """The first parameter that is a name of the same memory."""
+    a = record.args[param]
+
+    def same(b: Any) -> bool:
+        met = a.is_contiguous and b.is_contiguous and a.start < b.stop and b.start < a.stop
+        return b.buffer is a.buffer and (met or b.ptr == a.ptr)
+
+    return int(min(p for p in record.plan.touched if same(record.args[p])))
 
 
 def _measured(case: Case, group: list[Meeting]) -> Effect:
@@ -53,16 +64,17 @@ def _measured(case: Case, group: list[Meeting]) -> Effect:
                 pairs.setdefault(item.launch, []).append(pair)
                 busy |= set(pair)
     apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
-    seen = {item.launch for item in group}
-    plans = {id(case.elements.records[index].plan) for index in seen}
+    plans = {id(case.elements.records[item.launch].plan) for item in group}
     launches = [record.index for record in case.elements.records if id(record.plan) in plans]
-    meet = {index: [case.elements.records[index].args[group[0].param]] for index in pairs}
+    records = case.elements.records
+    params = {(item.launch, item.param): None for item in group}
+    meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
     schedules = [
         backwards(apart, len(launches)),
         shuffled(apart, len(launches)),
         together(pairs, meet),
     ]
-    return Orders(case.elements.replay, launches, seen, schedules).effect()
+    return Orders(case.elements.replay, launches, meet, schedules).effect()
 
 
 def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding:
@@ -71,7 +83,7 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
     record = case.elements.records[first.launch]
     label = words.label_of(trace, launch, first.param)
     index = element_of(record.args[first.param], first.place)
-    elements = len({item for meeting in group if meeting.launch == first.launch for item in meeting.elements})
+    elements = _elements(record, [item for item in group if item.launch == first.launch])
     severity, told = _judged(effect)
     assert first.second is not None
     text = (
@@ -106,6 +118,15 @@ def _both_write(meeting: Meeting) -> bool:
     return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
 
 
+def _elements(record: Any, group: list[Meeting]) -> int:
+    """In how many elements threads meet, by any of its names."""
+    found: dict[int, set[tuple[int, ...]]] = {}
+    for item in group:
+        own = found.setdefault(item.param, set())
+        own |= {element_of(record.args[item.param], place) for place in item.elements}
+    return max(map(len, found.values()))
+
+
 def _does(side: Side) -> str:
     return f"{side.thread} {VERBS[side.kind]} it ({place_words(side)})"
 
@@ -123,7 +144,7 @@ def _judged(effect: Effect | None) -> tuple[Severity, str]:
         return "info", "Harmless: measured, every order of threads leaves the same values."
     values = (
         f"With threads in another order, or two at the same time, {effect.changed} of {effect.numbers} "
-        f"numbers that it writes differ, by up to {words.number(effect.largest)}"
+        f"numbers there differ, by up to {words.number(effect.largest)}"
     )
     if effect.loss is None:
         return "warning", f"{values}; what that does to a gradient was not measured."
