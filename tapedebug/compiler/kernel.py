@@ -17,6 +17,7 @@ from tapedebug.compiler import ir, modules, pipeline
 from tapedebug.compiler.definition import Definition
 from tapedebug.compiler.function import Function, is_remembered, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
+from tapedebug.compiler.limits import Limit, limits_of
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.lower._context import AccessRecord
 from tapedebug.compiler.notes import Notes
@@ -140,11 +141,30 @@ class Kernel(Definition):
     @cached_property
     def _lowered(self) -> Lowered:
         self.require_concrete()
+        result = self._lower()
+        self._notes.check(result.captured)
+        self._used_by(result.functions)
+        return result
+
+    @cached_property
+    def _in_place(self) -> Lowered:
+        """The kernel with its variables, for what Warp would make of it."""
+        self.require_concrete()
+        _ = self._notes  # which know how long a loop may be to be written out
+        return self._lower(in_place=True)
+
+    def _lower(self, *, in_place: bool = False) -> Lowered:
         try:
             fixed = self._notes.captured
             assert self._unrolled is not None
-            result = pipeline.lowered(
-                self.__name__, self.origin, self.signature, self.python, fixed, max_unroll=self._unrolled
+            return pipeline.lowered(
+                self.__name__,
+                self.origin,
+                self.signature,
+                self.python,
+                fixed,
+                max_unroll=self._unrolled,
+                in_place=in_place,
             )
         except TapedebugError as error:
             if self.version:
@@ -153,9 +173,6 @@ class Kernel(Definition):
             raise error.with_traceback(None) from None
         except OSError as error:
             raise unreadable(self.python, "kernel", error) from None
-        self._notes.check(result.captured)
-        self._used_by(result.functions)
-        return result
 
     @cached_property
     def _notes(self) -> Notes:
@@ -186,7 +203,7 @@ class Kernel(Definition):
         self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}
         if self.generic is not None:
             self.generic._forget_plans()
-        for name in ("_lowered", "_notes", "analysis", "axes"):
+        for name in ("_lowered", "_in_place", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -273,6 +290,31 @@ class Kernel(Definition):
         return self._entry(
             Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
         )
+
+    def warp_adjoint(
+        self,
+        active: frozenset[int],
+        *,
+        strided: bool = False,
+        retained: frozenset[int] = frozenset(),
+        parts: bool = True,
+    ) -> Entry | Interpreted:
+        """The compiled reverse that Warp would make of it, right or wrong: see `passes.adjoint_warp`.
+
+        It reads arrays as the launch left them. Those of `retained` keep the adjoints of what they lost.
+        Without `parts`, components and fields are assigned as they are here.
+
+        Raises:
+            NotEmulated: What Warp does with this kernel is not known.
+        """
+        kind = "warp_adjoint" if parts else "warp_loops"
+        return self._entry(Variant(kind, active, retained, strided=strided, guarded=True))
+
+    def warp_limits(self, active: frozenset[int]) -> tuple[Limit, ...]:
+        """What in it Warp may reverse wrongly."""
+        replay = self.adjoint_info(active).replay
+        adjoint = self._function(Variant("adjoint", active, replay))
+        return limits_of(self._in_place, adjoint)
 
     def tangent(
         self,
@@ -369,6 +411,9 @@ class Kernel(Definition):
     def _function(self, variant: Variant) -> ir.Function:
         if variant.kind == "forward":
             return pipeline.forward(self._lowered, variant.heard)
+        if variant.kind in ("warp_adjoint", "warp_loops"):
+            parts = variant.kind == "warp_adjoint"
+            return pipeline.warp_adjoint(self._in_place, variant.active, variant.replay, parts=parts)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
         if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back:

@@ -23,6 +23,7 @@ from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
+from tapedebug.compiler.passes.adjoint_warp import warp_adjoint_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
@@ -105,9 +106,12 @@ def lowered(
     fixed: dict[Any, dict[str, Any]] | None = None,
     *,
     max_unroll: int = 16,
+    in_place: bool = False,
 ) -> Lowered:
-    """A kernel in IR, from its parameters as they are declared."""
-    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll)
+    """A kernel in IR, from its parameters as declared; with `in_place` as `warp_adjoint` takes it."""
+    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll, in_place=in_place)
+    if in_place:
+        return result
     told = verify(result.custom) if remarks_of(result.custom.body) else result.custom
     custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
@@ -241,6 +245,23 @@ def adjoint(
     found = {p: tuple(s) for p, s in spans.items()}
     late = (needs & writes) - replay
     return function, AdjointInfo(needs, replay, found, late, refused=native.lost(kernel.custom, active))
+
+
+def warp_adjoint(
+    kernel: Lowered, active: frozenset[int], retained: frozenset[int], *, parts: bool = True
+) -> Function:
+    """What Warp's reverse of a kernel would do, in IR; it reads arrays as the launch left them.
+
+    Without `parts`, components and fields are assigned as they are here, and only the rest is as in Warp.
+
+    Raises:
+        NotEmulated: What Warp does with this kernel is not known.
+    """
+    assert kernel.of_user is not None
+    active = active & differentiable(kernel.function.params)
+    variables = kernel.of_user if parts else kernel.of_user.carried_only(kernel.custom.body)
+    reverse = warp_adjoint_of(kernel.custom, variables, active, retained)
+    return verify(remove_dead_code(reverse))
 
 
 def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
+from tapedebug.diagnose._behind import Again, reveal
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._diagnosis import ORDER, Diagnosis, merged_coverage, worst_verdict
 from tapedebug.diagnose._pace import VERDICT_SHARE, OutOfTime, Pace
@@ -71,6 +73,7 @@ def diagnose(
             if case.trace.launches:
                 apply(case)
                 case.trace.findings = settle(case.trace.findings)
+                _reveal(case, functools.partial(_case, loss=loss, inputs=inputs, pace=pace))
         apply_across(cases)
         parts = [_concluded(case) for case in cases]
     if len(parts) == 1:
@@ -83,9 +86,18 @@ def diagnose(
     return Diagnosis(verdict, coverage, findings, worst.trace, traces)
 
 
+def _reveal(case: Case, again: Again) -> None:
+    try:
+        reveal(case, again)
+    except TapedebugError as error:
+        case.skipped(f"what stands behind what was found was not looked for: {error.message}")
+
+
 def _check_tapes(tapes: Sequence[Any]) -> None:
     from tapedebug.runtime import Tape
+    from tapedebug.runtime._state import refuse_at_another_time
 
+    refuse_at_another_time("diagnose")
     if not tapes:
         raise TypeError("diagnose: the list of tapes is empty")
     for item in tapes:

@@ -9,12 +9,28 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.limits import Limit
     from tapedebug.diagnose._thread import Thread
     from tapedebug.trace import Location
 
 Values = np.ndarray[Any, Any]
 Consume = Literal["versions", "current"]
 """What adjoints see: the values of the forward pass, or what memory holds at its end."""
+
+
+@dataclass(slots=True, frozen=True)
+class Semantics:
+    """Which launches are reversed as Warp does it.
+
+    Attributes:
+        launches: Their indices.
+        parts: Assigning components and fields in place is reversed so, too.
+        retained: Arrays with `retain_grad` keep adjoints so, too.
+    """
+
+    launches: frozenset[int]
+    parts: bool = True
+    retained: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,6 +117,18 @@ class Experiment(Protocol):
 
     def held(self, array: int) -> Values:
         """A copy of what the user's array holds now."""
+        ...
+
+    def warp_limits(self) -> Mapping[int, tuple[Limit, ...]]:
+        """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
+        ...
+
+    def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
+        """Gradients of the leaves with Warp's reverse of some launches; None where that is not known."""
+        ...
+
+    def rewritten(self, launch: int) -> frozenset[int]:
+        """The parameters that a launch stores to, and whose arrays keep their gradients."""
         ...
 
     def exchanged(self, launch: int, one: int, other: int) -> float:

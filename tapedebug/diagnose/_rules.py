@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,9 +17,11 @@ from tapedebug.diagnose import (
     out_of_bounds,
     overwrite,
     race,
+    replayed_counter,
     uninitialised_read,
     unused,
     vanishing,
+    warp_limitation,
 )
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
@@ -51,6 +53,8 @@ MEASURED: tuple[Rule, ...] = (
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
     Rule(unused.RULE, unused.find),
+    Rule(warp_limitation.RULE, warp_limitation.find),
+    Rule(replayed_counter.RULE, replayed_counter.find),
 )
 """Run the tape again."""
 
@@ -64,11 +68,16 @@ TRACKED: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)
 
 
-def apply(case: Case) -> None:
-    """Add what the rules find on one tape. A rule that fails is a gap in the coverage, not the end."""
+def apply(case: Case, only: Collection[str] | None = None) -> None:
+    """Add what the rules find on one tape. A rule that fails is a gap in the coverage, not the end.
+
+    Args:
+        case: The tape.
+        only: The ids of the rules to apply; by default all.
+    """
     late: list[str] = []
     for rule in RULES:
-        if rule.find is not None:
+        if rule.find is not None and (only is None or rule.id in only):
             with _gaps(case, rule.id, late):
                 if rule not in STRUCTURE:  # which costs nothing, even where the time is up
                     case.progress(f"looking for {rule.id}")

@@ -9,6 +9,7 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime._convert import contiguous_strides
+from tapedebug.runtime._state import refuse_at_another_time
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.ledger import Ledger, LiveIn, Need, RangeState, Scratch
@@ -49,14 +50,14 @@ class ShadowBuffer:
             # One launch that has not run: memory as it is, also where the launch will overwrite it.
             self._take_over(used)
         for live in reversed([live for live in ledger.liveins if not live.injected]):
-            self._load(live, self._content(live))
+            self._load(live, live.content(self.buffer))
         self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
         self.late: list[tuple[LiveIn, Bytes]] = []
         for live in ledger.liveins:
             if live.injected and live.at < len(tracker.records):
-                self.injections.setdefault(live.at, []).append((live, self._content(live).copy()))
+                self.injections.setdefault(live.at, []).append((live, live.content(self.buffer).copy()))
             elif live.injected and not live.settled:
-                self.late.append((live, self._content(live).copy()))
+                self.late.append((live, live.content(self.buffer).copy()))
         self.written = _written(ledger, tracker, last)
         self._initial = self.data.copy() if last or self.injections else None
 
@@ -172,13 +173,6 @@ class ShadowBuffer:
             (a.ptr - self.buffer.address) * self.scale,
             tuple(s * self.scale for s in a.strides) + contiguous_strides(inner, scalar.itemsize),
         )
-
-    def _content(self, live: LiveIn) -> Bytes:
-        if live.fill is not None:
-            pattern = np.frombuffer(live.fill, np.uint8)
-            phase = live.start % pattern.size
-            return np.resize(np.roll(pattern, -phase), live.stop - live.start)
-        return live.copy if live.copy is not None else self.buffer.data[live.start : live.stop]
 
     def _load(self, live: LiveIn, content: Bytes) -> None:
         """Write the elements of a live-in, and nothing between them."""
@@ -327,6 +321,8 @@ class ShadowSpace:
     live = False
 
     def __init__(self, tracker: Tracker, f64: bool) -> None:
+        if not tracker.dry:
+            refuse_at_another_time("replay")
         self.f64 = f64
         used: dict[Buffer, list[array]] = {}
         for a in tracker.states:

@@ -61,9 +61,10 @@ class Need:
         clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its
             index.
         outside: Overwritten by something that is not on the tape.
+        dropped: Its copy was let go of, to keep to a memory budget: it is computed again when it is needed.
     """
 
-    __slots__ = ("clobber", "copy", "outside", "reader", "start", "stop")
+    __slots__ = ("clobber", "copy", "dropped", "outside", "reader", "start", "stop")
 
     def __init__(self, start: int, stop: int, reader: tuple[int, int]) -> None:
         self.start = start
@@ -72,6 +73,7 @@ class Need:
         self.copy: Bytes | None = None
         self.clobber: int | None = None
         self.outside = False
+        self.dropped = False
 
 
 class LiveIn:
@@ -98,6 +100,14 @@ class LiveIn:
         self.injected = injected
         self.settled = settled
         self.copy: Bytes | None = None
+
+    def content(self, buffer: Buffer) -> Bytes:
+        """The values; `buffer` is the one that they are of."""
+        if self.fill is not None:
+            pattern = np.frombuffer(self.fill, np.uint8)
+            turned = np.roll(pattern, -(self.start % pattern.size))
+            return np.tile(turned, -(-(self.stop - self.start) // pattern.size))[: self.stop - self.start]
+        return self.copy if self.copy is not None else buffer.data[self.start : self.stop]
 
 
 class Scratch:

@@ -17,11 +17,13 @@ from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._seeds import Seeds, checked_seeds
-from tapedebug.runtime._state import state
+from tapedebug.runtime._state import refuse_at_another_time, state
 from tapedebug.runtime.array import array
+from tapedebug.runtime.budget import Budget, parse_budget
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.ledger import Ledger, Outside
+from tapedebug.runtime.moment import Moment
 from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
@@ -52,12 +54,14 @@ class BackwardCall:
         loss: The loss, or None.
         records: How many records the tape had.
         seconds: How long the reverse pass took.
+        reran: How many launches it ran again to keep to the tape's `memory_budget`.
     """
 
     loss: array | None
     _seeds: Seeds = field(repr=False)
     records: int
     seconds: float = 0.0
+    reran: int = 0
 
     @property
     def seeds(self) -> Seeds:
@@ -81,6 +85,9 @@ class Tape:
         track: `"elements"`: each launch also notes which thread on which line last wrote and read each
             element (`writers`, `readers`), and an index outside its array is an error. None (default,
             `config.track`): nothing of the kind, and launches cost a fraction.
+        memory_budget: How much memory the kept copies may take: a number of bytes, or text such as `"1 GB"`.
+            What does not fit is let go of, and `backward` computes it again from checkpoints, to the same
+            bits.
 
     Attributes:
         records: What was recorded, in order.
@@ -89,10 +96,15 @@ class Tape:
         array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
-        TapeError: `on_overwrite` or `track` is not one of these.
+        TapeError: `on_overwrite` or `track` is not one of these, or `memory_budget` no amount of memory.
     """
 
-    def __init__(self, on_overwrite: str | None = None, track: str | None = None) -> None:
+    def __init__(
+        self,
+        on_overwrite: str | None = None,
+        track: str | None = None,
+        memory_budget: int | float | str | None = None,
+    ) -> None:
         mode = config.on_overwrite if on_overwrite is None else on_overwrite
         if mode not in MODES:
             raise TapeError(
@@ -107,7 +119,8 @@ class Tape:
         self.track = wanted
         self.id = next(_ids)
         self.on_overwrite = mode
-        self.tracker = Tracker(mode)
+        self.memory_budget = parse_budget(memory_budget)
+        self.tracker = self._tracker()
         self.tracking = Tracking(self.tracker) if self.track else None
         self.records: list[Record] = self.tracker.records
         self.scopes: list[Scope] = []
@@ -121,6 +134,10 @@ class Tape:
         self._created_at = call_site()
         _observers.enrol(self)
 
+    def _tracker(self) -> Tracker:
+        budget = Budget(self.memory_budget) if self.memory_budget is not None else None
+        return Tracker(self.on_overwrite, budget=budget)
+
     def __repr__(self) -> str:
         return f"<Tape {self.id}: {len(self.records)} records, on_overwrite={self.on_overwrite!r}>"
 
@@ -133,6 +150,7 @@ class Tape:
                 f"cannot start recording: {which} recording already, and tapes do not nest",
                 mend="leave the outer `with` block first",
             )
+        refuse_at_another_time("cannot start recording")
         state.tape = self
         self.tracker.settled = False
         return self
@@ -236,9 +254,10 @@ class Tape:
 
     def reset(self) -> None:
         """Forget all records and zero the gradients; the tape can record again."""
+        refuse_at_another_time("reset")
         _observers.notify("tape_reset", self)
         self.zero()
-        self.tracker = Tracker(self.on_overwrite)
+        self.tracker = self._tracker()
         self.tracking = Tracking(self.tracker) if self.track else None
         self.records = self.tracker.records
         self.scopes = []
@@ -283,6 +302,7 @@ class Tape:
                 a seed does not fit; an array got its gradient after values that its adjoint
                 needs were overwritten.
         """
+        refuse_at_another_time("backward")
         self.tracker.catch_up_everywhere()
         try:
             with _late.seeded(self.tracker, grads or {}):
@@ -302,6 +322,7 @@ class Tape:
         finally:
             state.tape = recording
         call.seconds = perf_counter() - start
+        call.reran = self._prepared.reran
         self.tracker.settled = recording is not self
         self.loss = loss if loss is not None else self.loss
         # Two sets of memory take turns: fresh memory for large seeds costs more than the pass.
@@ -313,7 +334,7 @@ class Tape:
 
     @property
     def preserved_bytes(self) -> int:
-        """Memory of overwritten values that are kept for adjoints."""
+        """Memory of overwritten values that are kept for adjoints, and of checkpoints."""
         return self.tracker.preserved_bytes
 
     @property
@@ -326,13 +347,29 @@ class Tape:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
 
+    def array_named(self, label: str) -> array:
+        """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.
+
+        Raises:
+            TapeError: None is called so.
+        """
+        recorded = _room("trace._record").record_with_arrays(self)
+        labels = [info.label for info in recorded.trace.arrays]
+        if label not in labels:
+            raise TapeError(
+                f"the tape has no array {label!r}; it has {', '.join(labels) or 'none'}",
+                mend="use one of these, or the array itself",
+            )
+        found: array = recorded.arrays[labels.index(label)]
+        return found
+
     def replay(
-        self, inputs: Mapping[array, Any] | None = None, dtype: Any = None, stop: int | None = None
+        self, inputs: Mapping[Any, Any] | None = None, dtype: Any = None, stop: int | None = None
     ) -> Shadow:
         """Run the recorded forward pass again, in private memory, from the values that the tape found.
 
         Args:
-            inputs: Values that replace those of arrays before the first record.
+            inputs: By array, or its label, values that replace its own before the first record.
             dtype: `float64` runs the kernels' float64 twins.
             stop: Run only the records before this one.
 
@@ -345,8 +382,37 @@ class Tape:
         self.tracker.catch_up_everywhere()
         shadow = Shadow(self.tracker, dtype)
         for a, values in (inputs or {}).items():
-            shadow.set(a, values)
+            shadow.set(self.array_named(a) if isinstance(a, str) else a, values)
         return shadow.forward(0, stop)
+
+    def at(
+        self,
+        launch: int | Record,
+        when: str = "before",
+        backward: bool = False,
+        *,
+        loss: array | None = None,
+        grads: Mapping[array, Any] | None = None,
+    ) -> Moment:
+        """Travel to a moment of the tape: `with tape.at(12, "after") as moment:`.
+
+        Within the block the arrays of the tape hold the values that they had then, and with `backward` their
+        `.grad` holds the adjoints of these values. Whatever is done there, at its end everything is as it was
+        before, to the last bit; also after an exception or Ctrl-C.
+
+        Args:
+            launch: A record of this tape, or its index; negative ones count from the end.
+            when: `"before"` or `"after"` the launch.
+            backward: Also show adjoints: `"after"` a launch those that its adjoint finds, `"before"` it those
+                that it leaves.
+            loss: What adjoints are of, as for `backward`; by default what `backward` was last called with.
+            grads: The same, likewise.
+
+        Raises:
+            TapeError: There is no such launch, or no loss is known. In the block: it is within another such
+                block or within one of a recording tape, which is also what cannot be opened within it.
+        """
+        return Moment(self, launch, when, backward, loss, grads)
 
     def versions(self) -> list[Version]:
         """Every version of every range of memory that the tape used, in the order of writing."""

@@ -15,6 +15,7 @@ from tapedebug._errors import OverwriteWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._state import state as process
+from tapedebug.runtime.budget import Budget
 from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
 from tapedebug.runtime.ledger import (
@@ -45,11 +46,13 @@ class Tracker:
         kept: How many times something was kept, or let go of.
         outside: Writes that were not on the tape, in order.
         activated: Memory of the tape has got a gradient since it was used.
+        budget: What may be kept, where that is bounded.
         like_warp: The reverse pass leaves out what Warp does not record.
     """
 
-    def __init__(self, mode: str, dry: bool = False) -> None:
+    def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
         self.mode = mode
+        self.budget = budget
         self.dry = dry
         self.settled = False
         self.ledgers: dict[Buffer, Ledger] = {}
@@ -73,8 +76,9 @@ class Tracker:
 
     @property
     def preserved_bytes(self) -> int:
-        """Memory of values that are kept for adjoints."""
-        return sum(copy.nbytes for copy in self._for_adjoints().values())
+        """Memory of values that are kept for adjoints, and of checkpoints to compute them from."""
+        checkpoints = self.budget.checkpoint_bytes if self.budget is not None else 0
+        return checkpoints + sum(copy.nbytes for copy in self._for_adjoints().values())
 
     @property
     def livein_bytes(self) -> int:
@@ -106,6 +110,8 @@ class Tracker:
         plan, args, states = record.plan, record.args, self.states
         own = {}
         watched = False
+        if self.budget is not None and self.budget.full:
+            self.budget.thin(self)
         for p in plan.touched:
             a = args[p]
             state = states.get(a)
@@ -129,6 +135,8 @@ class Tracker:
                 state = own[p]
                 needs.append(state.need or self._open_need(state, args[p].buffer, (record.index, p)))
             record.needs = tuple(needs)
+            if plan.kind == "func" and self.budget is not None:
+                self.budget.pinned.update(needs)
         for p in plan.written:
             state, buffer = own[p], args[p].buffer
             if state.hot:
@@ -206,10 +214,16 @@ class Tracker:
         self.kept += 1
         shared = live.copy if live is not None else None
         need.copy = buffer.copy_range(need.start, need.stop) if shared is None else shared
+        if self.budget is not None and shared is None:
+            self.budget.keep(need, need.copy.nbytes)
 
     def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
         shared = need.copy if need is not None else None
         live.copy = buffer.copy_range(live.start, live.stop) if shared is None else shared
+        if self.budget is not None and shared is None:
+            self.budget.fix(live.copy.nbytes)
+        elif self.budget is not None and need is not None:
+            self.budget.pinned.add(need)
 
     def overwritten_outside(self, ledger: Ledger, a: array, site: Site | None, how: str) -> None:
         """Something that is not on this tape is about to write `a`."""
@@ -373,12 +387,12 @@ class Tracker:
             start = min(own[p].start for p in members)
             stop = max(own[p].stop for p in members)
             buffer = record.args[min(members)].buffer
-            copy = None
-            if self.mode != "ignore":
-                copy = kept.get((buffer, start, stop))
-                if copy is None:
-                    copy = buffer.copy_range(start, stop)
+            copy = shared = kept.get((buffer, start, stop))
+            if self.mode != "ignore" and copy is None:
+                copy = buffer.copy_range(start, stop)
             found.append(Scratch(tuple(sorted(members)), start, stop, copy))
+            if self.budget is not None and copy is not None:
+                self.budget.keep(found[-1], copy.nbytes if shared is None else 0)
         record.scratch = tuple(found)
 
 

@@ -34,7 +34,7 @@ def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, It
     with ctx.builder.region() as body:
         result = calls.run(ctx, node, function, dict(inputs))
         leaves = _numbers(ctx, node, function, result)
-    _own_yields(ctx, body, [part.value for leaf in leaves for part in leaf.parts])
+    own_yields(ctx, body, [part.value for leaf in leaves for part in leaf.parts])
     region = Custom(function.name, body, None, None, [], [], [], span)
     # A gradient finds again what the body has computed and loaded, unless a replay stands for the body.
     with ctx.custom(elsewhere=function.replay is not None):
@@ -61,7 +61,7 @@ def _numbers(ctx: Context, node: ast.Call, function: Function, result: Item) -> 
     return leaves
 
 
-def _own_yields(ctx: Context, body: Block, values: list[Value]) -> None:
+def own_yields(ctx: Context, body: Block, values: list[Value]) -> None:
     """Yield values that the body itself computes, each once: they stand for the results of this call."""
     made = {v for node in body.ops for v in ir.results_of(node)}
     for value in values:
