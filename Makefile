@@ -109,6 +109,8 @@ bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, a taped launch and compile times,
 	@$(BIN)/python -m tests.benchmarks.side_by_side $(BENCH_ARGS)
 	@$(BIN)/python -m tests.benchmarks.compile_times
 	@$(BIN)/python -m tests.benchmarks.recording
+	@$(BIN)/python -m tests.benchmarks.tracking
+	@$(BIN)/python -m tests.benchmarks.memory_budget
 
 fuzz: $(PY_STAMP)  ## 5,000 random kernels: values, adjoints, tangents, second derivatives (FUZZ_ARGS='--count 500')
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "asserts": True,
     "check_bounds": False,
     "compiler": "llvm",
+    "cuda_on_cpu": False,
     "enable_backward": True,
     "interpreted": False,
     "kernel_cache_dir": None,
@@ -26,10 +27,17 @@ DEFAULTS: dict[str, Any] = {
     "print_lines": 10_000,
     "quiet": False,
     "strong_zero": False,
+    "track": None,
     "verify_autograd_array_access": False,
     "verify_fp": False,
 }
-CHOICES = {"compiler": ("llvm", "numba"), "on_overwrite": MODES, "mode": ("release", "debug")}
+TRACKS = ("elements",)
+CHOICES: dict[str, tuple[str | None, ...]] = {
+    "compiler": ("llvm", "numba"),
+    "on_overwrite": MODES,
+    "mode": ("release", "debug"),
+    "track": (*TRACKS, None),
+}
 
 
 class Config:
@@ -41,6 +49,7 @@ class Config:
             undefined behaviour. Kernels and modules may say otherwise.
         compiler: What compiles kernels from now on: `"llvm"`, or `"numba"`, which takes the same generated
             text another way to the same numbers, and takes longer.
+        cuda_on_cpu: A device that is called `"cuda"` or `"cuda:0"` is the CPU, for programs that name one.
         enable_backward: Whether kernels have adjoints, where they do not say so themselves.
         interpreted: Kernels, their adjoints and tangents run as plain Python, slow and open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.
@@ -51,6 +60,8 @@ class Config:
             overwritten: `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
         print_lines: How many lines one launch prints at most; what is beyond is counted.
         quiet: `ScopedTimer` prints nothing.
+        track: What a `Tape` tracks, unless it is told: None, or `"elements"`: who last wrote and read each
+            element.
         strong_zero: An adjoint (or tangent) of zero stays zero, whatever it is multiplied with: 0 · inf = 0.
         verify_autograd_array_access: Also warn (`OverwriteWarning`) in `"preserve"` mode, once for each pair
             of a reading line and an overwriting line.
@@ -95,7 +106,8 @@ def checked(name: str, value: Any, what: str, where: str) -> Any:
         raise AttributeError(unknown(name, where))
     default = DEFAULTS[name]
     if name in CHOICES:
-        fits, allowed = value in CHOICES[name], f"one of {', '.join(CHOICES[name])}"
+        choices = CHOICES[name]
+        fits, allowed = value in choices, f"one of {', '.join(str(choice) for choice in choices)}"
     elif name == "log_level":
         value = logging.getLevelNamesMapping().get(value, value) if isinstance(value, str) else value
         fits, allowed = type(value) is int, "a level of `logging`, such as 'DEBUG' or 20"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tapedebug.compiler.emit_native import NativeWriter
-from tapedebug.compiler.emit_remarks import RemarkWriter
+from tapedebug.compiler.emit_stamps import StampWriter
 from tapedebug.compiler.ir import (
     MEMORY,
     NATIVE,
@@ -26,6 +26,7 @@ from tapedebug.compiler.ir import (
     walk,
 )
 from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
@@ -46,6 +47,7 @@ def emit(
     strided: bool = False,
     guarded: bool = False,
     checked: bool = False,
+    stamping: Stamping | None = None,
 ) -> Text:
     """The text of a function.
 
@@ -57,12 +59,13 @@ def emit(
         guarded: Whether an index that depends on values in memory is held inside its array: what memory holds
             may not be what it held when the kernel ran. The first element stands for those outside.
         checked: Whether an index outside its array ends the launch, before anything is read or written there.
+        stamping: How accesses are tracked; None for not at all.
     """
-    return _Emitter(function, layout, f64, strided, guarded and not checked, checked).run()
+    return _Emitter(function, layout, f64, strided, guarded and not checked, checked, stamping).run()
 
 
 @dataclass
-class _Emitter(NativeWriter, RemarkWriter):
+class _Emitter(NativeWriter, StampWriter):
     def run(self) -> Text:
         function = self.function
         self.used = {v for block in function.blocks for v in block.yields}
@@ -91,6 +94,7 @@ class _Emitter(NativeWriter, RemarkWriter):
                 self._line("top = 0")
             self._block(function.body)
         self.span = None
+        self._stamp_epilogue()
         for name in self.stacks:
             self._line(f"stack_free({name})")
         return Text(tuple(self.lines), tuple(self.remarks))
@@ -139,6 +143,7 @@ class _Emitter(NativeWriter, RemarkWriter):
             self._line(made)
         if self._speaks():
             self._line(f"journal = journal_at(args, {self.layout.journal})")
+        self._stamp_prologue()
 
     def _thread_loops(self, *, backwards: bool) -> int:
         """The loops over threads; innermost the last axis, so that its index needs no division."""
@@ -251,6 +256,7 @@ class _Emitter(NativeWriter, RemarkWriter):
                 self._check(op)
             self._line(f"{self._name_of(op)} = {self._offset(op)}")
         elif op.kind in MEMORY:
+            self._stamp(op)
             self._memory(op)
         else:
             self._keeping(op)

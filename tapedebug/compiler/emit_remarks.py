@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tapedebug.compiler.emit_memory import MemoryWriter
 from tapedebug.compiler.ir import REMARKS, Op, Value
 from tapedebug.compiler.remarks import BOUNDS, FATAL, Remark, Shown
@@ -16,7 +18,7 @@ class RemarkWriter(MemoryWriter):
     def _speaks(self) -> bool:
         """Whether the text needs the journal."""
         kinds = REMARKS - {"pause"} | ({"offset"} if self.checked else set())
-        return any(op.kind in kinds for op in self.function.ops())
+        return self.stamping is not None or any(op.kind in kinds for op in self.function.ops())
 
     def _remark(self, op: Op) -> None:
         (remark,) = op.data
@@ -32,14 +34,18 @@ class RemarkWriter(MemoryWriter):
             case "within":
                 self._within(remark, op.args[0], self._text(op.args[1]))
 
-    def _within(self, remark: Remark, value: Value, length: str) -> None:
-        """End the launch where an index is outside; one that counts from the end is shown as written."""
+    def _within(self, remark: Remark, value: Value, length: str, others: Sequence[Value] = ()) -> None:
+        """End the launch where an index is outside; one that counts from the end is shown as written.
+
+        `others` are told, too.
+        """
         index, written = self._text(value), value
         if value.op is not None and value.op.kind == "from_end":
             written = value.op.args[0]
         self._line(f"if ({index} < 0) | ({index} >= {length}):")
         with self._suite():
-            self._record(remark, [("i64", self._text(written)), ("i64", length)])
+            told = [self._text(written), length, *map(self._text, others)]
+            self._record(remark, [("i64", number) for number in told])
 
     def _check(self, op: Op) -> None:
         """Test the indices of an element before its place is computed."""
@@ -48,7 +54,9 @@ class RemarkWriter(MemoryWriter):
         for axis, value in enumerate(op.args):
             name = self.function.params[param].name
             remark = Remark(BOUNDS, op.span, operands=OUTSIDE, text=f"axis {axis} of `{name}`")
-            self._within(remark, value, f"{self._param(param)}_n{axis}")
+            # A variant that reports says which element it would have been.
+            others = op.args if self.stamping is not None and self.stamping.report else ()
+            self._within(remark, value, f"{self._param(param)}_n{axis}", others)
 
     def _leave(self, remark: Remark, values: tuple[Value, ...]) -> None:
         self._record(remark, [(self._code(v.type), self._text(v)) for v in values])

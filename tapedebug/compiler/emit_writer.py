@@ -15,6 +15,7 @@ from tapedebug._source import Span
 from tapedebug.compiler.ir import Function, Op, Value
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.remarks import Remark
+from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Line
 from tapedebug.lang import types as t
 
@@ -29,6 +30,7 @@ class Writer:
     strided: bool
     guarded: bool
     checked: bool
+    stamping: Stamping | None
     lines: list[Line] = field(default_factory=list)
     indent: int = 0
     names: dict[Value, str] = field(default_factory=dict)
@@ -40,6 +42,8 @@ class Writer:
     used: set[Value] = field(default_factory=set)
     slots: dict[int, dict[int, int]] = field(default_factory=dict)
     remarks: dict[Remark, int] = field(default_factory=dict)
+    always: set[int] = field(default_factory=set)
+    stamped: int = 0
 
     @contextmanager
     def _suite(self, indent: int = 1) -> Iterator[None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass, fields
 from functools import cached_property
 from time import perf_counter
 from types import ModuleType
@@ -18,13 +17,16 @@ from tapedebug.compiler import ir, modules, pipeline
 from tapedebug.compiler.definition import Definition
 from tapedebug.compiler.function import Function, is_remembered, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
+from tapedebug.compiler.limits import Limit, limits_of
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.lower._context import AccessRecord
 from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
 from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF, Remark, Shown
+from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
+from tapedebug.compiler.variant import SILENT, Variant
 from tapedebug.lang import types as t
 
 if TYPE_CHECKING:
@@ -32,25 +34,6 @@ if TYPE_CHECKING:
 
 KINDS = ("forward", "adjoint", "tangent")
 KINDS_LISTED = "'forward', 'adjoint' or 'tangent'"
-SILENT: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Variant:
-    kind: str
-    active: frozenset[int] = frozenset()
-    replay: frozenset[int] = frozenset()
-    f64: bool = False
-    strided: bool = False
-    guarded: bool = False
-    strong_zero: bool = False
-    heard: frozenset[str] = SILENT
-    memory: frozenset[int] = frozenset()
-
-    def __str__(self) -> str:
-        """The same in every process."""
-        parts = (getattr(self, f.name) for f in fields(self))
-        return " ".join(str(sorted(p) if isinstance(p, frozenset) else p) for p in parts)
 
 
 class Kernel(Definition):
@@ -99,8 +82,8 @@ class Kernel(Definition):
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._infos: dict[tuple[frozenset[int], frozenset[int]], AdjointInfo] = {}
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
-        self._entries: dict[_Variant, Entry] = {}
-        self._plain: dict[_Variant, Interpreted] = {}
+        self._entries: dict[Variant, Entry] = {}
+        self._plain: dict[Variant, Interpreted] = {}
         self._unrolled: int | None = None
         """The longest loop that was written out when it was lowered, now or in a process before."""
         self.settle()
@@ -158,11 +141,30 @@ class Kernel(Definition):
     @cached_property
     def _lowered(self) -> Lowered:
         self.require_concrete()
+        result = self._lower()
+        self._notes.check(result.captured)
+        self._used_by(result.functions)
+        return result
+
+    @cached_property
+    def _in_place(self) -> Lowered:
+        """The kernel with its variables, for what Warp would make of it."""
+        self.require_concrete()
+        _ = self._notes  # which know how long a loop may be to be written out
+        return self._lower(in_place=True)
+
+    def _lower(self, *, in_place: bool = False) -> Lowered:
         try:
             fixed = self._notes.captured
             assert self._unrolled is not None
-            result = pipeline.lowered(
-                self.__name__, self.origin, self.signature, self.python, fixed, max_unroll=self._unrolled
+            return pipeline.lowered(
+                self.__name__,
+                self.origin,
+                self.signature,
+                self.python,
+                fixed,
+                max_unroll=self._unrolled,
+                in_place=in_place,
             )
         except TapedebugError as error:
             if self.version:
@@ -171,9 +173,6 @@ class Kernel(Definition):
             raise error.with_traceback(None) from None
         except OSError as error:
             raise unreadable(self.python, "kernel", error) from None
-        self._notes.check(result.captured)
-        self._used_by(result.functions)
-        return result
 
     @cached_property
     def _notes(self) -> Notes:
@@ -204,7 +203,7 @@ class Kernel(Definition):
         self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}
         if self.generic is not None:
             self.generic._forget_plans()
-        for name in ("_lowered", "_notes", "analysis", "axes"):
+        for name in ("_lowered", "_in_place", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -238,7 +237,33 @@ class Kernel(Definition):
         self, *, f64: bool = False, strided: bool = False, heard: frozenset[str] = SILENT
     ) -> Entry | Interpreted:
         """The compiled kernel, with remarks of the kinds that are heard."""
-        return self._entry(_Variant("forward", f64=f64, strided=strided, heard=heard))
+        return self._entry(Variant("forward", f64=f64, strided=strided, heard=heard))
+
+    def tracked(
+        self,
+        raced: frozenset[int],
+        fresh: frozenset[int],
+        *,
+        report: bool = False,
+        strided: bool = False,
+        heard: frozenset[str] = SILENT,
+    ) -> Entry | Interpreted:
+        """The compiled kernel with a stamp for every access (`compiler.stamps`), its indices checked.
+
+        The journal, the epoch and the pointers to the stamps follow all other slots, as in `layout.tracked`.
+
+        Args:
+            raced: Array parameters through which a thread may meet another.
+            fresh: Those of memory that may not have been written.
+            report: Whether each conflict is told.
+            strided: Whether arrays may have any strides.
+            heard: The kinds of remarks that are made besides.
+        """
+        how = "report" if report else "detect"
+        heard = heard | {BOUNDS}
+        return self._entry(
+            Variant("forward", strided=strided, heard=heard, raced=raced, fresh=fresh, tracked=how)
+        )
 
     def adjoint(
         self,
@@ -263,8 +288,33 @@ class Kernel(Definition):
             raise info.refused.with_traceback(None)
         replay = info.replay - memory
         return self._entry(
-            _Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
+            Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
         )
+
+    def warp_adjoint(
+        self,
+        active: frozenset[int],
+        *,
+        strided: bool = False,
+        retained: frozenset[int] = frozenset(),
+        parts: bool = True,
+    ) -> Entry | Interpreted:
+        """The compiled reverse that Warp would make of it, right or wrong: see `passes.adjoint_warp`.
+
+        It reads arrays as the launch left them. Those of `retained` keep the adjoints of what they lost.
+        Without `parts`, components and fields are assigned as they are here.
+
+        Raises:
+            NotEmulated: What Warp does with this kernel is not known.
+        """
+        kind = "warp_adjoint" if parts else "warp_loops"
+        return self._entry(Variant(kind, active, retained, strided=strided, guarded=True))
+
+    def warp_limits(self, active: frozenset[int]) -> tuple[Limit, ...]:
+        """What in it Warp may reverse wrongly."""
+        replay = self.adjoint_info(active).replay
+        adjoint = self._function(Variant("adjoint", active, replay))
+        return limits_of(self._in_place, adjoint)
 
     def tangent(
         self,
@@ -279,7 +329,7 @@ class Kernel(Definition):
 
         Tangent arrays have the shape and strides of the values, and stand in the slots of the adjoints.
         """
-        variant = _Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard)
+        variant = Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard)
         return self._entry(variant)
 
     def adjoint_tangent(
@@ -297,7 +347,7 @@ class Kernel(Definition):
         their pointers follow all others, in the slots `layout.dots` and `layout.adjoint_dots`.
         """
         replay = self.adjoint_info(active, replay=replay).replay
-        variant = _Variant("adjoint_tangent", active, replay, f64, strided, strong_zero=strong_zero)
+        variant = Variant("adjoint_tangent", active, replay, f64, strided, strong_zero=strong_zero)
         return self._entry(variant)
 
     def interpreted(
@@ -319,10 +369,10 @@ class Kernel(Definition):
             strided: Whether arrays may have any strides.
         """
         replay = self.adjoint_info(active).replay if kind.startswith("adjoint") else frozenset()
-        variant = _Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
+        variant = Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
         return self._interpreted(variant)
 
-    def _interpreted(self, variant: _Variant) -> Interpreted:
+    def _interpreted(self, variant: Variant) -> Interpreted:
         from tapedebug.compiler.python_library import Interpreted
 
         found = self._plain.get(variant)
@@ -333,7 +383,7 @@ class Kernel(Definition):
             self._plain[variant] = found
         return found
 
-    def _entry(self, variant: _Variant) -> Entry | Interpreted:
+    def _entry(self, variant: Variant) -> Entry | Interpreted:
         if config.interpreted:
             return self._interpreted(variant)
         entry = self._entries.get(variant)
@@ -343,7 +393,7 @@ class Kernel(Definition):
             LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         return entry
 
-    def _text(self, variant: _Variant) -> Text:
+    def _text(self, variant: Variant) -> Text:
         return pipeline.text(
             self._function(variant),
             self.layout,
@@ -351,11 +401,19 @@ class Kernel(Definition):
             strided=variant.strided,
             guarded=variant.guarded,
             checked=BOUNDS in variant.heard,
+            stamping=self._stamping(variant) if variant.tracked else None,
         )
 
-    def _function(self, variant: _Variant) -> ir.Function:
+    def _stamping(self, variant: Variant) -> Stamping:
+        atomic = frozenset((a.param, a.span) for a in self.analysis.accesses if a.kind == "atomic")
+        return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic)
+
+    def _function(self, variant: Variant) -> ir.Function:
         if variant.kind == "forward":
             return pipeline.forward(self._lowered, variant.heard)
+        if variant.kind in ("warp_adjoint", "warp_loops"):
+            parts = variant.kind == "warp_adjoint"
+            return pipeline.warp_adjoint(self._in_place, variant.active, variant.replay, parts=parts)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
         if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back:
@@ -386,12 +444,12 @@ class Kernel(Definition):
             raise ValueError(f"kernel `{self.__name__}`: kind is {KINDS_LISTED}; got {kind!r}")
         active = pipeline.differentiable(self.params)
         if kind == "forward":
-            variant = _Variant("forward", heard=self.heard)
+            variant = Variant("forward", heard=self.heard)
         elif kind == "tangent":
-            variant = _Variant("tangent", active, strong_zero=config.strong_zero)
+            variant = Variant("tangent", active, strong_zero=config.strong_zero)
         else:
             replay = self.adjoint_info(active).replay
-            variant = _Variant("adjoint", active, replay, strong_zero=config.strong_zero, heard=self.heard)
+            variant = Variant("adjoint", active, replay, strong_zero=config.strong_zero, heard=self.heard)
         header = f"# {kind} of {self.key} ({display_file(self.origin.file)}:{self.origin.first_line})\n"
         return header + self._text(variant).annotated()
 

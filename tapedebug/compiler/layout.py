@@ -78,6 +78,21 @@ class Layout:
         """The slot of the pointer to the tangent of each parameter's adjoint; after `dots`."""
         return self._after(self.size // 8 + self.arrays)
 
+    @property
+    def epoch(self) -> int:
+        """The slot of a tracked launch's epoch, after the journal's; afterwards it holds what was found."""
+        return self.journal + 1
+
+    @cached_property
+    def stamps(self) -> tuple[int | None, ...]:
+        """The slot of the pointer to each parameter's stamps, after `epoch`: in tracked variants only."""
+        return self._after(self.epoch + 1)
+
+    @cached_property
+    def tracked(self) -> Struct:
+        """What tracked variants have after all slots: the journal, the epoch, the stamps."""
+        return Struct(f"=QQ{self.arrays}Q")
+
     def _after(self, slot: int) -> tuple[int | None, ...]:
         numbers = count(slot)
         return tuple(next(numbers) if param.is_array else None for param in self.params)

@@ -16,13 +16,14 @@ from typing import Any
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.emit import emit
-from tapedebug.compiler.ir import NATIVE, Function, Op, Param, is_late, ops_of, read_by
+from tapedebug.compiler.ir import NATIVE, Function, Op, Param, Value, is_late, ops_of, read_by
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
 from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
+from tapedebug.compiler.passes.adjoint_warp import warp_adjoint_of
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
@@ -31,6 +32,7 @@ from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.verify import verify
 from tapedebug.compiler.remarks import PAUSE
+from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
 
@@ -52,6 +54,8 @@ class Analysis:
         says: The kinds of remarks that it makes.
         says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
         elsewhere: Parameters that a thread accesses at other than its own index.
+        indices: (parameter, axis, how, number) of each index that it uses: "thread" and which of the thread's
+            axes, "constant" and its value (negative ones count from the end), or "other".
         optional: Parameters that it asks whether they are there (`if a:`): None may be passed for them.
     """
 
@@ -67,6 +71,7 @@ class Analysis:
     says_back: frozenset[str] = frozenset()
     elsewhere: frozenset[int] = frozenset()
     optional: frozenset[int] = frozenset()
+    indices: tuple[tuple[int, int, str, int], ...] = ()
 
     def absent(self, param: int) -> bool:
         """Whether None may be passed for an array parameter: it is unused, or asked whether it is there."""
@@ -101,9 +106,12 @@ def lowered(
     fixed: dict[Any, dict[str, Any]] | None = None,
     *,
     max_unroll: int = 16,
+    in_place: bool = False,
 ) -> Lowered:
-    """A kernel in IR, from its parameters as they are declared."""
-    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll)
+    """A kernel in IR, from its parameters as declared; with `in_place` as `warp_adjoint` takes it."""
+    result = lower_kernel(name, origin, signature, python, fixed, max_unroll=max_unroll, in_place=in_place)
+    if in_place:
+        return result
     told = verify(result.custom) if remarks_of(result.custom.body) else result.custom
     custom = verify(remove_dead_code(silenced(told, gradients=False)))
     function = verify(remove_dead_code(opened(custom)))
@@ -149,7 +157,30 @@ def analysis(kernel: Lowered) -> Analysis:
             if op.kind in ("load", "store", "atomic_add") and not at_own_index(kernel.function, op)
         ),
         optional=kernel.optional,
+        indices=_indices(kernel.function),
     )
+
+
+def _indices(function: Function) -> tuple[tuple[int, int, str, int], ...]:
+    """How each element that is accessed is found."""
+    found: dict[tuple[int, int, str, int], None] = {}
+    for op in ops_of(function.body):
+        for axis, value in enumerate(op.args) if op.kind == "offset" else ():
+            found[op.data[0], axis, *_index(value)] = None
+    return tuple(found)
+
+
+def _index(value: Value) -> tuple[str, int]:
+    op = value.op
+    if op is not None and op.kind == "from_end":
+        op = op.args[0].op
+    while op is not None and op.kind == "to_i64":
+        op = op.args[0].op
+    if op is not None and op.kind == "thread":
+        return "thread", op.data[0]
+    if op is not None and op.kind == "const":
+        return "constant", int(op.data[0])
+    return "other", 0
 
 
 def _all_of(sets: Iterable[frozenset[int]]) -> frozenset[int]:
@@ -216,6 +247,23 @@ def adjoint(
     return function, AdjointInfo(needs, replay, found, late, refused=native.lost(kernel.custom, active))
 
 
+def warp_adjoint(
+    kernel: Lowered, active: frozenset[int], retained: frozenset[int], *, parts: bool = True
+) -> Function:
+    """What Warp's reverse of a kernel would do, in IR; it reads arrays as the launch left them.
+
+    Without `parts`, components and fields are assigned as they are here, and only the rest is as in Warp.
+
+    Raises:
+        NotEmulated: What Warp does with this kernel is not known.
+    """
+    assert kernel.of_user is not None
+    active = active & differentiable(kernel.function.params)
+    variables = kernel.of_user if parts else kernel.of_user.carried_only(kernel.custom.body)
+    reverse = warp_adjoint_of(kernel.custom, variables, active, retained)
+    return verify(remove_dead_code(reverse))
+
+
 def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
     native.refuse_tangent(kernel.function)
@@ -237,6 +285,9 @@ def text(
     strided: bool = False,
     guarded: bool = False,
     checked: bool = False,
+    stamping: Stamping | None = None,
 ) -> Text:
     """The generated code of a function."""
-    return emit(function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked)
+    return emit(
+        function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked, stamping=stamping
+    )

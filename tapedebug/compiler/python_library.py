@@ -72,6 +72,9 @@ class _Slots:
     def __getitem__(self, slot: int) -> int:
         return int(self.words[slot])
 
+    def __setitem__(self, slot: int, value: int) -> None:
+        self.words[slot] = int(value)
+
 
 class _Memory:
     """Scalars of one type from an address on."""

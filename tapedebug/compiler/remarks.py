@@ -19,6 +19,8 @@ MOST = 128
 
 ASSERT, BOUNDS, EXPECT, PRINT, PRINTF = "assert", "bounds", "expect", "print", "printf"
 PAUSE = "breakpoint"
+TOUCH = "touch"
+"""An access, of which tracked variants tell with whom it conflicts (`compiler.stamps`)."""
 FATAL = frozenset({ASSERT, BOUNDS})
 """Remarks that end the launch."""
 
@@ -40,11 +42,12 @@ class Remark:
     """One place in the source that may say something.
 
     Attributes:
-        kind: `"print"`, `"printf"`, `"expect"`, `"assert"`, `"bounds"` or `"breakpoint"`.
+        kind: `"print"`, `"printf"`, `"expect"`, `"assert"`, `"bounds"`, `"breakpoint"` or `"touch"`.
         span: The place in the source.
         arguments: What is printed, or an assertion's message: pieces of text and values for each argument.
         operands: Of an assertion, an expectation or a bound, the values that explain it.
-        text: Of a `printf` its format, of a bound what is indexed, of an expectation what is expected.
+        text: Of a `printf` its format, of a bound what is indexed, of an expectation what is expected, of an
+            access its kind and parameter.
         notes: How a call came there.
         separator: Of a `print`, what stands between its arguments.
         end: And what after them.

@@ -9,12 +9,28 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.limits import Limit
     from tapedebug.diagnose._thread import Thread
     from tapedebug.trace import Location
 
 Values = np.ndarray[Any, Any]
 Consume = Literal["versions", "current"]
 """What adjoints see: the values of the forward pass, or what memory holds at its end."""
+
+
+@dataclass(slots=True, frozen=True)
+class Semantics:
+    """Which launches are reversed as Warp does it.
+
+    Attributes:
+        launches: Their indices.
+        parts: Assigning components and fields in place is reversed so, too.
+        retained: Arrays with `retain_grad` keep adjoints so, too.
+    """
+
+    launches: frozenset[int]
+    parts: bool = True
+    retained: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -103,6 +119,18 @@ class Experiment(Protocol):
         """A copy of what the user's array holds now."""
         ...
 
+    def warp_limits(self) -> Mapping[int, tuple[Limit, ...]]:
+        """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
+        ...
+
+    def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
+        """Gradients of the leaves with Warp's reverse of some launches; None where that is not known."""
+        ...
+
+    def rewritten(self, launch: int) -> frozenset[int]:
+        """The parameters that a launch stores to, and whose arrays keep their gradients."""
+        ...
+
     def exchanged(self, launch: int, one: int, other: int) -> float:
         """How far what a launch writes is off, relatively, when two of its arguments change places."""
         ...
@@ -157,3 +185,16 @@ def _relative_error(right: Values, wrong: Values) -> float:
     if difference == 0:
         return 0.0
     return difference / size if np.isfinite(difference) and size > 0 else float("inf")
+
+
+def change_of(shape: Sequence[int], old: Values, new: Values) -> Change:
+    """Compare two values of an array, element by element; an element of a vec3 is three scalars."""
+    same = (old == new) | ((old != old) & (new != new))
+    elements = same.reshape((int(np.prod(shape)), -1)).all(axis=1)
+    changed = int((~elements).sum())
+    largest, place = 0.0, None
+    if changed:
+        place = int(np.flatnonzero(~elements)[0])
+        with np.errstate(all="ignore"):
+            largest = float(np.max(np.abs(new.astype(np.float64) - old.astype(np.float64))))
+    return Change(int(elements.size), changed, largest, place)

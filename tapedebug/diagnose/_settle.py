@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug.diagnose import after_loss, disconnected, nonfinite, overwrite, unused
+from tapedebug.diagnose import (
+    after_loss,
+    disconnected,
+    nonfinite,
+    overwrite,
+    replayed_counter,
+    unused,
+    warp_limitation,
+)
 from tapedebug.trace import Finding
 
 
@@ -16,7 +24,20 @@ def settle(findings: Sequence[Finding]) -> list[Finding]:
                 _after_loss(finding, cause)
             elif cause.rule == unused.RULE and cause.severity == "warning":
                 _unused(finding, cause)
+            elif cause.rule in (warp_limitation.RULE, replayed_counter.RULE) and cause.severity == "error":
+                _same_line(finding, cause)
     return list(findings)
+
+
+def _same_line(finding: Finding, cause: Finding) -> None:
+    """What a launch overwrites of its own, with `*=` or an atomic, is told once."""
+    if finding.rule != overwrite.RULE or finding.severity == "info" or finding.location is None:
+        return
+    lines = {line for _, line in cause.evidence.get("constructs", ())}
+    launches = set(cause.launches)
+    own = all(reader == clobberer and reader in launches for reader, clobberer in finding.evidence["pairs"])
+    if own and finding.location.line in lines:
+        _demote(finding, f"See {cause.rule}, which is about the same line.", cause.rule)
 
 
 def _unused(finding: Finding, cause: Finding) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._apart import NOTICED, WRONG, furthest, off, told
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import relative_errors
 from tapedebug.diagnose._graph import differentiable
-from tapedebug.diagnose._overwrite_study import NOTICED, WRONG, furthest, off, told
 from tapedebug.trace import Finding, Launch, Trace
 
 

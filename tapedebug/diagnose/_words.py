@@ -93,6 +93,12 @@ def param_of(launch: Launch, array: int) -> int:
     return next((position for position, arg in enumerate(launch.args) if arg.array == array), 0)
 
 
+def label_of(trace: Trace, launch: Launch, param: int) -> str:
+    """What people call the array that a parameter was given."""
+    array = launch.args[param].array
+    return launch.args[param].name if array is None else trace.arrays[array].label
+
+
 def writes_in_many_places(trace: Trace, launch: Launch, param: int) -> bool:
     """Whether a kernel writes a parameter on more than one line."""
     kernel = kernel_of(trace, launch)

@@ -12,9 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._apart import NOTICED, WRONG, off, told
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._graph import differentiable
-from tapedebug.diagnose._overwrite_study import NOTICED, WRONG, Study, off, told
+from tapedebug.diagnose._overwrite_study import Study
 from tapedebug.diagnose._overwritten import Group, group_overwrites
 from tapedebug.diagnose._source import flat_call
 from tapedebug.diagnose._unrecorded import find_unrecorded

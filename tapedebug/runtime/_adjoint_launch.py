@@ -9,7 +9,7 @@ import numpy as np
 from tapedebug._errors import LaunchError, TapedebugError
 from tapedebug.lang import types
 from tapedebug.runtime import _flatten
-from tapedebug.runtime._backward import LiveSpace
+from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import Values, array, make, new
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve

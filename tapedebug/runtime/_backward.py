@@ -15,85 +15,19 @@ from tapedebug._errors import TapedebugWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._finite import Finite
+from tapedebug.runtime._history import note
 from tapedebug.runtime._interrupts import deferred
-from tapedebug.runtime._reverse import Table
+from tapedebug.runtime._live_space import LiveSpace
+from tapedebug.runtime._recompute import Recomputation
+from tapedebug.runtime._reverse import Step, Table
 from tapedebug.runtime.array import array
-from tapedebug.runtime.buffer import ZERO, Buffer, Bytes
+from tapedebug.runtime.buffer import ZERO, Buffer
 from tapedebug.runtime.config import config
-from tapedebug.runtime.ledger import Need, Scratch, elements_of
-from tapedebug.runtime.plan import NOTHING, has_gradient
-from tapedebug.runtime.record import Record
+from tapedebug.runtime.plan import has_gradient
+from tapedebug.runtime.record import Record, Site
 from tapedebug.runtime.versions import Tracker, announce
 
 Values = np.ndarray[Any, Any]
-
-
-class LiveSpace:
-    """The user's arrays: values where they are (or the copies that were preserved), adjoints in `.grad`."""
-
-    f64 = False
-    moved = False
-    live = True
-
-    def __init__(self, mode: str, like_warp: bool = False) -> None:
-        self.like_warp = like_warp
-        self.preserves = mode in {"preserve", "error"}
-        self.guarded = not self.preserves
-
-    def value(self, a: array) -> int:
-        """Address of the values."""
-        return a.ptr
-
-    def adjoint(self, a: array) -> int:
-        """Address of the gradient."""
-        buffer = a.buffer
-        return (buffer.adjoint or buffer.gradient()).address + a.ptr - buffer.address
-
-    def adjoint_view(self, a: array) -> Values:
-        """The gradient as a NumPy view."""
-        gradient = a.grad
-        assert gradient is not None
-        return gradient._look()
-
-    def stretch(self, a: array) -> int:
-        """Elements are where they are."""
-        return 1
-
-    def kept(self, record: Record, need: Need) -> Bytes | None:
-        """The preserved copy, where the mode uses it."""
-        return need.copy if self.preserves else None
-
-    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the pre-launch values."""
-        assert scratch.copy is not None
-        return scratch.copy.copy()
-
-    def in_memory(self, record: Record) -> frozenset[int]:
-        """All, where the mode keeps nothing."""
-        return NOTHING if self.preserves else record.replay
-
-    def leaves_out(self, record: Record) -> bool:
-        """What Warp does not record, in a program for Warp that wants what Warp gives."""
-        return self.like_warp and record.is_off_warps_tape
-
-    def offset(self, a: array, start: int) -> int:
-        """Bytes from `start` to the first element."""
-        return a.ptr - a.buffer.address - start
-
-    def call(self, record: Record) -> None:
-        """Run a custom reverse function while the arrays hold the values that it was recorded with."""
-        swapped = []
-        try:
-            for need, a in zip(record.needs, record.args, strict=True):
-                if self.preserves and need.copy is not None:
-                    place = elements_of(a.buffer.data, a)
-                    swapped.append((place, place.copy()))
-                    place[...] = elements_of(need.copy, a, need.start)
-            assert record.func is not None
-            record.func()
-        finally:
-            for place, now in reversed(swapped):
-                place[...] = now
 
 
 SHORT = 0.2
@@ -113,20 +47,19 @@ class Undo:
             buffer.fill, buffer.writes = fill, writes
 
 
-def zero_gradient(a: array) -> None:
+def zero_gradient(a: array, site: Site | None = None) -> None:
     """Zero the part of the gradient memory that belongs to `a`."""
     memory = a.buffer.adjoint
     if memory is None or memory.fill == ZERO:
         return
+    gradient = a.grad
+    assert gradient is not None
+    note("zero", gradient, "zero", site)
     if memory.watch:
-        gradient = a.grad
-        assert gradient is not None
         announce(gradient, None, "zero")
     if a.is_contiguous:
         memory.zero_range(a.start, a.stop)
     else:
-        gradient = a.grad
-        assert gradient is not None
         gradient._look().fill(0)
         memory.writes += 1
 
@@ -144,10 +77,14 @@ class Prepared:
         self.settings = (config.strong_zero, config.interpreted)
         touched = {r.args[p].buffer for r in records for p in r.plan.active}
         self.memories = {buffer: buffer.gradient() for buffer in touched}
-        self.table = Table(records, self.space)
-        self.steps = self.table.steps(records)
+        # What was let go of is computed again, part by part, when it is needed.
+        self.first = tracker.budget.since if tracker.budget is not None and self.space.preserves else 0
+        self.reran = 0
+        self.table = Table(records[self.first :], self.space)
+        self.steps = self.table.steps(records[self.first :])
         self.retained_at = _retained_at(records)
         self.written = _written(records)
+        self.leaves = _leaves(tracker, self.written)
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
@@ -158,6 +95,14 @@ class Prepared:
             and self.kept == tracker.kept
             and all(buffer.adjoint is memory for buffer, memory in self.memories.items())
         )
+
+    def batches(self, tracker: Tracker) -> Iterator[list[Step]]:
+        """The steps, those of the last records first; each batch is run before the next is asked for."""
+        yield self.steps
+        if self.first:
+            again = Recomputation(tracker)
+            yield from again.batches()
+            self.reran = again.reran
 
 
 def run(
@@ -181,14 +126,15 @@ def run(
         if memory.watch:
             _announce_all(memory)
     tracker = prepared.tracker()
-    records = tracker.records if tracker is not None else []
+    assert tracker is not None
+    records = tracker.records
     with _all_or_nothing(records, list(memories)):
         for memory in memories:
             memory.fill = None
         earlier = _take_leftovers(leftovers, seeds)
         for a, values in seeds.items():
             space.adjoint_view(a)[...] = values
-        retained = _run_steps(prepared.steps, space, prepared.retained_at)
+        retained = _run_steps(prepared.batches(tracker), space, prepared.retained_at)
         for a, values in retained.items():
             space.adjoint_view(a)[...] = values
         for a, values in earlier.items():
@@ -219,12 +165,12 @@ def _all_or_nothing(records: list[Record], memories: list[Buffer]) -> Iterator[N
 
 
 def _run_steps(
-    steps: list[Any], space: LiveSpace, retained_at: dict[int, list[array]]
+    batches: Iterator[list[Step]], space: LiveSpace, retained_at: dict[int, list[array]]
 ) -> dict[array, Values]:
     kept: dict[array, Values] = {}
     finite = Finite(space.adjoint_view) if config.verify_fp else None
     last = perf_counter()
-    for record, call, threads, address in reversed(steps):
+    for record, call, threads, address in (step for batch in batches for step in reversed(batch)):
         if record.index in retained_at:
             for a in retained_at[record.index]:
                 kept[a] = space.adjoint_view(a).copy()
@@ -262,6 +208,20 @@ def _written(records: list[Record]) -> list[array]:
             if p in record.plan.active:
                 found[record.args[p]] = None
     return list(found)
+
+
+def _leaves(tracker: Tracker, written: list[array]) -> list[array]:
+    """The arrays with a gradient that the tape found and never writes: parameters, mostly."""
+    changed = {(a.buffer, tracker.ledgers[a.buffer].state(a).number) for a in written}
+    found: dict[Any, array] = {}
+    for buffer, ledger in tracker.ledgers.items():
+        for live in ledger.liveins:
+            if live.injected or not has_gradient(live.array):
+                continue
+            around = ledger.around(ledger.state(live.array))
+            if not any((buffer, state.number) in changed for state in around):
+                found.setdefault((buffer, live.start, live.stop), live.array)
+    return list(found.values())
 
 
 def _warn_of_missing_adjoints(records: list[Record]) -> None:

@@ -103,7 +103,7 @@ class Table:
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
         self.factors = _Found(space.stretch)
-        self.runs = _Found(lambda plan: self._entry(plan, NOTHING, NOTHING))
+        self.runs: dict[Plan, Runner] = {}
         self.copies: dict[int, int] = {}
         self.base: dict[int, int] = {}
         at = 0
@@ -166,7 +166,10 @@ class Table:
                 copy = space.kept(record, need)
                 if copy is not None:
                     words[base + slot] = self._held(copy) + space.offset(args[p], need.start)
-        run = self._replaying(record, base) if record.scratch else self.runs[plan]
+        if record.scratch:
+            run = self._replaying(record, base)
+        else:
+            run = self.runs.get(plan) or self.runs.setdefault(plan, self._entry(plan, NOTHING, NOTHING))
         return record, run, record.threads, self.start + 8 * base
 
     def _held(self, copy: Bytes) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime._convert import contiguous_strides
+from tapedebug.runtime._state import refuse_at_another_time
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.ledger import Ledger, LiveIn, Need, RangeState, Scratch
@@ -17,6 +18,9 @@ from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
 Values = np.ndarray[Any, Any]
+MARGIN = 4096
+"""Bytes of nothing on both sides of private memory: a replay of an index that is a little outside its array
+reads and writes there, and not what belongs to somebody else."""
 NARROW = (np.dtype(np.float16), np.dtype(np.float32))
 """What float64 twins hold as float64."""
 
@@ -46,14 +50,14 @@ class ShadowBuffer:
             # One launch that has not run: memory as it is, also where the launch will overwrite it.
             self._take_over(used)
         for live in reversed([live for live in ledger.liveins if not live.injected]):
-            self._load(live, self._content(live))
+            self._load(live, live.content(self.buffer))
         self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
         self.late: list[tuple[LiveIn, Bytes]] = []
         for live in ledger.liveins:
             if live.injected and live.at < len(tracker.records):
-                self.injections.setdefault(live.at, []).append((live, self._content(live).copy()))
+                self.injections.setdefault(live.at, []).append((live, live.content(self.buffer).copy()))
             elif live.injected and not live.settled:
-                self.late.append((live, self._content(live).copy()))
+                self.late.append((live, live.content(self.buffer).copy()))
         self.written = _written(ledger, tracker, last)
         self._initial = self.data.copy() if last or self.injections else None
 
@@ -170,13 +174,6 @@ class ShadowBuffer:
             tuple(s * self.scale for s in a.strides) + contiguous_strides(inner, scalar.itemsize),
         )
 
-    def _content(self, live: LiveIn) -> Bytes:
-        if live.fill is not None:
-            pattern = np.frombuffer(live.fill, np.uint8)
-            phase = live.start % pattern.size
-            return np.resize(np.roll(pattern, -phase), live.stop - live.start)
-        return live.copy if live.copy is not None else self.buffer.data[live.start : live.stop]
-
     def _load(self, live: LiveIn, content: Bytes) -> None:
         """Write the elements of a live-in, and nothing between them."""
         a = live.array
@@ -202,7 +199,8 @@ class ShadowBuffer:
             return content
         narrow = np.dtype(f"f{8 // self.scale}")
         whole = content[: content.size // narrow.itemsize * narrow.itemsize].copy()
-        wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
+        with np.errstate(invalid="ignore"):  # what nothing wrote may be any pattern of bits
+            wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
         return wide
 
 
@@ -235,8 +233,8 @@ def is_double(dtype: Any) -> bool:
 
 
 def _aligned(nbytes: int) -> Bytes:
-    block = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    lead = -block.ctypes.data % ALIGNMENT
+    block = np.zeros(nbytes + ALIGNMENT + 2 * MARGIN, np.uint8)
+    lead = MARGIN - block.ctypes.data % ALIGNMENT
     return block[lead : lead + nbytes]
 
 
@@ -324,6 +322,8 @@ class ShadowSpace:
     live = False
 
     def __init__(self, tracker: Tracker, f64: bool) -> None:
+        if not tracker.dry:
+            refuse_at_another_time("replay")
         self.f64 = f64
         used: dict[Buffer, list[array]] = {}
         for a in tracker.states:

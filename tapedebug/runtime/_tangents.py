@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -85,7 +85,12 @@ def _tangent_special(
     return moved
 
 
-def forward_special(record: Record, space: ShadowSpace) -> Runner:
+class _Values(Protocol):
+    def value_view(self, a: array) -> np.ndarray[Any, Any]:
+        """The values of an array in private memory."""
+
+
+def forward_special(record: Record, space: _Values) -> Runner:
     """The forward run of a copy, a fill or a custom function."""
     if record.kind == "func":
         return lambda lo, hi, where: None

@@ -74,7 +74,9 @@ def empty(
     n: int | None = None,
 ) -> array:
     """An array of undefined content; arguments as for `zeros`."""
-    return _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, False, "empty")
+    found = _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, False, "empty")
+    found.buffer.undefined = True
+    return found
 
 
 def ones(

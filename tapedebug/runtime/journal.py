@@ -25,7 +25,7 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Journal:
-    """The one journal of the process.
+    """A journal; `JOURNAL` is that of launches, checks may have their own.
 
     Attributes:
         address: Of its header, which never moves.
@@ -38,12 +38,13 @@ class Journal:
         self.lock = threading.RLock()  # at a breakpoint somebody may launch something else
         self.words: Words = np.empty(0, np.int64)
 
-    def open(self) -> None:
-        """Empty it, with as much room as settings say."""
-        capacity = WORDS_A_LINE * config.print_lines
+    def open(self, limit: int | None = None) -> None:
+        """Empty it, with room for so many lines: by default as many as settings say."""
+        lines = config.print_lines if limit is None else limit
+        capacity = WORDS_A_LINE * lines
         if self.header[CAPACITY] != capacity or not self.header[ADDRESS]:
             self.words = np.empty(capacity + MOST + 3, np.int64)  # what does not fit goes behind the capacity
-        self.header[:] = (self.words.ctypes.data, capacity, 0, 0, config.print_lines, 0, 0, 0)
+        self.header[:] = (self.words.ctypes.data, capacity, 0, 0, lines, 0, 0, 0)
 
     def entries(self) -> list[tuple[int, int, Words]]:
         """What was said: the number of the remark, the thread, the values."""

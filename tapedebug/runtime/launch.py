@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments, _flatten
 from tapedebug.runtime._generic import concrete
+from tapedebug.runtime._history import note_read
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
@@ -111,6 +112,8 @@ def launch(
         return None
     tape = state.tape
     if tape is None or not record_tape:
+        for p in plan.gradients:
+            note_read(args[p], "launch")
         for p in plan.written:
             written = args[p]
             if written.buffer.watch:
@@ -128,6 +131,9 @@ def launch(
         site = call_site()
     else:
         site = (frame.f_code, frame.f_lasti)
+    if tape.tracking is not None:
+        launch_watched(plan, dim, args, record_tape=True)
+        return None
     records = tape.records
     record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
     watched = tape.tracker.before(record)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._ranges import Ranges, range_key
+from tapedebug.runtime._history import clock
 from tapedebug.runtime.buffer import Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ class Need:
         clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its
             index.
         outside: Overwritten by something that is not on the tape.
+        dropped: Its copy was let go of, to keep to a memory budget: it is computed again when it is needed.
     """
 
-    __slots__ = ("clobber", "copy", "outside", "reader", "start", "stop")
+    __slots__ = ("clobber", "copy", "dropped", "outside", "reader", "start", "stop")
 
     def __init__(self, start: int, stop: int, reader: tuple[int, int]) -> None:
         self.start = start
@@ -72,6 +74,7 @@ class Need:
         self.copy: Bytes | None = None
         self.clobber: int | None = None
         self.outside = False
+        self.dropped = False
 
 
 class LiveIn:
@@ -99,6 +102,14 @@ class LiveIn:
         self.settled = settled
         self.copy: Bytes | None = None
 
+    def content(self, buffer: Buffer) -> Bytes:
+        """The values; `buffer` is the one that they are of."""
+        if self.fill is not None:
+            pattern = np.frombuffer(self.fill, np.uint8)
+            turned = np.roll(pattern, -(self.start % pattern.size))
+            return np.tile(turned, -(-(self.stop - self.start) // pattern.size))[: self.stop - self.start]
+        return self.copy if self.copy is not None else buffer.data[self.start : self.stop]
+
 
 class Scratch:
     """Pre-launch values of a range that one launch both needs and writes, through one or more parameters."""
@@ -121,9 +132,10 @@ class Outside:
         site: Where in the user's source; None for a write through NumPy, which nobody announced.
         how: `"launch"`, `"copy"`, `"numpy"`, …
         settled: A reverse pass had run already: an optimiser's step, most likely.
+        clock: When, in events of the process.
     """
 
-    __slots__ = ("array", "at", "how", "settled", "site")
+    __slots__ = ("array", "at", "clock", "how", "settled", "site")
 
     def __init__(self, at: int, array: array, site: Site | None, how: str, settled: bool = False) -> None:
         self.at = at
@@ -131,6 +143,7 @@ class Outside:
         self.site = site
         self.how = how
         self.settled = settled
+        self.clock = clock.now
 
 
 class RangeState:
@@ -173,6 +186,8 @@ class Ledger:
         liveins: All live-ins, open and closed.
         guarded: Numbers of the states that NumPy can write to, with a copy of their content where neither a
             need nor a live-in has one.
+        unwritten: When the tape first used the buffer, nothing had ever been written there.
+        opened: Number of records on the tape when NumPy could first write to it unseen, or None.
     """
 
     __slots__ = (
@@ -183,8 +198,10 @@ class Ledger:
         "guarded",
         "liveins",
         "needs",
+        "opened",
         "states",
         "tracker",
+        "unwritten",
     )
 
     def __init__(self, buffer: Buffer, tracker: Tracker) -> None:
@@ -196,6 +213,8 @@ class Ledger:
         self.needs: list[Need] = []
         self.guarded: dict[int, Bytes | None] = {}
         self.liveins: list[LiveIn] = []
+        self.unwritten = buffer.unwritten
+        self.opened: int | None = 0 if buffer.windows else None
         if not tracker.dry:
             buffer.watch = (*(ref for ref in buffer.watch if ref() is not None), weakref.ref(self))
 

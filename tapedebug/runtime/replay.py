@@ -6,6 +6,7 @@ nothing has to be restored, whatever interrupts a check.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Self
@@ -334,6 +335,11 @@ class Shadow:
                 buffer.data[:] = data
 
     # -- how ------------------------------------------------------------------------------------------
+
+    def packed(self, record: Record) -> bytes:
+        """The argument slots of a kernel's launch, as they are packed for private memory."""
+        found: bytes = ctypes.string_at(self._forward[1][record.index][1], record.plan.kernel.layout.size)
+        return found
 
     def _buffer(self, a: Any) -> ShadowBuffer:
         found = self._buffers.get(a.buffer) if isinstance(a, array) else None

@@ -22,7 +22,7 @@ class Version:
         needed_by: Records whose adjoints read it.
         overwritten_by: The record that overwrote it; None while it is current or where the outside did.
         overwritten_outside: Overwritten by something that is not on the tape.
-        preserved: Overwritten, and kept for the reverse pass.
+        preserved: Overwritten, and kept (or computed again) for the reverse pass.
     """
 
     array: array
@@ -97,7 +97,8 @@ class _Book:
     def need(self, a: array, need: Need, by: int) -> None:
         version = self.current(a)
         version.needed_by.append(by)
-        version.preserved = need.copy is not None and self.tracker.mode in {"preserve", "error"}
+        has_values = need.copy is not None or need.dropped
+        version.preserved = has_values and self.tracker.mode in {"preserve", "error"}
 
     def write(self, a: array, by: int | None) -> None:
         own = self.state(a)

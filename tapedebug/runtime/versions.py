@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import OverwriteWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
+from tapedebug.runtime._history import Event, History, is_gradient, note, note_read
 from tapedebug.runtime._state import state as process
+from tapedebug.runtime.budget import Budget
 from tapedebug.runtime.buffer import Buffer, Bytes
 from tapedebug.runtime.config import config
 from tapedebug.runtime.ledger import (
@@ -43,13 +45,18 @@ class Tracker:
         dry: Its one launch will not run: nothing may be told to others.
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
         kept: How many times something was kept, or let go of.
-        outside: Writes that were not on the tape, in order.
+        outside: Writes that were not on the tape, in order; of those of one range between the same records
+            the first.
+        log: When it recorded, ran backward, zeroed its gradients.
+        looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
+        budget: What may be kept, where that is bounded.
         like_warp: The reverse pass leaves out what Warp does not record.
     """
 
-    def __init__(self, mode: str, dry: bool = False) -> None:
+    def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
         self.mode = mode
+        self.budget = budget
         self.dry = dry
         self.settled = False
         self.ledgers: dict[Buffer, Ledger] = {}
@@ -57,9 +64,12 @@ class Tracker:
         self.records: list[Record] = []
         self.kept = 0
         self.outside: list[Outside] = []
+        self.log = History()
+        self.looks: dict[Any, tuple[array, Event]] = {}
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self._warned: set[tuple[Any, ...]] = set()
+        self._told: set[tuple[Any, ...]] = set()
 
     # -- while recording --------------------------------------------------------------------------------
 
@@ -73,8 +83,9 @@ class Tracker:
 
     @property
     def preserved_bytes(self) -> int:
-        """Memory of values that are kept for adjoints."""
-        return sum(copy.nbytes for copy in self._for_adjoints().values())
+        """Memory of values that are kept for adjoints, and of checkpoints to compute them from."""
+        checkpoints = self.budget.checkpoint_bytes if self.budget is not None else 0
+        return checkpoints + sum(copy.nbytes for copy in self._for_adjoints().values())
 
     @property
     def livein_bytes(self) -> int:
@@ -106,6 +117,8 @@ class Tracker:
         plan, args, states = record.plan, record.args, self.states
         own = {}
         watched = False
+        if self.budget is not None and self.budget.full:
+            self.budget.thin(self)
         for p in plan.touched:
             a = args[p]
             state = states.get(a)
@@ -129,6 +142,8 @@ class Tracker:
                 state = own[p]
                 needs.append(state.need or self._open_need(state, args[p].buffer, (record.index, p)))
             record.needs = tuple(needs)
+            if plan.kind == "func" and self.budget is not None:
+                self.budget.pinned.update(needs)
         for p in plan.written:
             state, buffer = own[p], args[p].buffer
             if state.hot:
@@ -157,6 +172,8 @@ class Tracker:
         return watched
 
     def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
+        if is_gradient(state.array):
+            note_read(state.array, "tape")
         live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
         state.defined = True
         ledger = self.ledgers[buffer]
@@ -203,8 +220,11 @@ class Tracker:
                 each.need = None
             if live is not None:
                 seen = self.settled and not live.settled  # by a reverse pass that reads what is in memory
-                if live.injected and outside and live.at == at and each is state and not seen:
-                    ledger.liveins.remove(live)  # overwritten before anything on the tape read it
+                if live.injected and outside and live.at == at and not seen:
+                    if live.copy is None:
+                        continue  # nothing on the tape has read it: it is what memory holds in the end
+                    if each is state:
+                        ledger.liveins.remove(live)
                 elif live.copy is None:
                     self._keep_livein(live, ledger.buffer, need)
                 each.livein = None
@@ -214,10 +234,16 @@ class Tracker:
         self.kept += 1
         shared = live.copy if live is not None else None
         need.copy = buffer.copy_range(need.start, need.stop) if shared is None else shared
+        if self.budget is not None and shared is None:
+            self.budget.keep(need, need.copy.nbytes)
 
     def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
         shared = need.copy if need is not None else None
         live.copy = buffer.copy_range(live.start, live.stop) if shared is None else shared
+        if self.budget is not None and shared is None:
+            self.budget.fix(live.copy.nbytes)
+        elif self.budget is not None and need is not None:
+            self.budget.pinned.add(need)
 
     def overwritten_outside(self, ledger: Ledger, a: array, site: Site | None, how: str) -> None:
         """Something that is not on this tape is about to write `a`."""
@@ -230,16 +256,22 @@ class Tracker:
         # An announced write changes all of these; one through NumPy is looked for in each of them.
         for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
             ledger.guarded.pop(each.number, None)
-        self.outside.append(event)
-        live = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
-        ledger.liveins.append(live)
-        state.livein, state.defined = live, True
+        told = (id(ledger), state.number, event.at, self.settled)
+        if told not in self._told:  # thousands of steps write the buffers of a tape that is over
+            self._told.add(told)
+            self.outside.append(event)
+        if state.livein is None:
+            state.livein = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
+            ledger.liveins.append(state.livein)
+        state.defined = True
         ledger.heat(state)
 
     # -- NumPy windows: writes that nobody announces ----------------------------------------------------
 
     def window_opened(self, ledger: Ledger, start: int, stop: int) -> None:
         """From now on NumPy can write these bytes: keep what is open, until the window closes."""
+        if ledger.opened is None:
+            ledger.opened = len(self.records)
         states = ledger.within(start, stop)
         self.catch_up(ledger, states)  # what an earlier window changed is not what this one starts from
         for state in states:
@@ -305,7 +337,13 @@ class Tracker:
             self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
 
     def _note_numpy(self, ledger: Ledger, state: RangeState) -> None:
+        note("write", state.array, "numpy", None)
         self.overwritten_outside(ledger, state.array, None, "numpy")
+
+    def looked_at(self, a: array, event: Event) -> None:
+        """Somebody reads an array of one value."""
+        if self.uses(a):
+            self.looks[range_key(a)] = a, event
 
     def after(self, record: Record) -> None:
         """A launch has written where NumPy can write, too: what memory holds now is known."""
@@ -379,12 +417,12 @@ class Tracker:
             start = min(own[p].start for p in members)
             stop = max(own[p].stop for p in members)
             buffer = record.args[min(members)].buffer
-            copy = None
-            if self.mode != "ignore":
-                copy = kept.get((buffer, start, stop))
-                if copy is None:
-                    copy = buffer.copy_range(start, stop)
+            copy = shared = kept.get((buffer, start, stop))
+            if self.mode != "ignore" and copy is None:
+                copy = buffer.copy_range(start, stop)
             found.append(Scratch(tuple(sorted(members)), start, stop, copy))
+            if self.budget is not None and copy is not None:
+                self.budget.keep(found[-1], copy.nbytes if shared is None else 0)
         record.scratch = tuple(found)
 
 
@@ -401,6 +439,8 @@ def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None)
     buffer = a.buffer
     buffer.fill = None
     buffer.writes += 1
+    if how not in ("backward", "zero"):  # which are noted where they happen
+        note("write", a, how, site)
     for ledger, tracker in buffer.watchers():
         if tracker is not skip:
             tracker.overwritten_outside(ledger, a, site, how)

@@ -5,6 +5,7 @@ Kept out of `launch`, so that all other launches stay as fast as they are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -12,6 +13,8 @@ from tapedebug._errors import TapedebugError
 from tapedebug.compiler.remarks import FATAL
 from tapedebug.runtime import _arguments
 from tapedebug.runtime._finite import Finite
+from tapedebug.runtime._history import note_read
+from tapedebug.runtime._stamps import surely_inside
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Buffer, Bytes
@@ -56,17 +59,34 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
         return
     packed = packed_for(plan, args, slots)
     written = [args[p] for p in plan.written]
-    before = Memory(written) if plan.heard & FATAL or config.verify_fp else None
     tape = state.tape if record_tape else None
+    record = None
+    if tape is None:
+        for p in plan.gradients:
+            note_read(args[p], "launch")
+    else:
+        record = Record(len(tape.records), plan, args, sizes, threads, packed, call_site(2), tape.scope)
+    tracking = None if tape is None else tape.tracking
+
+    def run() -> None:
+        if tracking is None or record is None:
+            plan.run(0, threads, address_of(packed))
+        else:
+            tracking.run(record)
+
+    fails = bool(plan.heard & FATAL or config.verify_fp)
+    if tracking is not None and record is not None:
+        fails = fails or not surely_inside(record)
+    before = Memory(written) if fails else None
     if before is None:
-        _noted(plan, args, sizes, threads, packed, lambda: plan.run(0, threads, address_of(packed)), tape)
+        _noted(written, run, tape, record)
         return
     finite = Finite(array._look) if config.verify_fp else None
     start = perf_counter()
     try:
         if finite is not None:
             finite.before(plan, args)
-        plan.run(0, threads, address_of(packed))
+        run()
         if finite is not None:
             finite.after(plan, args)
     except TapedebugError as error:
@@ -74,35 +94,26 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
         raise error.with_traceback(None) from None
     elapsed = perf_counter() - start
     if tape is None and not any(a.buffer.watch for a in written):
-        _noted(plan, args, sizes, threads, packed, lambda: None, tape)
+        _noted(written, lambda: None, tape, record)
         return
     # It has not failed, so that it counts: whoever keeps what it overwrote sees memory as it was before.
     after = Memory(written)
     before.restore()
-    noted = _noted(plan, args, sizes, threads, packed, after.restore, tape)
-    if noted is not None:
-        noted.elapsed = elapsed
+    _noted(written, after.restore, tape, record)
+    if record is not None:
+        record.elapsed = elapsed
 
 
-def _noted(
-    plan: KernelPlan,
-    args: tuple[Any, ...],
-    sizes: tuple[int, ...],
-    threads: int,
-    packed: bytes,
-    run: Any,
-    tape: Any,
-) -> Record | None:
+def _noted(written: list[array], run: Callable[[], None], tape: Any, record: Record | None) -> None:
     """Run a launch, announced to all tapes and recorded on its own."""
-    site = call_site(3)
-    if tape is None:
-        for p in plan.written:
-            announce(args[p], site, "launch")
+    if record is None:
+        site = call_site(3)
+        for a in written:
+            announce(a, site, "launch")
         run()
-        for p in plan.written:
-            announced(args[p])
-        return None
-    record = Record(len(tape.records), plan, args, sizes, threads, packed, site, tape.scope)
+        for a in written:
+            announced(a)
+        return
     watched = tape.tracker.before(record)
     start = perf_counter()
     run()
@@ -110,4 +121,3 @@ def _noted(
     if watched:
         tape.tracker.after(record)
     tape.records.append(record)
-    return record

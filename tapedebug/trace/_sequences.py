@@ -128,6 +128,10 @@ def _runs(flow: _Flow, start: int, stop: int) -> list[Repeat]:
     return runs
 
 
+_Source = tuple[int, "int | None"] | None
+"""The number of a version, and the launch that wrote it."""
+
+
 class _Flow:
     """Who wrote what a launch reads, for each argument."""
 
@@ -162,6 +166,9 @@ class _Flow:
     def take_in(self, run: Repeat, earliest: int, stop: int) -> None:
         """Begin a loop where it begins: its first rounds read what was there before.
 
+        Often only part of a round reads that, so that the repetition was found from the middle of a round to
+        the middle of another: then it is moved.
+
         Args:
             run: Rounds that are all the same.
             earliest: The first launch that may be taken in.
@@ -173,19 +180,35 @@ class _Flow:
             for arg in launch.args
             if arg.writes
         }
-        while run.first - run.length >= earliest and self._begins(run.first - run.length, run, written):
+
+        def begins(part: int) -> bool:
+            return run.first - part >= earliest and self._begins(run.first - part, run, written)
+
+        while begins(run.length):
             run.first, run.count = run.first - run.length, run.count + 1
-        end = at = run.first + run.length * run.count
-        while at < min(stop, end + run.length - 1) and self._same(at - run.length, at):
-            at += 1
-        # What is left over is the end of a last round, if the part that it lacks is before the first.
-        first = run.first - (end + run.length - at)
-        if at > end and first >= earliest and self._begins(first, run, written):
-            run.first, run.count = first, run.count + 1
+        end = tail = run.first + run.length * run.count
+        while tail < min(stop, end + run.length - 1) and self._same(tail - run.length, tail):
+            tail += 1
+        for part in range(run.length - 1, run.length - (tail - end) - 1, -1):
+            if begins(part):
+                run.first, run.count = run.first - part, run.count + 1
+                return
 
     def _begins(self, first: int, run: Repeat, written: set[int | None]) -> bool:
-        """Are the launches from `first` up to the run like those a round later?"""
-        return all(self._same_but_carried(i, i + run.length, first, written) for i in range(first, run.first))
+        """Are the launches from `first` up to the run the beginning of the loop?
+
+        What later rounds read of the round before was there before the loop, the same for all who read it.
+        """
+        period = run.length
+        if not all(self._same_but_carried(i, i + period, first, written) for i in range(first, run.first)):
+            return False
+        found: dict[int, _Source] = {}
+        return all(
+            found.setdefault(theirs[0], mine) == mine
+            for i in range(first, first + period)
+            for _, mine, _, theirs in self._pairs(i, i + period)
+            if theirs is not None and theirs[1] is not None and first <= theirs[1] < first + period
+        )
 
     def _same(self, i: int, j: int) -> bool:
         """Does `j` read what `i` read, or from as far back?"""
@@ -202,14 +225,13 @@ class _Flow:
         if self.keys[i] != self.keys[j]:
             return False
         period = j - i
-        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
-            mine, theirs = self._source(one), self._source(other)
+        for one, mine, other, theirs in self._pairs(i, j):
             if mine == theirs:
                 continue
             if mine is None or theirs is None:
                 return False
             if theirs[1] is None:
-                if mine[1] is not None or not {one.array, other.array} <= written:
+                if mine[1] is not None or not {one, other} <= written:
                     return False
                 continue
             inside = theirs[1] >= first + period
@@ -219,7 +241,12 @@ class _Flow:
                 return False
         return True
 
-    def _source(self, arg: Argument) -> tuple[int, int | None] | None:
+    def _pairs(self, i: int, j: int) -> Iterator[tuple[int | None, _Source, int | None, _Source]]:
+        """For each argument of two launches its array and what of it is read."""
+        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
+            yield one.array, self._source(one), other.array, self._source(other)
+
+    def _source(self, arg: Argument) -> _Source:
         """The version that an argument reads (its number), and the launch that wrote it."""
         if arg.array is None or arg.read_version is None:
             return None

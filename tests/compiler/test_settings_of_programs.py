@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapedebug.compiler.kernel import _Variant
 from tapedebug.compiler.remarks import BOUNDS
+from tapedebug.compiler.variant import Variant
 from tapedebug.runtime.journal import JOURNAL
 from tests.compiler.harness import twin
 from tests.compiler.test_generated import THREADS, Trial
@@ -40,7 +40,7 @@ def result(trial: Trial, kind: str, **options: Any) -> list[np.ndarray]:
     adjoints = {i: s.copy() for i, s in trial.seeds.items()} if kind == "adjoint" else {}
     active = frozenset(adjoints)
     replay = kernel.adjoint_info(active).replay if adjoints else frozenset()
-    entry = kernel._interpreted(_Variant(kind, active, replay, f64=True, **options))
+    entry = kernel._interpreted(Variant(kind, active, replay, f64=True, **options))
     with JOURNAL.lock, np.errstate(all="ignore"):
         JOURNAL.open()
         entry(0, THREADS, ctypes.addressof(packed(kernel, args, adjoints)))
@@ -56,7 +56,7 @@ def test_a_checked_program_computes_the_same(seed, crossing):
         plain, checked = result(trial, kind), result(trial, kind, heard=CHECKED)
         for one, two in zip(plain, checked, strict=True):
             np.testing.assert_array_equal(one, two)
-        assert "fail(journal" in trial.kernel._text(_Variant("forward", heard=CHECKED)).code
+        assert "fail(journal" in trial.kernel._text(Variant("forward", heard=CHECKED)).code
 
 
 @pytest.mark.parametrize("custom", [False, True])

@@ -41,5 +41,5 @@ def test_backward_shows_no_frame_of_its_checks():
 
 def test_source_shows_no_frame_of_the_lowering():
     names = frames_of(lambda: wrong.source())
-    assert names[-1] == "_lowered"
+    assert names[-1] == "_lower"
     assert not any(name in ("block", "lower_kernel", "lookup", "name_error") for name in names)

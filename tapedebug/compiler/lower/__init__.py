@@ -13,6 +13,7 @@ from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import expressions, statements, structs, syntax
 from tapedebug.compiler.lower._context import AccessRecord, Context, Early, Item
+from tapedebug.compiler.variables import Variables
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -42,6 +43,8 @@ class Lowered:
     captured: tuple[tuple[Any, str, dict[str, Any], Any], ...] = ()
     variables: dict[str, Item] = field(default_factory=dict)
     optional: frozenset[int] = frozenset()
+    of_user: Variables | None = None
+    """Which values are one variable of the user's, where that was asked for."""
 
 
 def lower_kernel(
@@ -52,11 +55,12 @@ def lower_kernel(
     fixed: dict[Any, dict[str, Any]] | None = None,
     *,
     max_unroll: int = 16,
+    in_place: bool = False,
 ) -> Lowered:
     """Lower a kernel's Python function, given its parameters as they are declared.
 
     Loops over at most `max_unroll` known iterations are written out; `fixed` is what names mean in it, and in
-    functions that it calls.
+    functions that it calls. With `in_place`, it is told which values are one variable of the user's.
 
     Raises:
         KernelSyntaxError, KernelTypeError, KernelNameError: with the user's line and a caret.
@@ -64,7 +68,7 @@ def lower_kernel(
     early: dict[Any, Item] = {}
     while True:
         try:
-            return _lowered(name, origin, signature, python, fixed or {}, early, max_unroll)
+            return _lowered(name, origin, signature, python, fixed or {}, early, max_unroll, in_place)
         except Early as found:
             early[found.key] = found.item
 
@@ -77,9 +81,11 @@ def _lowered(
     fixed: dict[Any, dict[str, Any]],
     early: dict[Any, Item],
     max_unroll: int,
+    in_place: bool,
 ) -> Lowered:
     builder = Builder()
     ctx = Context(builder, name, origin, python, fixed, early, max_unroll=max_unroll)
+    ctx.variables = Variables() if in_place else None
     ctx.at(origin.tree)
     ctx.locals = syntax.local_names(origin.tree.body)
     ctx.env["%return"] = expressions.wrap(ctx, builder.constant(False, t.bool))
@@ -100,7 +106,20 @@ def _lowered(
     accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)
     captured, result = tuple(ctx.captured), ctx.uses_atomic_result
     optional = frozenset(ctx.optional)
-    return Lowered(function, function, function, accesses, result, functions, captured, ctx.env, optional)
+    if ctx.variables is not None:
+        ctx.variables.resolve(function.body)
+    return Lowered(
+        function,
+        function,
+        function,
+        accesses,
+        result,
+        functions,
+        captured,
+        ctx.env,
+        optional,
+        ctx.variables,
+    )
 
 
 def _argument(builder: Builder, param: ir.Param) -> Quantity:

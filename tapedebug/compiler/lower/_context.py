@@ -28,6 +28,7 @@ from tapedebug.compiler.lower.items import StructArray as StructArray
 from tapedebug.compiler.lower.items import StructValue as StructValue
 from tapedebug.compiler.lower.items import Undefined as Undefined
 from tapedebug.compiler.lower.items import View as View
+from tapedebug.compiler.variables import Variables
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import BUILTINS
 from tapedebug.lang.rules import Quantity, RuleError
@@ -83,6 +84,8 @@ class Context:
     """The functions that were inlined."""
     captured: list[tuple[Any, str, dict[str, Any], Any]] = field(default_factory=list)
     """What was read from outside: the function, the expression, its known variables, its value."""
+    variables: Variables | None = None
+    """Which values are one variable of the user's, where somebody wants to know (`lower.in_place`)."""
     copies: int = 1
     """How often unrolled loops write out the statement that is lowered."""
 

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from tapedebug.compiler.lower import arrays, calls, components, custom, expressions, structs
+from tapedebug.compiler.lower import arrays, calls, components, custom, expressions, in_place, structs
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -18,6 +18,7 @@ from tapedebug.compiler.lower._context import (
     View,
     counted,
 )
+from tapedebug.compiler.variables import InPlace
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -73,7 +74,7 @@ def assign_to(ctx: Context, target: ast.expr, item: Any, source: ast.expr) -> No
     """Let a variable, an array element or a component hold the item; misfits are shown at its `source`."""
     match target:
         case ast.Name():
-            ctx.env[target.id] = _named(ctx, target, item, source)
+            ctx.env[target.id] = in_place.copied(ctx, _named(ctx, target, item, source))
         case ast.Tuple() | ast.List():
             _unpack(ctx, target, item, source)
         case ast.Subscript() | ast.Attribute():
@@ -189,13 +190,15 @@ def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> _Part:
     return _Part(name, fields, kind, old, where)
 
 
-def _put(ctx: Context, part: _Part, item: Item, source: ast.expr) -> None:
+def _put(ctx: Context, part: _Part, item: Item, source: ast.expr, how: InPlace = "component") -> None:
     """Let a part of a variable hold an item."""
     if part.where:
         old = ctx.quantity(source, part.old)
         item = _with_component(ctx, old, part.where, ctx.quantity(source, item), source)
+        item = in_place.replaced(ctx, old, item, how)
     else:
         item = structs.fitting(ctx, source, ".".join((part.name, *part.fields)), part.kind, item)
+        item = in_place.replaced(ctx, part.old, item, "field")
     whole = ctx.env[part.name]
     ctx.env[part.name] = whole.put(part.fields, item) if isinstance(whole, StructValue) else item
 
@@ -242,9 +245,12 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
         )
     if place is None:
         part = _part(ctx, target)
-        now = components.get(ctx.quantity(target, part.old), part.where)
+        read = in_place.copied(ctx, components.get(ctx.quantity(target, part.old), part.where))
+        now = ctx.quantity(target, read)
         right = expressions.value(ctx, node.value)
-        _put(ctx, part, expressions.binary(ctx, node, node.op, now, right), node.value)
+        adds = isinstance(target, ast.Subscript) and isinstance(node.op, ast.Add | ast.Sub)
+        new = expressions.binary(ctx, node, node.op, now, right)
+        _put(ctx, part, new, node.value, "added" if adds else "component")
         return
     right = expressions.value(ctx, node.value)
     # `a[i] += v` adds as an atomic does: what stood there passes no derivative on but its own.
@@ -253,6 +259,7 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
             right = expressions.apply(ctx, node, "neg", "`-`", right)
         arrays.add(ctx, target, place, right, node.value)
         return
+    in_place.rewritten(ctx, node, place.view.param.index)
     old = arrays.read(ctx, target, place)
     arrays.write(ctx, target, place, expressions.binary(ctx, node, node.op, old, right), node.value)
 

@@ -19,6 +19,7 @@ from tapedebug.compiler.lower import (
     expressions,
     generic,
     gradient,
+    in_place,
     keywords,
     operations,
     random,
@@ -224,10 +225,11 @@ def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Ite
 
         return native.call(ctx, node, function, env)
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
-        return run(ctx, node, function, env)
+        inline = run if ctx.variables is None or ctx.in_custom else in_place.call
+        return inline(ctx, node, function, env)
     from tapedebug.compiler.lower import custom
 
-    return custom.call(ctx, node, function, env)
+    return custom.call(ctx, node, function, in_place.arguments(ctx, env))
 
 
 def run(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tapedebug.compiler.ir import For, Value, While
-from tapedebug.compiler.lower import contents, control
+from tapedebug.compiler.lower import contents, control, in_place
 from tapedebug.compiler.lower._context import Context, Item, StructValue, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -47,9 +47,12 @@ class Carried:
         self.last: dict[str, Item] = {}
         self.before = dict(ctx.env)
         self.assigned = list(dict.fromkeys(names))
+        self.early: set[str] = set()
+        """The variables that are assigned inside only, and read after the loop."""
         for name in self.assigned:
             if (like := ctx.early.get(self._key(name))) is not None:
                 self.before[name] = contents.zeros_like(ctx, like)
+                self.early.add(name)
         ctx.env = dict(self.before)
         leaves = {name: contents.leaves_of(ctx.env.get(name), ctx) for name in self.assigned}
         self.carried = {name: found for name, found in leaves.items() if found is not None}
@@ -61,6 +64,11 @@ class Carried:
                 self.inits.extend(p.value for p in q.parts)
                 self.inside.extend(Value(p.type, hint=p.value.hint or control.plain(name)) for p in q.parts)
         self._replace(self.inner, self.inside)
+
+    def note(self, loop: For | While, *own: str) -> None:
+        """Note which variables the finished loop carries; `own` are its own."""
+        names = [n for n, quantities in self.carried.items() for q in quantities for _ in q.parts]
+        in_place.loop(self.ctx, loop, names, frozenset({*own, *self.early}))
 
     def _replace(self, env: dict[str, Item], values: list[Value]) -> None:
         """Let the carried variables of `env` hold these values."""
@@ -110,9 +118,17 @@ class Carried:
 
 
 def for_loop(
-    ctx: Context, node: ast.AST, names: list[str], count: Value, body: Callable[[Value], None]
+    ctx: Context,
+    node: ast.AST,
+    names: list[str],
+    count: Value,
+    body: Callable[[Value], None],
+    counter: str = "",
 ) -> None:
-    """A counted loop; `body` lowers one iteration, given the iteration's number (int64, from 0)."""
+    """A counted loop; `body` lowers one iteration, given the iteration's number (int64, from 0).
+
+    `counter` is the user's variable that counts, where there is one.
+    """
     control.check_depth(ctx, node)
     carried = Carried(ctx, node, names)
     index = Value(t.int64, hint="k")
@@ -124,7 +140,9 @@ def for_loop(
         block.yields = carried.yields(node)
     ctx.builder.forget_loads()
     results = carried.results()
-    ctx.builder.append(For(count, index, carried.inits, carried.inside, block, results, ctx.span(node)))
+    loop = For(count, index, carried.inits, carried.inside, block, results, ctx.span(node))
+    ctx.builder.append(loop)
+    carried.note(loop, counter)
     carried.leave(node, results)
 
 
@@ -145,5 +163,7 @@ def while_loop(
         body_block.yields = carried.yields(node)
     ctx.builder.forget_loads()
     results = carried.results()
-    ctx.builder.append(While(carried.inits, carried.inside, test_block, body_block, results, ctx.span(node)))
+    loop = While(carried.inits, carried.inside, test_block, body_block, results, ctx.span(node))
+    ctx.builder.append(loop)
+    carried.note(loop)
     carried.leave(node, results)

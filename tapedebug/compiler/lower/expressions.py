@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import calls, components, conditions, custom, statics, structs, views
+from tapedebug.compiler.lower import (
+    calls,
+    components,
+    conditions,
+    custom,
+    in_place,
+    statics,
+    structs,
+    views,
+)
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -167,7 +176,7 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
     ctx.at(node)
     base = structs.as_value(ctx, node.value, base) or base
     if isinstance(base, StructValue):
-        return structs.field(ctx, node, base)
+        return in_place.copied(ctx, structs.field(ctx, node, base))
     number = t.Compound | int | float | np.generic
     if isinstance(base, Static) and (isinstance(base.value, enum.Enum) or not isinstance(base.value, number)):
         return _static_attribute(ctx, node, base.value)
@@ -179,7 +188,7 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Item:
     ctx.at(node)
     if node.attr == "dtype":
         return Static(t.scalar_of(q.type))
-    return components.get(q, (components.named(ctx, node, q.type, node.attr),))
+    return in_place.copied(ctx, components.get(q, (components.named(ctx, node, q.type, node.attr),)))
 
 
 def _array_attribute(ctx: Context, node: ast.Attribute, base: View) -> Item:
@@ -231,7 +240,7 @@ def _subscript(ctx: Context, node: ast.Subscript) -> Item:
     q = ctx.quantity(node.value, base)
     where = components.path(ctx, node, q.type)
     ctx.at(node)
-    return components.get(q, where)
+    return in_place.copied(ctx, components.get(q, where))
 
 
 def _static_index(ctx: Context, node: ast.Subscript, length: int) -> int:

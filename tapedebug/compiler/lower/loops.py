@@ -168,12 +168,27 @@ def _dynamic(ctx: Context, node: ast.For, target: str, start: Value, step: Value
         _body(ctx, node.body)
 
     ctx.in_loop += 1
-    if found & EXITS:
+    if ctx.variables is not None:
+        names = [n for n in names if n != target] + ["%continue", target]
+        carried.for_loop(ctx, node, names, count, _unless_left(ctx, node, found, iteration), target)
+    elif found & EXITS:
         _with_exit(ctx, node, names, count, found, iteration)
     else:
         carried.for_loop(ctx, node, [n for n in names if n != target] + [target], count, iteration)
     ctx.in_loop -= 1
     _leave(ctx, outer)
+
+
+def _unless_left(
+    ctx: Context, node: ast.For, found: set[str], iteration: Callable[[Value], None]
+) -> Callable[[Value], None]:
+    """An iteration that does nothing once the loop was left, so that the loop keeps its count."""
+
+    def guarded(index: Value) -> None:
+        going = ctx.builder.apply("not", flag(ctx, found & EXITS).scalar.value)
+        control.branch(ctx, node, going, lambda: iteration(index), lambda: None)
+
+    return guarded if found & EXITS else iteration
 
 
 def _carried_flags(found: set[str]) -> list[str]:
@@ -230,6 +245,8 @@ def while_(ctx: Context, node: ast.While) -> None:
     outer = _enter(ctx)
     names = list(custom.changed_names(ctx, node.body))
     names += _carried_flags(found)
+    if ctx.variables is not None:
+        names.append("%continue")
 
     def test() -> Value:
         stopped = flag(ctx, found & EXITS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tapedebug.compiler.ir import (
     ADJOINT,
     NATIVE,
@@ -22,14 +25,19 @@ from tapedebug.lang.rules import RULES
 SOURCES = frozenset({"load", "atomic_add", "load_after", "load_adjoint"})
 
 
-def active_values(function: Function, active: frozenset[int]) -> set[Value]:
+def active_values(
+    function: Function, active: frozenset[int], replaced: Mapping[Value, Value] | None = None
+) -> set[Value]:
     """The float values on a path from a load of an active array to a store into one.
 
     Args:
         function: A kernel in IR.
         active: The array parameters that have a gradient.
+        replaced: Values that count as operands beside the others, by the result.
     """
-    return _Varied(active).run(function.body) & _Useful(active).run(function.body)
+    useful = _Useful(active)
+    useful.beside = replaced or {}
+    return _Varied(active).run(function.body) & useful.run(function.body)
 
 
 def varied_values(function: Function, active: frozenset[int]) -> set[Value]:
@@ -152,6 +160,9 @@ class _Varied(_Reached):
 class _Useful(_Reached):
     """Backward: values that what is stored into an active array depends on."""
 
+    beside: Mapping[Value, Value] = MappingProxyType({})
+    """Values that count as operands beside the others, by the result."""
+
     def _block(self, block: Block) -> None:
         for node in reversed(block.ops):
             self._node(node)
@@ -181,3 +192,5 @@ class _Useful(_Reached):
                     self.found.add(node.args[1])
                 if node.result in self.found and node.kind in RULES:
                     self.found.update(a for a in node.args if a.type in t.FLOATS)
+                    if node.result in self.beside:
+                        self.found.add(self.beside[node.result])

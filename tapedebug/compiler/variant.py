@@ -1,0 +1,44 @@
+"""The key of a compiled variant of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+SILENT: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Which of a kernel's programs, and of what kind.
+
+    Attributes:
+        kind: `"forward"`, `"adjoint"`, `"tangent"` or `"adjoint_tangent"`.
+        active: Array parameters with gradients (or tangents).
+        replay: Of an adjoint, the parameters whose stores it does again.
+        f64: Float32 is float64 throughout.
+        strided: Arrays may have any strides.
+        guarded: Indices that depend on values in memory stay inside their arrays.
+        strong_zero: A zero adjoint stays zero.
+        heard: The kinds of remarks that are made.
+        memory: Of an adjoint, the parameters that it reads as memory holds them.
+        raced, fresh: Of a tracked one, as in `stamps.Stamping`.
+        tracked: `"detect"` or `"report"`; empty for one that is not tracked.
+    """
+
+    kind: str
+    active: frozenset[int] = frozenset()
+    replay: frozenset[int] = frozenset()
+    f64: bool = False
+    strided: bool = False
+    guarded: bool = False
+    strong_zero: bool = False
+    heard: frozenset[str] = SILENT
+    memory: frozenset[int] = frozenset()
+    raced: frozenset[int] = frozenset()
+    fresh: frozenset[int] = frozenset()
+    tracked: str = ""
+
+    def __str__(self) -> str:
+        """The same in every process."""
+        parts = (getattr(self, f.name) for f in fields(self))
+        return " ".join(str(sorted(p) if isinstance(p, frozenset) else p) for p in parts)
