@@ -14,11 +14,13 @@ from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Consume
 from tapedebug.diagnose._lockstep import Parting, first_parting
 from tapedebug.trace import Finding, Location
+from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
     from tapedebug.diagnose._replay import Replay
 
 RULE = "wrong-adjoint"
+MAY_DIFFER = "gradient (func_grad)"
 
 
 def find(case: Case) -> list[Finding]:
@@ -27,7 +29,15 @@ def find(case: Case) -> list[Finding]:
     explained = any(finding.severity == "error" for finding in case.trace.findings)
     if replay is None or case.trace.verdict != "WRONG" or explained:
         return []
-    leaves = sorted(replay.wrong) or replay.leaves
+    cut = {
+        label
+        for finding in case.trace.findings
+        if finding.evidence.get("detached")
+        for label in finding.evidence["inputs"]
+    }
+    leaves = [leaf for leaf in sorted(replay.wrong) if case.trace.arrays[leaf].label not in cut]
+    if not leaves:  # differences see through what was detached on purpose
+        return []
     kept = case.trace.tape.on_overwrite in ("preserve", "error")
     ways: tuple[Consume, ...] = ("versions",) if kept else ("versions", "current")
     for consume in ways:
@@ -63,14 +73,17 @@ def _finding(case: Case, replay: Replay, parting: Parting) -> Finding:
         "nobody wrote by hand should be right"
     )
     location = words.access_location(trace, launch, next(iter(parting.by_param), 0), ("read",))
+    severity: Severity = "error"
     if own is not None:
         what, name, span = own
         message += f" It calls {name}, whose adjoint is written by hand."
         fix = f"look at the {what} of {name}, which does not compute the derivative of the function"
         location = _location(span) or location
+        if what == MAY_DIFFER:
+            severity = "info"  # straight-through, clipped, …: `custom-grad` knows whether that is meant
     return Finding(
         rule=RULE,
-        severity="error",
+        severity=severity,
         message=message,
         launches=[parting.launch],
         arrays=list(wrong)
@@ -113,7 +126,7 @@ def _written_by_hand(record: Any) -> tuple[str, str, Any] | None:
             return "adjoint snippet", op.data[0].native.name, op.span
     for node in walk(lowered.custom.body):
         if isinstance(node, Custom) and node.gradient is not None:
-            return "gradient (func_grad)", node.name, node.span
+            return MAY_DIFFER, node.name, node.span
     return None
 
 
