@@ -186,6 +186,8 @@ def _diagnose(
             break
         for item, trace in zip(run, found.traces or [found.trace], strict=True):
             trace.name = f"{name} · tape {item.number}"
+            for finding in trace.findings:
+                finding.tape = len(diagnoses)
             diagnoses.append(Diagnosis(trace.verdict, trace.coverage, trace.findings, trace))
     return diagnoses, notes
 

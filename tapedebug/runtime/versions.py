@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import OverwriteWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
+from tapedebug.runtime._history import Event, History, is_gradient, note, note_read
 from tapedebug.runtime._state import state as process
 from tapedebug.runtime.budget import Budget
 from tapedebug.runtime.buffer import Buffer, Bytes
@@ -45,6 +46,8 @@ class Tracker:
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
         kept: How many times something was kept, or let go of.
         outside: Writes that were not on the tape, in order.
+        log: When it recorded, ran backward, zeroed its gradients.
+        looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
         like_warp: The reverse pass leaves out what Warp does not record.
@@ -60,6 +63,8 @@ class Tracker:
         self.records: list[Record] = []
         self.kept = 0
         self.outside: list[Outside] = []
+        self.log = History()
+        self.looks: dict[Any, tuple[array, Event]] = {}
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self._warned: set[tuple[Any, ...]] = set()
@@ -157,6 +162,8 @@ class Tracker:
         return watched
 
     def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
+        if is_gradient(state.array):
+            note_read(state.array, "tape")
         live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
         state.defined = True
         ledger = self.ledgers[buffer]
@@ -313,7 +320,13 @@ class Tracker:
             self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
 
     def _note_numpy(self, ledger: Ledger, state: RangeState) -> None:
+        note("write", state.array, "numpy", None)
         self.overwritten_outside(ledger, state.array, None, "numpy")
+
+    def looked_at(self, a: array, event: Event) -> None:
+        """Somebody reads an array of one value."""
+        if self.uses(a):
+            self.looks[range_key(a)] = a, event
 
     def after(self, record: Record) -> None:
         """A launch has written where NumPy can write, too: what memory holds now is known."""
@@ -409,6 +422,8 @@ def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None)
     buffer = a.buffer
     buffer.fill = None
     buffer.writes += 1
+    if how not in ("backward", "zero"):  # which are noted where they happen
+        note("write", a, how, site)
     for ledger, tracker in buffer.watchers():
         if tracker is not skip:
             tracker.overwritten_outside(ledger, a, site, how)
