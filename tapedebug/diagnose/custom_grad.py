@@ -18,7 +18,7 @@ import numpy as np
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._bypassed import bypassed
-from tapedebug.diagnose._calls import Call, CallsOf, Partial
+from tapedebug.diagnose._calls import Call, CallsOf, Partial, values_before
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._dead_ends import threads_of
 from tapedebug.diagnose._growth import sampled
@@ -30,6 +30,7 @@ from tapedebug.trace.model import Severity
 if TYPE_CHECKING:
     from tapedebug.compiler.function import Function
     from tapedebug.compiler.ir import Custom
+    from tapedebug.diagnose._experiment import Flow
 
 RULE = "custom-grad"
 OFF = 1e-3
@@ -61,18 +62,24 @@ def find(case: Case) -> list[Finding]:
 
 
 def _checked(case: Case) -> dict[int, Checked]:
+    assert case.replay is not None
     functions: dict[int, Checked] = {}
     kernels: dict[int, list[Launch]] = {}
     for launch in case.trace.launches:
         if launch.kernel is not None and _has_own(case, launch):
             kernels.setdefault(launch.kernel, []).append(launch)
-    for launches in list(kernels.values())[:KERNELS]:
-        for place in sampled(len(launches), LAUNCHES):
-            for call in _calls(case, launches[place]):
-                checked = functions.setdefault(id(call.node.function), Checked(call.node.function))
-                checked.calls.append((launches[place], call))
-                if launches[place].name not in checked.kernels:
-                    checked.kernels.append(launches[place].name)
+    chosen = [
+        launches[place]
+        for launches in list(kernels.values())[:KERNELS]
+        for place in sampled(len(launches), LAUNCHES)
+    ]
+    flows = values_before(case.replay, [launch.index for launch in chosen]) if chosen else {}
+    for launch in chosen:
+        for call in _calls(case, launch, flows[launch.index]):
+            checked = functions.setdefault(id(call.node.function), Checked(call.node.function))
+            checked.calls.append((launch, call))
+            if launch.name not in checked.kernels:
+                checked.kernels.append(launch.name)
     if len(kernels) > KERNELS:
         case.skipped(f"{RULE}: {len(kernels) - KERNELS} of {len(kernels)} kernels were not looked into")
     return functions
@@ -86,11 +93,10 @@ def _has_own(case: Case, launch: Launch) -> bool:
     return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
 
 
-def _calls(case: Case, launch: Launch) -> Iterator[Call]:
+def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
     """The calls in a few threads of a launch."""
     replay = case.replay
     assert replay is not None
-    flow = replay.flow(launch.index, "versions")
     for index in threads_of(launch, flow):
         plain = replay.thread(launch.index, index, flow)
         function = replay.records[launch.index].kernel._lowered.custom
