@@ -106,7 +106,7 @@ def _calmed(case: Case, replay: Replay, finite: bool, flat: list[Finding]) -> Ca
     trace = copy.copy(case.trace)
     trace.findings, trace.coverage, trace.checks = [], Coverage(), []
     experiment = replay.mended(Mend(finite, _past(case, flat)))
-    found = Case(trace, experiment, case.as_warp, case.progress)
+    found = Case(trace, experiment, case.as_warp, case.named_loss, case.progress)
     apply(found, only=MEASURABLE)
     trace.findings = settle(trace.findings)
     return found

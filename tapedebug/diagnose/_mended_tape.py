@@ -38,8 +38,8 @@ def mended_tape(recorded: Recorded, revived: Collection[int], stop: int | None =
     count = len(tape.records) if stop is None else stop
     for old, launch in zip(tape.records[:count], trace.launches, strict=False):
         _write_outside(tracker, outside, old.index)
-        active = {p for p, arg in enumerate(launch.args) if arg.array in revived} | old.plan.active
-        plan = adjoints.plan(old, frozenset(active))
+        alive = frozenset(p for p, arg in enumerate(launch.args) if arg.array in revived)
+        plan = adjoints.plan(old, alive | old.plan.active, bool(alive & old.plan.writes))
         item = Record(old.index, plan, old.args, old.dim, old.threads, old.packed, old.site, old.scope)
         item.value, item.func, item.elapsed = old.value, old.func, old.elapsed
         tracker.before(item)
@@ -69,25 +69,26 @@ class _Adjoints:
         self.plans: dict[Any, Any] = {}
         self.kernels: dict[int, Any] = {}
 
-    def plan(self, record: Record, active: frozenset[int]) -> Any:
+    def plan(self, record: Record, active: frozenset[int], wanted: bool) -> Any:
+        """Return the plan of a record with these parameters active; `wanted`: its adjoint has work to do."""
         from tapedebug.runtime.plan import COPY, FILL, KernelPlan
 
         old: Any = record.plan
-        if active == old.active or old.kind == "func":
+        disabled = wanted and old.kind == "kernel" and not old.kernel.enable_backward
+        if old.kind == "func" or (active == old.active and not disabled):
             return old
         if old.kind == "copy":
             return COPY[0 in active, 1 in active]
         if old.kind == "fill":
             return FILL[bool(active)]
-        key = (id(old), active)
+        key = (id(old), active, disabled)
         if key not in self.plans:
-            kernel = self.kernels.setdefault(id(old.kernel), _with_adjoint(old.kernel))
+            kernel = self._differentiable(old.kernel) if disabled else old.kernel
             self.plans[key] = KernelPlan(kernel, record.args, old.packers, active)
         return self.plans[key]
 
-
-def _with_adjoint(kernel: Any) -> Any:
-    return kernel if kernel.enable_backward else _Differentiable(kernel)
+    def _differentiable(self, kernel: Any) -> Any:
+        return self.kernels.setdefault(id(kernel), _Differentiable(kernel))
 
 
 class _Differentiable:

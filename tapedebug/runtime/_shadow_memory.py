@@ -199,7 +199,8 @@ class ShadowBuffer:
             return content
         narrow = np.dtype(f"f{8 // self.scale}")
         whole = content[: content.size // narrow.itemsize * narrow.itemsize].copy()
-        wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
+        with np.errstate(invalid="ignore"):  # what nothing wrote may be any pattern of bits
+            wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
         return wide
 
 

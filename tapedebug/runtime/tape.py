@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
+from tapedebug.runtime._history import Event, Pass, clock
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import refuse_at_another_time, state
 from tapedebug.runtime.array import array
@@ -93,6 +96,8 @@ class Tape:
         records: What was recorded, in order.
         scopes: The named groups of records.
         backward_calls: What `backward` was called with.
+        began: When it first recorded, in events of the process.
+        ended: When it last stopped to record.
         array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
@@ -118,6 +123,7 @@ class Tape:
             )
         self.track = wanted
         self.id = next(_ids)
+        self.began = self.ended = 0
         self.on_overwrite = mode
         self.memory_budget = parse_budget(memory_budget)
         self.tracker = self._tracker()
@@ -153,6 +159,7 @@ class Tape:
         refuse_at_another_time("cannot start recording")
         state.tape = self
         self.tracker.settled = False
+        self.began = self.began or clock.tick()
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -162,6 +169,7 @@ class Tape:
             self.record_scope_end()
         if self.records:
             self._remember_names()
+        self.ended = clock.tick()
         _observers.notify("tape_exited", self)
 
     def _remember_names(self) -> None:
@@ -257,7 +265,10 @@ class Tape:
         refuse_at_another_time("reset")
         _observers.notify("tape_reset", self)
         self.zero()
+        forgotten = Event("reset", clock.tick(), 0, 0, "", call_site(), self.id, len(self.records))
+        self.tracker.log.add(forgotten)  # somebody may have kept what this tape was
         self.tracker = self._tracker()
+        self.tracker.log.add(forgotten)
         self.tracking = Tracking(self.tracker) if self.track else None
         self.records = self.tracker.records
         self.scopes = []
@@ -268,6 +279,7 @@ class Tape:
         self._leftovers = {}
         self._spare = {}
         self._prepared = None
+        self.began = self.ended = 0 if state.tape is not self else clock.now
 
     # -- gradients --------------------------------------------------------------------------------------
 
@@ -282,9 +294,11 @@ class Tape:
 
     def zero(self) -> None:
         """Set the gradients of all arrays on the tape to zero."""
+        site = call_site()
+        self.tracker.log.add(Event("zero", clock.tick(), 0, 0, "zero", site, self.id, len(self.records)))
         for a in self.tracker.states:
             if a.requires_grad and a.buffer.adjoint is not None:
-                _backward.zero_gradient(a)
+                _backward.zero_gradient(a, site)
 
     def backward(self, loss: array | None = None, grads: Mapping[Any, Any] | None = None) -> None:
         """Run the reverse pass: gradients are added to the `.grad` of the arrays that require one.
@@ -310,11 +324,13 @@ class Tape:
         except TapedebugError as error:
             raise error.with_traceback(None) from None
         call = BackwardCall(loss, seeds, len(self.records))
+        again, site = self._again(call), call_site()
         recording, state.tape = state.tape, None
         start = perf_counter()
         try:
             if self._prepared is None or not self._prepared.holds(self.tracker):
                 self._prepared = _backward.Prepared(self.tracker)
+            noted = Pass(self._prepared.leaves)
             self._leftovers = _backward.run(self._prepared, seeds, self._leftovers)
         except BaseException:
             self._spare = seeds
@@ -322,6 +338,8 @@ class Tape:
         finally:
             state.tape = recording
         call.seconds = perf_counter() - start
+        number = len(self.backward_calls) + 1
+        self.tracker.log.add(noted.end(self.id, call.records, number, again, site))
         call.reran = self._prepared.reran
         self.tracker.settled = recording is not self
         self.loss = loss if loss is not None else self.loss
@@ -329,6 +347,15 @@ class Tape:
         self._spare = self.backward_calls[-1].give_up() if self.backward_calls else {}
         self.backward_calls.append(call)
         _observers.notify("backward_done", self, call)
+
+    def _again(self, call: BackwardCall) -> bool:
+        """Whether a pass begins from the same seeds as the one before."""
+        if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
+            return False
+        last, now = self.backward_calls[-1]._seeds, call._seeds
+        if last.keys() == now.keys() == {call.loss}:
+            return True
+        return last.keys() == now.keys() and all(np.array_equal(last[a], now[a]) for a in now)
 
     # -- versions and replay ----------------------------------------------------------------------------
 
