@@ -39,6 +39,38 @@ describe("parseTrace", () => {
     expect(problems).toEqual([]);
   });
 
+  it("reads what happened around the tape", () => {
+    const data = makeNet();
+    const site = { file: "fit.py", line: 40, column: 4, function: "fit" };
+    const read = { kind: "read", clock: 9, at: 4, of: "gradient", array: 0, how: "optimiser", call_site: site };
+    data.events = [
+      { ...read, numbers: { norm: "inf" } },
+      { kind: "sing", clock: 10, array: 999, numbers: { norm: "x" } },
+    ];
+    data.events_dropped = 3;
+    const { trace, problems } = parseTrace(data);
+    expect(trace.events[0]).toEqual({
+      kind: "read",
+      clock: 9,
+      at: 4,
+      of: "gradient",
+      array: 0,
+      how: "optimiser",
+      callSite: site,
+      tape: 0,
+      again: false,
+      settled: false,
+      numbers: { norm: Number.POSITIVE_INFINITY },
+    });
+    expect(trace.eventsDropped).toBe(3);
+    expect(trace.events[1]?.array).toBeNull();
+    expect(problems.map((problem) => problem.split(",")[0])).toEqual([
+      'trace.events[1].kind is "sing"',
+      "trace.events[1].array is 999",
+      'trace.events[1].numbers.norm is "x"',
+    ]);
+  });
+
   it.each([
     [null, "This is not a tapedebug trace: it is null, not an object."],
     [[1, 2], "This is not a tapedebug trace: it is a list of 2, not an object."],

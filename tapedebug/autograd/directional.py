@@ -109,16 +109,22 @@ def negligible(program: WholeTape, port: Port) -> Floats:
     return least
 
 
+def unit_direction(values: Floats, flat: int) -> Floats:
+    """The direction along one entry, as long as the entry is large."""
+    typical = float(np.sqrt(np.mean(values**2))) or 1.0
+    unit = np.zeros(values.size)
+    unit[flat] = max(abs(float(values[flat])), 0.01 * typical)
+    return unit
+
+
 def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[int | None, Floats]]:
     typical = float(np.sqrt(np.mean(values**2))) or 1.0
     size = values.size
     order = np.argsort(-np.abs(np.nan_to_num(gradient, nan=np.inf)), kind="stable")
     chosen = np.sort(order[: min(effort.entries, size if size <= FEW else ENTRIES)])
-    found: list[tuple[int | None, Floats]] = []
-    for flat in chosen:
-        unit = np.zeros(size)
-        unit[flat] = max(abs(float(values[flat])), 0.01 * typical)
-        found.append((int(flat), unit))
+    found: list[tuple[int | None, Floats]] = [
+        (int(flat), unit_direction(values, int(flat))) for flat in chosen
+    ]
     if size > 1:
         scale = np.maximum(np.abs(values), 0.01 * typical)
         found += [(None, direction) for direction in random_directions(size, effort.random, scale)]

@@ -121,6 +121,9 @@ class _Watch:
     def window_closed(self, ledger: Any) -> None:
         """NumPy cannot write to the buffer any more."""
 
+    def looked_at(self, array: Any, event: Any) -> None:
+        """Somebody reads the buffer."""
+
     def overwritten_outside(self, ledger: Any, array: Any, site: Any, how: str) -> None:
         """Something is about to write to the buffer."""
         self.guard.keep(self.buffer)

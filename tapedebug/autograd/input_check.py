@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.differences import Floats
-from tapedebug.autograd.directional import Gradients, Probe, negligible
+from tapedebug.autograd.directional import EPS, Gradients, Probe, negligible, unit_direction
 from tapedebug.autograd.messages import kink_words
 from tapedebug.autograd.program import Port
 from tapedebug.autograd.verdict import Verdict, worst
@@ -84,12 +84,10 @@ def judge_input(
         reason = f"{count} of {consumed.size} entries of the consumed gradient are not finite"
         numbers = ""
     else:
+        allowed = rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
         sure = [p for p in probes if p.verdict != "KINK" and p.bar <= p.allowed]
         if sure and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure):
             # The float64 adjoint is confirmed wherever a difference could say anything: it is the reference.
-            allowed = (
-                rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
-            )
             verdict, reason = _against_exact(port, gradients, allowed, diverged)
             if verdict == "AGREE":
                 verdict = _unsure(probes) or verdict
@@ -97,8 +95,16 @@ def judge_input(
         else:
             rel_error = max(p.rel_error for p in probes)
             verdict, reason = _against_differences(probes)
+            if (
+                verdict == "WRONG"
+                and program.meant
+                and _against_exact(port, gradients, allowed, diverged)[0] == "AGREE"
+            ):
+                verdict, reason, rel_error = "UNDECIDABLE", _meant(program), None
         if verdict == "UNDECIDABLE" and not _follows(program, port, consumed):
             verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
+    if verdict == "UNDECIDABLE" and not program.meant:
+        reason += _beside(program, port, probes)
     if program.blind and verdict in ("AGREE", "WRONG"):
         verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")
     message = f"{numbers}: {reason}".strip(": ")
@@ -135,6 +141,31 @@ def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:
     if verdict == "KINK":
         return verdict, _kink(probes)
     return "UNDECIDABLE", "differences of the loss can not decide, the run amplifies rounding"
+
+
+def _beside(program: WholeTape, port: Port, probes: Sequence[Probe]) -> str:
+    """What differences say along one entry, also in float32 as everybody takes them."""
+    probe = next((probe for probe in probes if probe.entry is not None), None)
+    if probe is None:
+        return ""
+    values = program.values(port)
+    unit = unit_direction(values, int(np.ravel_multi_index(probe.entry or (0,), port.shape or (1,))))
+    ends = [program.loss({port: values + step * unit}, single=True) for step in (EPS, -EPS)]
+    single = (ends[0] - ends[1]) / (2 * EPS)
+    return (
+        f" (along {probe.along}: AD {probe.ad:.4g}, difference in float64 {probe.fd:.4g} ± {probe.bar:.1g}, "
+        f"in float32 {single:.4g})"
+    )
+
+
+def _meant(program: WholeTape) -> str:
+    """Why differences do not count where a gradient is meant to differ."""
+    names = " and ".join(program.meant)
+    return (
+        f"the gradient of {names} is meant to differ (func_grad with differs=True), and differences of the "
+        "loss do "
+        "not see it; it agrees with its float64 twin"
+    )
 
 
 def _kink(probes: Sequence[Probe]) -> str:

@@ -30,6 +30,8 @@ class WholeTape(ShadowProgram):
         preserves: Its reverse pass sees the values of the forward pass.
         notes: What could not be covered.
         blind: Why no verdict can be had; empty where one can.
+        meant: Functions whose gradients are meant to differ (`func_grad(…, differs=True)`): differences of
+            the loss do not see those gradients.
     """
 
     def __init__(self, tape: Any, seeds: Mapping[Port, Floats], inputs: Sequence[Port]) -> None:
@@ -55,6 +57,8 @@ class WholeTape(ShadowProgram):
             else ""
         )
 
+        self.meant = meant_to_differ(tape)
+
     def pull_along(self) -> dict[Port, Floats]:
         """The float64 adjoint at the values of the float32 run.
 
@@ -76,6 +80,18 @@ class WholeTape(ShadowProgram):
         """The objective, with some inputs replaced."""
         outputs = self.evaluate(changes or {}, single=single)
         return float(sum(seed @ outputs[target] for target, seed in self.seeds.items()))
+
+
+def meant_to_differ(tape: Any) -> list[str]:
+    """The functions that kernels on a tape call whose gradients are meant to differ from the derivative."""
+    from tapedebug.compiler.function import DIFFERING
+    from tapedebug.compiler.passes.custom import calls_with_gradient
+
+    if not DIFFERING:
+        return []
+    kernels = {id(r.kernel): r.kernel for r in tape.records if r.kernel is not None and r.active}
+    calls = (call for k in kernels.values() for call in calls_with_gradient(k._lowered.custom.body))
+    return list(dict.fromkeys(call.name for call in calls if call.function.gradient in DIFFERING))
 
 
 def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> WholeTape:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from tapedebug._errors import KernelTypeError
-from tapedebug.compiler.function import Function, read_annotations
+from tapedebug.compiler.function import DIFFERING, Function, read_annotations
 from tapedebug.compiler.kernel import Kernel
 
 DEVICE = frozenset(
@@ -21,6 +21,8 @@ DEVICE = frozenset(
     }
 )
 """Options of kernels on other devices."""
+MEANT = "meant to differ"
+"""What the docstring of a gradient says that is not the derivative, on purpose."""
 
 
 @overload
@@ -113,16 +115,22 @@ def func(
     return decorate if function is None else decorate(function, sys._getframe(1))
 
 
-def func_grad(function: Function) -> Callable[[Callable[..., Any]], Function]:
+def func_grad(function: Function, *, differs: bool = False) -> Callable[[Callable[..., Any]], Function]:
     """Decorate a gradient for `function`: adjoints run it in place of the reverse of the function.
 
     Its parameters are those of `function`, then the adjoint of each result. It changes the adjoints of the
     inputs: `adjoint[x] += …` of floats and vectors, `adjoint[a][i] += …` of arrays.
 
+    Args:
+        function: The function.
+        differs: The gradient is meant to differ from the derivative, as one that passes straight through
+            `round` or clips does: checks take it as it is, and say so. The words "meant to differ" in its
+            docstring do the same, for programs that also run on Warp.
+
     Raises:
         KernelTypeError: `function` is not a function of the kernel language, or has a gradient.
     """
-    return _companion(function, "gradient")
+    return _companion(function, "gradient", differs=differs)
 
 
 def func_replay(function: Function) -> Callable[[Callable[..., Any]], Function]:
@@ -136,12 +144,18 @@ def func_replay(function: Function) -> Callable[[Callable[..., Any]], Function]:
     return _companion(function, "replay")
 
 
-def _companion(function: Function, what: str) -> Callable[[Callable[..., Any]], Function]:
+def _companion(
+    function: Function, what: str, *, differs: bool = False
+) -> Callable[[Callable[..., Any]], Function]:
     def decorate(python: Callable[..., Any]) -> Function:
         read_annotations(python, sys._getframe(1))
         own = Function(python)
+        own.differs = differs or MEANT in (python.__doc__ or "")
         version = _version(function, own)
         _require_free(version, own, what)
+        own.companion_of = version
+        if own.differs:
+            DIFFERING.add(own)
         setattr(version, what, own)
         for user in list(version.users):
             user.renew()

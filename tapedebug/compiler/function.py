@@ -20,6 +20,9 @@ from tapedebug.compiler.native.unit import Snippets
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
 
+DIFFERING: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The gradients that are meant to differ from the derivative: mostly none, so that nobody has to look."""
+
 
 class Function:
     """A function of the kernel language, compiled into the kernels that call it.
@@ -28,6 +31,8 @@ class Function:
 
     Attributes:
         gradient: What adjoints run in place of its reverse (`func_grad`).
+        differs: It is a gradient that is meant to differ from the derivative.
+        companion_of: The function whose gradient or replay it is.
         replay: What adjoints run in its place where they need its results again (`func_replay`).
     """
 
@@ -37,6 +42,8 @@ class Function:
         self.__name__ = python.__name__
         self.__doc__ = python.__doc__
         self.gradient: Function | None = None
+        self.differs = False
+        self.companion_of: Function | None = None
         self.replay: Function | None = None
         self.native: Native | None = None
         """Its C, where it is a native function."""

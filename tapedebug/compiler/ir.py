@@ -107,6 +107,8 @@ class Custom:
         inputs: The float values whose adjoints the gradient changes.
         before: In the gradient, the adjoint of each input so far.
         seeds: In the gradient, the adjoint of each result.
+        function: The function of the user's; None where it is native.
+        params: Its inputs that are floats, each with the parameter's name and component: for checks.
     """
 
     name: str
@@ -117,6 +119,8 @@ class Custom:
     before: list[Value]
     seeds: list[Value]
     span: Span | None
+    function: Any = None
+    params: list[tuple[str, Value]] = field(default_factory=list)
 
     @property
     def results(self) -> list[Value]:

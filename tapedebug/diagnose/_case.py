@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tapedebug._errors import TapedebugError
 from tapedebug.diagnose._dead_ends import DeadEnd, dead_ends
 from tapedebug.diagnose._experiment import Experiment
 from tapedebug.diagnose._graph import Dependencies
@@ -26,12 +27,14 @@ class Case:
         trace: The tape as data, with the verdict of the end-to-end check.
         experiment: Runs the tape again, changed or not, in private memory.
         as_warp: The program was written for Warp: what would go wrong there is an error.
+        named_loss: Somebody said what the loss is.
         progress: Called with a few words before something that takes time.
     """
 
     trace: Trace
     experiment: Experiment
     as_warp: bool = False
+    named_loss: bool = False
     progress: Callable[[str], None] = field(default=lambda words: None)
 
     @cached_property
@@ -45,6 +48,17 @@ class Case:
         from tapedebug.diagnose._elements import Elements
 
         return Elements(self)
+
+    @property
+    def rerun(self) -> Replay:
+        """The tape, to be run again, also where gradients can not be computed.
+
+        Raises:
+            TapedebugError: It is not a tape of this process.
+        """
+        if not isinstance(self.experiment, Replay):
+            raise TapedebugError("this tape can not be run again")
+        return self.experiment
 
     @property
     def replay(self) -> Replay | None:

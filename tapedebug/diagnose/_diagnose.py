@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
+from tapedebug.diagnose._behind import Again, reveal
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._diagnosis import ORDER, Diagnosis, merged_coverage, worst_verdict
+from tapedebug.diagnose._consumed import allow_for_consumed
+from tapedebug.diagnose._diagnosis import Diagnosis, severity
 from tapedebug.diagnose._pace import VERDICT_SHARE, OutOfTime, Pace
 from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._rules import apply, apply_across
 from tapedebug.diagnose._settings import SettingsKept
 from tapedebug.diagnose._settle import settle
+from tapedebug.diagnose._several import joined, losses_for
 from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
-from tapedebug.trace import Check, Coverage, Finding, Trace
+from tapedebug.trace import Check, Coverage, Trace
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
@@ -30,7 +34,7 @@ DIRECTIONS = 30.0
 
 def diagnose(
     tape: Tape | Sequence[Tape],
-    loss: Array | Mapping[Array, Any] | None = None,
+    loss: Array | Mapping[Array, Any] | Sequence[Any] | None = None,
     inputs: Sequence[Array] | Array | None = None,
     *,
     as_warp: bool = False,
@@ -42,10 +46,12 @@ def diagnose(
     Everything is measured on private copies: no array, gradient or tape is changed, whatever happens.
 
     Args:
-        tape: A recorded tape, or several.
+        tape: A recorded tape, or several, for instance those of a training loop: they are looked at one by
+            one and together, and listed in the order of recording.
         loss: What the gradients are of: a scalar array, or a mapping of arrays to their incoming adjoints as
-            in `Tape.backward(grads=…)`. By default what the last `Tape.backward` was called with, or else the
-            only scalar result of the tape.
+            in `Tape.backward(grads=…)`; for several tapes one for all, or a list with one (or None) for each.
+            By default what the last `Tape.backward` was called with, or else the only scalar result of the
+            tape.
         inputs: The arrays whose gradients matter; by default all that require a gradient and whose values the
             tape read before it wrote them.
         as_warp: The program was written for Warp: what would go wrong there is an error.
@@ -59,33 +65,40 @@ def diagnose(
 
     Raises:
         TapedebugError: `loss` or one of `inputs` is not on the tape, or `loss` is no scalar with a gradient.
-        TypeError: `tape` is not a tape, `progress` no function or `max_seconds` no number.
+        TypeError: `tape` is not a tape, a list of losses does not have one for each, `progress` is no
+            function or `max_seconds` no number.
         ValueError: `max_seconds` is not positive.
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
     with SettingsKept(), Pace(progress, max_seconds, len(tapes)) as pace:
-        cases = [_case(item, loss, inputs, pace) for item in tapes]
+        losses = losses_for(tapes, loss)
+        cases = [_case(item, own, inputs, pace) for item, own in zip(tapes, losses, strict=True)]
+        if all(case.trace.tape.began for case in cases):
+            cases.sort(key=lambda case: case.trace.tape.began)
         for case in cases:
             pace.subject, case.as_warp = case.trace.name, as_warp
             if case.trace.launches:
                 apply(case)
                 case.trace.findings = settle(case.trace.findings)
+                _reveal(case, functools.partial(_case, loss=loss, inputs=inputs, pace=pace))
         apply_across(cases)
         parts = [_concluded(case) for case in cases]
-    if len(parts) == 1:
-        return parts[0]
-    traces = [part.trace for part in parts]
-    findings = sorted((item for trace in traces for item in trace.findings), key=_severity)
-    coverage = merged_coverage([part.coverage for part in parts], [])
-    verdict = worst_verdict([part.verdict for part in parts])
-    worst = min(parts, key=lambda part: (part.verdict != verdict, -len(part.findings)))
-    return Diagnosis(verdict, coverage, findings, worst.trace, traces)
+    return parts[0] if len(parts) == 1 else joined(parts)
+
+
+def _reveal(case: Case, again: Again) -> None:
+    try:
+        reveal(case, again)
+    except TapedebugError as error:
+        case.skipped(f"what stands behind what was found was not looked for: {error.message}")
 
 
 def _check_tapes(tapes: Sequence[Any]) -> None:
     from tapedebug.runtime import Tape
+    from tapedebug.runtime._state import refuse_at_another_time
 
+    refuse_at_another_time("diagnose")
     if not tapes:
         raise TypeError("diagnose: the list of tapes is empty")
     for item in tapes:
@@ -115,23 +128,19 @@ def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace) -> Case:
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
-    case = Case(trace, experiment, progress=pace.begin)
+    case = Case(trace, experiment, named_loss=loss is not None, progress=pace.begin)
     _summarise(case, recorded, seeds, pace)
     return case
 
 
 def _concluded(case: Case) -> Diagnosis:
     trace = case.trace
-    trace.findings.sort(key=_severity)
+    trace.findings.sort(key=severity)
     _allow_for_detached(trace, case.experiment.wrong)
+    allow_for_consumed(trace)
     for number, finding in enumerate(trace.findings):
         finding.id = number
     return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace)
-
-
-def _severity(finding: Finding) -> tuple[int, int]:
-    """Worst first; what the engine had to take care of comes before what is harmless."""
-    return ORDER[finding.severity], int(bool(finding.evidence.get("harmless")))
 
 
 def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:

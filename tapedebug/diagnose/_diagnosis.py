@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose._text import format_diagnosis
+from tapedebug.diagnose._text import format_diagnosis, format_several
 from tapedebug.trace import Check, Coverage, Finding, Trace
 from tapedebug.trace.model import Verdict
 
@@ -34,7 +34,9 @@ class Diagnosis:
             ``"NONDETERMINISTIC"``, or ``"NOT CHECKED"``.
         coverage: What the verdict rests on, and what was left out.
         findings: Worst first.
-        trace: The tape as data, with all of this in it.
+        trace: The tape as data, with all of this in it; of several, the one with the worst verdict.
+        traces: All tapes, in the order of recording, where several were diagnosed; `Finding.tape` is a
+            position in it.
     """
 
     verdict: Verdict
@@ -67,6 +69,8 @@ class Diagnosis:
         return diagnoses_to_json([self])
 
     def __str__(self) -> str:
+        if len(self.traces) > 1:
+            return format_several(self.verdict, self.coverage, self.findings, self.traces)
         return format_diagnosis(self.trace)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
@@ -78,6 +82,11 @@ class Diagnosis:
         return mimebundle(self)
 
 
+def severity(finding: Finding) -> tuple[int, int]:
+    """Worst first; what the engine had to take care of comes before what is harmless."""
+    return ORDER[finding.severity], int(bool(finding.evidence.get("harmless")))
+
+
 def diagnoses_to_json(diagnoses: list[Diagnosis], notes: list[str] | None = None) -> dict[str, Any]:
     """Return the content of the ``--json`` file for any number of tapes.
 
@@ -87,7 +96,7 @@ def diagnoses_to_json(diagnoses: list[Diagnosis], notes: list[str] | None = None
 
     traces = [trace for diagnosis in diagnoses for trace in (diagnosis.traces or [diagnosis.trace])]
     found = [
-        {"tape": number, **finding.to_json()}
+        {**finding.to_json(), "tape": number}
         for number, trace in enumerate(traces)
         for finding in trace.findings
     ]

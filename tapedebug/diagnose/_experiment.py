@@ -185,3 +185,16 @@ def _relative_error(right: Values, wrong: Values) -> float:
     if difference == 0:
         return 0.0
     return difference / size if np.isfinite(difference) and size > 0 else float("inf")
+
+
+def change_of(shape: Sequence[int], old: Values, new: Values) -> Change:
+    """Compare two values of an array, element by element; an element of a vec3 is three scalars."""
+    same = (old == new) | ((old != old) & (new != new))
+    elements = same.reshape((int(np.prod(shape)), -1)).all(axis=1)
+    changed = int((~elements).sum())
+    largest, place = 0.0, None
+    if changed:
+        place = int(np.flatnonzero(~elements)[0])
+        with np.errstate(all="ignore"):
+            largest = float(np.max(np.abs(new.astype(np.float64) - old.astype(np.float64))))
+    return Change(int(elements.size), changed, largest, place)

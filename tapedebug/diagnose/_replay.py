@@ -14,7 +14,7 @@ from tapedebug.diagnose import _as_warp
 from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._careless import make_careless, see
 from tapedebug.diagnose._exchange import exchanged, handed_on
-from tapedebug.diagnose._experiment import Change, Consume, Flow, Semantics, Values
+from tapedebug.diagnose._experiment import Change, Consume, Flow, Semantics, Values, change_of
 from tapedebug.diagnose._thread import Thread
 from tapedebug.diagnose._without import gradients_without, values_at, values_without
 from tapedebug.trace import Location
@@ -61,9 +61,16 @@ class Replay:
         self.leaves = list(leaves)
         self.losses = [number for a in seeds if (number := recorded.id_of(a)) is not None]
         self.blocked = self._why_blocked()
+        self.mend: Callable[[Shadow], None] | None = None
         self._single: Shadow | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
         self._limits: dict[int, tuple[Limit, ...]] | None = None
+
+    def mended(self, mend: Callable[[Shadow], None]) -> Replay:
+        """Return the experiment on the same tape with each of its runs mended."""
+        found = Replay(self.recorded, self.seeds, self.leaves, named=self.named, pulse=self.pulse)
+        found.mend = mend
+        return found
 
     def _why_blocked(self) -> str:
         if not self.seeds:
@@ -92,9 +99,8 @@ class Replay:
 
         def look(record: Record) -> None:
             for array, old in before.items():
-                found[array, record.index] = _change(
-                    self.arrays[array], old, shadow.values(self.arrays[array])
-                )
+                a = self.arrays[array]
+                found[array, record.index] = change_of(a.shape, old, shadow.values(a))
             hold(record.index + 1)
 
         shadow.forward(stop=0)
@@ -324,26 +330,16 @@ class Replay:
         if double:
             # Memory that is used as float32 and as something else has no twin.
             with contextlib.suppress(TapeError):
-                shadow = Shadow(tracker, float64)
-                shadow.pulse = self.pulse
-                return shadow
-        shadow = Shadow(tracker)
-        shadow.pulse = self.pulse
+                return self._prepared(Shadow(tracker, float64))
+        shadow = self._prepared(Shadow(tracker))
         make_careless(shadow)
         return shadow
 
-
-def _change(a: Any, old: Values, new: Values) -> Change:
-    """Compare two values of an array, element by element; an element of a vec3 is three scalars."""
-    same = (old == new) | ((old != old) & (new != new))
-    elements = same.reshape((int(np.prod(a.shape)), -1)).all(axis=1)
-    changed = int((~elements).sum())
-    largest, place = 0.0, None
-    if changed:
-        place = int(np.flatnonzero(~elements)[0])
-        with np.errstate(all="ignore"):
-            largest = float(np.max(np.abs(new.astype(np.float64) - old.astype(np.float64))))
-    return Change(int(elements.size), changed, largest, place)
+    def _prepared(self, shadow: Shadow) -> Shadow:
+        shadow.pulse = self.pulse
+        if self.mend is not None:
+            self.mend(shadow)
+        return shadow
 
 
 def perturbed(values: Values, scale: float) -> Values:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from tapedebug.trace import Trace
 from tapedebug.trace._sequences import sequences_of, sequences_within
@@ -25,12 +25,22 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """A repeated sequence with what it carries; round `k` begins at launch `first + k * length`."""
+    """A repeated sequence with what it carries; round `k` begins at launch `first + k * length`.
+
+    Attributes:
+        first: The first launch of the first round.
+        length: Launches of a round.
+        count: How many rounds.
+        carried: What one round hands to the next.
+        occurrences: The first launches of all its copies, where it stands inside another loop; the last one
+            is `first`.
+    """
 
     first: int
     length: int
     count: int
     carried: tuple[Carried, ...]
+    occurrences: tuple[int, ...] = ()
 
     @property
     def stop(self) -> int:
@@ -50,14 +60,39 @@ def loops(trace: Trace, least: int = 3) -> list[Rounds]:
         least: Rounds that a sequence must have.
     """
     outer = trace.sequences or sequences_of(trace)
-    spans = [(run.first + run.length * (run.count - 1), run.length) for run in outer if run.length > least]
-    inner = [run for runs in sequences_within(trace, spans) for run in runs]
+    long = [run for run in outer if run.length > least]
+    spans = [(run.first + run.length * (run.count - 1), run.length) for run in long]
+    inner = [
+        (run, tuple(run.first - around.length * back for back in reversed(range(around.count))))
+        for around, runs in zip(long, sequences_within(trace, spans), strict=True)
+        for run in runs
+    ]
     writers = {(version.array, version.version): version.written_by for version in trace.versions}
-    found = [_rounds(trace, run, writers) for run in (*outer, *inner) if run.count >= least]
+    runs = [*((run, (run.first,)) for run in outer), *inner]
+    found = [_rounds(trace, run, places, writers) for run, places in runs if run.count >= least]
     return [rounds for rounds in found if rounds.carried]
 
 
-def _rounds(trace: Trace, run: Sequence, writers: Mapping[tuple[int, int], int | None]) -> Rounds:
+def alike(trace: Trace, found: Iterable[Rounds]) -> list[Rounds]:
+    """Return the last of loops that do the same in several places, with all of those as its occurrences."""
+    groups: dict[object, Rounds] = {}
+    for rounds in found:
+        launches = trace.launches[rounds.first : rounds.first + rounds.length]
+        key = (
+            tuple((launch.name, tuple(launch.dim)) for launch in launches),
+            rounds.count,
+            rounds.carried,
+        )
+        before = groups.get(key)
+        places = {*rounds.occurrences, *(before.occurrences if before is not None else ())}
+        last = rounds if before is None or rounds.first > before.first else before
+        groups[key] = replace(last, occurrences=tuple(sorted(places)))
+    return list(groups.values())
+
+
+def _rounds(
+    trace: Trace, run: Sequence, places: tuple[int, ...], writers: Mapping[tuple[int, int], int | None]
+) -> Rounds:
     """What the last round reads of the one before, each value once."""
     last = run.first + run.length * (run.count - 1)
     carried: dict[tuple[int, int], Carried] = {}
@@ -79,4 +114,4 @@ def _rounds(trace: Trace, run: Sequence, writers: Mapping[tuple[int, int], int |
             if source is not None:
                 place = (writer - (last - run.length), source)
                 carried.setdefault(place, Carried(*place, offset, param))
-    return Rounds(run.first, run.length, run.count, tuple(carried.values()))
+    return Rounds(run.first, run.length, run.count, tuple(carried.values()), places)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import (
+    accumulated,
     after_loss,
+    custom_grad,
     disconnected,
     duplicate_launch,
     exploding,
@@ -18,6 +20,11 @@ from tapedebug.diagnose import (
     overwrite,
     race,
     replayed_counter,
+    seed,
+    stale_gradient,
+    stale_value,
+    truncated,
+    unconverged,
     uninitialised_read,
     unused,
     vanishing,
@@ -32,12 +39,14 @@ from tapedebug.trace import Finding
 class Rule:
     """One rule: its id, and what looks for it on one tape.
 
-    `find_across` looks at all tapes of a program together, in the order of recording.
+    `find_across` looks at all tapes of a program together, in the order of recording; with `pairs` there must
+    be more than one.
     """
 
     id: str
     find: Callable[[Case], list[Finding]] | None = None
     find_across: Callable[[Sequence[Case]], list[tuple[Case, Finding]]] | None = None
+    pairs: bool = False
 
 
 STRUCTURE: tuple[Rule, ...] = ()
@@ -45,13 +54,20 @@ STRUCTURE: tuple[Rule, ...] = ()
 
 MEASURED: tuple[Rule, ...] = (
     Rule(nonfinite.RULE, nonfinite.find),
+    Rule(custom_grad.RULE, custom_grad.find),
     Rule(disconnected.RULE, disconnected.find),
     Rule(flat_op.RULE, flat_op.find),
     Rule(vanishing.RULE, vanishing.find),
     Rule(exploding.RULE, exploding.find),
+    Rule(unconverged.RULE, unconverged.find),
     Rule(overwrite.RULE, overwrite.find),
     Rule(after_loss.RULE, after_loss.find),
     Rule(duplicate_launch.RULE, duplicate_launch.find),
+    Rule(stale_value.RULE, stale_value.find),
+    Rule(seed.RULE, seed.find),
+    Rule(accumulated.RULE, find_across=accumulated.find_across),
+    Rule(stale_gradient.RULE, find_across=stale_gradient.find_across),
+    Rule(truncated.RULE, find_across=truncated.find_across, pairs=True),
     Rule(unused.RULE, unused.find),
     Rule(warp_limitation.RULE, warp_limitation.find),
     Rule(replayed_counter.RULE, replayed_counter.find),
@@ -68,30 +84,44 @@ TRACKED: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)
 
 
-def apply(case: Case) -> None:
-    """Add what the rules find on one tape. A rule that fails is a gap in the coverage, not the end."""
+def apply(case: Case, only: Collection[str] | None = None) -> None:
+    """Add what the rules find on one tape. A rule that fails is a gap in the coverage, not the end.
+
+    Args:
+        case: The tape.
+        only: The ids of the rules to apply; by default all.
+    """
     late: list[str] = []
     for rule in RULES:
-        if rule.find is not None:
+        if rule.find is not None and (only is None or rule.id in only):
             with _gaps(case, rule.id, late):
                 if rule not in STRUCTURE:  # which costs nothing, even where the time is up
                     case.progress(f"looking for {rule.id}")
                 case.trace.findings += rule.find(case)
-    if late:
-        case.skipped(f"not looked for, as time was up: {', '.join(late)}")
+    _not_looked_for(case, late)
 
 
 def apply_across(cases: Sequence[Case]) -> None:
     """Add what the rules find between tapes, each to the tape that it is shown on."""
     late: list[str] = []
     for rule in RULES:
-        if rule.find_across is not None:
-            with _gaps(cases[0], f"{rule.id} between tapes", late):
-                cases[0].progress(f"looking for {rule.id} between tapes")
+        if rule.find_across is not None and (len(cases) > 1 or not rule.pairs):
+            what = f"{rule.id} between tapes" if rule.pairs else rule.id
+            with _gaps(cases[0], what, late):
+                cases[0].progress(f"looking for {what}")
                 for case, finding in rule.find_across(cases):
                     case.trace.findings.append(finding)
+    _not_looked_for(cases[0], late)
+
+
+def _not_looked_for(case: Case, late: list[str]) -> None:
+    """Name the rules that there was no time for, all in one note."""
+    notes, start = case.trace.coverage.notes, "not looked for, as time was up: "
+    for note in [note for note in notes if note.startswith(start) and late]:
+        notes.remove(note)
+        late = [note.removeprefix(start), *late]
     if late:
-        cases[0].skipped(f"not looked for, as time was up: {', '.join(late)}")
+        case.skipped(f"{start}{', '.join(late)}")
 
 
 @contextmanager

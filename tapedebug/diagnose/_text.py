@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections.abc import Sequence
 from typing import TextIO
 
 from tapedebug.diagnose._source import code_at
-from tapedebug.trace import Finding, Location, Trace
+from tapedebug.trace import Coverage, Finding, Location, Trace
 
 WIDTH = 100
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
@@ -24,37 +25,97 @@ def paint(text: str, style: str, colour: bool) -> str:
     return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if colour else text
 
 
-def format_diagnosis(trace: Trace, *, colour: bool = False) -> str:
-    """Return verdict, coverage and findings of `trace` as text, prose in lines of at most 100 characters."""
+def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str] | None = None) -> str:
+    """Return verdict, coverage and findings of `trace` as text, prose in lines of at most 100 characters.
+
+    Args:
+        trace: A tape.
+        colour: Whether colours are wanted.
+        told: What was found on other tapes, and on which; the same on this one is one line, and what is new
+            is added.
+    """
     launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
     head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
-    style = {"AGREE": "good", "WRONG": "error"}.get(trace.verdict, "warning")
-    lines = [f"{paint(head, 'bold', colour)} · gradient {paint(trace.verdict, style, colour)}"]
+    verdict = paint(trace.verdict, _style(trace.verdict), colour)
+    lines = [f"{paint(head, 'bold', colour)} · gradient {verdict}"]
     lines += _wrapped(f"coverage: {trace.coverage.summary}", "  ")
     for note in trace.coverage.notes:
         lines += _wrapped(f"- {note}", "    ")
     if not trace.findings:
         lines.append("  no findings")
+    told = {} if told is None else told
     for finding in trace.findings:
-        lines += ["", *format_finding(finding, trace, colour=colour)]
+        before = told.setdefault(_what(finding), trace.name)
+        if before != trace.name:
+            lines.append("  " + paint(f"{_title(finding)} · as on {before}", finding.severity, colour))
+        else:
+            lines += ["", *format_finding(finding, trace, colour=colour)]
     return "\n".join(lines)
 
 
-def format_finding(finding: Finding, trace: Trace | None = None, *, colour: bool = False) -> list[str]:
-    """Return one finding as lines: what, the kernel's line, the launch's line, the fix."""
+def _what(finding: Finding) -> str:
+    """What two findings on two tapes have in common that are one mistake."""
+    return repr((finding.rule, finding.severity, finding.arrays, finding.location, finding.call_site))
+
+
+def _title(finding: Finding) -> str:
     arrays = ", ".join(finding.arrays)
-    title = f"{MARKS[finding.severity]} {finding.severity} · {finding.rule}" + (
+    return f"{MARKS[finding.severity]} {finding.severity} · {finding.rule}" + (
         f" · {arrays}" if arrays else ""
     )
+
+
+def format_several(
+    verdict: str,
+    coverage: Coverage,
+    findings: Sequence[Finding],
+    traces: Sequence[Trace],
+    *,
+    colour: bool = False,
+) -> str:
+    """Return the diagnosis of several tapes as text: what holds for all, a line for each, the findings."""
+    head = f"{len(traces)} tapes · {sum(len(trace.launches) for trace in traces)} launches"
+    lines = [f"{paint(head, 'bold', colour)} · gradient {paint(verdict, _style(verdict), colour)}"]
+    lines += _wrapped(f"coverage: {coverage.summary}", "  ")
+    for note in coverage.notes:
+        lines += _wrapped(f"- {note}", "    ")
+    for number, trace in enumerate(traces):
+        told = paint(trace.verdict, _style(trace.verdict), colour)
+        lines += _wrapped(f"[{number}] {trace.name}: {told}, {trace.coverage.summary}", "  ", "      ")
+    if not findings:
+        lines.append("  no findings")
+    for finding in findings:
+        trace = traces[finding.tape or 0]
+        lines += ["", *format_finding(finding, trace, colour=colour, tape=f"[{finding.tape}] {trace.name}")]
+    return "\n".join(lines)
+
+
+def _style(verdict: str) -> str:
+    return {"AGREE": "good", "WRONG": "error"}.get(verdict, "warning")
+
+
+def format_finding(
+    finding: Finding, trace: Trace | None = None, *, colour: bool = False, tape: str = ""
+) -> list[str]:
+    """Return one finding as lines: what, on which tape, the lines of the kernel and the call, the fix."""
+    title = _title(finding) + (f" · {tape}" if tape else "")
     lines = ["  " + paint(title, finding.severity, colour)]
     lines += _wrapped(finding.message, "    ")
     if finding.location and finding.location != finding.call_site:
         lines += _place("kernel", finding.location, trace, colour)
     if finding.call_site:
-        lines += _place("launched", finding.call_site, None, colour)
+        lines += _place(_called(finding, trace), finding.call_site, None, colour)
     if finding.fix:
         lines += _wrapped(f"fix: {finding.fix}", "    ", "         ")
     return lines
+
+
+def _called(finding: Finding, trace: Trace | None) -> str:
+    """What is at the call site: a launch, or something else that the user did."""
+    launched = trace is None or any(
+        trace.launches[index].call_site == finding.call_site for index in finding.launches
+    )
+    return "launched" if launched or finding.location is not None else "called"
 
 
 def _place(what: str, location: Location, trace: Trace | None, colour: bool) -> list[str]:

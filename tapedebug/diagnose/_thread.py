@@ -18,7 +18,7 @@ from tapedebug.diagnose._arithmetic import Lost, evaluate
 
 if TYPE_CHECKING:
     from tapedebug._source import Span
-    from tapedebug.compiler.ir import Block, For, If, Op, Value, While
+    from tapedebug.compiler.ir import Block, Custom, For, If, Op, Value, While
 
 Values = np.ndarray[Any, Any]
 LIMIT = 200_000
@@ -153,6 +153,8 @@ class Thread:
                 self._if(node)  # type: ignore[arg-type]
             elif kind == "For":
                 self._for(node)  # type: ignore[arg-type]
+            elif kind == "Custom":
+                self._custom(node)  # type: ignore[arg-type]
             else:
                 self._while(node)  # type: ignore[arg-type]
 
@@ -161,6 +163,10 @@ class Thread:
         self._block(chosen)
         for result, value in zip(node.results, chosen.yields, strict=True):
             self.names[result] = self._get(value)
+
+    def _custom(self, node: Custom) -> None:
+        """A call with a gradient of its own: forward it is its body, which is no scope."""
+        self._block(node.body)
 
     def _for(self, node: For) -> None:
         carried = [self._get(value) for value in node.inits]

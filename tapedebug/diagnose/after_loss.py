@@ -138,7 +138,11 @@ class _Study:
     def guilty(self, groups: list[Group]) -> list[Group]:
         """Those that change the gradient, one by one, or all together where none does alone."""
         if max(_errors(self.without, self.consumed).values(), default=0.0) <= WRONG:
-            return []
+            # A reset loss has no gradient, whatever else is wrong.
+            dead = not any(np.any(values) for values in self.consumed.values())
+            return [
+                g for g in groups if dead and g.launches[0].kind != "kernel" and self.resets(g.launches[0])
+            ]
         if len(groups) == 1:
             return groups
         if len(groups) > MEASURED:
@@ -165,7 +169,10 @@ class _Study:
             f"that of {label} {self._effect(found[self.trace.array(label).id], label, error, them)}"
             for label, error in order
         )
-        message = f"{self._where(launches)}. {what}, which changes the gradient: {effect}."
+        change = f"which changes the gradient: {effect}"
+        if not order:
+            change = "so every gradient is exactly 0 (and is so without it, too, for another reason)"
+        message = f"{self._where(launches)}. {what}, {change}."
         # A kernel that writes a constant over the loss may do so on purpose: a penalty for what can not be.
         meant = self.resets(launches[0]) and launches[0].kind == "kernel"
         return self._finding("warning" if meant else "error", launches, message, fix, errors)

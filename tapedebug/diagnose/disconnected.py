@@ -64,10 +64,22 @@ def find(case: Case) -> list[Finding]:
     if lost is not None:
         findings.append(lost)
         explained |= set(search.leaves_of(lost))
+    explained |= _without_effect(case)
     for leaf in experiment.leaves:
         if leaf not in explained and leaf not in case.dead_ends:
             findings += search.zero(leaf)
     return findings
+
+
+def _without_effect(case: Case) -> set[int]:
+    """The inputs whose gradient ends in a function whose own gradient has no effect, as told already."""
+    labels = {
+        label
+        for finding in case.trace.findings
+        if finding.rule == "custom-grad" and finding.evidence["kind"] == "missing"
+        for label in finding.evidence["inputs"]
+    }
+    return {leaf for leaf in case.experiment.leaves if case.trace.arrays[leaf].label in labels}
 
 
 class _Search:

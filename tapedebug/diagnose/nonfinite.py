@@ -104,7 +104,8 @@ def _same(one: Birth, other: Birth) -> bool:
     """The reverse pass goes wrong where the forward pass did, or where it met what that left."""
     if one.culprit is None or other.culprit is None:
         return other.culprit is not None
-    return one.culprit.span == other.culprit.span
+    met = other.forward and not all(map(math.isfinite, one.culprit.operands))
+    return met or one.culprit.span == other.culprit.span
 
 
 def _bad_loss(trace: Trace) -> str:

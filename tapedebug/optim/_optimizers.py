@@ -13,6 +13,7 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
+from tapedebug.runtime._history import note_read
 from tapedebug.runtime.array import array
 
 Values = np.ndarray[Any, Any]
@@ -90,6 +91,7 @@ class _Optimizer:
                     mend="pass parameter.grad",
                 )
         for i, (p, g) in enumerate(zip(self.params, grad, strict=True)):
+            note_read(g, "optimiser")
             p.assign(self._stepped(i, p._look(), g._look()))
         self.t += 1
 

@@ -15,6 +15,7 @@ from tapedebug._errors import TapedebugWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._finite import Finite
+from tapedebug.runtime._history import note
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._recompute import Recomputation
@@ -23,7 +24,7 @@ from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer
 from tapedebug.runtime.config import config
 from tapedebug.runtime.plan import has_gradient
-from tapedebug.runtime.record import Record
+from tapedebug.runtime.record import Record, Site
 from tapedebug.runtime.versions import Tracker, announce
 
 Values = np.ndarray[Any, Any]
@@ -46,20 +47,19 @@ class Undo:
             buffer.fill, buffer.writes = fill, writes
 
 
-def zero_gradient(a: array) -> None:
+def zero_gradient(a: array, site: Site | None = None) -> None:
     """Zero the part of the gradient memory that belongs to `a`."""
     memory = a.buffer.adjoint
     if memory is None or memory.fill == ZERO:
         return
+    gradient = a.grad
+    assert gradient is not None
+    note("zero", gradient, "zero", site)
     if memory.watch:
-        gradient = a.grad
-        assert gradient is not None
         announce(gradient, None, "zero")
     if a.is_contiguous:
         memory.zero_range(a.start, a.stop)
     else:
-        gradient = a.grad
-        assert gradient is not None
         gradient._look().fill(0)
         memory.writes += 1
 
@@ -84,6 +84,7 @@ class Prepared:
         self.steps = self.table.steps(records[self.first :])
         self.retained_at = _retained_at(records)
         self.written = _written(records)
+        self.leaves = _leaves(tracker, self.written)
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
@@ -207,6 +208,20 @@ def _written(records: list[Record]) -> list[array]:
             if p in record.plan.active:
                 found[record.args[p]] = None
     return list(found)
+
+
+def _leaves(tracker: Tracker, written: list[array]) -> list[array]:
+    """The arrays with a gradient that the tape found and never writes: parameters, mostly."""
+    changed = {(a.buffer, tracker.ledgers[a.buffer].state(a).number) for a in written}
+    found: dict[Any, array] = {}
+    for buffer, ledger in tracker.ledgers.items():
+        for live in ledger.liveins:
+            if live.injected or not has_gradient(live.array):
+                continue
+            around = ledger.around(ledger.state(live.array))
+            if not any((buffer, state.number) in changed for state in around):
+                found.setdefault((buffer, live.start, live.stop), live.array)
+    return list(found.values())
 
 
 def _warn_of_missing_adjoints(records: list[Record]) -> None:

@@ -11,6 +11,7 @@ from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.lang._compound import from_words, in_words
 from tapedebug.runtime import _convert
+from tapedebug.runtime._history import note_read
 from tapedebug.runtime.buffer import Window
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Exchange:
         look = self._look()
         if look.dtype.names is not None:  # which an interface cannot describe: NumPy asks `__array__` then
             raise AttributeError("arrays of structs have no __array_interface__")
+        note_read(self, "numpy")
         whole = {
             "data": (self.buffer.address, False),
             "shape": (self.buffer.nbytes,),
@@ -73,6 +75,7 @@ class Exchange:
         Of structs it is a structured array. Writing into it changes the array without telling the tape,
         which finds it by comparing; prefer `assign`.
         """
+        note_read(self, "numpy")
         look = self._look()
         interface = {
             "data": (self.ptr, False),
@@ -86,6 +89,7 @@ class Exchange:
 
     def list(self: Any) -> list[Any]:
         """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
+        note_read(self, "list")
         look = self._look()
         if types.is_struct(self.dtype):
             return [self.dtype.from_numpy(one) for one in look.reshape(-1)]

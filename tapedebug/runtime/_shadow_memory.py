@@ -9,6 +9,7 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime._convert import contiguous_strides
+from tapedebug.runtime._state import refuse_at_another_time
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Buffer, Bytes
 from tapedebug.runtime.ledger import Ledger, LiveIn, Need, RangeState, Scratch
@@ -198,7 +199,8 @@ class ShadowBuffer:
             return content
         narrow = np.dtype(f"f{8 // self.scale}")
         whole = content[: content.size // narrow.itemsize * narrow.itemsize].copy()
-        wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
+        with np.errstate(invalid="ignore"):  # what nothing wrote may be any pattern of bits
+            wide: Bytes = whole.view(narrow).astype(np.float64).view(np.uint8)
         return wide
 
 
@@ -320,6 +322,8 @@ class ShadowSpace:
     live = False
 
     def __init__(self, tracker: Tracker, f64: bool) -> None:
+        if not tracker.dry:
+            refuse_at_another_time("replay")
         self.f64 = f64
         used: dict[Buffer, list[array]] = {}
         for a in tracker.states:

@@ -10,6 +10,7 @@ import numpy as np
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime import _convert, _fields
+from tapedebug.runtime._history import note_read
 from tapedebug.runtime.array import Shape, array, make
 
 
@@ -32,6 +33,7 @@ def item(a: array, key: Any) -> Any:
             ptr += _number(part, axis, a.shape) * step
     if shape:
         return make(a.buffer, ptr, a.dtype, tuple(shape), tuple(strides), like=a)
+    note_read(a, "item")
     one = make(a.buffer, ptr, a.dtype, (1,), (a.item_size,))._look()[0]
     if types.is_struct(a.dtype):
         return a.dtype.from_numpy(one)

@@ -22,8 +22,8 @@ from tapedebug.runtime.device import CPU, Device, get_device
 Values = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
-KINDS: dict[tuple[Any, int, bool, bool], int] = {}
-"""Small numbers for (dtype, ndim, contiguous, has a gradient): what `launch` keys its plans with."""
+KINDS: dict[tuple[Any, int, bool, bool, bool], int] = {}
+"""Small numbers for (dtype, ndim, contiguous, has a gradient, is one): what `launch` keys its plans with."""
 
 
 class array(Exchange, Arithmetic):
@@ -199,7 +199,7 @@ class array(Exchange, Arithmetic):
                 tracker.activated = True
         self._requires_grad = bool(value)
         self._fields = None
-        self._kind = _kind(self.dtype, self.ndim, self.is_contiguous, self._requires_grad)
+        self._kind = _kind_of(self)
 
     @property
     def grad(self) -> array | None:
@@ -237,7 +237,8 @@ class array(Exchange, Arithmetic):
             value.is_contiguous and self.is_contiguous and value.size * self.item_size == self.buffer.nbytes
         )
         if whole and value.buffer.nbytes == self.buffer.nbytes:
-            self.buffer.adjoint = value.buffer
+            self.buffer.take_gradient(value.buffer)
+            value._kind = _kind_of(value)
             self._grad = value
         else:
             own = self.grad
@@ -383,7 +384,7 @@ def make(
     a.part = ""
     a.retain_grad = like.retain_grad if like is not None else False
     a._requires_grad = like._requires_grad if like is not None else False
-    a._kind = _kind(dtype, a.ndim, a.is_contiguous, a._requires_grad)
+    a._kind = _kind_of(a)
     return a
 
 
@@ -394,5 +395,7 @@ def new(shape: Shape, dtype: Any, *, zeroed: bool = False) -> array:
     return make(buffer, buffer.address, dtype, shape, _convert.contiguous_strides(shape, item))
 
 
-def _kind(dtype: Any, ndim: int, contiguous: bool, grad: bool) -> int:
-    return KINDS.setdefault((dtype, ndim, contiguous, grad), len(KINDS))
+def _kind_of(a: array) -> int:
+    history = a.buffer.history
+    key = (a.dtype, a.ndim, a.is_contiguous, a._requires_grad, history is not None and history.of_gradient)
+    return KINDS.setdefault(key, len(KINDS))

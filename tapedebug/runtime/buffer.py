@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugWarning
+from tapedebug.runtime._history import History, window_opened
 
 if TYPE_CHECKING:
     from tapedebug.runtime.ledger import Ledger
@@ -52,6 +53,7 @@ class Buffer:
         watch: Ledgers of the tapes that must hear of a write before it happens.
         windows: How many can write without telling us: views that are alive, and the owner of foreign memory.
         writes: How many writes through this package have happened.
+        history: What happened around tapes, of memory that has a gradient or is one; else None.
         held: What must live as long as the buffer.
         undefined: Its content was undefined when it was made, and nobody could write it unseen since.
     """
@@ -63,6 +65,7 @@ class Buffer:
         "data",
         "fill",
         "held",
+        "history",
         "nbytes",
         "undefined",
         "watch",
@@ -81,6 +84,7 @@ class Buffer:
         self.watch: tuple[weakref.ref[Ledger], ...] = ()
         self.windows = 1 if foreign else 0
         self.writes = 0
+        self.history: History | None = None
         self.held: list[object] = []
         self.undefined = False
         if known:
@@ -160,8 +164,18 @@ class Buffer:
     def gradient(self) -> Buffer:
         """The adjoint memory; made of zeros when it is first asked for."""
         if self.adjoint is None:
-            self.adjoint = Buffer.allocate(self.nbytes, zeroed=True)
+            self.take_gradient(Buffer.allocate(self.nbytes, zeroed=True))
+        assert self.adjoint is not None
         return self.adjoint
+
+    def take_gradient(self, memory: Buffer) -> None:
+        """From now on this is the adjoint memory."""
+        self.adjoint = memory
+        if self.history is None:
+            self.history = History(writes=self.writes)
+        if memory.history is None:
+            memory.history = History(writes=memory.writes)
+        memory.history.of_gradient = True
 
     def watchers(self) -> list[tuple[Ledger, Tracker]]:
         """The ledgers of live tapes that use this buffer, with their trackers."""
@@ -200,6 +214,7 @@ class Window:
         buffer.windows += 1
         # From now on somebody can write without telling; a known constant is known no more.
         buffer.fill = None
+        window_opened(buffer)
         buffer.undefined = False
         for ledger, tracker in buffer.watchers():
             tracker.window_opened(ledger, start, stop)

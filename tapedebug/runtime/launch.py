@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments, _flatten
 from tapedebug.runtime._generic import concrete
+from tapedebug.runtime._history import note_read
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
@@ -111,6 +112,8 @@ def launch(
         return None
     tape = state.tape
     if tape is None or not record_tape:
+        for p in plan.gradients:
+            note_read(args[p], "launch")
         for p in plan.written:
             written = args[p]
             if written.buffer.watch:

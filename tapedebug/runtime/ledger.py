@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._ranges import Ranges, range_key
+from tapedebug.runtime._history import clock
 from tapedebug.runtime.buffer import Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -131,9 +132,10 @@ class Outside:
         site: Where in the user's source; None for a write through NumPy, which nobody announced.
         how: `"launch"`, `"copy"`, `"numpy"`, …
         settled: A reverse pass had run already: an optimiser's step, most likely.
+        clock: When, in events of the process.
     """
 
-    __slots__ = ("array", "at", "how", "settled", "site")
+    __slots__ = ("array", "at", "clock", "how", "settled", "site")
 
     def __init__(self, at: int, array: array, site: Site | None, how: str, settled: bool = False) -> None:
         self.at = at
@@ -141,6 +143,7 @@ class Outside:
         self.site = site
         self.how = how
         self.settled = settled
+        self.clock = clock.now
 
 
 class RangeState:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug.compiler.remarks import BOUNDS, PAUSE
 from tapedebug.lang import types
+from tapedebug.runtime._history import is_gradient
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
 from tapedebug.runtime.journal import JOURNAL, Listener
@@ -50,6 +51,7 @@ class Plan:
         touched: Array parameters that are accessed at all.
         found: Those whose present content matters, unless the launch covers it.
         needed: Those whose values the adjoint reads.
+        gradients: Those read ones that are gradients of other arrays.
         early, late: Those of them whose values before the launch it reads, and those whose values after it.
         written: Those that are written.
         exposed: Pairs of a written one and another, both with a gradient: where they share memory, threads
@@ -71,6 +73,7 @@ class Plan:
         "early",
         "exposed",
         "found",
+        "gradients",
         "heard_back",
         "idle",
         "info",
@@ -109,6 +112,7 @@ class Plan:
         self.kernel, self.info, self.active, self.strided = kernel, info, active, strided
         self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
         self.arrays: tuple[int, ...] = ()
+        self.gradients: tuple[int, ...] = ()
         self.idle: tuple[int, ...] = ()
         self.heard_back = NOTHING_SAID
         self.value_slots: Slots = ()
@@ -203,6 +207,7 @@ class KernelPlan(Plan):
             strided=not all(args[i].is_contiguous for i in arrays),
         )
         self.arrays = tuple(arrays)
+        self.gradients = tuple(i for i in arrays if i in self.reads and is_gradient(args[i]))
         self.idle = tuple(p for p in arrays if p not in self.touched)
         values, adjoints = kernel.layout.values, kernel.layout.adjoints
         self.value_slots = tuple((p, values[p]) for p in arrays)

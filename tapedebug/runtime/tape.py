@@ -11,18 +11,22 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._gradients import Gradients
+from tapedebug.runtime._history import Event, Pass, clock
 from tapedebug.runtime._seeds import Seeds, checked_seeds
-from tapedebug.runtime._state import state
+from tapedebug.runtime._state import refuse_at_another_time, state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.budget import Budget, parse_budget
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.ledger import Ledger, Outside
+from tapedebug.runtime.moment import Moment
 from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.replay import Shadow
@@ -92,6 +96,8 @@ class Tape:
         records: What was recorded, in order.
         scopes: The named groups of records.
         backward_calls: What `backward` was called with.
+        began: When it first recorded, in events of the process.
+        ended: When it last stopped to record.
         array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
@@ -117,6 +123,7 @@ class Tape:
             )
         self.track = wanted
         self.id = next(_ids)
+        self.began = self.ended = 0
         self.on_overwrite = mode
         self.memory_budget = parse_budget(memory_budget)
         self.tracker = self._tracker()
@@ -149,8 +156,10 @@ class Tape:
                 f"cannot start recording: {which} recording already, and tapes do not nest",
                 mend="leave the outer `with` block first",
             )
+        refuse_at_another_time("cannot start recording")
         state.tape = self
         self.tracker.settled = False
+        self.began = self.began or clock.tick()
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -160,6 +169,7 @@ class Tape:
             self.record_scope_end()
         if self.records:
             self._remember_names()
+        self.ended = clock.tick()
         _observers.notify("tape_exited", self)
 
     def _remember_names(self) -> None:
@@ -252,9 +262,13 @@ class Tape:
 
     def reset(self) -> None:
         """Forget all records and zero the gradients; the tape can record again."""
+        refuse_at_another_time("reset")
         _observers.notify("tape_reset", self)
         self.zero()
+        forgotten = Event("reset", clock.tick(), 0, 0, "", call_site(), self.id, len(self.records))
+        self.tracker.log.add(forgotten)  # somebody may have kept what this tape was
         self.tracker = self._tracker()
+        self.tracker.log.add(forgotten)
         self.tracking = Tracking(self.tracker) if self.track else None
         self.records = self.tracker.records
         self.scopes = []
@@ -265,6 +279,7 @@ class Tape:
         self._leftovers = {}
         self._spare = {}
         self._prepared = None
+        self.began = self.ended = 0 if state.tape is not self else clock.now
 
     # -- gradients --------------------------------------------------------------------------------------
 
@@ -279,9 +294,11 @@ class Tape:
 
     def zero(self) -> None:
         """Set the gradients of all arrays on the tape to zero."""
+        site = call_site()
+        self.tracker.log.add(Event("zero", clock.tick(), 0, 0, "zero", site, self.id, len(self.records)))
         for a in self.tracker.states:
             if a.requires_grad and a.buffer.adjoint is not None:
-                _backward.zero_gradient(a)
+                _backward.zero_gradient(a, site)
 
     def backward(self, loss: array | None = None, grads: Mapping[Any, Any] | None = None) -> None:
         """Run the reverse pass: gradients are added to the `.grad` of the arrays that require one.
@@ -299,6 +316,7 @@ class Tape:
                 a seed does not fit; an array got its gradient after values that its adjoint
                 needs were overwritten.
         """
+        refuse_at_another_time("backward")
         self.tracker.catch_up_everywhere()
         try:
             with _late.seeded(self.tracker, grads or {}):
@@ -306,11 +324,13 @@ class Tape:
         except TapedebugError as error:
             raise error.with_traceback(None) from None
         call = BackwardCall(loss, seeds, len(self.records))
+        again, site = self._again(call), call_site()
         recording, state.tape = state.tape, None
         start = perf_counter()
         try:
             if self._prepared is None or not self._prepared.holds(self.tracker):
                 self._prepared = _backward.Prepared(self.tracker)
+            noted = Pass(self._prepared.leaves)
             self._leftovers = _backward.run(self._prepared, seeds, self._leftovers)
         except BaseException:
             self._spare = seeds
@@ -318,6 +338,8 @@ class Tape:
         finally:
             state.tape = recording
         call.seconds = perf_counter() - start
+        number = len(self.backward_calls) + 1
+        self.tracker.log.add(noted.end(self.id, call.records, number, again, site))
         call.reran = self._prepared.reran
         self.tracker.settled = recording is not self
         self.loss = loss if loss is not None else self.loss
@@ -325,6 +347,15 @@ class Tape:
         self._spare = self.backward_calls[-1].give_up() if self.backward_calls else {}
         self.backward_calls.append(call)
         _observers.notify("backward_done", self, call)
+
+    def _again(self, call: BackwardCall) -> bool:
+        """Whether a pass begins from the same seeds as the one before."""
+        if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
+            return False
+        last, now = self.backward_calls[-1]._seeds, call._seeds
+        if last.keys() == now.keys() == {call.loss}:
+            return True
+        return last.keys() == now.keys() and all(np.array_equal(last[a], now[a]) for a in now)
 
     # -- versions and replay ----------------------------------------------------------------------------
 
@@ -343,13 +374,29 @@ class Tape:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
 
+    def array_named(self, label: str) -> array:
+        """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.
+
+        Raises:
+            TapeError: None is called so.
+        """
+        recorded = _room("trace._record").record_with_arrays(self)
+        labels = [info.label for info in recorded.trace.arrays]
+        if label not in labels:
+            raise TapeError(
+                f"the tape has no array {label!r}; it has {', '.join(labels) or 'none'}",
+                mend="use one of these, or the array itself",
+            )
+        found: array = recorded.arrays[labels.index(label)]
+        return found
+
     def replay(
-        self, inputs: Mapping[array, Any] | None = None, dtype: Any = None, stop: int | None = None
+        self, inputs: Mapping[Any, Any] | None = None, dtype: Any = None, stop: int | None = None
     ) -> Shadow:
         """Run the recorded forward pass again, in private memory, from the values that the tape found.
 
         Args:
-            inputs: Values that replace those of arrays before the first record.
+            inputs: By array, or its label, values that replace its own before the first record.
             dtype: `float64` runs the kernels' float64 twins.
             stop: Run only the records before this one.
 
@@ -362,8 +409,37 @@ class Tape:
         self.tracker.catch_up_everywhere()
         shadow = Shadow(self.tracker, dtype)
         for a, values in (inputs or {}).items():
-            shadow.set(a, values)
+            shadow.set(self.array_named(a) if isinstance(a, str) else a, values)
         return shadow.forward(0, stop)
+
+    def at(
+        self,
+        launch: int | Record,
+        when: str = "before",
+        backward: bool = False,
+        *,
+        loss: array | None = None,
+        grads: Mapping[array, Any] | None = None,
+    ) -> Moment:
+        """Travel to a moment of the tape: `with tape.at(12, "after") as moment:`.
+
+        Within the block the arrays of the tape hold the values that they had then, and with `backward` their
+        `.grad` holds the adjoints of these values. Whatever is done there, at its end everything is as it was
+        before, to the last bit; also after an exception or Ctrl-C.
+
+        Args:
+            launch: A record of this tape, or its index; negative ones count from the end.
+            when: `"before"` or `"after"` the launch.
+            backward: Also show adjoints: `"after"` a launch those that its adjoint finds, `"before"` it those
+                that it leaves.
+            loss: What adjoints are of, as for `backward`; by default what `backward` was last called with.
+            grads: The same, likewise.
+
+        Raises:
+            TapeError: There is no such launch, or no loss is known. In the block: it is within another such
+                block or within one of a recording tape, which is also what cannot be opened within it.
+        """
+        return Moment(self, launch, when, backward, loss, grads)
 
     def versions(self) -> list[Version]:
         """Every version of every range of memory that the tape used, in the order of writing."""

@@ -11,12 +11,13 @@ import numpy as np
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime import _convert, _fields
+from tapedebug.runtime._history import is_gradient, note_read
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.buffer import ZERO
 from tapedebug.runtime.device import get_device
 from tapedebug.runtime.plan import COPY, FILL, READ, Plan, has_gradient
-from tapedebug.runtime.record import Record, call_site
+from tapedebug.runtime.record import Record, Site, call_site
 from tapedebug.runtime.versions import announce, announced
 
 
@@ -44,6 +45,8 @@ def copy(
             copy(into, of)
         return
     plan = COPY[has_gradient(target), has_gradient(source)]
+    if is_gradient(source):
+        note_read(source, "copy")
     record = _begin(plan, (target, source), "copy", written=target)
     start = perf_counter()
     values = source._look()
@@ -67,7 +70,7 @@ def assign(dest: array, src: Any) -> None:
             ) from None
         if state.tape is None:
             if dest.size:
-                announce(dest, call_site() if dest.buffer.watch else None, "assign")
+                announce(dest, _site_for(dest, 2), "assign")
                 dest._look()[...] = values
                 announced(dest)
             return
@@ -151,11 +154,16 @@ def _begin(plan: Plan, args: tuple[array, ...], how: str, written: array) -> Rec
     """Announce a write; the record that is to be committed after it, on an active tape."""
     tape = state.tape
     if tape is None:
-        announce(written, call_site(3) if written.buffer.watch else None, how)
+        announce(written, _site_for(written, 4), how)
         return None
     record = Record(len(tape.records), plan, args, args[0].shape, args[0].size, b"", call_site(3), tape.scope)
     tape.tracker.before(record)
     return record
+
+
+def _site_for(a: array, depth: int) -> Site | None:
+    """Where it is called, if anybody wants to know who writes this array."""
+    return call_site(depth) if a.buffer.watch or a.buffer.history is not None else None
 
 
 def _finish(record: Record | None, written: array, start: float) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import OverwriteWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
+from tapedebug.runtime._history import Event, History, is_gradient, note, note_read
 from tapedebug.runtime._state import state as process
 from tapedebug.runtime.budget import Budget
 from tapedebug.runtime.buffer import Buffer, Bytes
@@ -44,7 +45,10 @@ class Tracker:
         dry: Its one launch will not run: nothing may be told to others.
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
         kept: How many times something was kept, or let go of.
-        outside: Writes that were not on the tape, in order.
+        outside: Writes that were not on the tape, in order; of those of one range between the same records
+            the first.
+        log: When it recorded, ran backward, zeroed its gradients.
+        looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
         like_warp: The reverse pass leaves out what Warp does not record.
@@ -60,9 +64,12 @@ class Tracker:
         self.records: list[Record] = []
         self.kept = 0
         self.outside: list[Outside] = []
+        self.log = History()
+        self.looks: dict[Any, tuple[array, Event]] = {}
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self._warned: set[tuple[Any, ...]] = set()
+        self._told: set[tuple[Any, ...]] = set()
 
     # -- while recording --------------------------------------------------------------------------------
 
@@ -157,6 +164,8 @@ class Tracker:
         return watched
 
     def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
+        if is_gradient(state.array):
+            note_read(state.array, "tape")
         live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
         state.defined = True
         ledger = self.ledgers[buffer]
@@ -203,8 +212,11 @@ class Tracker:
                 each.need = None
             if live is not None:
                 seen = self.settled and not live.settled  # by a reverse pass that reads what is in memory
-                if live.injected and outside and live.at == at and each is state and not seen:
-                    ledger.liveins.remove(live)  # overwritten before anything on the tape read it
+                if live.injected and outside and live.at == at and not seen:
+                    if live.copy is None:
+                        continue  # nothing on the tape has read it: it is what memory holds in the end
+                    if each is state:
+                        ledger.liveins.remove(live)
                 elif live.copy is None:
                     self._keep_livein(live, ledger.buffer, need)
                 each.livein = None
@@ -236,10 +248,14 @@ class Tracker:
         # An announced write changes all of these; one through NumPy is looked for in each of them.
         for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
             ledger.guarded.pop(each.number, None)
-        self.outside.append(event)
-        live = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
-        ledger.liveins.append(live)
-        state.livein, state.defined = live, True
+        told = (id(ledger), state.number, event.at, self.settled)
+        if told not in self._told:  # thousands of steps write the buffers of a tape that is over
+            self._told.add(told)
+            self.outside.append(event)
+        if state.livein is None:
+            state.livein = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
+            ledger.liveins.append(state.livein)
+        state.defined = True
         ledger.heat(state)
 
     # -- NumPy windows: writes that nobody announces ----------------------------------------------------
@@ -313,7 +329,13 @@ class Tracker:
             self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
 
     def _note_numpy(self, ledger: Ledger, state: RangeState) -> None:
+        note("write", state.array, "numpy", None)
         self.overwritten_outside(ledger, state.array, None, "numpy")
+
+    def looked_at(self, a: array, event: Event) -> None:
+        """Somebody reads an array of one value."""
+        if self.uses(a):
+            self.looks[range_key(a)] = a, event
 
     def after(self, record: Record) -> None:
         """A launch has written where NumPy can write, too: what memory holds now is known."""
@@ -409,6 +431,8 @@ def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None)
     buffer = a.buffer
     buffer.fill = None
     buffer.writes += 1
+    if how not in ("backward", "zero"):  # which are noted where they happen
+        note("write", a, how, site)
     for ledger, tracker in buffer.watchers():
         if tracker is not skip:
             tracker.overwritten_outside(ledger, a, site, how)

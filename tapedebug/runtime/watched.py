@@ -13,6 +13,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.compiler.remarks import FATAL
 from tapedebug.runtime import _arguments
 from tapedebug.runtime._finite import Finite
+from tapedebug.runtime._history import note_read
 from tapedebug.runtime._stamps import surely_inside
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
@@ -60,7 +61,10 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
     written = [args[p] for p in plan.written]
     tape = state.tape if record_tape else None
     record = None
-    if tape is not None:
+    if tape is None:
+        for p in plan.gradients:
+            note_read(args[p], "launch")
+    else:
         record = Record(len(tape.records), plan, args, sizes, threads, packed, call_site(2), tape.scope)
     tracking = None if tape is None else tape.tracking
 

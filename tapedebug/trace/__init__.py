@@ -18,6 +18,7 @@ from tapedebug.trace.model import Backward as Backward
 from tapedebug.trace.model import Check as Check
 from tapedebug.trace.model import Content as Content
 from tapedebug.trace.model import Coverage as Coverage
+from tapedebug.trace.model import Event as Event
 from tapedebug.trace.model import Finding as Finding
 from tapedebug.trace.model import Histogram as Histogram
 from tapedebug.trace.model import KernelInfo as KernelInfo

@@ -14,6 +14,7 @@ from tapedebug._names import find_names
 from tapedebug._ranges import Ranges, range_key
 from tapedebug._source import Span, display_file
 from tapedebug.trace._collector import collector_paused
+from tapedebug.trace._events import events_of
 from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
 from tapedebug.trace._naming import candidate_names
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.record import Record, Site
 
 
 MAX_BYTES = 1 << 28
@@ -155,6 +156,7 @@ class _Builder:
         candidates, sure = candidate_names(tape, self.arrays, parents, launches, frame)
         labels = choose_labels(candidates, sure, longest=longest_names)
         arrays = [self._info(number, label, parents[number]) for number, label in enumerate(labels)]
+        events, dropped = events_of(tape, self.arrays, self._site)
         trace = Trace(
             name="",
             tape=TapeInfo(
@@ -164,6 +166,8 @@ class _Builder:
                 backward_runs=len(tape.backward_calls),
                 preserved_bytes=tape.preserved_bytes,
                 livein_bytes=tape.livein_bytes,
+                began=tape.began,
+                ended=tape.ended,
             ),
             kernels=list(self.kernels.values()),
             arrays=arrays,
@@ -171,6 +175,8 @@ class _Builder:
             scopes=self._scopes(launches),
             versions=versions,
             backward=self._backward(),
+            events=events,
+            events_dropped=dropped,
             environment=environment(),
         )
         _set_roles(trace)
@@ -277,9 +283,14 @@ class _Builder:
 
     def _place(self, item: Record) -> Location:
         """The call site; a time loop has thousands of launches and three places, which they share."""
-        place = self.places.get(item.site)
+        return self._site(item.site)
+
+    def _site(self, site: Site) -> Location:
+        place = self.places.get(site)
         if place is None:
-            place = self.places[item.site] = location_of(item.call_site)
+            from tapedebug.runtime.record import site_span
+
+            place = self.places[site] = location_of(site_span(site))
         return place
 
     def _kernel(self, item: Record) -> int:

@@ -114,14 +114,32 @@ def _runs(flow: _Flow, keys: Sequence[Hashable], start: int, stop: int) -> list[
     taken = start
     for run in runs:
         run.first += start
-        first = run.first - run.length
-        if first >= taken and all(
-            keys[i] == keys[i + run.length] and flow.same_but_carried(i, i + run.length, first)
-            for i in range(first, run.first)
-        ):
-            run.first, run.count = first, run.count + 1
+        _take_in_first(flow, keys, run, taken, stop)
         taken = run.first + run.length * run.count
     return runs
+
+
+def _take_in_first(flow: _Flow, keys: Sequence[Hashable], run: Repeat, taken: int, stop: int) -> None:
+    """Let a run begin with the first round of its loop, which reads what was there before the loop.
+
+    Often only part of that round reads it, so that the repetition was found from the middle of a round to the
+    middle of another: then it is moved.
+    """
+    end = run.first + run.length * run.count
+    tail = end
+    while tail < min(stop, end + run.length) and keys[tail] == keys[tail - run.length]:
+        if not flow.same(tail - run.length, tail):
+            break
+        tail += 1
+    for part in range(run.length, run.length - (tail - end) - 1, -1):
+        first = run.first - part
+        if part > 0 and first >= taken and flow.begins(keys, first, run.first, run.length):
+            run.first, run.count = first, run.count + 1
+            return
+
+
+_Source = tuple[int, "int | None"] | None
+"""The number of a version, and the launch that wrote it."""
 
 
 class _Flow:
@@ -152,14 +170,49 @@ class _Flow:
                     columns[place][1][index] = index - writer
         return list(columns.values())
 
+    def begins(self, keys: Sequence[Hashable], first: int, stop: int, period: int) -> bool:
+        """Whether launches `first` to `stop` are the beginning of a loop that goes on from `stop`.
+
+        What later rounds read of the round before was there before the loop, the same for all who read it.
+        """
+        if not all(
+            keys[i] == keys[i + period] and self.same_but_carried(i, i + period, first)
+            for i in range(first, stop)
+        ):
+            return False
+        found: dict[int, _Source] = {}
+        return all(
+            found.setdefault(other[0], one) == one
+            for i in range(first, first + period)
+            for one, other in self._pairs(i, i + period)
+            if other is not None and other[1] is not None and first <= other[1] < first + period
+        )
+
+    def same(self, i: int, j: int) -> bool:
+        """Does `j` read what `i` read, or from as far back?"""
+        return all(
+            one == other
+            or (
+                one is not None
+                and other is not None
+                and one[1] is not None
+                and other[1] is not None
+                and i - one[1] == j - other[1]
+            )
+            for one, other in self._pairs(i, j)
+        )
+
+    def _pairs(self, i: int, j: int) -> Iterator[tuple[_Source, _Source]]:
+        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
+            yield self._source(one), self._source(other)
+
     def same_but_carried(self, i: int, j: int, first: int) -> bool:
         """Is `i`, of the round from `first` on that begins a loop, like `j`, a round later?
 
         What `j` has from the round before may come from anywhere outside the first round.
         """
         period = j - i
-        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
-            mine, theirs = self._source(one), self._source(other)
+        for mine, theirs in self._pairs(i, j):
             if mine == theirs:
                 continue
             if mine is None or theirs is None or theirs[1] is None:
@@ -171,7 +224,7 @@ class _Flow:
                 return False
         return True
 
-    def _source(self, arg: Argument) -> tuple[int, int | None] | None:
+    def _source(self, arg: Argument) -> _Source:
         """The version that an argument reads (its number), and the launch that wrote it."""
         if arg.array is None or arg.read_version is None:
             return None

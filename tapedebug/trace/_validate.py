@@ -176,6 +176,8 @@ class _Check:
                 self.one("launch", index, f"findings[{number}].launches")
         for number, check in enumerate(trace.checks):
             self.one("launch", check.launch, f"checks[{number}].launch")
+        for number, event in enumerate(trace.events):
+            self.one("array", event.array, f"events[{number}].array")
         self.one("array", trace.backward.loss, "backward.loss")
         for index in trace.backward.order:
             self.one("launch", index, "backward.order")

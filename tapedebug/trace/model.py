@@ -26,6 +26,7 @@ Severity = Literal["error", "warning", "info"]
 LaunchKind = Literal["kernel", "copy", "fill", "func"]
 AccessKind = Literal["read", "write", "atomic"]
 Role = Literal["input", "intermediate", "output", "constant"]
+EventKind = Literal["backward", "zero", "read", "write", "reset"]
 ContentKind = Literal["value", "adjoint"]
 VersionStatus = Literal["kept", "preserved", "lost", "harmless", "live"]
 
@@ -217,6 +218,42 @@ class Version:
 
 
 @dataclass(slots=True, kw_only=True)
+class Event:
+    """Something that happened around a tape and is not a launch on it.
+
+    Attributes:
+        kind: ``backward``: a reverse pass began. ``zero``: a gradient was set to one value, mostly 0.
+            ``read``: somebody read a gradient, or a result of one number. ``write``: something was written
+            that is not on the tape. ``reset``: the tape forgot what it had recorded.
+        clock: The order of all events of the process, whatever tape they belong to.
+        at: How many launches the tape had then.
+        of: What it happened to: the ``values`` or the ``gradient`` of `array`, or the ``tape``.
+        array: Id of the array; None for events of the tape.
+        how: ``launch``, ``numpy``, ``copy``, ``assign``, ``optimiser``, … ``unseen``: found by comparing,
+            when the next pass began.
+        call_site: Where in the user's source, if that is known.
+        tape: Number of the tape that ran backward, or that recorded meanwhile; 0 for none.
+        again: The pass began from the same loss and seeds as the one before on that tape.
+        settled: The write came when a reverse pass of the tape had run: an optimiser's step, most likely.
+        numbers: `pass` (which one of its tape, from 1 on); `norm` of the gradient that was read;
+            `norm_before` and `norm_after` of the gradient of an input that was not 0 when the pass began;
+            `arrays`, how many arrays of this memory the event stands for, if more than one.
+    """
+
+    kind: EventKind
+    clock: int
+    at: int = 0
+    of: Literal["values", "gradient", "tape"] = "tape"
+    array: int | None = None
+    how: str = ""
+    call_site: Location | None = None
+    tape: int = 0
+    again: bool = False
+    settled: bool = False
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
 class Sequence:
     """`length` launches from `first` on occur `count` times in a row: same kernels, dims and data flow."""
 
@@ -254,6 +291,7 @@ class Finding:
         evidence: The measured numbers by name.
         fix: What to change, in one sentence; empty where nothing needs to be.
         id: Position in `Diagnosis.findings`.
+        tape: Position in `Diagnosis.traces`, where several tapes were diagnosed together.
     """
 
     rule: str
@@ -266,6 +304,7 @@ class Finding:
     evidence: dict[str, Any] = field(default_factory=dict)
     fix: str = ""
     id: int = 0
+    tape: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as JSON-compatible data."""
@@ -310,6 +349,7 @@ class TapeInfo:
     """Figures of the tape as a whole.
 
     `preserved_bytes`: copies kept for adjoints. `livein_bytes`: copies kept so that it can be replayed.
+    `began` and `ended`: when it recorded, on the clock of `Event`.
     """
 
     id: int
@@ -318,6 +358,8 @@ class TapeInfo:
     backward_runs: int = 0
     preserved_bytes: int = 0
     livein_bytes: int = 0
+    began: int = 0
+    ended: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -345,6 +387,7 @@ class Content:
 class Trace:
     """A recorded tape as data. `diagnose` fills `verdict`, `coverage`, `findings` and `checks`.
 
+    `events` are the last that are known around the tape, `events_dropped` counts the earlier ones.
     `notes` say what was left out of it, and why.
     """
 
@@ -361,6 +404,8 @@ class Trace:
     findings: list[Finding] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     backward: Backward = field(default_factory=Backward)
+    events: list[Event] = field(default_factory=list)
+    events_dropped: int = 0
     environment: dict[str, str] = field(default_factory=dict)
     contents: list[Content] = field(default_factory=list, metadata={"sparse": True})
     notes: list[str] = field(default_factory=list, metadata={"sparse": True})

@@ -356,3 +356,22 @@ def test_a_loss_of_nan_whose_gradient_is_zero_is_diagnosed() -> None:
     first = wp.diagnose(tape).findings[0]
     assert (first.rule, first.severity, first.evidence["cause"]) == ("nonfinite", "error", "sqrt(<0)")
     assert first.fix.startswith("keep the operand at 0 or above, for example with max")
+
+
+@wp.kernel
+def square_of_mean(x: wp.array(dtype=float), count: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    mean = x[i] / count[i]
+    y[i] = mean * mean
+
+
+def test_what_the_reverse_pass_makes_of_a_bad_value_is_no_finding_of_its_own() -> None:
+    x = wp.array([0.0, 1.0], dtype=float, requires_grad=True)
+    count = wp.array([0.0, 2.0], dtype=float, requires_grad=True)
+    y, loss = wp.zeros(2, dtype=float, requires_grad=True), wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square_of_mean, dim=2, inputs=[x, count], outputs=[y])
+        wp.launch(total, dim=2, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = [item for item in wp.diagnose(tape).findings if item.rule == "nonfinite"]
+    assert (finding.evidence["cause"], finding.evidence["pass"]) == ("x/0", "forward")

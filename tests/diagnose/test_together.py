@@ -85,8 +85,11 @@ def test_a_cut_and_an_overwrite_are_both_told() -> None:
     assert {item.rule for item in errors} == {"disconnected", "overwrite"}
     (cut,) = [item for item in errors if item.rule == "disconnected"]
     assert cut.arrays[0] == "force"
-    (lost,) = [item for item in errors if item.rule == "overwrite"]
+    lost, hidden = [item for item in errors if item.rule == "overwrite"]
     assert lost.arrays == ["force"], "the adjoint of push needs the force that is written anew"
+    assert hidden.arrays == ["v", "v_next"], "and once force has a gradient, the v that force goes with"
+    assert hidden.evidence["behind"] == "disconnected"
+    assert hidden.message.endswith("It is hidden by what disconnected says, and was seen with that mended.")
     assert diagnosis.verdict == "WRONG"
 
 

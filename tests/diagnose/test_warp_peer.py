@@ -106,4 +106,5 @@ def test_what_is_said_to_be_wrong_in_warp_is_wrong(name: str, theirs: Any, ours:
     errors = [finding for finding in diagnosis.findings if finding.severity == "error"]
     assert bool(errors) == any(off), diagnosis
     plain = td.diagnose(tape, loss={out: SEED}, inputs=[x, y])
-    assert not [finding for finding in plain.findings if finding.severity == "error"]
+    # One kernel has a gradient of its own that is no derivative, on both engines.
+    assert not [f for f in plain.findings if f.severity == "error" and f.rule != "custom-grad"]

@@ -304,3 +304,16 @@ def test_records_that_are_left_out():
         wp.launch(total, dim=2, inputs=[x, sum_of])
     assert tape.replay().values(sum_of) == 6.0
     assert tape.replay(stop=0).forward(skip={1}).values(sum_of) == 3.0
+
+
+def test_inputs_by_label():
+    x, y = wp.array([1.0, 2.0], dtype=float), wp.zeros(2)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x], outputs=[y])
+    assert tape.array_named("y") is y
+    assert tape.replay(inputs={"x": [3.0, 4.0]}).values(y).tolist() == [9, 16]
+    with pytest.raises(wp.TapeError) as caught:
+        tape.replay(inputs={"z": [3.0, 4.0]})
+    assert str(caught.value) == (
+        "the tape has no array 'z'; it has x, y\n  = mend: use one of these, or the array itself"
+    )

@@ -48,6 +48,7 @@ def record(name: str) -> dict[str, Any]:
     trace = wp.diagnose(tape).trace
     trace.name = name
     trace.tape.id = 3
+    _rebase(trace)
     trace.environment = {
         "tapedebug": "0.1.0",
         "python": "3.11.7",
@@ -56,6 +57,15 @@ def record(name: str) -> dict[str, Any]:
     }
     data: dict[str, Any] = trace.to_json()
     return data
+
+
+def _rebase(trace: Any) -> None:
+    """The clock goes on for the whole process; here the tape is the first."""
+    start = trace.tape.began - 1
+    trace.tape.began, trace.tape.ended = 1, trace.tape.ended - start
+    for event in trace.events:
+        event.clock -= start
+        event.tape = event.tape and trace.tape.id
 
 
 def main() -> None:

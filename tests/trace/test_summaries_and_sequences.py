@@ -124,3 +124,22 @@ def test_a_round_with_another_data_flow_is_not_folded_in() -> None:
         Sequence(first=1, length=2, count=3),
         Sequence(first=8, length=2, count=2),
     ]
+
+
+def test_a_loop_begins_where_its_first_round_does() -> None:
+    """Only the first launch of the round reads what was there before."""
+    trace = Trace(name="loop", tape=TapeInfo(id=0, on_overwrite="preserve", launches=0))
+    version = {"price": 0, "sold": 0}
+    writer: dict[tuple[int, int], int | None] = {(0, 0): None, (1, 0): None}
+    for index in range(9):
+        read, write = (0, 1) if index % 2 == 0 else (1, 0)
+        names = ["price", "sold"]
+        args = [Argument(name="r", array=read, reads=True, read_version=version[names[read]])]
+        if index < 8:
+            version[names[write]] += 1
+            writer[write, version[names[write]]] = index
+            args.append(Argument(name="w", array=write, writes=True, write_version=version[names[write]]))
+        name = "loss" if index == 8 else ("demand", "offer")[index % 2]
+        trace.launches.append(Launch(index=index, kind="kernel", kernel=None, name=name, dim=[4], args=args))
+    trace.versions = [Version(array=a, version=n, written_by=by) for (a, n), by in writer.items()]
+    assert sequences_of(trace) == [Sequence(first=0, length=2, count=4)]

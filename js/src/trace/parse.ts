@@ -10,6 +10,8 @@ const STATUSES = ["kept", "preserved", "lost", "harmless", "live"] as const;
 const KINDS = ["kernel", "copy", "fill", "func"] as const;
 const ROLES = ["input", "intermediate", "output", "constant"] as const;
 const SEVERITIES = ["error", "warning", "info"] as const;
+const EVENTS = ["backward", "zero", "read", "write", "reset"] as const;
+const SUBJECTS = ["values", "gradient", "tape"] as const;
 const ACCESSES = ["read", "write", "atomic"] as const;
 const MAX_LINE = 2_000;
 const MAX_ADJOINT = 200_000;
@@ -70,6 +72,8 @@ function readTrace(r: Reader, raw: Raw): T.Trace {
     findings: r.records(raw, "findings", "trace", (f, path, i) => readFinding(r, f, path, i, launchCount)),
     checks: r.records(raw, "checks", "trace", (c, path) => readCheck(r, c, path, launchCount)),
     backward: readBackward(r, isRecord(raw.backward) ? raw.backward : {}, limits),
+    events: r.records(raw, "events", "trace", (e, path) => readEvent(r, e, path, arrayCount)),
+    eventsDropped: r.count(raw, "events_dropped", "trace"),
   };
 }
 
@@ -103,6 +107,8 @@ function readTape(r: Reader, raw: Raw): T.TapeInfo {
     backwardRuns: r.count(raw, "backward_runs", "trace.tape"),
     preservedBytes: r.count(raw, "preserved_bytes", "trace.tape"),
     liveinBytes: r.count(raw, "livein_bytes", "trace.tape"),
+    began: r.count(raw, "began", "trace.tape"),
+    ended: r.count(raw, "ended", "trace.tape"),
   };
 }
 
@@ -312,6 +318,7 @@ function readFinding(r: Reader, raw: Raw, path: string, id: number, launches: nu
     callSite: readPlace(r, raw, "call_site", path),
     evidence: isRecord(raw.evidence) ? raw.evidence : {},
     fix: r.textOrNull(raw, "fix", path) ?? "",
+    tape: r.index(raw, "tape", path, Number.MAX_SAFE_INTEGER),
   };
 }
 
@@ -337,5 +344,24 @@ function readBackward(r: Reader, raw: Raw, limits: Limits): T.Backward {
     ran: r.flag(raw, "ran", "trace.backward"),
     loss: r.index(raw, "loss", "trace.backward", limits.arrays),
     order: r.indices(raw, "order", "trace.backward", limits.launches),
+  };
+}
+
+function readEvent(r: Reader, raw: Raw, path: string, arrays: number): T.TapeEvent {
+  const numbers = isRecord(raw.numbers) ? raw.numbers : {};
+  return {
+    kind: r.oneOf(raw, "kind", path, EVENTS, "write"),
+    clock: r.count(raw, "clock", path),
+    at: r.count(raw, "at", path),
+    of: r.oneOf(raw, "of", path, SUBJECTS, "tape"),
+    array: r.index(raw, "array", path, arrays),
+    how: r.text(raw, "how", path),
+    callSite: readPlace(r, raw, "call_site", path),
+    tape: r.count(raw, "tape", path),
+    again: r.flag(raw, "again", path),
+    settled: r.flag(raw, "settled", path),
+    numbers: Object.fromEntries(
+      Object.keys(numbers).map((name) => [clip(name, 80), r.number(numbers, name, `${path}.numbers`) ?? Number.NaN]),
+    ),
   };
 }

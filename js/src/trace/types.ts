@@ -140,6 +140,8 @@ export interface Finding {
   readonly callSite: Place | null;
   readonly evidence: Readonly<Record<string, unknown>>;
   readonly fix: string;
+  /** Position among the tapes that were diagnosed together; null for one alone. */
+  readonly tape: number | null;
 }
 
 /** One cell of the mask matrix; `launch` null is the whole tape, `verdict` null has not been run. */
@@ -171,6 +173,28 @@ export interface TapeInfo {
   readonly backwardRuns: number;
   readonly preservedBytes: number;
   readonly liveinBytes: number;
+  readonly began: number;
+  readonly ended: number;
+}
+
+export type EventKind = "backward" | "zero" | "read" | "write" | "reset";
+
+/**
+ * Something that happened around a tape and is not a launch on it: to the `values` or the `gradient` of an array, or to the tape
+ * itself. `clock` orders the events of all tapes of the process; `at` is the number of launches that the tape had then.
+ */
+export interface TapeEvent {
+  readonly kind: EventKind;
+  readonly clock: number;
+  readonly at: number;
+  readonly of: "values" | "gradient" | "tape";
+  readonly array: number | null;
+  readonly how: string;
+  readonly callSite: Place | null;
+  readonly tape: number;
+  readonly again: boolean;
+  readonly settled: boolean;
+  readonly numbers: Readonly<Record<string, number>>;
 }
 
 export interface Backward {
@@ -194,4 +218,6 @@ export interface Trace {
   readonly findings: readonly Finding[];
   readonly checks: readonly Check[];
   readonly backward: Backward;
+  readonly events: readonly TapeEvent[];
+  readonly eventsDropped: number;
 }

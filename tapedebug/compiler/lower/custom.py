@@ -35,7 +35,8 @@ def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, It
         result = calls.run(ctx, node, function, dict(inputs))
         leaves = _numbers(ctx, node, function, result)
     own_yields(ctx, body, [part.value for leaf in leaves for part in leaf.parts])
-    region = Custom(function.name, body, None, None, [], [], [], span)
+    params = list(_floats(inputs))
+    region = Custom(function.name, body, None, None, [], [], [], span, function, params)
     # A gradient finds again what the body has computed and loaded, unless a replay stands for the body.
     with ctx.custom(elsewhere=function.replay is not None):
         if function.replay is not None:
@@ -47,6 +48,16 @@ def _call(ctx: Context, node: ast.Call, function: Function, inputs: dict[str, It
     values = iter(body.yields)
     fresh = (Quantity(q.type, tuple(ctx.builder.expr(next(values)) for _ in q.parts)) for q in leaves)
     return contents.rebuilt(result, fresh)
+
+
+def _floats(inputs: dict[str, Item]) -> Iterator[tuple[str, Value]]:
+    """The inputs that have an adjoint of their own, by name and component: `v[0]`, `v[1]`, …."""
+    for name, item in inputs.items():
+        if not adjoints.is_counted(item):
+            continue
+        parts = [p.value for q in contents.leaves_of(item) or () for p in q.parts if p.type in t.FLOATS]
+        for k, value in enumerate(parts):
+            yield (name if len(parts) == 1 else f"{name}[{k}]"), value
 
 
 def _numbers(ctx: Context, node: ast.Call, function: Function, result: Item) -> list[Quantity]:

@@ -64,7 +64,10 @@ class _Copier:
         replay = node.replay and self.block(node.replay)
         before, seeds = [self._fresh(v) for v in node.before], [self._fresh(v) for v in node.seeds]
         gradient = node.gradient and self.block(node.gradient)
-        return Custom(node.name, body, replay, gradient, inputs, before, seeds, node.span)
+        params = [(name, self._get(v)) for name, v in node.params]
+        return Custom(
+            node.name, body, replay, gradient, inputs, before, seeds, node.span, node.function, params
+        )
 
     def _loop(self, node: For | While) -> Node:
         inits = [self._get(v) for v in node.inits]

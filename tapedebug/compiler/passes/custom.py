@@ -6,10 +6,11 @@ runs the gradient, from the adjoints of the results to those of the inputs; with
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, ops_of
+from tapedebug.compiler.ir import Block, Custom, For, Function, If, Node, Op, Value, While, blocks_of, ops_of
 from tapedebug.compiler.passes.native import touched_by
 
 if TYPE_CHECKING:
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 def opened(function: Function) -> Function:
     """The function with the body of each `Custom` in its place: all but adjoints are made from it."""
     return replace(function, body=_opened(function.body))
+
+
+def calls_with_gradient(block: Block) -> Iterator[Custom]:
+    """The calls of functions that have a gradient of the user's, at any depth; not those of native ones."""
+    for node in block.ops:
+        if isinstance(node, Custom) and node.function is not None and node.gradient is not None:
+            yield node
+        for inner in blocks_of(node):
+            yield from calls_with_gradient(inner)
 
 
 def _opened(block: Block) -> Block:

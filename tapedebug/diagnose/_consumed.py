@@ -1,0 +1,20 @@
+"""The verdict is about the gradient that an optimiser consumes, which is not always what a pass computed."""
+
+from __future__ import annotations
+
+from tapedebug.diagnose import accumulated, seed, stale_gradient, truncated
+from tapedebug.trace import Trace
+
+AROUND = frozenset({accumulated.RULE, seed.RULE, stale_gradient.RULE, truncated.RULE})
+"""Rules about what happens to gradients around a pass: the end-to-end check of the pass can not see it."""
+
+
+def allow_for_consumed(trace: Trace) -> None:
+    """Make the verdict WRONG where the pass is right and what was consumed is not."""
+    told = sorted({item.rule for item in trace.findings if item.rule in AROUND and item.severity == "error"})
+    if told and trace.verdict != "WRONG":
+        trace.coverage.notes.append(
+            f"the reverse pass alone: {trace.verdict}; what was consumed is not what it gives: "
+            f"see {', '.join(told)}"
+        )
+        trace.verdict = "WRONG"

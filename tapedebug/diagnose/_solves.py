@@ -1,0 +1,168 @@
+"""Is a loop a solve that should end at a fixed point, or a simulation, or a descent?"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.diagnose._rounds import Rounds
+from tapedebug.trace import Launch, Trace
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose._case import Case
+    from tapedebug.diagnose._replay import Replay
+    from tapedebug.runtime.record import Record
+
+SOLVE = re.compile(
+    r"jacobi|gauss|seidel|(^|_)sor($|_)|solve|poisson|fixed[ _-]?point|picard|newton|iterat|converg|sinkhorn|"
+    r"richardson|conjugate|(^|_)cg($|_)"
+)
+STEP = re.compile(
+    r"step|advance|integrat|evol|simulat|diffus|conduct|heat|cool|warm|time|march|propagat|move|drift|flow|"
+    r"desc|train|optimi|sgd|adam|learn|epoch|update|decay|damp|fall|fly|grow"
+)
+PARAMETERS = re.compile(r"^(dt|delta_?t|time_?step|h|tau|time|lr|rate|learning_?rate|step_?size)$")
+OWN = 0.5
+"""The share of its own value in the next one below which a loop is no time stepping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """How a loop moves what it carries.
+
+    Attributes:
+        changes: ‖change‖ of each round but the first, relative to the size of what is carried in the end.
+        own: How much of an element's value goes into its next one, on average: near 1 for time stepping.
+        uniform: It starts from the same number everywhere.
+        place: What the last round moves most: which of the carried values, and the place among its scalars.
+    """
+
+    changes: tuple[float, ...]
+    own: float
+    uniform: bool
+    place: tuple[int, int] = (0, 0)
+
+    @property
+    def rate(self) -> float:
+        """The factor by which the changes shrink in a round, over the last rounds."""
+        back = min(len(self.changes) - 1, 6)
+        first, last = self.changes[-1 - back], self.changes[-1]
+        return float((last / first) ** (1.0 / back)) if first > 0 and back else 0.0
+
+    @property
+    def contracts(self) -> bool:
+        """Whether the changes have shrunk in each of the last rounds, down to some below the largest."""
+        last = self.changes[-min(len(self.changes), 7) :]
+        return len(last) > 2 and last[-1] > 0 and all(b < a for a, b in itertools.pairwise(last))
+
+    @property
+    def distance(self) -> float:
+        """How far it is from where it converges, if the rate stays as it is."""
+        return self.changes[-1] * self.rate / (1.0 - self.rate) if self.rate < 1 else float("inf")
+
+
+def same_every_round(trace: Trace, rounds: Rounds) -> bool:
+    """Whether all rounds get the same numbers beside their arrays."""
+    for number in range(rounds.count):
+        for offset in range(rounds.length):
+            one = trace.launches[rounds.launch(number, offset)]
+            other = trace.launches[rounds.launch(0, offset)]
+            if any(a.value != b.value for a, b in zip(one.args, other.args, strict=True)):
+                return False
+    return True
+
+
+def measure(replay: Replay, rounds: Rounds) -> Motion:
+    """Run a tape up to the end of a loop and look at what it carries."""
+    shadow = replay._shadow(double=True)
+    states: list[list[np.ndarray[Any, Any]]] = []
+    wanted = {rounds.launch(k, rounds.length - 1) for k in range(rounds.count)}
+
+    def state(index: int) -> list[np.ndarray[Any, Any]]:
+        first = index - rounds.length + 1
+        parts = [replay.records[first + item.writer].args[item.written] for item in rounds.carried]
+        return [shadow.values(a).astype(np.float64).ravel() for a in parts]
+
+    changes: list[float] = []
+    place = (0, 0)
+
+    def look(record: Record) -> None:
+        nonlocal place
+        if record.index in wanted:
+            now = state(record.index)
+            if states:
+                moved = [np.abs(one - other) for one, other in zip(now, states[-1], strict=True)]
+                changes.append(float(np.linalg.norm(np.concatenate(moved))))
+                most = int(np.argmax([part.max(initial=0.0) for part in moved]))
+                place = most, int(moved[most].argmax()) if moved[most].size else 0
+            states[:] = [now]
+
+    shadow.forward(stop=rounds.first)
+    inputs = [replay.records[rounds.first + item.reader].args[item.read] for item in rounds.carried]
+    starts = [shadow.values(a).astype(np.float64) for a in inputs]
+    uniform = all(values.size > 0 and float(np.ptp(values)) == 0 for values in starts)
+    with np.errstate(all="ignore"):
+        shadow.forward(start=rounds.first, stop=rounds.stop, on_launch=look)
+    size = float(np.linalg.norm(np.concatenate(states[-1]))) if states else 0.0
+    relative = tuple(change / size if size else 0.0 for change in changes)
+    return Motion(relative, _own_share(replay, rounds), uniform, place)
+
+
+def _own_share(replay: Replay, rounds: Rounds) -> float:
+    """The mean of the diagonal of the Jacobian of the last round, by a random tangent of ±1."""
+    last = rounds.launch(rounds.count - 1, 0)
+    shadow = replay._shadow(double=True)
+    shadow.forward(stop=last)
+    rng = np.random.default_rng(11)
+    given: dict[Any, np.ndarray[Any, Any]] = {}
+    for item in rounds.carried:
+        a = replay.records[last + item.reader].args[item.read]
+        values = shadow.values(a)
+        if values.dtype.kind == "f":
+            given[a] = rng.choice([-1.0, 1.0], size=values.shape)
+    shadow.push(given, start=last, stop=last + rounds.length)
+    shares = []
+    for item in rounds.carried:
+        source = replay.records[last + item.reader].args[item.read]
+        target = replay.records[last + item.writer].args[item.written]
+        if source in given and source.shape == target.shape:
+            shares.append(float(np.mean(given[source] * shadow.tangent(target))))
+    return float(np.mean(shares)) if shares else 1.0
+
+
+def reasons(case: Case, rounds: Rounds, motion: Motion) -> list[str]:
+    """Why a loop is a solve; empty where it is none, or where nobody can tell."""
+    launches = [case.trace.launches[rounds.first + offset] for offset in range(rounds.length)]
+    kernels = [launch.name.lower() for launch in launches]
+    params = [arg.name.lower() for launch in launches for arg in launch.args if arg.array is None]
+    # A function that is called `solve` may well run a simulation; a kernel that is called `jacobi` does not.
+    names = [*kernels, *(_around(case.trace, launches) if motion.own < OWN else ())]
+    named = next((name for name in names if SOLVE.search(name)), None)
+    stepping = any(STEP.search(name) for name in kernels if not SOLVE.search(name))
+    if stepping or any(PARAMETERS.match(name) for name in params):
+        return []
+    if named is not None:
+        return [f"it is called {named}"]
+    if motion.uniform and motion.own < OWN:
+        return [
+            "it starts from the same number everywhere",
+            f"only {max(0.0, motion.own):.0%} of a value goes into its next one",
+        ]
+    return []
+
+
+def _around(trace: Trace, launches: list[Launch]) -> list[str]:
+    """Names of the scopes and functions that a loop stands in."""
+    found = []
+    for launch in launches:
+        scope = launch.scope
+        while scope is not None:
+            found.append(trace.scopes[scope].name.lower())
+            scope = trace.scopes[scope].parent
+        if launch.call_site is not None:
+            found.append(launch.call_site.function.lower())
+    return list(dict.fromkeys(found))

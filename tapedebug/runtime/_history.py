@@ -1,0 +1,254 @@
+"""What happened to gradients, and to the values that they belong to, around and between tapes.
+
+A tape sees its own launches. Whether a gradient was read before the reverse pass wrote it, or was not zero
+when a pass began, happens outside of it. Each buffer that has a gradient remembers its last few such events,
+and so does its gradient memory; one clock for the whole process puts the events of all tapes in order.
+
+Nothing is noted where nothing but a launch happens: writes by launches that no tape watches are found by the
+count of writes, those through NumPy by comparing, when the next reverse pass begins. An event holds numbers
+and a place in the source; it keeps neither arrays nor tapes alive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tapedebug.runtime._state import state
+from tapedebug.runtime.record import Site, call_site
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.array import array
+    from tapedebug.runtime.buffer import Buffer, Bytes
+
+KEPT = 64
+"""How many events of one buffer, or of one tape, are remembered at least; up to twice as many are."""
+
+LEAVES = 256
+"""How many buffers of inputs a reverse pass looks at."""
+
+LISTED = 16
+"""How many inputs in one buffer a pass lists."""
+
+Kind = Literal["backward", "zero", "read", "write", "reset"]
+
+
+class Clock:
+    """Counts the events of the process.
+
+    Attributes:
+        now: The time of the last one.
+    """
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def tick(self) -> int:
+        """Go on, and return the time."""
+        self.now += 1
+        return self.now
+
+
+clock = Clock()
+
+
+@dataclass(slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        kind: A reverse pass began; a gradient was set to one value; something was read or written; a tape
+            forgot its records.
+        clock: When.
+        start: First byte of the buffer.
+        stop: The byte after the last.
+        how: `"launch"`, `"numpy"`, `"optimiser"`, …; of a write that was found later, `"unseen"`.
+        site: Where in the user's source, if that is known.
+        tape: Number of the tape that ran backward, or that recorded meanwhile; 0 for none.
+        at: How many records that tape had.
+        number: Of a pass, which one of its tape it is, from 1 on.
+        again: Of a pass, it began from the same seeds as the one before on that tape.
+        norm: Of the gradient that was read.
+        inputs: The bytes of the inputs that a pass gives gradients to; of more than `LISTED` in one buffer
+            only where the first begins and the last ends.
+        norms: For each of them whose gradient was not 0 when the pass began, its bytes, and the norms of its
+            gradient before and after.
+    """
+
+    kind: Kind
+    clock: int
+    start: int
+    stop: int
+    how: str = ""
+    site: Site | None = None
+    tape: int = 0
+    at: int = 0
+    number: int = 0
+    again: bool = False
+    norm: float | None = None
+    inputs: tuple[tuple[int, int], ...] = ()
+    norms: tuple[tuple[int, int, float, float], ...] = ()
+
+
+@dataclass(slots=True)
+class History:
+    """The last events of one buffer, of one gradient memory, or of one tape.
+
+    Attributes:
+        of_gradient: It is that of gradient memory.
+        events: In order; at least the last `KEPT`.
+        dropped: How many older ones were let go.
+        writes: The buffer's count of writes when a pass last ended.
+        settled: The time then; 0 before the first pass.
+        written: The time of the last write that was noted.
+        digest: Of its bytes then, or when somebody began to look at them through NumPy; None where nobody
+            can have changed them unseen.
+    """
+
+    of_gradient: bool = False
+    events: list[Event] = field(default_factory=list)
+    dropped: int = 0
+    writes: int = 0
+    settled: int = 0
+    written: int = 0
+    digest: int | None = None
+
+    def add(self, event: Event) -> None:
+        """Remember an event."""
+        if len(self.events) >= 2 * KEPT:
+            del self.events[:KEPT]
+            self.dropped += KEPT
+        self.events.append(event)
+        if event.kind in ("write", "zero"):
+            self.written = event.clock
+
+    def settle(self, buffer: Buffer) -> None:
+        """A pass has ended: what memory holds now is known."""
+        self.writes, self.settled = buffer.writes, clock.now
+        self.digest = digest_of(buffer.data) if buffer.windows else None
+
+    def catch_up(self, buffer: Buffer) -> None:
+        """Note what was written since the last pass and nobody announced."""
+        changed = self.writes != buffer.writes
+        if not changed and self.digest is not None:
+            changed = self.digest != digest_of(buffer.data)
+        if changed and 0 < self.settled > self.written:
+            self.add(Event("write", clock.tick(), 0, buffer.nbytes, "unseen"))
+
+
+def digest_of(data: Bytes) -> int:
+    """A number that changes when bytes do: their sum, eight at a time, and of the places in them."""
+    words = data[: data.size // 8 * 8].view(np.uint64)
+    half = words.size // 2
+    rest = int(data[words.nbytes :].sum())
+    return hash((int(words.sum()), int(words[:half].sum()), int(words[::2].sum()), rest))
+
+
+def norm_of(a: array) -> float:
+    """The Euclidean norm of the values of an array; 0 without a look where they are known to be 0."""
+    if a.buffer.fill is not None and not any(a.buffer.fill):
+        return 0.0
+    values = a._look().reshape(-1)
+    if values.dtype.kind != "f":
+        return math.nan
+    with np.errstate(all="ignore"):
+        square = float(np.dot(values, values)) if values.dtype != np.float16 else math.inf
+        if not 1e-30 < square < 1e30:  # too large or small for float32
+            wide = values.astype(np.float64)
+            square = float(np.dot(wide, wide))
+    return math.sqrt(square) if square >= 0 else math.nan
+
+
+def is_gradient(a: array) -> bool:
+    """Whether the memory of an array is the gradient of another."""
+    history = a.buffer.history
+    return history is not None and history.of_gradient
+
+
+def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> None:
+    """Remember something that happened to the memory of `a`, if anybody may want to know."""
+    history, now = a.buffer.history, clock.tick()
+    if history is None:
+        return
+    if kind == "write" and history.of_gradient and how in ("zero", "fill_"):
+        kind = "zero"
+    if history.events or kind != "zero":  # what has no past needs no zero
+        history.add(Event(kind, now, a.start, a.stop, how, site, *recording(), **facts))
+
+
+def note_read(a: array, how: str) -> None:
+    """Somebody reads a gradient, or a single value that a tape computed, outside of the reverse pass."""
+    history = a.buffer.history
+    if history is not None and history.of_gradient:
+        note("read", a, how, call_site(3), norm=norm_of(a))
+    elif a.size == 1 and a.buffer.watch:
+        for _, tracker in a.buffer.watchers():
+            tracker.looked_at(
+                a, Event("read", clock.tick(), a.start, a.stop, how, call_site(3), *recording())
+            )
+
+
+class Pass:
+    """What is noted of one reverse pass: begun before it, ended after it, and left out if it failed.
+
+    Args:
+        leaves: The arrays that the tape found and never writes, and that have a gradient; the first `LEAVES`
+            buffers of them are looked at.
+    """
+
+    __slots__ = ("before", "begun", "leaves")
+
+    def __init__(self, leaves: Sequence[array]) -> None:
+        self.leaves: dict[Buffer, list[array]] = {}
+        for a in leaves:
+            if a.buffer in self.leaves or len(self.leaves) < LEAVES:
+                self.leaves.setdefault(a.buffer, []).append(a)
+        self.before: dict[Buffer, list[tuple[array, float]]] = {}
+        for buffer, arrays in self.leaves.items():
+            memory = buffer.gradient()
+            for each in (buffer, memory):
+                assert each.history is not None
+                each.history.catch_up(each)
+            if memory.fill != b"\0":
+                norms = ((a, norm_of(a.grad)) for a in arrays if a.grad is not None)
+                self.before[buffer] = [(a, norm) for a, norm in norms if norm]
+        self.begun = clock.tick()
+
+    def end(self, tape: int, at: int, number: int, again: bool, site: Site) -> Event:
+        """Note it in the history of each leaf; returns the event of the tape."""
+        for buffer, arrays in self.leaves.items():
+            memory = buffer.gradient()
+            inputs = tuple((a.start, a.stop) for a in arrays)
+            low, high = min(start for start, _ in inputs), max(stop for _, stop in inputs)
+            norms = tuple(
+                (a.start, a.stop, norm, norm_of(a.grad))
+                for a, norm in self.before.get(buffer, ())
+                if a.grad is not None
+            )
+            event = Event("backward", self.begun, low, high, "", site, tape, at, number, again)
+            event.inputs = inputs if len(inputs) <= LISTED else ((low, high),)
+            event.norms = norms
+            assert memory.history is not None
+            assert buffer.history is not None
+            memory.history.add(event)
+            memory.history.settle(memory)
+            buffer.history.settle(buffer)
+        return Event("backward", self.begun, 0, 0, "", site, tape, at, number, again)
+
+
+def window_opened(buffer: Buffer) -> None:
+    """From now on somebody can write this buffer unseen."""
+    history = buffer.history
+    if history is not None and history.digest is None:
+        history.digest = digest_of(buffer.data)
+
+
+def recording() -> tuple[int, int]:
+    """The tape that records now, and how many records it has."""
+    return (0, 0) if state.tape is None else (state.tape.id, len(state.tape.records))

@@ -1,0 +1,189 @@
+"""What one bug hides of another: tapes and runs with the first one mended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.diagnose._mended_tape import mended_tape
+from tapedebug.trace._record import record_with_arrays
+
+
+@wp.kernel
+def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel(enable_backward=False)
+def cube_without_adjoint(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i] * x[i]
+
+
+@wp.kernel
+def root_of_rest(x: wp.array(dtype=float), y: wp.array(dtype=float), z: wp.array(dtype=float)):
+    i = wp.tid()
+    z[i] = wp.sqrt(x[i] - y[i])
+
+
+@wp.kernel
+def mix(x: wp.array(dtype=float), y: wp.array(dtype=float), z: wp.array(dtype=float)):
+    i = wp.tid()
+    z[i] = x[i] * y[i]
+
+
+@wp.kernel
+def total(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, x[wp.tid()])
+
+
+def floats(*values: float, requires_grad: bool = True) -> Any:
+    return wp.array(list(values), dtype=float, requires_grad=requires_grad)
+
+
+def zeros(count: int, *, requires_grad: bool = True) -> Any:
+    return wp.zeros(count, dtype=float, requires_grad=requires_grad)
+
+
+def alarms(tape: Any, **options: Any) -> list[Any]:
+    return [item for item in wp.diagnose(tape, **options).findings if item.severity != "info"]
+
+
+def chain(kernel: Any, *, alive: bool, mode: str = "preserve", outside: bool = False) -> Any:
+    """x → y → z → loss, `y` written twice, perhaps without a gradient."""
+    x, y, z, loss = floats(1.5, 2.0, 3.0), zeros(3, requires_grad=alive), zeros(3), zeros(1)
+    weight = floats(1.0, 1.0, 1.0)
+    with wp.Tape(on_overwrite=mode) as tape:
+        wp.launch(kernel, dim=3, inputs=[x], outputs=[y])
+        if outside:
+            weight.numpy()[:] = 2.0
+        wp.launch(mix, dim=3, inputs=[weight, y], outputs=[z])
+        wp.launch(total, dim=3, inputs=[z], outputs=[loss])
+        wp.copy(y, z)
+        wp.launch(mix, dim=3, inputs=[x, y], outputs=[z])
+        wp.launch(total, dim=3, inputs=[z], outputs=[loss])
+    return tape, x, y, loss
+
+
+@pytest.mark.parametrize("mode", ["preserve", "ignore"])
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_mended_tape_has_the_gradient_of_the_right_one(mode: str, outside: bool) -> None:
+    tape, x, y, loss = chain(square, alive=False, mode=mode, outside=outside)
+    right, other, _, right_loss = chain(square, alive=True, mode=mode, outside=outside)
+    right.backward(right_loss)
+    recorded = record_with_arrays(tape)
+    number = recorded.id_of(y)
+    assert number is not None
+    shadow = mended_tape(recorded, {number}).replay()
+    shadow.backward({loss: np.ones(1)}, consume="current" if mode == "ignore" else "versions")
+    assert shadow.gradient(x).tolist() == other.grad.numpy().tolist()
+    assert shadow.values(loss).tolist() == loss.numpy().tolist()
+
+
+def test_a_kernel_without_an_adjoint_gets_one() -> None:
+    tape, x, y, loss = chain(cube_without_adjoint, alive=True)
+    recorded = record_with_arrays(tape)
+    number = recorded.id_of(y)
+    assert number is not None
+    mended = mended_tape(recorded, {number})
+    mended_trace = record_with_arrays(mended).trace
+    assert [kernel.enable_backward for kernel in recorded.trace.kernels] == [False, True, True]
+    assert [kernel.enable_backward for kernel in mended_trace.kernels] == [True, True, True]
+    assert not cube_without_adjoint.enable_backward, "the user's kernel is what it was"
+    shadow = mended.replay()
+    shadow.backward({loss: np.ones(1)})
+    values = np.float32([1.5, 2.0, 3.0])
+    # loss = Σ x³ + Σ x · x³
+    assert shadow.gradient(x) == pytest.approx(3 * values**2 + 4 * values**3)
+
+
+def test_the_first_launches_alone() -> None:
+    tape, x, _, loss = chain(square, alive=True, mode="ignore")
+    mended = mended_tape(record_with_arrays(tape), (), 3)
+    shadow = mended.replay()
+    assert len(mended.records) == 3
+    shadow.backward({loss: np.ones(1)}, consume="current")
+    assert shadow.gradient(x).tolist() == [3.0, 4.0, 6.0], "nothing has overwritten y yet"
+
+
+@pytest.mark.filterwarnings("ignore::tapedebug.TapedebugWarning")
+def test_the_tape_and_its_arrays_are_as_they_were() -> None:
+    tape, x, y, loss = chain(square, alive=False, mode="warn")
+    before = {a: (a.numpy().copy(), len(a.buffer.watch), a.buffer.writes) for a in (x, y, loss)}
+    records, needs = list(tape.records), [len(ledger.needs) for ledger in tape.ledgers()]
+    recorded = record_with_arrays(tape)
+    mended_tape(recorded, {recorded.id_of(y) or 0})
+    for a, (values, watch, writes) in before.items():
+        assert a.numpy().tolist() == values.tolist()
+        assert (len(a.buffer.watch), a.buffer.writes) == (watch, writes)
+        assert a.requires_grad is (a is not y)
+    assert tape.records == records
+    assert [len(ledger.needs) for ledger in tape.ledgers()] == needs
+    assert all(old.plan is new.plan for old, new in zip(records, tape.records, strict=True))
+
+
+def three_deep() -> Any:
+    """The loss is reset on the tape; behind that a chain is severed; behind that a value is overwritten."""
+    x, y, loss = floats(1.5, 2.0, 3.0), zeros(3, requires_grad=False), zeros(1)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+        x.fill_(7.0)
+        wp.launch(total, dim=3, inputs=[x], outputs=[loss])
+        loss.zero_()
+    tape.backward(loss)
+    return tape, x, loss
+
+
+def test_three_bugs_behind_each_other() -> None:
+    tape, _, loss = three_deep()
+    found = {item.rule: item for item in alarms(tape, loss=loss)}
+    assert list(found) == ["after-loss", "disconnected", "overwrite"]
+    assert found["disconnected"].evidence["behind"] == "after-loss"
+    assert found["disconnected"].message.endswith(
+        "It is hidden by what after-loss says, and was seen with that mended."
+    )
+    assert found["overwrite"].evidence["behind"] in ("after-loss", "disconnected")
+    assert found["overwrite"].severity == "error"
+
+
+def test_nothing_is_told_twice() -> None:
+    tape, _, loss = three_deep()
+    told = [(item.rule, *item.launches) for item in wp.diagnose(tape, loss=loss).findings]
+    assert len(told) == len(set(told))
+
+
+def test_what_was_detached_on_purpose_stays_so() -> None:
+    x, y, other, loss = floats(1.5, 2.0, 3.0), zeros(3), zeros(3, requires_grad=False), zeros(1)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        fixed = wp.clone(y, requires_grad=False)
+        z = zeros(3)
+        wp.launch(mix, dim=3, inputs=[fixed, x], outputs=[z])
+        fixed.fill_(1.0)
+        wp.launch(square, dim=3, inputs=[x], outputs=[other])
+        wp.launch(total, dim=3, inputs=[z], outputs=[loss])
+        wp.launch(total, dim=3, inputs=[other], outputs=[loss])
+    tape.backward(loss)
+    found = alarms(tape)
+    assert {item.rule for item in found} == {"disconnected", "overwrite"}
+    assert [item.evidence.get("behind") for item in found if item.rule == "overwrite"] == [None]
+
+
+def test_nan_in_every_gradient_hides_nothing_further_up() -> None:
+    x, y, z, loss = floats(1.5, 2.0, 3.0), zeros(3), zeros(3), zeros(1)
+    squares = floats(2.25, 4.0, 9.0, requires_grad=False)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        wp.launch(root_of_rest, dim=3, inputs=[y, squares], outputs=[z])
+        x.assign([1.0, 5.0, 2.0])
+        wp.launch(total, dim=3, inputs=[z], outputs=[loss])
+    tape.backward(loss)
+    assert not np.isfinite(x.grad.numpy()).any()
+    found = {item.rule: item for item in alarms(tape, inputs=[x])}
+    assert set(found) >= {"nonfinite", "overwrite"}
+    assert found["overwrite"].evidence["behind"] == "nonfinite"
