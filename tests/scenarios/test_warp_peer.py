@@ -60,7 +60,9 @@ def _at(gradient: Any, element: str) -> float:
     return float(gradient)
 
 
-@pytest.mark.parametrize("program", [item for item in WRONG if item.name not in TRAINING], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "program", [item for item in WRONG if item.name not in TRAINING], ids=lambda p: p.name
+)
 def test_warp_is_as_wrong_as_we_say(program: harness.Program, tmp_path: Path) -> None:
     warps = _with_warp(program.path)
     (finding,) = [item for item in harness.run(program, tmp_path).findings if item.severity == "error"]

@@ -6,9 +6,7 @@ import warp as wp
 
 
 @wp.kernel
-def book(
-    wage: wp.array(dtype=float), rate: wp.array(dtype=float), days: int, balance: wp.array(dtype=float)
-):
+def book(wage: wp.array(dtype=float), rate: wp.array(dtype=float), days: int, balance: wp.array(dtype=float)):
     i = wp.tid()
     parts = wp.vec3(wage[i], 0.0, 0.0)
     parts[1] += wage[i] * rate[0]
