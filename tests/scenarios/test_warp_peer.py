@@ -22,6 +22,7 @@ WRONG = [item for item in PROGRAMS if not item.alike]
 RIGHT = [item for item in PROGRAMS if item.alike]
 TRAINING = {"c04_pendulum_tuned_by_descent"}
 """Each step begins where the last wrong gradient led, so only the first could be compared."""
+COMPARED = [item for item in WRONG if item.name not in TRAINING]
 UNSET = {"replayed-counter"}
 """Warp's wrong gradient rests on a variable that nothing set: it is wrong, but not by a certain amount."""
 

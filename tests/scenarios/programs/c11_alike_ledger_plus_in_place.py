@@ -1,7 +1,6 @@
 # A ledger: wages and interest are added in place, to elements of an array and to a component of a vector by its
 # index. What is added to needs nothing of what was there.
 # RUN as-warp
-import numpy as np
 import warp as wp
 
 
