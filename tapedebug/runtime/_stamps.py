@@ -167,6 +167,11 @@ def merge_whole(stamps: Stamps, a: array, which: int, stamp: int) -> None:
     np.maximum(view, stamp, out=view)
 
 
+def epoch_of(stamps: Words) -> Words:
+    """The indices of the records that left stamps; negative where none did."""
+    return (stamps >> EPOCH_SHIFT) - FIRST
+
+
 def shifted(index: int) -> int:
     """The epoch of a record, as stamps have it."""
     return (index + FIRST) << EPOCH_SHIFT
