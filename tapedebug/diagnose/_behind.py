@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.diagnose import after_loss, disconnected, duplicate_launch, flat_op, nonfinite, overwrite, seed
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._graph import is_float
+from tapedebug.diagnose._latent import latent
 from tapedebug.diagnose._mended_shadow import Mend
 from tapedebug.diagnose._mended_tape import mended_tape
 from tapedebug.diagnose._rules import apply
@@ -44,6 +45,19 @@ def reveal(case: Case, again: Again, depth: int = DEPTH) -> None:
     for hiding, mended in _mended(case, replay, again):
         reveal(mended, again, depth - 1)
         _add(case, mended.trace.findings, hiding)
+    if depth == DEPTH:
+        _reveal_latent(case)
+
+
+def _reveal_latent(case: Case) -> None:
+    gradients = case.experiment.gradients()
+    labels = {case.trace.arrays[leaf].label for leaf, values in gradients.items() if not values.any()}
+    for hiding in [finding for finding in case.trace.findings if finding.severity != "info"]:
+        inputs = [label for label in hiding.evidence.get("inputs", ()) if label in labels]
+        found = latent(case, hiding, inputs) if inputs else []
+        if found:
+            case.trace.findings += found
+            return
 
 
 def _mended(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding, Case]]:
