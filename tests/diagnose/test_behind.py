@@ -222,14 +222,13 @@ def test_a_gradient_of_zero_that_nothing_zeroes() -> None:
     found = {item.rule: item for item in alarms(fit(zero=False))}
     assert set(found) == {"flat-op", "accumulated"}
     lines = HERE.read_text(encoding="utf-8").splitlines()
-    passes, step = (
-        next(n for n, line in enumerate(lines, 1) if text in line) for text in ("# the pass", "# the step")
-    )
+    ends = ("# the pass", "# the step")
+    passes, step = (next(n for n, line in enumerate(lines, 1) if line.endswith(text)) for text in ends)
     finding = found["accumulated"]
     assert finding.message == (
         f"Nothing zeroed the gradient of x before backward ran at test_behind.py:{passes}, and x was updated "
-        f"since the pass before at test_behind.py:{step}. The gradient is exactly 0 in every pass, which hides "
-        "it; it will add up once what flat-op says is mended."
+        f"since the pass before at test_behind.py:{step}. The gradient is exactly 0 in every pass, which "
+        "hides it; it will add up once what flat-op says is mended."
     )
     assert finding.fix == f"call tape.zero() or x.grad.zero_() after the update at test_behind.py:{step}"
-    assert set(item.rule for item in alarms(fit(zero=True))) == {"flat-op"}
+    assert {item.rule for item in alarms(fit(zero=True))} == {"flat-op"}
