@@ -156,7 +156,15 @@ class Tracker:
                 announce(args[p], record.site, "launch", skip=self)
         if plan.late:
             self._need_late(record, own)
-        crossed = [pair for pair in plan.exposed if args[pair[0]].buffer is args[pair[1]].buffer]
+        crossed: list[tuple[int, int, bool]] = []
+        for (
+            p,
+            q,
+            _,
+        ) in plan.exposed:  # mostly there is none: comprehensions are calls, and this is every launch
+            if args[p].buffer is args[q].buffer:
+                crossed = [pair for pair in plan.exposed if args[pair[0]].buffer is args[pair[1]].buffer]
+                break
         if crossed or (
             plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs)
         ):
