@@ -51,7 +51,7 @@ class Tracker:
         looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
-        like_warp: The reverse pass leaves out what Warp does not record.
+        like_warp: The reverse pass gives what Warp's would, right or wrong.
     """
 
     def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
