@@ -369,6 +369,9 @@ FILL = {
     for grad in (False, True)
 }
 
+WRITE = Plan("func", "mark_write", ("array",), writes=frozenset({0}))
+"""The plan of `mark_write`, which is no record: for the error where it would overwrite what is needed."""
+
 READ = Plan("func", "read", ("array",), reads=frozenset({0}))
 """The plan of `mark_read`: a replay starts from what was read; what an adjoint needs, `record_func` says."""
 

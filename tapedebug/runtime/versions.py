@@ -362,6 +362,16 @@ class Tracker:
 
     # -- modes ------------------------------------------------------------------------------------------
 
+    def may_overwrite(self, write: Record) -> None:
+        """Something that is no record is about to write.
+
+        Raises:
+            OverwriteError: In `"error"` mode, where it would overwrite what is needed.
+        """
+        if self.mode == "error" and not self.settled:
+            a = write.args[0]
+            self._refuse(write, {0: self.states.get(a) or self.resolve(a)})
+
     def _refuse(self, record: Record, own: dict[int, RangeState]) -> None:
         for p in record.plan.written:
             ledger = self.ledgers[record.args[p].buffer]
