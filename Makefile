@@ -108,6 +108,7 @@ python-tests: setup  ## pytest
 bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, a taped launch and compile times, side by side with warp-lang
 	@$(BIN)/python -m tests.benchmarks.side_by_side $(BENCH_ARGS)
 	@$(BIN)/python -m tests.benchmarks.compile_times
+	@$(BIN)/python -m tests.benchmarks.tracking
 	@$(BIN)/python -m tests.benchmarks.memory_budget
 
 fuzz: $(PY_STAMP)  ## 5,000 random kernels: values, adjoints, tangents, second derivatives (FUZZ_ARGS='--count 500')

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "asserts": True,
     "check_bounds": False,
     "compiler": "llvm",
+    "cuda_on_cpu": False,
     "enable_backward": True,
     "interpreted": False,
     "kernel_cache_dir": None,
@@ -48,6 +49,7 @@ class Config:
             undefined behaviour. Kernels and modules may say otherwise.
         compiler: What compiles kernels from now on: `"llvm"`, or `"numba"`, which takes the same generated
             text another way to the same numbers, and takes longer.
+        cuda_on_cpu: A device that is called `"cuda"` or `"cuda:0"` is the CPU, for programs that name one.
         enable_backward: Whether kernels have adjoints, where they do not say so themselves.
         interpreted: Kernels, their adjoints and tangents run as plain Python, slow and open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tapedebug._errors import TapedebugError
 from tapedebug._script import ScriptOutcome, run_script
@@ -91,6 +91,11 @@ def parser() -> argparse.ArgumentParser:
         help="end a launch that indexes outside an array with an error that names the place: for scripts "
         "that crash, or compute numbers that make no sense",
     )
+    run.add_argument(
+        "--cuda-on-cpu",
+        action="store_true",
+        help='take the CPU where the script names a device "cuda"',
+    )
     run.add_argument("script", metavar="SCRIPT", help="the Python file to run")
     run.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script")
     return top
@@ -119,21 +124,24 @@ def _run(options: argparse.Namespace) -> int:
 
     from tapedebug._recording import Recorder
 
-    faulthandler.enable()  # a crash shows the line of the launch
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_settings(options))
-        if options.as_warp:
-            from tapedebug.aswarp import as_warp
-
-            stack.enter_context(as_warp())
-        recorder = stack.enter_context(Recorder())
-        outcome = run_script(script, options.args)
-    sys.stdout.flush()
-    if outcome.message:
-        print(outcome.message, file=sys.stderr)
-    sys.stderr.flush()
-    diagnoses, notes = _diagnose(script.name, recorder, outcome, as_warp=options.as_warp)
+    with _settings(options):  # also for the diagnosis: gradients are what they were
+        with _engine(as_warp=options.as_warp), Recorder() as recorder:
+            outcome = run_script(script, options.args)
+        sys.stdout.flush()
+        if outcome.message:
+            print(outcome.message, file=sys.stderr)
+        sys.stderr.flush()
+        diagnoses, notes = _diagnose(script.name, recorder, outcome, as_warp=options.as_warp)
     return _conclude(diagnoses, notes, outcome, outputs)
+
+
+def _engine(*, as_warp: bool) -> contextlib.AbstractContextManager[Any]:
+    """What `import warp` imports."""
+    if not as_warp:
+        return contextlib.nullcontext()
+    from tapedebug.aswarp import as_warp as block
+
+    return block()
 
 
 @contextlib.contextmanager
@@ -146,9 +154,18 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
         runtime.config.on_overwrite = options.on_overwrite
     if options.check_bounds:
         runtime.config.check_bounds = True
+    if options.cuda_on_cpu:
+        runtime.config.cuda_on_cpu = True
+    watched = faulthandler.is_enabled()
+    with contextlib.suppress(
+        OSError, ValueError, AttributeError
+    ):  # a stream that is no file, as in notebooks
+        faulthandler.enable()  # a crash shows the line of the launch
     try:
         yield
     finally:
+        if not watched:
+            faulthandler.disable()
         for name, value in before.items():
             setattr(runtime.config, name, value)
 
@@ -175,11 +192,8 @@ def _diagnose(
     notes = recorder.coverage()
     total = len(recorder.tapes)
     for run in recorder.runs():
-        launches = sum(len(item.tape.records) for item in run)
-        which = f"tape {run[0].number}" + (f" to {run[-1].number}" if len(run) > 1 else "")
         try:
-            with _working(f"diagnosing {which} ({launches} launches) …"):
-                found = diagnose([item.tape for item in run], as_warp=as_warp)
+            found = diagnose([item.tape for item in run], as_warp=as_warp)
         except KeyboardInterrupt:
             outcome.failed, outcome.reason = True, outcome.reason or "interrupted"
             notes.append(f"interrupted: {total - len(diagnoses)} of these tapes were not diagnosed")
@@ -192,26 +206,14 @@ def _diagnose(
     return diagnoses, notes
 
 
-@contextlib.contextmanager
-def _working(text: str) -> Iterator[None]:
-    """Show what takes time, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    print(text, end="\r", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        print("\x1b[2K", end="\r", file=sys.stderr, flush=True)
-
-
 def _print(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome, stream: TextIO) -> None:
     from tapedebug.diagnose._text import format_diagnosis, wants_colour
 
     colour = wants_colour(stream)
     lines = []
+    told: dict[str, str] = {}
     for diagnosis in diagnoses:
-        lines += [format_diagnosis(diagnosis.trace, colour=colour), ""]
+        lines += [format_diagnosis(diagnosis.trace, colour=colour, told=told), ""]
     lines += notes
     lines.append(_summary(diagnoses, outcome))
     print("\n" + "\n".join(lines), file=stream, flush=True)

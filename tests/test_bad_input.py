@@ -130,7 +130,7 @@ LAUNCHES = {
         wp.DeviceError,
         "launch of scale: there is no device 'cuda:0': this version runs on \"cpu\" only (CUDA is planned)",
         SCALE,
-        'leave device= out, or pass device="cpu"',
+        'leave device= out, pass device="cpu", or set config.cuda_on_cpu = True (--cuda-on-cpu)',
     ),
 }
 

@@ -26,7 +26,7 @@ PARTS = {
     "fem": "finite elements are a library of kernels on top of Warp, written for its own engine",
     "geometry": "meshes and surfaces are not part of this engine",
     "jax_experimental": "there is no foreign-function interface to JAX",
-    "render": "nothing is drawn here",
+    "render": "nothing is drawn here (Warp draws only where a program asks for it, mostly by an option)",
     "sim": "Warp itself has moved it to the package Newton",
     "sparse": "sparse matrices of blocks are not part of this engine",
     "tests": "these are the tests of Warp",
@@ -49,10 +49,22 @@ def no_module(name: str) -> WarpImportError:
     return error
 
 
+GRAPHS = frozenset(
+    {"ScopedCapture", "capture_begin", "capture_end", "capture_if", "capture_launch", "capture_while"}
+)
+"""Names for graphs of launches."""
+
+
 def no_name(module: str, name: str, why: str) -> WarpImportError | WarpNameError:
     """The error for `wp.name`, or for `from warp import name`."""
     frame = _caller()
     mend = "leave it out, or debug the part of the program that does without it"
+    if name in GRAPHS:
+        why = (
+            f"{module}.{name} is not in tapedebug: what a graph runs again happens on no tape, so that "
+            "nothing could be said about it"
+        )
+        mend = "run the launches as they are, and capture them only `if wp.get_device().is_cuda`"
     if frame is not None and _imports(frame):
         error = WarpImportError(why, span=_span(frame), mend=mend, notes=(_RUNNING,))
         error.name = module

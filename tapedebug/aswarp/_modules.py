@@ -9,7 +9,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tapedebug.aswarp._errors import no_name
+from tapedebug.aswarp._errors import PARTS, no_name
+from tapedebug.aswarp._examples import examples
 from tapedebug.aswarp._settings import VERSION, Settings
 
 COUNTERPARTS = {
@@ -25,6 +26,9 @@ COUNTERPARTS = {
 }
 """Which module of ours has the names of which module of Warp."""
 
+HOLLOW = ("warp.render",)
+"""Modules that programs import at the top and use where they draw, if they do: here they have no names."""
+
 EXTRA: dict[str, Any] = {
     "DeviceLike": Any,
     "Devicelike": Any,
@@ -39,7 +43,7 @@ EXTRA: dict[str, Any] = {
 
 def exists(name: str) -> bool:
     """Whether there is a counterpart of a module of Warp."""
-    return name in COUNTERPARTS or name == "warp.config"
+    return name in COUNTERPARTS or name in HOLLOW or name in ("warp.config", "warp.examples")
 
 
 class World:
@@ -51,11 +55,13 @@ class World:
     def module(self, name: str) -> ModuleType:
         """The module that stands in for the module `name` of Warp."""
         if name not in self.modules:
-            self.modules[name] = Settings() if name == "warp.config" else self._stand_in(name)
+            own = {"warp.config": Settings, "warp.examples": examples}
+            self.modules[name] = own[name]() if name in own else self._stand_in(name)
         return self.modules[name]
 
     def _stand_in(self, name: str) -> ModuleType:
-        ours = importlib.import_module(COUNTERPARTS[name])
+        hollow = name in HOLLOW
+        ours = ModuleType(name) if hollow else importlib.import_module(COUNTERPARTS[name])
         module = ModuleType(name, f"`{name}` on tapedebug.")
         listing = _listing(name, ours)
         module.__dict__.update(__getattr__=self._look_up(name, ours), __dir__=listing)
@@ -81,7 +87,8 @@ class World:
 
 def _listing(name: str, ours: ModuleType) -> Callable[[], list[str]]:
     def listing() -> list[str]:
-        parts = (each.removeprefix(f"{name}.") for each in (*COUNTERPARTS, "warp.config") if each != name)
+        modules = (*COUNTERPARTS, "warp.config") if name == "warp" else ()
+        parts = (each.removeprefix(f"{name}.") for each in modules if each != name)
         own = {each for each in dir(ours) if not each.startswith("_")}
         return sorted(own | {part for part in parts if "." not in part})
 
@@ -94,6 +101,8 @@ def _is_starred(name: str) -> bool:
 
 
 def _why(name: str, wanted: str, ours: ModuleType) -> str:
+    if name in HOLLOW:
+        return f"{name}.{wanted} is not in tapedebug: {PARTS[name.removeprefix('warp.')]}"
     from tapedebug._planned import missing
 
     said = missing(wanted, dir(ours))

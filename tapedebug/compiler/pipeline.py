@@ -16,7 +16,7 @@ from typing import Any
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.emit import emit
-from tapedebug.compiler.ir import NATIVE, Function, Op, Param, is_late, ops_of, read_by
+from tapedebug.compiler.ir import NATIVE, Function, Op, Param, Value, is_late, ops_of, read_by
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
@@ -54,6 +54,8 @@ class Analysis:
         says: The kinds of remarks that it makes.
         says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
         elsewhere: Parameters that a thread accesses at other than its own index.
+        indices: (parameter, axis, how, number) of each index that it uses: "thread" and which of the thread's
+            axes, "constant" and its value (negative ones count from the end), or "other".
         optional: Parameters that it asks whether they are there (`if a:`): None may be passed for them.
     """
 
@@ -69,6 +71,7 @@ class Analysis:
     says_back: frozenset[str] = frozenset()
     elsewhere: frozenset[int] = frozenset()
     optional: frozenset[int] = frozenset()
+    indices: tuple[tuple[int, int, str, int], ...] = ()
 
     def absent(self, param: int) -> bool:
         """Whether None may be passed for an array parameter: it is unused, or asked whether it is there."""
@@ -154,7 +157,30 @@ def analysis(kernel: Lowered) -> Analysis:
             if op.kind in ("load", "store", "atomic_add") and not at_own_index(kernel.function, op)
         ),
         optional=kernel.optional,
+        indices=_indices(kernel.function),
     )
+
+
+def _indices(function: Function) -> tuple[tuple[int, int, str, int], ...]:
+    """How each element that is accessed is found."""
+    found: dict[tuple[int, int, str, int], None] = {}
+    for op in ops_of(function.body):
+        for axis, value in enumerate(op.args) if op.kind == "offset" else ():
+            found[op.data[0], axis, *_index(value)] = None
+    return tuple(found)
+
+
+def _index(value: Value) -> tuple[str, int]:
+    op = value.op
+    if op is not None and op.kind == "from_end":
+        op = op.args[0].op
+    while op is not None and op.kind == "to_i64":
+        op = op.args[0].op
+    if op is not None and op.kind == "thread":
+        return "thread", op.data[0]
+    if op is not None and op.kind == "const":
+        return "constant", int(op.data[0])
+    return "other", 0
 
 
 def _all_of(sets: Iterable[frozenset[int]]) -> frozenset[int]:

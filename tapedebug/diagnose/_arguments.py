@@ -86,6 +86,11 @@ def means(text: str, name: str) -> bool:
     return one == other or (len(short) >= 3 and long.startswith(short))
 
 
+def tells(text: str) -> bool:
+    """Whether a name says what a variable is."""
+    return meaning(text) not in GENERIC and len(meaning(text)) > 1
+
+
 def meaning(text: str) -> str:
     """The word in a name that says what it is: `velocity` of `self.velocity_next[0]`; or nothing."""
     base = re.sub(r"\[.*", "", text).rpartition(".")[2].lower()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.diagnose import after_loss, disconnected, duplicate_launch, flat_op, nonfinite, overwrite
+from tapedebug.diagnose import after_loss, disconnected, duplicate_launch, flat_op, nonfinite, overwrite, seed
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._graph import is_float
 from tapedebug.diagnose._mended_shadow import Mend
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEPTH = 3
 """So many bugs may stand behind each other."""
 CUT = ("no requires_grad", "backward disabled")
-MEASURABLE = (overwrite.RULE, disconnected.RULE, duplicate_launch.RULE)
+MEASURABLE = (overwrite.RULE, disconnected.RULE, duplicate_launch.RULE, seed.RULE)
 """Rules that compare gradients of the tape with each other, so that any gradient will do."""
 
 Again = Callable[["Tape"], Case]

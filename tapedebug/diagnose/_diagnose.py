@@ -72,16 +72,17 @@ def diagnose(
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
     with SettingsKept(), Pace(progress, max_seconds, len(tapes)) as pace:
-        losses = losses_for(tapes, loss)
-        cases = [_case(item, own, inputs, pace) for item, own in zip(tapes, losses, strict=True)]
-        if all(case.trace.tape.began for case in cases):
-            cases.sort(key=lambda case: case.trace.tape.began)
-        for case in cases:
+        pairs = zip(tapes, losses_for(tapes, loss), strict=True)
+        found = [(_case(item, own, inputs, pace), own) for item, own in pairs]
+        if all(case.trace.tape.began for case, _ in found):
+            found.sort(key=lambda pair: pair[0].trace.tape.began)
+        for case, own in found:
             pace.subject, case.as_warp = case.trace.name, as_warp
             if case.trace.launches:
                 apply(case)
                 case.trace.findings = settle(case.trace.findings)
-                _reveal(case, functools.partial(_case, loss=loss, inputs=inputs, pace=pace))
+                _reveal(case, functools.partial(_case, loss=own, inputs=inputs, pace=pace))
+        cases = [case for case, _ in found]
         apply_across(cases)
         parts = [_concluded(case) for case in cases]
     return parts[0] if len(parts) == 1 else joined(parts)

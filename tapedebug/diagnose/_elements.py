@@ -8,6 +8,7 @@ some are looked at, and the coverage says which.
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +31,8 @@ THREADS = 500_000
 """How many threads of such a kind, where that is more launches."""
 TOLD = 4096
 """How many conflicts of one launch are kept; others are counted."""
+PAIRS = 256
+"""How many pairs of threads are kept of them, to be run at the same time."""
 OUTSIDE = 64
 """How many threads that go outside are looked for in one launch; each ends a run of its threads."""
 
@@ -54,6 +57,7 @@ class Meeting:
         first: The thread that came later.
         second: The other; None where nothing wrote.
         elements: The places, as far as they were kept.
+        pairs: The threads of both sides, as far as they are wanted.
         count: How often it happened in the launch.
     """
 
@@ -63,6 +67,7 @@ class Meeting:
     first: Side
     second: Side | None
     elements: set[int] = field(default_factory=set)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
     count: int = 0
 
 
@@ -233,14 +238,17 @@ class Elements:
             kind, where = ("write", None) if at is None else (at[0].kind, at[1])
             second = Side(stamp & THREAD, where, kind)
         known = self.races if second is not None else self.unset
-        for item in reversed(known):
-            if item.launch != record.index:
-                break
+        own = itertools.takewhile(lambda item: item.launch == record.index, reversed(known))
+        for item in own:
             if (item.param, item.first.span) == (site.param, span) and _lines(item.second) == _lines(second):
-                item.elements.add(place)
-                item.count += 1
-                return
-        known.append(Meeting(record.index, site.param, place, first, second, {place}, 1))
+                break
+        else:
+            item = Meeting(record.index, site.param, place, first, second)
+            known.append(item)
+        item.elements.add(place)
+        item.count += 1
+        if second is not None and len(item.pairs) < PAIRS:
+            item.pairs.append((second.thread, first.thread))
 
     def _outside(
         self, record: Record, variant: Variant, number: int, thread: int, said: np.ndarray[Any, Any]

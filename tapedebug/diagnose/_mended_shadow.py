@@ -23,9 +23,9 @@ class Mend:
     """What is done in each run.
 
     Attributes:
-        finite: Values that are not finite are replaced by 0, and such adjoints by some of about 1: where all
-            of an array were NaN, nothing further up would have any else.
-        kicks: For launches, the parameters that get some adjoint once the launch's own has run.
+        finite: Values that are not finite are replaced by 0, and such adjoints by some as large as those that
+            came in: where all of an array were NaN, nothing further up would have any else.
+        kicks: For launches, the parameters that get such an adjoint once the launch's own has run.
     """
 
     finite: bool = False
@@ -35,7 +35,7 @@ class Mend:
         """Mend all runs of a new shadow."""
         mended: Any = shadow
         mended.__class__ = _mended_shadow()
-        mended.after_forward, mended.after_adjoint = self._values, self._adjoints
+        mended.after_forward, mended.after_adjoint, mended.incoming = self._values, self._adjoints, 1.0
 
     def _values(self, shadow: Shadow, record: Record) -> None:
         for p in record.plan.written if self.finite else ():
@@ -48,15 +48,27 @@ class Mend:
             values = shadow._buffer(record.args[p]).view(record.args[p], adjoint=True)
             bad = ~np.isfinite(values)
             if bad.any():
-                values[bad] = _some(record, values)[bad]
+                values[bad] = _some(shadow, record, values)[bad]
         for p in self.kicks.get(record.index, ()):
             values = shadow._buffer(record.args[p]).view(record.args[p], adjoint=True)
-            values += _some(record, values)
+            values += _some(shadow, record, values)
+        _look_ahead(shadow, record)
 
 
-def _some(record: Record, like: Any) -> Any:
-    """Adjoints of about 1, the same in each run."""
-    return np.random.default_rng(record.index).uniform(0.5, 1.0, like.shape)
+def _some(shadow: Any, record: Record, like: Any) -> Any:
+    """Adjoints of the size of those that came in, and else the same in each run."""
+    return shadow.incoming * np.random.default_rng(record.index).uniform(0.5, 1.0, like.shape)
+
+
+def _look_ahead(shadow: Any, record: Record) -> None:
+    """Note how large the adjoints are that come into the launch before this one."""
+    if record.index:
+        before = shadow.records[record.index - 1]
+        views = (
+            shadow._buffer(before.args[p]).view(before.args[p], True) for p in before.active & before.writes
+        )
+        largest = [np.max(np.abs(values), initial=0.0, where=np.isfinite(values)) for values in views]
+        shadow.incoming = float(max(largest, default=0.0)) or shadow.incoming
 
 
 @functools.cache
@@ -75,6 +87,12 @@ def _mended_shadow() -> type[Shadow]:
                 _tell(on_launch, record)
 
             return super()._run(calls, start, stop, then, *args, **more)
+
+        incoming: float
+
+        def _seed(self, seeds: Any) -> None:
+            super()._seed(seeds)
+            self.incoming = max((float(np.max(np.abs(seed))) for seed in seeds.values()), default=1.0)
 
         def backward(self, *args: Any, on_launch: Any = None, **options: Any) -> Any:
             def then(record: Record) -> None:

@@ -29,6 +29,7 @@ from tapedebug.diagnose import (
     unused,
     vanishing,
     warp_limitation,
+    wrong_adjoint,
 )
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._pace import OutOfTime
@@ -81,7 +82,10 @@ TRACKED: tuple[Rule, ...] = (
 )
 """Run suspected launches again element by element."""
 
-RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED)
+LAST: tuple[Rule, ...] = (Rule(wrong_adjoint.RULE, wrong_adjoint.find),)
+"""Look for what no other rule has explained."""
+
+RULES: tuple[Rule, ...] = (*STRUCTURE, *MEASURED, *TRACKED, *LAST)
 
 
 def apply(case: Case, only: Collection[str] | None = None) -> None:

@@ -21,6 +21,8 @@ STEEP = frozenset(
     | {"sqrt", "tan"}
 )
 """Operations that are steep for some operands and not for others."""
+_ACCESSES = frozenset({"load", "offset", "store", "atomic_add"})
+"""Operations on memory; the result of an atomic is what was there before, which has no adjoint."""
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
@@ -112,7 +114,7 @@ def flat_steps(thread: Thread) -> list[Slope]:
     }
     sure, comparing = [], []
     for step in thread.steps:
-        if step.result is None or step.op.kind in ("load", "offset") or not any(a.active for a in step.args):
+        if step.result is None or step.op.kind in _ACCESSES or not any(a.active for a in step.args):
             continue
         slope = Slope(step.op.kind, step.op.span, [float(arg.value) for arg in step.args], 0.0, 0.0)
         if _declared_flat(step) or step.op.kind.startswith(CASTS):

@@ -25,20 +25,44 @@ def paint(text: str, style: str, colour: bool) -> str:
     return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if colour else text
 
 
-def format_diagnosis(trace: Trace, *, colour: bool = False) -> str:
-    """Return verdict, coverage and findings of `trace` as text, prose in lines of at most 100 characters."""
+def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str] | None = None) -> str:
+    """Return verdict, coverage and findings of `trace` as text, prose in lines of at most 100 characters.
+
+    Args:
+        trace: A tape.
+        colour: Whether colours are wanted.
+        told: What was found on other tapes, and on which; the same on this one is one line, and what is new
+            is added.
+    """
     launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
     head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
-    told = paint(trace.verdict, _style(trace.verdict), colour)
-    lines = [f"{paint(head, 'bold', colour)} · gradient {told}"]
+    verdict = paint(trace.verdict, _style(trace.verdict), colour)
+    lines = [f"{paint(head, 'bold', colour)} · gradient {verdict}"]
     lines += _wrapped(f"coverage: {trace.coverage.summary}", "  ")
     for note in trace.coverage.notes:
         lines += _wrapped(f"- {note}", "    ")
     if not trace.findings:
         lines.append("  no findings")
+    told = {} if told is None else told
     for finding in trace.findings:
-        lines += ["", *format_finding(finding, trace, colour=colour)]
+        before = told.setdefault(_what(finding), trace.name)
+        if before != trace.name:
+            lines.append("  " + paint(f"{_title(finding)} · as on {before}", finding.severity, colour))
+        else:
+            lines += ["", *format_finding(finding, trace, colour=colour)]
     return "\n".join(lines)
+
+
+def _what(finding: Finding) -> str:
+    """What two findings on two tapes have in common that are one mistake."""
+    return repr((finding.rule, finding.severity, finding.arrays, finding.location, finding.call_site))
+
+
+def _title(finding: Finding) -> str:
+    arrays = ", ".join(finding.arrays)
+    return f"{MARKS[finding.severity]} {finding.severity} · {finding.rule}" + (
+        f" · {arrays}" if arrays else ""
+    )
 
 
 def format_several(
@@ -74,11 +98,7 @@ def format_finding(
     finding: Finding, trace: Trace | None = None, *, colour: bool = False, tape: str = ""
 ) -> list[str]:
     """Return one finding as lines: what, on which tape, the lines of the kernel and the call, the fix."""
-    arrays = ", ".join(finding.arrays)
-    title = f"{MARKS[finding.severity]} {finding.severity} · {finding.rule}" + (
-        f" · {arrays}" if arrays else ""
-    )
-    title += f" · {tape}" if tape else ""
+    title = _title(finding) + (f" · {tape}" if tape else "")
     lines = ["  " + paint(title, finding.severity, colour)]
     lines += _wrapped(finding.message, "    ")
     if finding.location and finding.location != finding.call_site:

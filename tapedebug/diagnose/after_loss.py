@@ -74,12 +74,21 @@ class _Study:
         self.trace = case.trace
         graph = case.dependencies
         self.latest = {version.array: version for version in case.trace.versions}
-        roots = [self._computed(array) for array in case.experiment.losses]
+        roots = [self._computed(array) for array in self._losses()]
         writers = (graph.versions[node].written_by for node in graph.upstream(roots, with_gradient=False))
         last = max((index for index in writers if index is not None), default=None)
         self.last = None if last is None else case.trace.launches[last]
         """The last launch that the loss depends on."""
         self.late = [] if last is None else case.trace.launches[last + 1 :]
+
+    def _losses(self) -> list[int]:
+        """What the gradient is of, and what else `backward` was called with: a tape may have two losses."""
+        losses = dict.fromkeys(self.case.experiment.losses)
+        if self.case.replay is not None:
+            recorded = self.case.replay.recorded
+            called = (call.loss for call in recorded.tape.backward_calls if call.loss is not None)
+            losses |= dict.fromkeys(number for a in called if (number := recorded.id_of(a)) is not None)
+        return list(losses)
 
     def _computed(self, array: int) -> Node:
         """The version of a loss that its last computation left: constants may have been written over it."""
@@ -210,7 +219,7 @@ class _Study:
         """What does no harm, and costs something."""
         total = sum(_threads(launch) for launch in self.trace.launches)
         share = sum(_threads(launch) for launch in launches) / max(1, total)
-        considerable = len(launches) >= MANY and share >= SHARE
+        considerable = self.trace.backward.ran and len(launches) >= MANY and share >= SHARE
         kept = self._kept_bytes(launches)
         written = words.listed(info.label for info in self._written(launches))
         seconds = self._reverse_share(launches)

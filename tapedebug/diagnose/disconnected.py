@@ -65,10 +65,8 @@ def find(case: Case) -> list[Finding]:
         findings.append(lost)
         explained |= set(search.leaves_of(lost))
     explained |= _without_effect(case)
-    for leaf in experiment.leaves:
-        if leaf not in explained and leaf not in case.dead_ends:
-            findings += search.zero(leaf)
-    return findings
+    zero = [leaf for leaf in experiment.leaves if leaf not in explained and leaf not in case.dead_ends]
+    return findings + search.zero(zero)
 
 
 def _without_effect(case: Case) -> set[int]:
@@ -89,6 +87,7 @@ class _Search:
         self.graph = Dependencies(trace)
         last = {version.array: version.version for version in trace.versions}
         self.roots: list[Node] = [(array, last[array]) for array in experiment.losses]
+        self.reached = self.graph.upstream(self.roots, with_gradient=False)
         self.alive = self.graph.upstream(self.roots, with_gradient=True)
         self.above = self.graph.leaves_above(experiment.leaves)
         self.gradients = experiment.gradients()
@@ -249,44 +248,43 @@ class _Search:
 
     # ------------------------------------------------------------ zero gradients
 
-    def zero(self, leaf: int) -> list[Finding]:
-        """Explain a gradient of exactly 0 that no cut explains."""
-        if not self._is_zero(leaf):
-            return []
+    def zero(self, leaves: list[int]) -> list[Finding]:
+        """Explain gradients of exactly 0 that no cut explains."""
+        zero = [leaf for leaf in leaves if self._is_zero(leaf)]
+        apart = [leaf for leaf in zero if (leaf, 0) not in self.reached]
+        findings = [self._unconnected(apart)] if apart and self._tell_unconnected() else []
+        dead = self.experiment.dead_adjoints() if len(zero) > len(apart) else []
+        return findings + [self._zero(leaf, dead) for leaf in zero if leaf not in apart]
+
+    def _zero(self, leaf: int, dead_adjoints: list[int]) -> Finding:
         label = self.trace.arrays[leaf].label
-        if (leaf, 0) not in self.graph.upstream(self.roots, with_gradient=False):
-            return [self._unconnected(leaf, label)] if self._tell_unconnected() else []
         moved = self.experiment.loss_moved(leaf, None, SCALE)
-        dead = [index for index in self.experiment.dead_adjoints() if self._leads_to(index, leaf)]
+        dead = [index for index in dead_adjoints if self._leads_to(index, leaf)]
         launch = self.trace.launches[dead[0]] if dead else None
         at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
         if moved > 0:
             why = f", although perturbing {label} by {SCALE:.1%} moves the loss by {words.number(moved)}"
         else:
             why = f", and so is the slope: perturbing {label} by {SCALE:.1%} does not move the loss"
-        return [
-            Finding(
-                rule=RULE,
-                severity="error" if moved > 0 and leaf in self.experiment.wrong else "info",
-                message=f"the gradient of {label} is exactly 0{at}{why}.",
-                launches=[launch.index] if launch is not None else [],
-                arrays=[label],
-                call_site=launch.call_site if launch is not None else None,
-                evidence={
-                    "kind": "zero slope",
-                    "inputs": [label],
-                    "perturbation": SCALE,
-                    "loss_moves": moved,
-                },
-            )
-        ]
+        return Finding(
+            rule=RULE,
+            severity="error" if moved > 0 and self._zero_is_wrong(leaf) else "info",
+            message=f"the gradient of {label} is exactly 0{at}{why}.",
+            launches=[launch.index] if launch is not None else [],
+            arrays=[label],
+            call_site=launch.call_site if launch is not None else None,
+            evidence={"kind": "zero slope", "inputs": [label], "perturbation": SCALE, "loss_moves": moved},
+        )
+
+    def _zero_is_wrong(self, leaf: int) -> bool:
+        """Whether a consumed gradient of 0 is not the right one; what an overwrite makes of 0 is not 0."""
+        return leaf in self.experiment.wrong and not np.any(self.experiment.without(())[leaf])
 
     def came_back(self, case: Case) -> Finding | None:
         """What was computed from an input left the tape, through NumPy, and came back as another array."""
-        reached = self.graph.upstream(self.roots, with_gradient=False)
-        lost = [leaf for leaf in self.experiment.leaves if (leaf, 0) not in reached]
+        lost = [leaf for leaf in self.experiment.leaves if (leaf, 0) not in self.reached]
         bits = sum(1 << self.experiment.leaves.index(leaf) for leaf in lost)
-        found = came_back(case, bits, self.above, reached) if lost else None
+        found = came_back(case, bits, self.above, self.reached) if lost else None
         return None if found is None else self._came_back(found, lost)
 
     def _came_back(self, found: CameBack, lost: list[int]) -> Finding:
@@ -330,29 +328,30 @@ class _Search:
 
     def _tell_unconnected(self) -> bool:
         """An input that leads nowhere is worth a word if it was asked for, or if no input leads anywhere."""
-        reached = self.graph.upstream(self.roots, with_gradient=False)
-        return self.experiment.named or not any((leaf, 0) in reached for leaf in self.experiment.leaves)
+        return self.experiment.named or not any((leaf, 0) in self.reached for leaf in self.experiment.leaves)
 
-    def _unconnected(self, leaf: int, label: str) -> Finding:
+    def _unconnected(self, leaves: list[int]) -> Finding:
         losses = words.listed(self.trace.arrays[array].label for array in self.experiment.losses)
-        readers = self.trace.versions_of(leaf)[0].reads
-        launch = self.trace.launches[readers[-1]] if readers else None
-        message = (
-            f"the gradient of {label} is exactly 0: no launch on the tape leads from {label} to {losses}."
-        )
+        labels = [self.trace.arrays[leaf].label for leaf in leaves]
+        readers = {leaf: reads[-1] for leaf in leaves if (reads := self.trace.versions_of(leaf)[0].reads)}
+        leaf = max(readers, key=readers.__getitem__, default=leaves[0])
+        launch = self.trace.launches[readers[leaf]] if readers else None
+        told = words.listed(labels)
+        message = f"the gradient of {told} is exactly 0: no launch on the tape leads from {told} to {losses}."
         if launch is not None:
-            message += f" The last launch that reads it is {words.launch_words(launch)}."
+            them = "it" if len(leaves) == 1 else "any of them"
+            message += f" The last launch that reads {them} is {words.launch_words(launch)}."
         return Finding(
             rule=RULE,
             severity="warning",
             message=message,
             launches=[launch.index] if launch is not None else [],
-            arrays=[label],
+            arrays=labels,
             location=words.access_location(self.trace, launch, words.param_of(launch, leaf), ("read",))
             if launch is not None
             else None,
             call_site=launch.call_site if launch is not None else None,
-            evidence={"kind": "no data flow", "inputs": [label]},
+            evidence={"kind": "no data flow", "inputs": labels},
             fix="hand on the arrays that were computed; what goes through NumPy is not on the tape",
         )
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._contents import loss_without
 from tapedebug.diagnose._elements import OUTSIDE, Outside, element_words, location_of, place_words
-from tapedebug.diagnose._orders import loss_without
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -36,12 +36,11 @@ def _finding(case: Case, group: list[Outside]) -> Finding:
     at = start + sum(i * s for i, s in zip(first.index, a.strides, strict=True))
     inside = at >= 0 and at + a.item_size <= a.buffer.nbytes
     change = loss_without(case.elements.replay, first.launch, first.threads) if inside else None
-    size = (
-        f"axis {first.axis} of {label} has length {first.length}" if a.ndim > 1 else f"it has {first.length}"
-    )
+    whose = f"axis {first.axis} of {label}" if a.ndim > 1 else label
     text = (
         f"thread {first.side.thread} of {words.launch_words(launch)} {VERBS[first.side.kind]} "
-        f"{element_words(label, first.index)} ({place_words(first.side)}), and {size}."
+        f"{element_words(label, first.index)} ({place_words(first.side)}), "
+        f"and {whose} has length {first.length}."
     )
     if len(first.threads) > 1:
         least = "at least " if len(first.threads) >= OUTSIDE else ""
@@ -90,7 +89,7 @@ def _judged(
         )
     return (
         "warning",
-        f"Within the same memory {whose} {done} instead; the loss does not depend on those threads.",
+        f"Within the same memory {whose} {done} instead; the loss does not depend on that.",
     )
 
 
@@ -107,4 +106,4 @@ def _owner(case: Case, a: Any, at: int) -> str:
             index = element_of(known, (at - start) // scalar)
             if start + sum(i * s for i, s in zip(index, known.strides, strict=True)) == at:
                 return element_words(info.label, index)
-    return f"byte {at}"
+    return f"what lies at byte {at}"

@@ -11,8 +11,10 @@ from typing import Any
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._effect import Effect
 from tapedebug.diagnose._elements import Meeting, Side, element_of, element_words, location_of, place_words
-from tapedebug.diagnose._orders import Effect, Orders
+from tapedebug.diagnose._orders import Orders
+from tapedebug.diagnose._schedules import backwards, shuffled, together
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -30,8 +32,8 @@ def find(case: Case) -> list[Finding]:
     """Return one finding for each kernel and array in which threads meet."""
     groups: dict[tuple[Any, ...], list[Meeting]] = {}
     for meeting in case.elements.races:
-        launch = case.trace.launches[meeting.launch]
-        groups.setdefault((launch.kernel, meeting.param), []).append(meeting)
+        record = case.elements.records[meeting.launch]
+        groups.setdefault((record.kernel, _first_name(record, meeting.param)), []).append(meeting)
     findings = []
     for number, group in enumerate(groups.values()):
         effect = None
@@ -42,21 +44,46 @@ def find(case: Case) -> list[Finding]:
     return findings
 
 
+def _first_name(record: Any, param: int) -> int:
+    """The first parameter that is a name of the same memory."""
+    a = record.args[param]
+
+    def same(b: Any) -> bool:
+        met = a.is_contiguous and b.is_contiguous and a.start < b.stop and b.start < a.stop
+        return b.buffer is a.buffer and (met or b.ptr == a.ptr)
+
+    return int(min(p for p in record.plan.touched if same(record.args[p])))
+
+
 def _measured(case: Case, group: list[Meeting]) -> Effect:
-    apart = {side.thread for item in group for side in (item.first, item.second) if side is not None}
-    seen = {item.launch for item in group}
-    plans = {id(case.elements.records[index].plan) for index in seen}
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for item in group:
+        busy = {thread for pair in pairs.get(item.launch, ()) for thread in pair}
+        for pair in item.pairs:
+            if not busy & set(pair):
+                pairs.setdefault(item.launch, []).append(pair)
+                busy |= set(pair)
+    apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
+    plans = {id(case.elements.records[item.launch].plan) for item in group}
     launches = [record.index for record in case.elements.records if id(record.plan) in plans]
-    return Orders(case.elements.replay, launches, seen, sorted(apart)[:64]).effect()
+    records = case.elements.records
+    params = {(item.launch, item.param): None for item in group}
+    meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
+    schedules = [
+        backwards(apart, len(launches)),
+        shuffled(apart, len(launches)),
+        together(pairs, meet),
+    ]
+    return Orders(case.elements.replay, launches, meet, schedules).effect()
 
 
 def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding:
-    trace, first = case.trace, group[0]
+    trace, first = case.trace, _telling(group)
     launch = trace.launches[first.launch]
     record = case.elements.records[first.launch]
     label = words.label_of(trace, launch, first.param)
     index = element_of(record.args[first.param], first.place)
-    elements = len({item for meeting in group if meeting.launch == first.launch for item in meeting.elements})
+    elements = _elements(record, [item for item in group if item.launch == first.launch])
     severity, told = _judged(effect)
     assert first.second is not None
     text = (
@@ -69,7 +96,6 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
     launches = list(dict.fromkeys(item.launch for item in group))
     if len(launches) > 1:
         text += f" And in {words.plural(len(launches) - 1, 'launch')} more."
-    both_write = {"write", "atomic"} >= {first.first.kind, first.second.kind}
     return Finding(
         rule=RULE,
         severity=severity,
@@ -79,8 +105,26 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
         location=location_of(_culprit(first).span),
         call_site=launch.call_site,
         evidence=_evidence(group, index, elements, effect),
-        fix="" if severity == "info" else _fix(label, both_write),
+        fix="" if severity == "info" else _fix(label, _both_write(first)),
     )
+
+
+def _telling(group: list[Meeting]) -> Meeting:
+    """The one that is told of: one in which both threads write, where there is one."""
+    return next(filter(_both_write, group), group[0])
+
+
+def _both_write(meeting: Meeting) -> bool:
+    return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
+
+
+def _elements(record: Any, group: list[Meeting]) -> int:
+    """In how many elements threads meet, by any of its names."""
+    found: dict[int, set[tuple[int, ...]]] = {}
+    for item in group:
+        own = found.setdefault(item.param, set())
+        own |= {element_of(record.args[item.param], place) for place in item.elements}
+    return max(map(len, found.values()))
 
 
 def _does(side: Side) -> str:
@@ -88,11 +132,9 @@ def _does(side: Side) -> str:
 
 
 def _culprit(meeting: Meeting) -> Side:
-    """The side whose line is shown: the one that writes."""
-    second = meeting.second
-    if meeting.first.kind != "read" or second is None or second.span is None:
-        return meeting.first
-    return second
+    """The side whose line is shown: the one that writes, of two the one on the earlier line."""
+    sides = [side for side in (meeting.first, meeting.second) if side is not None and side.span is not None]
+    return min(sides, key=lambda side: (side.kind == "read", 0 if side.span is None else side.span.line))
 
 
 def _judged(effect: Effect | None) -> tuple[Severity, str]:
@@ -101,8 +143,8 @@ def _judged(effect: Effect | None) -> tuple[Severity, str]:
     if not effect.changed:
         return "info", "Harmless: measured, every order of threads leaves the same values."
     values = (
-        f"In another order {effect.changed} of {effect.elements} numbers that it writes differ, "
-        f"by up to {words.number(effect.largest)}"
+        f"With threads in another order, or two at the same time, {effect.changed} of {effect.numbers} "
+        f"numbers there differ, by up to {words.number(effect.largest)}"
     )
     if effect.loss is None:
         return "warning", f"{values}; what that does to a gradient was not measured."
@@ -130,7 +172,7 @@ def _fix(label: str, both_write: bool) -> str:
 def _evidence(
     group: list[Meeting], index: tuple[int, ...], elements: int, effect: Effect | None
 ) -> dict[str, Any]:
-    first = group[0]
+    first = _telling(group)
     assert first.second is not None
     return {
         "element": list(index),

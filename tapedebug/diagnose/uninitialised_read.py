@@ -6,8 +6,9 @@ from typing import Any
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._contents import contents_matter
+from tapedebug.diagnose._effect import Effect
 from tapedebug.diagnose._elements import Meeting, element_of, element_words, location_of, place_words
-from tapedebug.diagnose._orders import Effect, contents_matter
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -17,11 +18,11 @@ NOTICED = 1e-6
 
 
 def find(case: Case) -> list[Finding]:
-    """Return one finding for each array that is read where nothing wrote, and line that does so."""
-    groups: dict[Any, list[Meeting]] = {}
+    """Return one finding for memory that is read where nothing wrote: about the launch that does so first."""
+    groups: dict[int, list[Meeting]] = {}
     for item in case.elements.unset:
         a = case.elements.records[item.launch].args[item.param]
-        groups.setdefault((id(a.buffer), item.first.span), []).append(item)
+        groups.setdefault(id(a.buffer), []).append(item)
     return [_finding(case, group) for group in groups.values()]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._arguments import Given, crossed, given_arguments, means
+from tapedebug.diagnose._arguments import Given, crossed, given_arguments, means, tells
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._graph import differentiable
 from tapedebug.trace import ArrayInfo, Finding, Launch, Location
@@ -202,7 +202,9 @@ class _Study:
         reader = self.trace.launches[next(index for index in reads if index > writer.index)]
         written, read = words.written_param(writer, unread, self.trace), words.param_of(reader, zeros.id)
         called = [writer.args[written].name, unread.label], [reader.args[read].name, zeros.label]
-        if not any(means(a, b) for a in called[0] for b in called[1]):
+        lists = "[" in unread.label and unread.label.partition("[")[0] == zeros.label.partition("[")[0]
+        pairs = [(a, b) for a in called[0] for b in called[1] if not (lists and "[" in a and "[" in b)]
+        if not any(means(a, b) and tells(a) for a, b in pairs):
             return None
         change, gradients = self.case.experiment.handed_on(unread.id, zeros.id, reader.index)
         woken = {self.trace.arrays[leaf].label: float(np.linalg.norm(gradients[leaf])) for leaf in leaves}

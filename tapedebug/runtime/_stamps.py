@@ -137,12 +137,19 @@ def thread_grid(record: Record, axes: int) -> tuple[int, ...]:
 
 
 def surely_inside(record: Record) -> bool:
-    """Whether no index of a launch can be outside its array: threads stay at their own, which are there."""
-    plan, analysis = record.plan, record.plan.kernel.analysis
-    if analysis.native or analysis.elsewhere & frozenset(plan.touched):
+    """Whether no index of a launch can be outside its array: threads and constants, all within the shapes."""
+    kernel: Any = record.plan.kernel
+    if kernel.analysis.native:
         return False
-    grid = thread_grid(record, plan.kernel.axes)
-    return all(n <= m for p in plan.touched for n, m in zip(grid, record.args[p].shape, strict=True))
+    grid = thread_grid(record, kernel.axes)
+
+    def inside(param: int, axis: int, how: str, number: int) -> bool:
+        length: int = record.args[param].shape[axis]
+        return (how == "thread" and grid[number] <= length) or (
+            how == "constant" and -length <= number < length
+        )
+
+    return all(inside(*index) for index in kernel.analysis.indices)
 
 
 def merge_bulk(stamps: Stamps, record: Record, param: int, site: Site, number: int) -> None:

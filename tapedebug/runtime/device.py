@@ -6,6 +6,7 @@ import platform
 from typing import Any
 
 from tapedebug._errors import DeviceError
+from tapedebug.runtime.config import config
 
 
 class Device:
@@ -64,9 +65,11 @@ def get_device(ident: Any = None) -> Device:
         if ident == "cpu":
             return CPU
         if ident == "cuda" or ident.startswith("cuda:"):
+            if config.cuda_on_cpu:
+                return CPU
             raise DeviceError(
                 f'there is no device {ident!r}: this version runs on "cpu" only (CUDA is planned)',
-                mend='leave device= out, or pass device="cpu"',
+                mend='leave device= out, pass device="cpu", or set config.cuda_on_cpu = True (--cuda-on-cpu)',
             )
     raise DeviceError(
         f'there is no device {ident!r}: the devices are "cpu"',

@@ -152,7 +152,8 @@ class Tracking:
             self.broken = f"a tape tracks at most {_stamps.LAST} launches"
         for p in plan.touched:
             buffer = record.args[p].buffer
-            self.meet(buffer, buffer.unwritten)
+            ledger = self.tracker.ledgers.get(buffer)  # which knows, where the launch is announced already
+            self.meet(buffer, buffer.unwritten if ledger is None else ledger.unwritten)
         if self.fresh:
             self.forget_defined(record.index)
         variant = self.variant(record, plan.heard)

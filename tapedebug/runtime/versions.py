@@ -45,7 +45,8 @@ class Tracker:
         dry: Its one launch will not run: nothing may be told to others.
         settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
         kept: How many times something was kept, or let go of.
-        outside: Writes that were not on the tape, in order.
+        outside: Writes that were not on the tape, in order; of those of one range between the same records
+            the first.
         log: When it recorded, ran backward, zeroed its gradients.
         looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
@@ -68,6 +69,7 @@ class Tracker:
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self._warned: set[tuple[Any, ...]] = set()
+        self._told: set[tuple[Any, ...]] = set()
 
     # -- while recording --------------------------------------------------------------------------------
 
@@ -210,8 +212,11 @@ class Tracker:
                 each.need = None
             if live is not None:
                 seen = self.settled and not live.settled  # by a reverse pass that reads what is in memory
-                if live.injected and outside and live.at == at and each is state and not seen:
-                    ledger.liveins.remove(live)  # overwritten before anything on the tape read it
+                if live.injected and outside and live.at == at and not seen:
+                    if live.copy is None:
+                        continue  # nothing on the tape has read it: it is what memory holds in the end
+                    if each is state:
+                        ledger.liveins.remove(live)
                 elif live.copy is None:
                     self._keep_livein(live, ledger.buffer, need)
                 each.livein = None
@@ -243,10 +248,14 @@ class Tracker:
         # An announced write changes all of these; one through NumPy is looked for in each of them.
         for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
             ledger.guarded.pop(each.number, None)
-        self.outside.append(event)
-        live = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
-        ledger.liveins.append(live)
-        state.livein, state.defined = live, True
+        told = (id(ledger), state.number, event.at, self.settled)
+        if told not in self._told:  # thousands of steps write the buffers of a tape that is over
+            self._told.add(told)
+            self.outside.append(event)
+        if state.livein is None:
+            state.livein = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
+            ledger.liveins.append(state.livein)
+        state.defined = True
         ledger.heat(state)
 
     # -- NumPy windows: writes that nobody announces ----------------------------------------------------

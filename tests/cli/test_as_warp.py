@@ -139,8 +139,13 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
         ("from warp._src import context", "WarpImportError: `warp._src` is not in tapedebug: these are the"),
         (
             "from warp.render import UsdRenderer",
-            "WarpImportError: `warp.render` is not in tapedebug: nothing",
+            "WarpImportError: warp.render.UsdRenderer is not in tapedebug",
         ),
+        (
+            "import warp.render; wp.render.UsdRenderer('f')",
+            "WarpNameError: warp.render.UsdRenderer is not in",
+        ),
+        ("wp.ScopedCapture()", "WarpNameError: warp.ScopedCapture is not in tapedebug: what a graph runs"),
         ("wp.set_device('cuda:0')", "DeviceError: there is no device 'cuda:0': this version runs on"),
     ],
 )
@@ -155,10 +160,11 @@ def test_a_name_that_is_not_here_is_told_with_its_line(tmp_path: Path, line: str
 def test_a_program_may_ask_before_it_uses(tmp_path: Path) -> None:
     body = """
     import warp as wp
+    import warp.render
     try:
-        import warp.render
+        import warp.sim
     except ImportError:
-        print("nothing drawn")
+        print("no simulation", hasattr(wp.render, "UsdRenderer"))
     try:
         from warp import Mesh
     except ImportError as error:
@@ -169,7 +175,34 @@ def test_a_program_may_ask_before_it_uses(tmp_path: Path) -> None:
     """
     done = as_program(tmp_path, body)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[:4] == ["nothing drawn", "no warp", "False None False", "True"]
+    assert done.stdout.splitlines()[:4] == ["no simulation False", "no warp", "False None False", "True"]
+
+
+def test_a_program_that_names_cuda_runs_on_the_cpu_where_that_is_asked_for(tmp_path: Path) -> None:
+    body = """
+    import warp as wp
+    wp.set_device("cuda:0")
+    with wp.ScopedDevice("cuda"):
+        x = wp.zeros(3, dtype=float, device="cuda:1")
+    print(x.device, wp.is_cuda_available())
+    """
+    done = as_program(tmp_path, body, "--cuda-on-cpu")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "cpu False")
+    assert as_program(tmp_path, body).returncode == 2
+
+
+def test_the_files_of_the_examples_are_those_of_the_warp_that_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "warp").mkdir()
+    (tmp_path / "warp" / "__init__.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with as_warp():
+        module = importlib.import_module("warp.examples")
+        assert module.get_asset_directory() == str(tmp_path / "warp" / "examples" / "assets")
+        monkeypatch.setattr(sys, "path", [])
+        with pytest.raises(WarpImportError, match="the examples of Warp are not on this machine"):
+            module.get_source_directory()
 
 
 # ------------------------------------------------------------------ in one process

@@ -13,8 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tapedebug as wp
+from tapedebug._recording import Recorder
+from tapedebug.cli import main
+from tapedebug.diagnose import Diagnosis, diagnose
 from tapedebug.trace import load_trace
 from tests._processes import ROOT
+
+
+@wp.kernel
+def total(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, x[wp.tid()])
+
 
 HEAD = """
 import sys
@@ -224,6 +234,8 @@ def test_a_tape_that_is_reset_and_used_again_counts_as_many(tmp_path: Path) -> N
     assert shown(done) == ["tape 1", "tape 2", "tape 5", "tape 6"]
     data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     errors = [item for item in data["findings"] if item["severity"] == "error"]
+    assert done.stdout.count("  ✕ error · overwrite · x · as on script.py · tape 1\n") == 3
+    assert done.stdout.count("That puts the") == 1
     consumed = np.array([8.0, 10.0, 12.0])
     for step, (finding, tape) in zip((0, 1, 4, 5), zip(errors, data["tapes"], strict=True), strict=True):
         right = np.array([2.0, 4.0, 2.0 * step])
@@ -328,6 +340,105 @@ def test_of_tapes_that_stay_bad_the_first_is_kept(tmp_path: Path) -> None:
     assert shown(done) == ["tape 1", "tape 2", "tape 4", "tape 5", "tape 6", "tape 11", "tape 12"]
     assert "6 (not finite)" in done.stdout
     assert done.stdout.endswith(" The gradients of 8 were not finite\n" + done.stdout.splitlines()[-1] + "\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT")
+def test_what_an_interrupted_program_has_recorded_is_diagnosed(tmp_path: Path) -> None:
+    body = """
+    import os, signal
+    for step in range(1000):
+        record(True, on_overwrite="ignore")
+        if step == 500:
+            os.kill(os.getpid(), signal.SIGINT)
+    """
+    done = run(tmp_path, body, "--json", "out.json")
+    assert done.returncode == 2
+    assert done.stderr.endswith("KeyboardInterrupt\n")
+    assert shown(done) == ["tape 1", "tape 2", "tape 500", "tape 501"]
+    assert done.stdout.endswith(
+        "tapedebug: 4 tapes diagnosed: 4 errors, 0 warnings, 0 notes; the script failed (KeyboardInterrupt)\n"
+        f"wrote {tmp_path / 'out.json'}\n"
+    )
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["verdict"] == "WRONG"
+
+
+def test_a_tape_that_failed_while_it_was_recorded_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
+    body = """
+    x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    y = wp.zeros_like(x)
+    with wp.Tape():
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        wp.launch(square, dim=3, inputs=[x], outputs=["y"])
+    """
+    done = run(tmp_path, body)
+    assert done.returncode == 2
+    assert "script.py · tape 1 · 1 launch · on_overwrite='preserve' · gradient NOT CHECKED\n" in done.stdout
+    assert "no loss is known" in done.stdout
+
+
+def test_an_interrupt_of_the_diagnosis_keeps_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + "for _ in range(9):\n    record(False)\n", encoding="utf-8")
+    runs = []
+
+    def interrupted(tapes: list[wp.Tape], **options: bool) -> Diagnosis:
+        runs.append(tapes)
+        if len(runs) > 1:
+            raise KeyboardInterrupt
+        return diagnose(tapes, **options)
+
+    monkeypatch.setattr(sys.modules["tapedebug.diagnose"], "diagnose", interrupted)
+    assert main(["run", str(script)]) == 2
+    assert [len(run) for run in runs] == [2, 2]
+    text = capsys.readouterr().out
+    assert "interrupted: 2 of these tapes were not diagnosed\n" in text
+    assert text.endswith(
+        "2 tapes diagnosed: 0 errors, 0 warnings, 0 notes; the script failed (interrupted)\n"
+    )
+
+
+def test_in_one_process_settings_come_back(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    text = "wp.config.quiet = True\nassert wp.config.on_overwrite == 'ignore'\nassert wp.config.check_bounds"
+    script.write_text(HEAD + text, encoding="utf-8")
+    before = {name: getattr(wp.config, name) for name in type(wp.config).__slots__}
+    for _ in range(2):
+        assert main(["run", "--on-overwrite", "ignore", "--check-bounds", str(script)]) == 0
+        assert {name: getattr(wp.config, name) for name in type(wp.config).__slots__} == before
+
+
+def test_a_long_loop_over_the_same_buffers_leaves_nothing_on_the_tapes_that_are_kept() -> None:
+    """Each kept tape is told of everything that is written over its arrays, thousands of times."""
+    x = wp.zeros(4, dtype=float, requires_grad=True)
+    halves = [x[0:2], x[2:4], x]
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    sizes = []
+    with Recorder() as recorder:
+        tape = wp.Tape()
+        for step in range(300):
+            with tape:
+                for half in halves:
+                    wp.launch(total, dim=2, inputs=[half], outputs=[loss])
+            tape.backward(loss)
+            for half in halves:
+                half.fill_(float(step))
+            tape.reset()
+            if step in (10, 299):
+                trackers = [item.tape.tracker for item in recorder._kept()][:2]
+                sizes.append(
+                    [
+                        (
+                            len(t.outside),
+                            [len(ledger.liveins) for ledger in t.ledgers.values()],
+                            t.livein_bytes,
+                        )
+                        for t in trackers
+                    ]
+                )
+    assert sizes[0] == sizes[1]
+    assert len(recorder.tapes) == 4
 
 
 def test_tapes_of_many_kinds_do_not_fill_memory(tmp_path: Path) -> None:

@@ -210,3 +210,18 @@ def test_two_of_them_are_told_apart() -> None:
     tape.backward(loss)
     told = {tuple(item.launches): item.severity for item in found(tape)}
     assert told == {(1,): "error", (2,): "info", (3,): "error"}
+
+
+def test_a_tape_with_two_losses_has_nothing_after_the_first() -> None:
+    x, one, two = floats(1.0, 2.0, 3.0), zeros(1), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(energy, dim=3, inputs=[x], outputs=[one])
+        for _ in range(12):
+            out = zeros(3)
+            wp.launch(double, dim=3, inputs=[x], outputs=[out])
+            x = out
+        wp.launch(energy, dim=3, inputs=[x], outputs=[two])
+    tape.backward(two)
+    tape.zero()
+    tape.backward(one)
+    assert found(tape) == []

