@@ -105,9 +105,10 @@ browser-tests: setup system  ## real JupyterLab in real Chromium
 python-tests: setup  ## pytest
 	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
-bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, a taped launch and compile times, side by side with warp-lang
+bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, a taped launch and compile times, side by side with warp-lang; what recording costs
 	@$(BIN)/python -m tests.benchmarks.side_by_side $(BENCH_ARGS)
 	@$(BIN)/python -m tests.benchmarks.compile_times
+	@$(BIN)/python -m tests.benchmarks.recording
 	@$(BIN)/python -m tests.benchmarks.tracking
 	@$(BIN)/python -m tests.benchmarks.memory_budget
 

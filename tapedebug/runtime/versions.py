@@ -51,7 +51,7 @@ class Tracker:
         looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
-        like_warp: The reverse pass leaves out what Warp does not record.
+        like_warp: The reverse pass gives what Warp's would, right or wrong.
     """
 
     def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
@@ -156,7 +156,15 @@ class Tracker:
                 announce(args[p], record.site, "launch", skip=self)
         if plan.late:
             self._need_late(record, own)
-        crossed = [pair for pair in plan.exposed if args[pair[0]].buffer is args[pair[1]].buffer]
+        crossed: list[tuple[int, int, bool]] = []
+        for (
+            p,
+            q,
+            _,
+        ) in plan.exposed:  # mostly there is none: comprehensions are calls, and this is every launch
+            if args[p].buffer is args[q].buffer:
+                crossed = [pair for pair in plan.exposed if args[pair[0]].buffer is args[pair[1]].buffer]
+                break
         if crossed or (
             plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs)
         ):
@@ -350,6 +358,16 @@ class Tracker:
             self._guard(state, ledger)
 
     # -- modes ------------------------------------------------------------------------------------------
+
+    def may_overwrite(self, write: Record) -> None:
+        """Something that is no record is about to write.
+
+        Raises:
+            OverwriteError: In `"error"` mode, where it would overwrite what is needed.
+        """
+        if self.mode == "error" and not self.settled:
+            a = write.args[0]
+            self._refuse(write, {0: self.states.get(a) or self.resolve(a)})
 
     def _refuse(self, record: Record, own: dict[int, RangeState]) -> None:
         for p in record.plan.written:

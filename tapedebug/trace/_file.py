@@ -76,9 +76,17 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
             if stream.read(2) == b"PK":
                 return _from_zip(stream)
             stream.seek(0)
-            return trace_from_json(_json(stream.read(LIMIT + 1)))
+            return trace_from_json(_json(_up_to_the_limit(stream)))
         except TraceError as error:
             raise TraceError(f"{source}: {error}") from None
+
+
+def _up_to_the_limit(stream: BinaryIO) -> bytes:
+    """All of a stream, or so much that it is too much; asked for at once, that would be allocated at once."""
+    content = bytearray()
+    while len(content) <= LIMIT and (more := stream.read(SMALL)):
+        content += more
+    return bytes(content)
 
 
 def _from_zip(stream: BinaryIO) -> Trace:

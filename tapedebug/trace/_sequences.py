@@ -7,7 +7,7 @@ nothing repeats costs what a regular one costs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,11 @@ Column = tuple[Numbers, Numbers]
 (unlike that of any other launch where the tape did not write it)."""
 
 
-def find_sequences(keys: Sequence[Hashable], columns: Sequence[Column] = ()) -> list[Repeat]:
+def find_sequences(
+    keys: Sequence[Hashable],
+    columns: Sequence[Column] = (),
+    take_in: Callable[[Repeat, int], object] | None = None,
+) -> list[Repeat]:
     """Return disjoint runs in which `length` launches repeat `count` times (at least twice), in launch order.
 
     From each position the run that covers most launches wins, and of those the one with the shortest period,
@@ -34,6 +38,7 @@ def find_sequences(keys: Sequence[Hashable], columns: Sequence[Column] = ()) -> 
     Args:
         keys: One key a launch; launches with different keys are never the same.
         columns: Launches of equal keys are the same where each column says so: with one of its two numbers.
+        take_in: Called with each run and the first launch that is free, to make the run longer.
     """
     numbers: dict[Hashable, int] = {}
     ids = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.int64, len(keys))
@@ -53,8 +58,11 @@ def find_sequences(keys: Sequence[Hashable], columns: Sequence[Column] = ()) -> 
     while (at := int(np.searchsorted(starts, index))) < len(starts):
         first = int(starts[at])
         period, launches = int(period_of[first]), int(covered[first])
-        found.append(Repeat(first=first, length=period, count=launches // period))
-        index = first + launches
+        run = Repeat(first=first, length=period, count=launches // period)
+        if take_in is not None:
+            take_in(run, index)
+        found.append(run)
+        index = run.first + run.length * run.count
     return found
 
 
@@ -104,38 +112,20 @@ def sequences_within(trace: Trace, spans: Sequence[tuple[int, int]]) -> list[lis
 
 def _found(trace: Trace, spans: Sequence[tuple[int, int]]) -> list[list[Repeat]]:
     flow = _Flow(trace)
-    keys = [(launch.kind, launch.name, tuple(launch.dim), len(launch.args)) for launch in trace.launches]
-    return [_runs(flow, keys, start, stop) for start, stop in spans]
+    return [_runs(flow, start, stop) for start, stop in spans]
 
 
-def _runs(flow: _Flow, keys: Sequence[Hashable], start: int, stop: int) -> list[Repeat]:
+def _runs(flow: _Flow, start: int, stop: int) -> list[Repeat]:
+    def take_in(run: Repeat, taken: int) -> None:
+        run.first += start
+        flow.take_in(run, start + taken, stop)
+        run.first -= start
+
     columns = [(version[start:stop], distance[start:stop]) for version, distance in flow.columns]
-    runs = find_sequences(keys[start:stop], columns)
-    taken = start
+    runs = find_sequences(flow.keys[start:stop], columns, take_in)
     for run in runs:
         run.first += start
-        _take_in_first(flow, keys, run, taken, stop)
-        taken = run.first + run.length * run.count
     return runs
-
-
-def _take_in_first(flow: _Flow, keys: Sequence[Hashable], run: Repeat, taken: int, stop: int) -> None:
-    """Let a run begin with the first round of its loop, which reads what was there before the loop.
-
-    Often only part of that round reads it, so that the repetition was found from the middle of a round to the
-    middle of another: then it is moved.
-    """
-    end = run.first + run.length * run.count
-    tail = end
-    while tail < min(stop, end + run.length) and keys[tail] == keys[tail - run.length]:
-        if not flow.same(tail - run.length, tail):
-            break
-        tail += 1
-    for part in range(run.length, run.length - (tail - end) - 1, -1):
-        first = run.first - part
-        if part > 0 and first >= taken and flow.begins(keys, first, run.first, run.length):
-            run.first, run.count = first, run.count + 1
-            return
 
 
 _Source = tuple[int, "int | None"] | None
@@ -151,6 +141,9 @@ class _Flow:
             (version.array, version.version): number for number, version in enumerate(trace.versions)
         }
         self.writers = [version.written_by for version in trace.versions]
+        self.keys = [
+            (launch.kind, launch.name, tuple(launch.dim), len(launch.args)) for launch in trace.launches
+        ]
         self.columns = self._columns()
 
     def _columns(self) -> list[Column]:
@@ -170,59 +163,88 @@ class _Flow:
                     columns[place][1][index] = index - writer
         return list(columns.values())
 
-    def begins(self, keys: Sequence[Hashable], first: int, stop: int, period: int) -> bool:
-        """Whether launches `first` to `stop` are the beginning of a loop that goes on from `stop`.
+    def take_in(self, run: Repeat, earliest: int, stop: int) -> None:
+        """Begin a loop where it begins: its first rounds read what was there before.
+
+        Often only part of a round reads that, so that the repetition was found from the middle of a round to
+        the middle of another: then it is moved.
+
+        Args:
+            run: Rounds that are all the same.
+            earliest: The first launch that may be taken in.
+            stop: The launch after the last.
+        """
+        written = {
+            arg.array
+            for launch in self.trace.launches[run.first : run.first + run.length * run.count]
+            for arg in launch.args
+            if arg.writes
+        }
+
+        def begins(part: int) -> bool:
+            return run.first - part >= earliest and self._begins(run.first - part, run, written)
+
+        while begins(run.length):
+            run.first, run.count = run.first - run.length, run.count + 1
+        end = tail = run.first + run.length * run.count
+        while tail < min(stop, end + run.length - 1) and self._same(tail - run.length, tail):
+            tail += 1
+        for part in range(run.length - 1, run.length - (tail - end) - 1, -1):
+            if begins(part):
+                run.first, run.count = run.first - part, run.count + 1
+                return
+
+    def _begins(self, first: int, run: Repeat, written: set[int | None]) -> bool:
+        """Are the launches from `first` up to the run the beginning of the loop?
 
         What later rounds read of the round before was there before the loop, the same for all who read it.
         """
-        if not all(
-            keys[i] == keys[i + period] and self.same_but_carried(i, i + period, first)
-            for i in range(first, stop)
-        ):
+        period = run.length
+        if not all(self._same_but_carried(i, i + period, first, written) for i in range(first, run.first)):
             return False
         found: dict[int, _Source] = {}
         return all(
-            found.setdefault(other[0], one) == one
+            found.setdefault(theirs[0], mine) == mine
             for i in range(first, first + period)
-            for one, other in self._pairs(i, i + period)
-            if other is not None and other[1] is not None and first <= other[1] < first + period
+            for _, mine, _, theirs in self._pairs(i, i + period)
+            if theirs is not None and theirs[1] is not None and first <= theirs[1] < first + period
         )
 
-    def same(self, i: int, j: int) -> bool:
+    def _same(self, i: int, j: int) -> bool:
         """Does `j` read what `i` read, or from as far back?"""
-        return all(
-            one == other
-            or (
-                one is not None
-                and other is not None
-                and one[1] is not None
-                and other[1] is not None
-                and i - one[1] == j - other[1]
-            )
-            for one, other in self._pairs(i, j)
+        return self.keys[i] == self.keys[j] and all(
+            version[i] == version[j] or distance[i] == distance[j] for version, distance in self.columns
         )
 
-    def _pairs(self, i: int, j: int) -> Iterator[tuple[_Source, _Source]]:
-        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
-            yield self._source(one), self._source(other)
-
-    def same_but_carried(self, i: int, j: int, first: int) -> bool:
+    def _same_but_carried(self, i: int, j: int, first: int, written: set[int | None]) -> bool:
         """Is `i`, of the round from `first` on that begins a loop, like `j`, a round later?
 
-        What `j` has from the round before may come from anywhere outside the first round.
+        What `j` has from the round before may come from anywhere outside the first round, and where arrays
+        that the loop writes take turns, so may what both have from before it.
         """
+        if self.keys[i] != self.keys[j]:
+            return False
         period = j - i
-        for mine, theirs in self._pairs(i, j):
+        for one, mine, other, theirs in self._pairs(i, j):
             if mine == theirs:
                 continue
-            if mine is None or theirs is None or theirs[1] is None:
+            if mine is None or theirs is None:
                 return False
+            if theirs[1] is None:
+                if mine[1] is not None or not {one, other} <= written:
+                    return False
+                continue
             inside = theirs[1] >= first + period
             if inside and (mine[1] is None or i - mine[1] != j - theirs[1]):
                 return False
             if not inside and mine[1] is not None and mine[1] >= first:
                 return False
         return True
+
+    def _pairs(self, i: int, j: int) -> Iterator[tuple[int | None, _Source, int | None, _Source]]:
+        """For each argument of two launches its array and what of it is read."""
+        for one, other in zip(self.trace.launches[i].args, self.trace.launches[j].args, strict=True):
+            yield one.array, self._source(one), other.array, self._source(other)
 
     def _source(self, arg: Argument) -> _Source:
         """The version that an argument reads (its number), and the launch that wrote it."""

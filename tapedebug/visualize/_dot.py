@@ -4,41 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tapedebug.trace import Launch, Sequence, Trace
+from tapedebug.trace import Argument, Launch, Sequence, Trace
 from tapedebug.visualize._fold import Folded, fold
+from tapedebug.visualize._legend import BOX, CUT, GREEN, GREY, ORANGE, RED, legend
+from tapedebug.visualize._marks import MOST, find_marks
 from tapedebug.visualize._options import Options
-
-GREEN = "#c8e6c9"
-GREY = "#e0e0e0"
-BOX = "#d5d5d5"
-RED = "#c62828"
-LONGEST = 80
-
-
-def text(value: str) -> str:
-    """`value` inside an HTML-like label: nothing in it can end the label, open a tag or start a new line."""
-    if len(value) > LONGEST:
-        value = value[: LONGEST - 1] + "…"
-    value = "".join(c if c.isprintable() else " " for c in value)
-    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
-        value = value.replace(character, entity)
-    return value or " "
-
-
-def quoted(value: str) -> str:
-    """`value` as a quoted DOT string, taken literally: backslashes would begin escapes."""
-    if len(value) > LONGEST:
-        value = value[: LONGEST - 1] + "…"
-    value = "".join(c if c.isprintable() else " " for c in value)
-    # Graphviz decodes entities in quoted text too, so that "&lt;" in a name would turn into "<".
-    value = (
-        value.replace("&", "&amp;")
-        .replace("<", "&lt;")
-        .replace(">", "&gt;")
-        .replace("\\", "\\\\")
-        .replace('"', '\\"')
-    )
-    return f'"{value}"'
+from tapedebug.visualize._text import quoted, text
 
 
 @dataclass(slots=True)
@@ -55,8 +26,13 @@ class _Drawing:
     def __init__(self, trace: Trace, options: Options) -> None:
         self.trace = trace
         self.options = options
-        self.folded: Folded = fold(trace, simplify=options.simplify_graph)
+        self.folded: Folded = fold(trace, simplify=options.simplify_graph, most=options.most_launches)
+        self.marks = find_marks(trace, self.folded)
         self.lost = {(v.array, v.version): v for v in trace.versions if v.status in ("lost", "preserved")}
+        self.runs_of: dict[int, list[int]] = {}
+        for number, run in enumerate(self.folded.runs):
+            for index in range(run.first, run.first + run.length):
+                self.runs_of.setdefault(index, []).append(number)
         self.hidden = self._hidden()
         self.edges: dict[str, str] = {}
 
@@ -84,6 +60,7 @@ class _Drawing:
         lines += self._arrays()
         lines += body
         lines += [f"  {edge}{attributes};" for edge, attributes in self.edges.items()]
+        lines += self._legend()
         lines.append("}")
         return "\n".join(lines) + "\n"
 
@@ -92,9 +69,9 @@ class _Drawing:
     def _arrays(self) -> list[str]:
         used = {
             self.folded.group[arg.array]
-            for launch in self.folded.launches
+            for launch in self.trace.launches  # also those that others stand for: they may read other arrays
             for arg in launch.args
-            if arg.array is not None
+            if arg.array is not None and _has_port(arg)
         }
         for info in self.trace.arrays:
             if info.parent is not None and self.folded.group[info.id] in used:
@@ -108,26 +85,27 @@ class _Drawing:
     def _array(self, group: int) -> str:
         members = self.folded.members[group]
         infos = [self.trace.arrays[member] for member in members]
-        requires_grad = any(info.requires_grad for info in infos)
-        attributes = ["shape=ellipse", f'fillcolor="{GREEN if requires_grad else GREY}"']
-        style = "filled"
-        info = infos[0]
+        info, cut = infos[0], group in self.marks.cut
+        fill = GREEN if any(info.requires_grad for info in infos) else GREY
+        attributes = ["shape=ellipse", f'fillcolor="{fill}"']
         kind = f"{info.dtype}[{', '.join(map(str, info.shape))}]"
-        rows = [f"<B>{text(self._label(members))}</B>", f'<FONT POINT-SIZE="9">{text(kind)}</FONT>']
-        lost, kept = self._overwritten(members)
+        rows = [f"<B>{text(self._label(members))}</B>", _small(kind)]
+        lost, kept = self.marks.lost.get(group, 0), self.marks.kept.get(group, 0)
+        found = self.marks.of_nodes.get(group, [])
+        if lost or kept or found or cut:
+            attributes += [f'color="{RED if lost or kept or found else ORANGE}"', "penwidth=2.5"]
         if lost or kept:
-            attributes += [f'color="{RED}"', "penwidth=2.5"]
-            style = "filled" if lost else "filled,dashed"
-            what = (f"overwritten ×{lost}",) if lost else (f"overwritten ×{kept}, copies kept",)
-            rows += [f'<FONT POINT-SIZE="9" COLOR="{RED}">{text(word)}</FONT>' for word in what]
+            rows.append(_small(f"overwritten ×{lost}" if lost else f"overwritten ×{kept}, copies kept", RED))
+        if cut:
+            rows.append(_small(f"{CUT} gradient ends here", ORANGE))
+        elif group in self.marks.zero:
+            rows.append(_small("gradient 0", ORANGE))
+        rows += [_small(words, RED) for words in found[:MOST]]
         if any(member in self.options.inputs or member in self.options.outputs for member in members):
             attributes.append("peripheries=2")
-        attributes += [f'style="{style}"', f"label=<{'<BR/>'.join(rows)}>"]
+        dashed = kept and not lost and not found
+        attributes += [f'style="{"filled,dashed" if dashed else "filled"}"', f"label=<{'<BR/>'.join(rows)}>"]
         return f"  a{group} [{', '.join(attributes)}];"
-
-    def _overwritten(self, members: list[int]) -> tuple[int, int]:
-        statuses = [version.status for (array, _), version in self.lost.items() if array in members]
-        return statuses.count("lost"), statuses.count("preserved")
 
     def _label(self, members: list[int]) -> str:
         for tracked in (self.options.inputs, self.options.outputs):
@@ -160,17 +138,24 @@ class _Drawing:
         path: list[tuple[tuple[str, int], str, str]] = [
             (("scope", scope), self.trace.scopes[scope].name, "rounded") for scope in scopes
         ]
-        for number, run in enumerate(self.folded.runs):
-            if run.first <= launch.index < run.first + run.length:
-                last = run.first + run.length * run.count - 1
-                around = sum(
-                    self.trace.scopes[scope].first <= run.first and self.trace.scopes[scope].last >= last
-                    for scope in scopes
-                )
-                path.insert(around, (("run", number), self._run_label(run, scopes[around:]), "rounded,bold"))
-                if self._merges(run, scopes[around:]):
-                    del path[around + 1]
+        for number in self.runs_of.get(launch.index, ()):  # outer ones first
+            run = self.folded.runs[number]
+            last = run.first + run.length * run.count - 1
+            inside = [
+                place
+                for place, ((kind, of), _, _) in enumerate(path)
+                if not (self._holds_scope(of, run.first, last) if kind == "scope" else True)
+            ]
+            around = inside[0] if inside else len(path)
+            inner = [of for (kind, of), _, _ in path[around:] if kind == "scope"]
+            path.insert(around, (("run", number), self._run_label(run, inner), "rounded,bold"))
+            if self._merges(run, inner):
+                del path[around + 1]
         return path
+
+    def _holds_scope(self, scope: int, first: int, last: int) -> bool:
+        """Does a scope hold these launches?"""
+        return self.trace.scopes[scope].first <= first and self.trace.scopes[scope].last >= last
 
     def _scopes(self, scope: int | None) -> list[int]:
         found: list[int] = []
@@ -199,16 +184,25 @@ class _Drawing:
 
     def _launch(self, launch: Launch) -> str:
         dim = f"[{', '.join(map(str, launch.dim))}]" if launch.dim else ""
-        title = f'<B>{text(launch.name)}</B> <FONT POINT-SIZE="9">{text(dim)} #{launch.index}</FONT>'
+        count = len(self.folded.stands_for[launch.index])
+        which = f"×{count:,}" if self.folded.summary and count > 1 else f"#{launch.index}"
+        rows = [f'<B>{text(launch.name)}</B> <FONT POINT-SIZE="9">{text(dim)} {which}</FONT>']
+        if launch.index in self.marks.disabled:
+            rows.append(_small(f"{CUT} no backward pass: gradient ends here", ORANGE))
+        found = self.marks.of_launches.get(launch.index, [])
+        rows += [_small(words, RED) for words in found[:MOST]]
         ports = [
             f'<TD PORT="p{number}" BGCOLOR="white">{text(arg.name)}</TD>'
             for number, arg in enumerate(launch.args)
-            if arg.array is not None
+            if _has_port(arg)
         ]
         row = f"<TR>{''.join(ports)}</TR>" if ports else ""
+        border = RED if found else ORANGE if launch.index in self.marks.disabled else ""
+        frame = f'BORDER="2" COLOR="{border}"' if border else 'BORDER="0"'
+        title = f'<TR><TD COLSPAN="{max(1, len(ports))}">{"<BR/>".join(rows)}</TD></TR>'
         table = (
-            f'<TABLE BORDER="0" CELLBORDER="1" CELLSPACING="0" CELLPADDING="4" BGCOLOR="{BOX}">'
-            f'<TR><TD COLSPAN="{max(1, len(ports))}">{title}</TD></TR>{row}</TABLE>'
+            f'<TABLE {frame} CELLBORDER="1" CELLSPACING="0" CELLPADDING="4" BGCOLOR="{BOX}">'
+            f"{title}{row}</TABLE>"
         )
         return f"l{launch.index} [shape=plain, label=<{table}>];"
 
@@ -216,7 +210,7 @@ class _Drawing:
         """Edges of a drawn launch, and of the launches that it stands for: they may read other arrays."""
         for index in self.folded.stands_for.get(launch.index, [launch.index]):
             for number, arg in enumerate(self.trace.launches[index].args):
-                if arg.array is None or self.folded.group[arg.array] in self.hidden:
+                if arg.array is None or not _has_port(arg) or self.folded.group[arg.array] in self.hidden:
                     continue
                 array, port = f"a{self.folded.group[arg.array]}", f"l{launch.index}:p{number}"
                 if arg.reads or not arg.writes:
@@ -234,6 +228,34 @@ class _Drawing:
         else:
             self.edges.setdefault(edge, "")
 
+    # ------------------------------------------------------------------ legend
+
+    def _legend(self) -> list[str]:
+        """What is marked, in words; a drawing without marks needs none."""
+        marks = self.marks
+        rows = []
+        if marks.lost:
+            rows.append((GREEN, RED, "overwritten after it was read: the reverse pass sees other values"))
+        if marks.kept:
+            rows.append(
+                (GREEN, RED, "dashed: overwritten after it was read; the reverse pass sees the copies")
+            )
+        if marks.cut or marks.disabled:
+            rows.append((GREY, ORANGE, f"{CUT} on the way to the loss, but lets no gradient through"))
+        if marks.zero:
+            rows.append(
+                (GREEN, "#000000", "gradient 0: on the way to the loss, and all of its gradient is zero")
+            )
+        if marks.found:
+            rows.append((BOX, RED, "✕ error, ! warning: what the diagnosis found"))
+        notes = []
+        if self.folded.summary:
+            notes.append(
+                f"{len(self.trace.launches):,} launches are too many to be drawn one by one: "
+                "a box stands for all of a line, ×n"
+            )
+        return [legend(rows, notes)] if rows or notes else []
+
     def _cluster_lines(self, cluster: _Cluster, indent: str, counter: list[int]) -> list[str]:
         lines = [indent + node for node in cluster.nodes]
         for inner in cluster.clusters.values():
@@ -246,6 +268,15 @@ class _Drawing:
                 f"{indent}}}",
             ]
         return lines
+
+
+def _has_port(arg: Argument) -> bool:
+    """Arrays have ports; fields of a struct that the kernel does not touch have none."""
+    return arg.array is not None and (arg.reads or arg.writes or "." not in arg.name)
+
+
+def _small(words: str, colour: str = "") -> str:
+    return f'<FONT POINT-SIZE="9"{f" COLOR={quoted(colour)}" if colour else ""}>{text(words)}</FONT>'
 
 
 def to_dot(trace: Trace, options: Options | None = None) -> str:

@@ -1,63 +1,161 @@
 """Which launches and arrays stand for many: repetition folded without losing the data flow.
 
-Of a sequence that repeats, the first round is drawn. Arrays that the same argument of the same launch
-writes in different rounds are drawn as one node, so that a loop that swaps two arrays, or uses a new one
-for every step, is a cycle through that node, and what reads the result of the last round is still
-connected to it.
+Of a sequence that repeats, the first round is drawn, and of what repeats in that round, its first round.
+Arrays that the same argument of the same launch writes in different rounds are drawn as one node, so that a
+loop that swaps two arrays, or uses a new one for every step, is a cycle through that node, and what reads the
+result of the last round is still connected to it.
+
+What is still too long to be drawn launch by launch is drawn by kernel and place in the program: one node
+for all launches of a line, which says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tapedebug.trace import Launch, Sequence, Trace, sequences_of
+from tapedebug.trace import Launch, Sequence, Trace, sequences_of, sequences_within
 
 
 @dataclass(slots=True)
 class Folded:
-    """`launches` are drawn, `runs` are the sequences among them, `group[id]` is the node of array `id`."""
+    """What is drawn of a trace.
+
+    Attributes:
+        launches: Those that are drawn.
+        runs: The sequences among them, outer ones before those that they hold.
+        group: The node of each array.
+        members: The arrays of each node.
+        stands_for: For each launch that is drawn, those that it stands for, itself first.
+        drawn: For each launch the one that is drawn for it.
+        summary: Launches of one line are one, whatever they read.
+    """
 
     launches: list[Launch]
     runs: list[Sequence]
     group: list[int]
     members: dict[int, list[int]] = field(default_factory=dict)
     stands_for: dict[int, list[int]] = field(default_factory=dict)
+    drawn: list[int] = field(default_factory=list)
+    summary: bool = False
 
 
-def fold(trace: Trace, *, simplify: bool) -> Folded:
-    """Return what is drawn of `trace`: all of it, or (`simplify`) one round of each repeated sequence."""
-    runs = (trace.sequences or sequences_of(trace)) if simplify else []
-    parents = list(range(len(trace.arrays)))
+def fold(trace: Trace, *, simplify: bool, most: int) -> Folded:
+    """Return what is drawn of `trace`.
 
-    def root(array: int) -> int:
+    Args:
+        trace: The tape.
+        simplify: Draw one round of each repeated sequence, not all launches.
+        most: Draw no more launches than this one by one, if `simplify`.
+    """
+    drawn = list(range(len(trace.launches)))
+    nodes = _Nodes(len(trace.arrays))
+    runs = _runs(trace) if simplify else []
+    for run in reversed(runs):  # inner ones first: an outer one repeats what they have left
+        for offset in range(run.length):
+            first = run.first + offset
+            for index in range(first + run.length, run.first + run.length * run.count, run.length):
+                drawn[index] = drawn[first]
+                nodes.join_written(trace.launches[first], trace.launches[index])
+    drawn = [_settled(drawn, index) for index in drawn]
+    summary = simplify and len(set(drawn)) > most
+    if summary:
+        nodes = _Nodes(len(trace.arrays))
+        _by_place(trace, drawn, nodes, most)
+    stands_for: dict[int, list[int]] = {}
+    for index, shown in enumerate(drawn):
+        stands_for.setdefault(shown, []).append(index)
+    return Folded(
+        launches=[trace.launches[index] for index in stands_for],
+        runs=[] if summary else runs,
+        group=nodes.groups(),
+        members=nodes.members(),
+        stands_for=stands_for,
+        drawn=drawn,
+        summary=summary,
+    )
+
+
+def _runs(trace: Trace) -> list[Sequence]:
+    """The repeated sequences, and those within the first round of each, and so on."""
+    level = trace.sequences or sequences_of(trace)
+    runs: list[Sequence] = []
+    while level:
+        runs += level
+        longer = [(run.first, run.length) for run in level if run.length > 1]
+        found = sequences_within(trace, longer) if longer else []
+        level = [run for within in found for run in within]
+    return runs
+
+
+def _settled(drawn: list[int], index: int) -> int:
+    while drawn[index] != index:
+        index = drawn[index]
+    return index
+
+
+def _by_place(trace: Trace, drawn: list[int], nodes: _Nodes, most: int) -> None:
+    """Let one launch stand for all of its kernel and line; and one node for many arrays, if need be."""
+    first: dict[object, int] = {}
+    for index, launch in enumerate(trace.launches):
+        site = launch.call_site
+        place = None if site is None else (site.file, site.line, site.column)
+        key = (launch.kind, launch.kernel, launch.name, len(launch.args), place)
+        drawn[index] = first.setdefault(key, index)
+    if len(_edges(trace, drawn, nodes)) > 2 * most:
+        for index, launch in enumerate(trace.launches):
+            nodes.join_written(trace.launches[drawn[index]], launch)
+    edges = _edges(trace, drawn, nodes)
+    if len(edges) > 2 * most:  # thousands of arrays that are only read: one node for each argument
+        written = {node for _, _, node, writes in edges if writes}
+        leaders: dict[tuple[int, int], int] = {}
+        for shown, argument, node, _ in edges:
+            if node not in written:
+                nodes.join(leaders.setdefault((shown, argument), node), node)
+
+
+def _edges(trace: Trace, drawn: list[int], nodes: _Nodes) -> dict[tuple[int, int, int, bool], None]:
+    """Launch that is drawn, argument, node of the array, whether it is written; in order, each once."""
+    return {
+        (shown, place, nodes.root(arg.array), arg.writes): None
+        for shown, launch in zip(drawn, trace.launches, strict=True)
+        for place, arg in enumerate(launch.args)
+        if arg.array is not None
+    }
+
+
+class _Nodes:
+    """Which arrays are one node."""
+
+    def __init__(self, count: int) -> None:
+        self.parents = list(range(count))
+
+    def root(self, array: int) -> int:
+        parents = self.parents
         while parents[array] != array:
             parents[array] = parents[parents[array]]
             array = parents[array]
         return array
 
-    hidden: set[int] = set()
-    stands_for: dict[int, list[int]] = {}
-    for run in runs:
-        for offset in range(run.length):
-            first = run.first + offset
-            rounds = [first + number * run.length for number in range(run.count)]
-            stands_for[first] = rounds
-            hidden.update(rounds[1:])
-            for number in rounds[1:]:
-                _merge(trace.launches[first], trace.launches[number], parents, root)
-    group = [root(array) for array in range(len(trace.arrays))]
-    members: dict[int, list[int]] = {}
-    for array, leader in enumerate(group):
-        members.setdefault(leader, []).append(array)
-    shown = [launch for launch in trace.launches if launch.index not in hidden]
-    return Folded(launches=shown, runs=runs, group=group, members=members, stands_for=stands_for)
+    def join(self, one: int, other: int) -> None:
+        a, b = self.root(one), self.root(other)
+        self.parents[max(a, b)] = min(a, b)
 
+    def join_written(self, one: Launch, other: Launch) -> None:
+        """Join the arrays that the same argument of two launches writes."""
+        for mine, theirs in zip(one.args, other.args, strict=True):
+            if (
+                mine.writes
+                and mine.array is not None
+                and theirs.array is not None
+                and mine.array != theirs.array
+            ):
+                self.join(mine.array, theirs.array)
 
-def _merge(one: Launch, other: Launch, parents: list[int], root: Callable[[int], int]) -> None:
-    """Join the arrays that the same argument of two rounds writes."""
-    for mine, theirs in zip(one.args, other.args, strict=True):
-        if mine.writes and mine.array is not None and theirs.array is not None:
-            a, b = root(mine.array), root(theirs.array)
-            if a != b:
-                parents[max(a, b)] = min(a, b)
+    def groups(self) -> list[int]:
+        return [self.root(array) for array in range(len(self.parents))]
+
+    def members(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for array, leader in enumerate(self.groups()):
+            found.setdefault(leader, []).append(array)
+        return found

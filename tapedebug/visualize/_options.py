@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+MOST_LAUNCHES = 300
+"""Launches that are drawn one by one; of more, nobody could follow the edges, and `dot` takes minutes."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Options:
@@ -13,6 +16,7 @@ class Options:
     hide_readonly_arrays: bool = False
     ignore_graph_scopes: bool = False
     graph_direction: str = "LR"
+    most_launches: int = MOST_LAUNCHES
     labels: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, str | None] = field(default_factory=dict)
     outputs: dict[int, str | None] = field(default_factory=dict)

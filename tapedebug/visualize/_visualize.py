@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug.trace import Trace
 from tapedebug.visualize._dot import to_dot
-from tapedebug.visualize._options import Options
+from tapedebug.visualize._options import MOST_LAUNCHES, Options
 
 if TYPE_CHECKING:
     import os
 
+    from tapedebug.diagnose import Diagnosis
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
 
@@ -20,7 +21,7 @@ DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 
 def visualize(
-    tape: Tape | Trace,
+    tape: Tape | Trace | Diagnosis,
     filename: str | os.PathLike[str] | None = None,
     simplify_graph: bool = True,
     hide_readonly_arrays: bool = False,
@@ -32,20 +33,22 @@ def visualize(
     track_input_names: Sequence[str] | None = None,
     track_output_names: Sequence[str] | None = None,
     graph_direction: str = "LR",
+    most_launches: int = MOST_LAUNCHES,
 ) -> str:
     """Return the launches of a tape as a diagram in Graphviz's DOT language.
 
     Launches are grey boxes with a port for each array argument. Arrays are ellipses: green with
     `requires_grad`, grey without; with a red border where values that an adjoint needs were overwritten
-    (dashed where the tape kept copies). Scopes are boxes around launches. `visualize.render_svg` draws the
-    text.
+    (dashed where the tape kept copies), and with an orange one where a gradient ends on its way from the loss
+    to an input. A diagnosis has its errors and warnings written at the arrays and launches concerned. All
+    marks have words as well as a colour, and a legend. Scopes are boxes around launches.
+    `visualize.render_svg` draws the text.
 
     Args:
-        tape: A tape, or a trace.
+        tape: A tape, a trace or a diagnosis.
         filename: Also write the text to this file.
-        simplify_graph: Draw a repeated sequence of launches once, with how often it occurs. Arrays that
-        swap places, or
-            are new in each round, become one node, so that the data flow stays whole.
+        simplify_graph: Draw a repeated sequence of launches once, with how often it occurs. Arrays that swap
+            places, or are new in each round, become one node, so that the data flow stays whole.
         hide_readonly_arrays: Leave out arrays that no launch writes.
         array_labels: Names of arrays; others get the names of the caller's variables.
         choose_longest_node_name: Of several names of one array take the longest, not the nearest.
@@ -55,6 +58,8 @@ def visualize(
         track_input_names: Names for `track_inputs`.
         track_output_names: Names for `track_outputs`.
         graph_direction: `"LR"`, `"RL"`, `"TB"` or `"BT"`.
+        most_launches: With `simplify_graph`, where more launches than this are left, one box stands for all
+            of a line of the program.
 
     Raises:
         ValueError: An unknown direction, or names that do not match the tracked arrays in number.
@@ -70,6 +75,7 @@ def visualize(
         hide_readonly_arrays=hide_readonly_arrays,
         ignore_graph_scopes=ignore_graph_scopes,
         graph_direction=graph_direction,
+        most_launches=most_launches,
         labels={
             number: label for key, label in (array_labels or {}).items() if (number := ids(key)) is not None
         },
@@ -82,13 +88,14 @@ def visualize(
     return dot
 
 
-def _resolve(tape: Tape | Trace, *, longest: bool) -> tuple[Trace, Any]:
-    if isinstance(tape, Trace):
-        known = {info.label: info.id for info in tape.arrays}
-        return tape, known.get
+def _resolve(tape: Tape | Trace | Diagnosis, *, longest: bool) -> tuple[Trace, Any]:
+    found = getattr(tape, "trace", None)
+    trace = tape if isinstance(tape, Trace) else found if isinstance(found, Trace) else None
+    if trace is not None:
+        return trace, {info.label: info.id for info in trace.arrays}.get
     from tapedebug.trace import record_with_arrays
 
-    recorded = record_with_arrays(tape, longest_names=longest)
+    recorded = record_with_arrays(cast("Tape", tape), longest_names=longest)
     return recorded.trace, recorded.id_of
 
 

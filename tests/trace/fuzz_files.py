@@ -328,9 +328,9 @@ def show(trace: Trace, seed: int) -> None:
     repr(trace)
     format_diagnosis(trace).encode()
     simplify, hide, ignore = (chance.random() < 0.5 for _ in range(3))
-    to_dot(
-        trace, Options(simplify_graph=simplify, hide_readonly_arrays=hide, ignore_graph_scopes=ignore)
-    ).encode()
+    options = Options(simplify_graph=simplify, hide_readonly_arrays=hide, ignore_graph_scopes=ignore)
+    options.most_launches = chance.choice([1, 300])
+    to_dot(trace, options).encode()
     reduced, _ = reduce_trace(trace.to_json(), redact_source=chance.random() < 0.5)
     json.dumps(reduced, allow_nan=False).encode()
     for content in trace.contents if trace.data else ():

@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import math
+import tracemalloc
 import warnings
 import zipfile
 from pathlib import Path
@@ -258,6 +259,24 @@ def test_foreign_files_are_refused_with_the_reason(tmp_path: Path) -> None:
     )
     assert refused(path, b"PK\x03\x04 and no more") == "the zip is damaged (File is not a zip file)"
     assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text(json.dumps(small_trace().to_json()), encoding="utf-8")
+    tracemalloc.start()
+    try:
+        load_trace(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+def test_files_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapedebug.trace._file.LIMIT", 1 << 21)
+    with pytest.raises(TraceError) as caught:
+        load_trace("/dev/zero")
+    assert str(caught.value) == "/dev/zero: more than 2 MiB of JSON; a trace is never that large"
 
 
 def test_zips_that_lie_are_refused_with_the_reason(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tapedebug.trace import (
     Version,
     find_sequences,
     sequences_of,
+    sequences_within,
     summarise,
 )
 
@@ -124,6 +125,75 @@ def test_a_round_with_another_data_flow_is_not_folded_in() -> None:
         Sequence(first=1, length=2, count=3),
         Sequence(first=8, length=2, count=2),
     ]
+
+
+def nested_trace(outer: int, inner: int) -> Trace:
+    """Rounds of `round` (x → y), `inner` times `there` (y → z) and `back` (z → y), then `end` (y → x)."""
+    chain = [("round", 0, 1), *[("there", 1, 2), ("back", 2, 1)] * inner, ("end", 1, 0)]
+    return chain_trace([*chain * outer, ("loss", 0, 3)])
+
+
+def chain_trace(launches: list[tuple[str, int, int]]) -> Trace:
+    """Launches by name, the array that each reads and the one that it writes."""
+    trace = Trace(name="chain", tape=TapeInfo(id=0, on_overwrite="preserve", launches=0))
+    latest: dict[int, int] = {}
+    for index, (name, source, target) in enumerate(launches):
+        for array in (source, target):
+            if array not in latest:
+                latest[array] = 0
+                trace.versions.append(Version(array=array, version=0, written_by=None))
+        read = Argument(name="x", array=source, reads=True, read_version=latest[source])
+        latest[target] += 1
+        trace.versions.append(Version(array=target, version=latest[target], written_by=index))
+        write = Argument(name="y", array=target, writes=True, write_version=latest[target])
+        trace.launches.append(
+            Launch(index=index, kind="kernel", kernel=None, name=name, dim=[4], args=[read, write])
+        )
+    return trace
+
+
+def test_a_loop_of_loops_begins_where_it_begins() -> None:
+    trace = nested_trace(5, 6)
+    assert sequences_of(trace) == [Sequence(first=0, length=14, count=5)]
+    assert sequences_within(trace, [(0, 14), (14, 14)]) == [
+        [Sequence(first=1, length=2, count=6)],
+        [Sequence(first=15, length=2, count=6)],
+    ]
+
+
+def test_inner_loops_of_other_lengths_are_loops_of_their_own() -> None:
+    one, two = nested_trace(1, 6), nested_trace(1, 4)
+    names = [(launch.name, launch.args[0].array, launch.args[1].array) for launch in one.launches[:-1]]
+    names += [(launch.name, launch.args[0].array, launch.args[1].array) for launch in two.launches[:-1]]
+    assert sequences_of(chain_trace(names)) == [
+        Sequence(first=1, length=2, count=6),
+        Sequence(first=15, length=2, count=4),
+    ]
+
+
+def test_arrays_that_take_turns_are_there_from_the_first_round() -> None:
+    """Three buffers in turn: each round reads two that the loop has not written yet."""
+    turns = [("step", k % 3, (k + 1) % 3) for k in range(9)]
+    for launch in (trace := chain_trace(turns)).launches:
+        number = (launch.index + 2) % 3
+        read = max(
+            v.version
+            for v in [*trace.versions, Version(array=number, version=0, written_by=None)]
+            if v.array == number and (v.written_by is None or v.written_by < launch.index)
+        )
+        launch.args.append(Argument(name="old", array=number, reads=True, read_version=read))
+    assert sequences_of(trace) == [Sequence(first=0, length=1, count=9)]
+
+
+def test_constants_that_differ_are_not_folded_in() -> None:
+    assert sequences_of(chain_trace([("layer", 9, 0), *[("layer", 8, 0)] * 4])) == [
+        Sequence(first=1, length=1, count=4)
+    ]
+
+
+def test_rounds_of_many_launches_are_found() -> None:
+    chain = [("first", 0, 1), *[("middle", 1, 2), ("middle", 2, 1)] * 400, ("last", 1, 0)]
+    assert sequences_of(chain_trace(chain * 4)) == [Sequence(first=0, length=802, count=4)]
 
 
 def test_a_loop_begins_where_its_first_round_does() -> None:
