@@ -131,8 +131,8 @@ def test_the_words_for_a_struct_that_was_changed(program: ModuleType) -> None:
     assert message(program, "struct_a_number_that_is_assigned_anew") == (
         "world.pull of launch 0 (fall) was assigned anew between the launch and the reverse pass. Here a "
         "launch keeps what its structs held, so the gradient is right. Warp's tape keeps the struct, and "
-        "finds in it what it holds by then: its gradient of world.bodies.q is off by 76 % (0 in place of 4.12 "
-        "for world.bodies.q[1]). 1 more like it (×2)."
+        "finds in it what it holds by then: its gradient of world.bodies.q is off by 76 % (0 in place of "
+        "4.12 for world.bodies.q[1]). 1 more like it (×2)."
     )
 
 
