@@ -17,7 +17,10 @@ from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._graph import differentiable
 from tapedebug.diagnose._overwrite_study import Study
 from tapedebug.diagnose._overwritten import Group, group_overwrites
+from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._source import flat_call
+from tapedebug.diagnose._structs import find_changed_structs
+from tapedebug.diagnose._touches import Shared, shared_elements
 from tapedebug.diagnose._unrecorded import find_unrecorded
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
@@ -27,7 +30,9 @@ RULE = "overwrite"
 
 def find(case: Case) -> list[Finding]:
     """Return one finding for each kind of overwrite on the tape that needs an explanation."""
-    found = find_unrecorded(case, RULE) if case.as_warp else []
+    found: list[Finding] = []
+    if case.as_warp:
+        found = [*find_unrecorded(case, RULE), *find_changed_structs(case, RULE)]
     groups = group_overwrites(case.trace, in_memory=case.as_warp or in_memory(case.trace))
     if groups:
         study = Study(case.trace, case.experiment, groups)
@@ -49,6 +54,7 @@ class _Teller:
         self.experiment = case.experiment
         self.study = study
         self.lines: dict[int, Location | None] = {}
+        self.shared: dict[int, Shared | None] = {}
         self.consumes_new = in_memory(self.trace)
         self.as_warp = case.as_warp
 
@@ -62,6 +68,7 @@ class _Teller:
             message += f" {count - 1} more like it (×{count})."
         launches = dict.fromkeys(index for item in group.pairs for index in (item.reader, item.clobberer))
         harmless = not group.needed or (bool(errors) and max(errors.values()) == 0)
+        harmless = harmless or (not errors and self.consumes_new and bool(self._apart(group)))
         return Finding(
             rule=RULE,
             severity=severity,
@@ -79,6 +86,9 @@ class _Teller:
         text = f"{self._what(group)}: {self._changed(group)}."
         worst = max(errors.values(), default=None)
         if worst is None:
+            apart = self._apart(group) if self.consumes_new else ""
+            if apart:
+                return "info", f"{text} Harmless: {apart}."
             if self.consumes_new:
                 return (
                     "warning",
@@ -86,9 +96,9 @@ class _Teller:
                 )
             return "info", f"{text} The tape kept a copy of {label} for the adjoint."
         if worst == 0:
-            reason = "the elements that changed do not reach the gradient"
-            if self.study.total(group).changed == 0:
-                reason = "the values are the same"
+            reason = "the values are the same"
+            if self.study.total(group).changed:
+                reason = self._apart(group) or "the elements that changed do not reach the gradient"
             return "info", f"{text} Harmless: {reason}; measured, the gradient is the same to the bit."
         alone = errors == self.study.together
         severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
@@ -109,6 +119,28 @@ class _Teller:
             f"{text} The tape kept a copy of {label} for the adjoint, so the gradient is right; "
             f"without it the gradient of {off(errors, 'would be ')}{more}."
         )
+
+    def _apart(self, group: Group) -> str:
+        """That none of the elements that were written over had been read, where that is so."""
+        found = self._shared(group)
+        if found is None or found.both:
+            return ""
+        pair = group.first
+        reader = words.launch_words(self.trace.launches[pair.reader])
+        more = "" if len(group.pairs) == 1 else " (summed over all of them)"
+        return (
+            f"none of the {found.written} elements that were written are among the {found.read} "
+            f"that {reader} read{more}"
+        )
+
+    def _shared(self, group: Group) -> Shared | None:
+        """Which elements readers read and clobberers wrote; None where that was not looked at."""
+        if not isinstance(self.experiment, Replay):
+            return None
+        if id(group) not in self.shared:
+            pairs = [(pair.reader, pair.clobberer, pair.array) for pair in group.pairs]
+            self.shared[id(group)] = shared_elements(self.experiment, pairs)
+        return self.shared[id(group)]
 
     def _harmless(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
         trace, pair = self.trace, group.first
@@ -227,6 +259,7 @@ class _Teller:
     def _evidence(self, group: Group, errors: Mapping[str, float], harmless: bool) -> dict[str, Any]:
         trace, pair, total = self.trace, group.first, self.study.total(group)
         clobberer = trace.launches[pair.clobberer]
+        shared = self.shared.get(id(group))
         return {
             "harmless": harmless,
             "needed": group.needed,
@@ -238,6 +271,7 @@ class _Teller:
             "elements": total.elements,
             "changed": total.changed,
             "max_change": total.largest,
+            **({} if shared is None else asdict(shared)),
             "gradients": self.study.gradients.get(id(group), {}),
             "relative_error": dict(errors),
             "relative_error_all": self.study.together if group.needed else {},

@@ -103,21 +103,25 @@ def surroundings(plan: Any, args: Sequence[Any], fresh: set[Any]) -> tuple[froze
 
 def _may_race(plan: Any, args: Sequence[Any], params: list[int]) -> bool:
     """Whether threads may meet in memory that these parameters share."""
-    analysis = plan.kernel.analysis
-    if not any(p in plan.writes for p in params):
+    analysis, own = plan.kernel.analysis, frozenset(params)
+    if not own & plan.writes:
         return False
     stored = {access.param for access in analysis.accesses if access.kind == "write"}
-    if not stored & set(params) and not any(p in plan.reads - _only_atomic(analysis) for p in params):
+    if not own & (stored | (plan.reads - _only_atomic(analysis))):
         return False  # nothing but atomics
-    if any(p in analysis.elsewhere for p in params):
+    if own & analysis.elsewhere:
         return True
     first = args[params[0]]
-    step = min((abs(s) for n, s in zip(first.shape, first.strides, strict=True) if n > 1), default=0)
-    return any(
-        (a.shape, a.strides) != (first.shape, first.strides)
-        or (a.ptr != first.ptr and abs(a.ptr - first.ptr) + a.item_size > step)
+    steps = [abs(s) for n, s in zip(first.shape, first.strides, strict=True) if n > 1]
+    step = min(steps, default=0)
+    # Fields of one struct lie beside each other; any other difference may bring threads together.
+    met = [
+        a
         for a in (args[p] for p in params)
-    )
+        if (a.shape, a.strides) != (first.shape, first.strides)
+        or (a.ptr != first.ptr and abs(a.ptr - first.ptr) + a.item_size > step)
+    ]
+    return bool(met) or 0 in steps
 
 
 def _only_atomic(analysis: Any) -> frozenset[int]:
@@ -165,6 +169,11 @@ def merge_whole(stamps: Stamps, a: array, which: int, stamp: int) -> None:
     """Stamp all of an array: a copy, a fill, a write from outside."""
     view = stamps.view(a, which)
     np.maximum(view, stamp, out=view)
+
+
+def epoch_of(stamps: Words) -> Words:
+    """The indices of the records that left stamps; negative where none did."""
+    return (stamps >> EPOCH_SHIFT) - FIRST
 
 
 def shifted(index: int) -> int:

@@ -9,9 +9,9 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug._source import Span, display_file
-from tapedebug.compiler.stamps import EPOCH_SHIFT, SITE_SHIFT, SITES, THREAD
+from tapedebug.compiler.stamps import SITE_SHIFT, SITES, THREAD
 from tapedebug.runtime import _fields
-from tapedebug.runtime._stamps import FIRST, READS, WRITES
+from tapedebug.runtime._stamps import READS, WRITES, epoch_of
 from tapedebug.runtime.array import array
 from tapedebug.runtime.tracking import Tracking, replayed
 
@@ -115,7 +115,7 @@ def touched(tape: Any, a: Any, access: Literal["write", "read"]) -> Touched:
 def _decoded(tape: Any, tracking: Tracking, access: Literal["write", "read"], stamps: Numbers) -> Touched:
     site = (stamps >> SITE_SHIFT) & SITES
     thread = stamps & THREAD
-    launch = (stamps >> EPOCH_SHIFT) - FIRST
+    launch = epoch_of(stamps)
     nothing = (launch < 0) | ((site == SITES) & (thread == THREAD))  # or something outside the tape
     launch = np.where(nothing, -1, launch)
     thread = np.where(nothing | (thread == THREAD), -1, thread)

@@ -304,7 +304,44 @@ def test_a_kernel_that_reads_one_half_and_writes_the_other_is_harmless() -> None
     assert diagnosis.verdict == "AGREE"
     assert [finding.severity for finding in diagnosis.findings] == ["info"]
     assert "2 of 4 elements changed value" in diagnosis.findings[0].message
-    assert "Harmless: the elements that changed do not reach the gradient" in diagnosis.findings[0].message
+    assert diagnosis.findings[0].message.endswith(
+        "Harmless: none of the 2 elements that were written are among the 2 that launch 0 "
+        "(first_half_to_second) read; measured, the gradient is the same to the bit."
+    )
+    evidence = diagnosis.findings[0].evidence
+    assert (evidence["read"], evidence["written"], evidence["both"]) == (2, 2, 0)
+
+
+@wp.kernel
+def put_every(z: wp.array(dtype=float), first: int, step: int, x: wp.array(dtype=float)):
+    tid = wp.tid()
+    x[first + step * tid] = z[tid]
+
+
+@wp.kernel
+def square_every(x: wp.array(dtype=float), first: int, step: int, y: wp.array(dtype=float)):
+    tid = wp.tid()
+    y[tid] = x[first + step * tid] * x[first + step * tid]
+
+
+@pytest.mark.parametrize(
+    ("first", "severity", "both"), [(1, "info", 0), (0, "warning", 3), (3, "warning", 1)]
+)
+def test_without_a_loss_elements_say_whether_an_overwrite_can_matter(
+    first: int, severity: str, both: int
+) -> None:
+    """Even and odd elements, and threes among twos: no array is a range here."""
+    x, z, y = floats(*range(1, 10)), floats(-1.0, -2.0, -3.0), zeros(4)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(square_every, dim=4, inputs=[x, 0, 2], outputs=[y])
+        wp.launch(put_every, dim=3, inputs=[z, first, 3 if first == 3 else 2], outputs=[x])
+    (finding,) = [item for item in wp.diagnose(tape).findings if item.rule == "overwrite"]
+    assert (finding.severity, finding.evidence["both"]) == (severity, both)
+    if not both:
+        assert finding.message.endswith(
+            "3 of 9 elements changed value, by up to 9. Harmless: none of the 3 elements that were written "
+            "are among the 4 that launch 0 (square_every) read."
+        )
 
 
 def test_in_place_addition_is_no_finding() -> None:
