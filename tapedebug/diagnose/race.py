@@ -25,6 +25,10 @@ NOTICED = 1e-6
 """Below this a difference in float64 is rounding."""
 MEASURED = 4
 """How many kernels are measured; each costs some runs of the tape."""
+COPIED = 10_000_000
+"""How many elements are copied, in all, to run pairs of threads at the same time."""
+FEWEST = 2
+"""How many pairs of a launch at least."""
 VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
 
 
@@ -56,13 +60,7 @@ def _first_name(record: Any, param: int) -> int:
 
 
 def _measured(case: Case, group: list[Meeting]) -> Effect:
-    pairs: dict[int, list[tuple[int, int]]] = {}
-    for item in group:
-        busy = {thread for pair in pairs.get(item.launch, ()) for thread in pair}
-        for pair in item.pairs:
-            if not busy & set(pair):
-                pairs.setdefault(item.launch, []).append(pair)
-                busy |= set(pair)
+    pairs = _pairs(case, group)
     apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
     plans = {id(case.elements.records[item.launch].plan) for item in group}
     launches = [record.index for record in case.elements.records if id(record.plan) in plans]
@@ -116,6 +114,20 @@ def _telling(group: list[Meeting]) -> Meeting:
 
 def _both_write(meeting: Meeting) -> bool:
     return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
+
+
+def _pairs(case: Case, group: list[Meeting]) -> dict[int, list[tuple[int, int]]]:
+    """For each launch pairs of threads that meet, each thread once; fewer where arrays are large."""
+    found: dict[int, list[tuple[int, int]]] = {item.launch: [] for item in group}
+    busy: dict[int, set[int]] = {index: set() for index in found}
+    for item in group:
+        size = case.elements.records[item.launch].args[item.param].size
+        most = max(FEWEST, COPIED // max(1, size * len(found)))
+        for pair in item.pairs:
+            if len(found[item.launch]) < most and not busy[item.launch] & set(pair):
+                found[item.launch].append(pair)
+                busy[item.launch] |= set(pair)
+    return found
 
 
 def _elements(record: Any, group: list[Meeting]) -> int:

@@ -27,7 +27,7 @@ class Touch:
 
     Attributes:
         launch: Index of the record; None where nothing on the tape did it.
-        thread: Number of the thread; None of a copy or a fill.
+        thread: Number of the thread; None of a copy, a fill or a native function.
         name: Of the kernel, `"copy"` or `"fill"`; empty where nothing on the tape did it.
         file: Of the line.
         line: Of the access in the kernel, or of the call of a copy or fill; 0 where it is not known.
@@ -133,8 +133,8 @@ def _span(record: Any, tracking: Tracking, site: int) -> Span | None:
     if record.kind != "kernel":
         span: Span = record.call_site
         return span
-    sites = tracking.ran[record.index].sites
-    found = sites[site] if site < len(sites) else None
+    variant = tracking.ran.get(record.index)
+    found = variant.sites[site] if variant is not None and site < len(variant.sites) else None
     return None if found is None else found[1]
 
 
