@@ -15,7 +15,7 @@ from tapedebug.diagnose._effect import Effect
 from tapedebug.diagnose._elements import Meeting, Side, element_of, element_words, location_of, place_words
 from tapedebug.diagnose._orders import Orders
 from tapedebug.diagnose._schedules import backwards, shuffled, together
-from tapedebug.trace import Finding
+from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 RULE = "race"
@@ -82,7 +82,7 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
     label = words.label_of(trace, launch, first.param)
     index = element_of(record.args[first.param], first.place)
     elements = _elements(record, [item for item in group if item.launch == first.launch])
-    severity, told = _judged(effect)
+    severity, told = _judged(effect, unread=_unread(case, launch, first.param))
     assert first.second is not None
     text = (
         f"threads {first.second.thread} and {first.first.thread} of {words.launch_words(launch)} meet in "
@@ -102,7 +102,7 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
         arrays=[label],
         location=location_of(_culprit(first).span),
         call_site=launch.call_site,
-        evidence=_evidence(group, index, elements, effect),
+        evidence=_evidence(group, index, elements, effect, severity),
         fix="" if severity == "info" else _fix(label, _both_write(first)),
     )
 
@@ -149,7 +149,15 @@ def _culprit(meeting: Meeting) -> Side:
     return min(sides, key=lambda side: (side.kind == "read", 0 if side.span is None else side.span.line))
 
 
-def _judged(effect: Effect | None) -> tuple[Severity, str]:
+def _unread(case: Case, launch: Launch, param: int) -> bool:
+    """Whether nothing on the tape reads an array, and no gradient is wanted of it."""
+    number = launch.args[param].array
+    if number is None or case.trace.arrays[number].requires_grad:
+        return False
+    return not [version for version in case.trace.versions_of(number) if version.reads]
+
+
+def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, str]:
     if effect is None:
         return "warning", "What the order of threads does to the gradient was not measured."
     if not effect.changed:
@@ -158,6 +166,8 @@ def _judged(effect: Effect | None) -> tuple[Severity, str]:
         f"With threads in another order, or two at the same time, {effect.changed} of {effect.numbers} "
         f"numbers there differ, by up to {words.number(effect.largest)}"
     )
+    if effect.loss is None and unread:
+        return "info", f"{values}; harmless: nothing on the tape reads them."
     if effect.loss is None:
         return "warning", f"{values}; what that does to a gradient was not measured."
     if effect.gradient is not None and effect.gradient > NOTICED:
@@ -182,7 +192,11 @@ def _fix(label: str, both_write: bool) -> str:
 
 
 def _evidence(
-    group: list[Meeting], index: tuple[int, ...], elements: int, effect: Effect | None
+    group: list[Meeting],
+    index: tuple[int, ...],
+    elements: int,
+    effect: Effect | None,
+    severity: Severity,
 ) -> dict[str, Any]:
     first = _telling(group)
     assert first.second is not None
@@ -198,5 +212,5 @@ def _evidence(
         "max_change": None if effect is None else effect.largest,
         "loss_change": None if effect is None else effect.loss,
         "gradient_change": None if effect is None else effect.gradient,
-        "harmless": effect is not None and _judged(effect)[0] == "info",
+        "harmless": severity == "info",
     }

@@ -211,6 +211,15 @@ def test_without_a_loss_a_race_is_a_warning() -> None:
     assert race.message.endswith("what that does to a gradient was not measured.")
 
 
+def test_without_a_loss_what_nothing_reads_is_harmless() -> None:
+    x, seen, last = floats(1, 2, 3), wp.zeros(1, dtype=int), wp.zeros(1, dtype=int)
+    with wp.Tape() as tape:
+        wp.launch(flag, 3, inputs=[x, seen, last])
+    severities = {item.arrays[0]: (item.severity, item.message) for item in found(tape)}
+    assert severities["last"][0] == severities["seen"][0] == "info"
+    assert severities["last"][1].endswith("harmless: nothing on the tape reads them.")
+
+
 def test_a_time_loop_is_sampled_and_the_coverage_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
 
