@@ -69,7 +69,10 @@ class Touched:
     def __getitem__(self, index: Any) -> Touch:
         launch = self.launch[index]
         if not isinstance(launch, np.integer):
-            raise IndexError(f"one index for each of {self.launch.ndim} axes, please; got {index!r}")
+            raise IndexError(
+                f"{NAMES[self.access]}: give one index for each axis of the array ({self.launch.ndim}); "
+                f"got {index!r}"
+            )
         if launch < 0:
             return Touch(None, None, "", "", 0)
         thread = int(self.thread[index])

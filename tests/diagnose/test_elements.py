@@ -324,8 +324,8 @@ def test_memory_that_somebody_wrote_is_not_uninitialised(how: str) -> None:
 
 def test_zeros_are_not_uninitialised_and_an_atomic_reads() -> None:
     x = floats(1, 2, 3)
-    for make, count in ((wp.zeros, 0), (wp.empty, 1)):
-        loss = make(1, dtype=float, requires_grad=True)
+    for make, count in ((wp.zeros, 0), (wp.empty, 1), (wp.array, 1)):
+        loss = make(shape=(1,), dtype=float, requires_grad=True)
         with wp.Tape() as tape:
             wp.launch(total, 3, inputs=[x, loss])
         assert len(found(tape, loss=loss)) == count

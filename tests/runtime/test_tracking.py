@@ -211,8 +211,9 @@ def test_two_axes(tape: Any) -> None:
         wp.launch(corner, (2, 3), inputs=[a])
     assert tape.writers(a).thread.tolist() == [[0, -1, -1], [-1, 4, -1]]
     assert tape.writers(a)[1, 1].thread == 4
-    with pytest.raises(IndexError, match="one index for each of 2 axes, please; got 1"):
+    with pytest.raises(IndexError) as caught:
         tape.writers(a)[1]
+    assert str(caught.value) == "writers: give one index for each axis of the array (2); got 1"
 
 
 def test_indexed_arrays_are_the_elements_that_they_pick(tape: Any) -> None:
