@@ -124,8 +124,8 @@ def _run(options: argparse.Namespace) -> int:
 
     from tapedebug._recording import Recorder
 
-    with _settings(options):  # also for the diagnosis: gradients are what they were
-        with _engine(as_warp=options.as_warp), Recorder() as recorder:
+    with _settings(options), _engine(as_warp=options.as_warp):  # also for the diagnosis: nothing changes
+        with Recorder() as recorder:
             outcome = run_script(script, options.args)
         sys.stdout.flush()
         if outcome.message:
@@ -167,7 +167,8 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
         if not watched:
             faulthandler.disable()
         for name, value in before.items():
-            setattr(runtime.config, name, value)
+            if getattr(runtime.config, name) != value:
+                setattr(runtime.config, name, value)
 
 
 def _conclude(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome, outputs: Outputs) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tapedebug._config import DEFAULTS, config
 from tapedebug.aswarp._errors import no_module
 from tapedebug.aswarp._modules import World, exists
 from tapedebug.runtime._state import state
@@ -41,17 +42,18 @@ class as_warp:
 
     `with as_warp(): import my_simulation` serves notebooks and tests; `tapedebug run --as-warp` runs a whole
     script so. Whether Warp is installed, or even imported already, does not matter. At the end everything in
-    `sys.modules` and `sys.meta_path` is as before: modules of the user that were imported in the block, which
-    refer to this engine, are imported again when they are asked for next, with Warp then. Blocks nest.
+    `sys.modules`, `sys.meta_path` and `config` is as before: modules of the user that were imported in the
+    block, which refer to this engine, are imported again when they are asked for next, with Warp then. Blocks
+    nest.
     """
 
     def __init__(self) -> None:
         self._finders: list[_Finder] = []
-        self._before: list[dict[str, ModuleType]] = []
+        self._before: list[tuple[dict[str, ModuleType], dict[str, Any]]] = []
 
     def __enter__(self) -> as_warp:
         finder = _Finder()
-        self._before.append(dict(sys.modules))
+        self._before.append((dict(sys.modules), {name: getattr(config, name) for name in DEFAULTS}))
         for name in _bound_to_warp():
             del sys.modules[name]
         sys.meta_path.insert(0, finder)
@@ -60,7 +62,10 @@ class as_warp:
         return self
 
     def __exit__(self, *error: object) -> None:
-        finder, before = self._finders.pop(), self._before.pop()
+        finder, (before, settings) = self._finders.pop(), self._before.pop()
+        for name, value in settings.items():
+            if getattr(config, name) != value:
+                setattr(config, name, value)
         state.as_warp -= 1
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.diagnose._arithmetic import Lost, evaluate
+from tapedebug.diagnose._experiment import Flow
 from tapedebug.diagnose._thread import Number, Thread, _is_float
 
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Custom, Op, Value
+    from tapedebug.diagnose._replay import Replay
 
 GATHERED = 0.7310586
 """What other uses of an argument have gathered when the gradient runs."""
@@ -120,6 +122,24 @@ class _Double(Thread):
                 self.names[op.result] = step.result
             return
         Thread._op(self, op)
+
+
+def values_before(replay: Replay, launches: Iterable[int]) -> dict[int, Flow]:
+    """What the arrays of some launches hold before they run, by one forward run."""
+    wanted = set(launches)
+    found: dict[int, Flow] = {}
+    shadow = replay._shadow()
+
+    def note(index: int) -> None:
+        if index in wanted:
+            record = replay.records[index]
+            arrays = [(p, record.args[p]) for p in record.plan.touched]
+            found[index] = Flow({p: shadow.values(a) for p, a in arrays}, {}, {}, {})
+
+    shadow.forward(stop=0)
+    note(0)
+    shadow.forward(stop=max(wanted, default=0), on_launch=lambda record: note(record.index + 1))
+    return found
 
 
 def _widened(value: Any, kind: Any) -> Any:

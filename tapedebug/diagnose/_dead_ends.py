@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +26,8 @@ LAUNCHES = 4
 """Launches at which an adjoint may die that are looked into."""
 TINY = 1e-9
 """A relative change of an input that crosses no edge of a step, in float64."""
+SMALLEST = 1e-36
+"""Near the smallest number that a float32 has at full precision."""
 FINITE = (1e-3, 1e-2, 0.1, 1.0)
 """Relative changes that may."""
 
@@ -36,6 +38,7 @@ class DeadEnd:
 
     Attributes:
         kind: ``"flat"``: the operation has no slope anywhere. ``"saturated"``: it has none where it stands.
+            ``"underflow"``: there is none; the gradient is too small for float32 (`operands`: its size).
         launch: The launch.
         param: The parameter that gets an adjoint of 0.
         text: The operation, as the source has it.
@@ -46,7 +49,7 @@ class DeadEnd:
         moved: By how much.
     """
 
-    kind: Literal["flat", "saturated"]
+    kind: Literal["flat", "saturated", "underflow"]
     launch: Launch
     param: int
     text: str
@@ -72,13 +75,31 @@ def dead_ends(case: Case) -> dict[int, DeadEnd]:
         bit = 1 << case.experiment.leaves.index(leaf)
         for launch, param in itertools.islice(_candidates(case, above, bit), LAUNCHES):
             key = (launch.index, param)
-            if key not in seen:
-                seen[key] = _explained(case, launch, param)
+            if key not in seen:  # several inputs may end at one place: one of them is perturbed
+                end = _explained(case, launch, param)
+                seen[key] = None if end is None else _measured(case, leaf, end)
             end = seen[key]
             if end is not None:
-                measured = _measured(case, leaf, end)
-                found.update({leaf: measured} if measured is not None else {})
+                found[leaf] = end
                 break
+    return found | _underflows(case, [leaf for leaf in zero if leaf not in found])
+
+
+def _underflows(case: Case, zero: Sequence[int]) -> dict[int, DeadEnd]:
+    """The inputs whose gradients are 0 in float32 only, too small for it."""
+    replay = case.replay
+    if not zero or replay is None:
+        return {}
+    shadow = replay._shadow(double=True)
+    with np.errstate(all="ignore"):
+        shadow.forward().backward(replay.seeds)
+    found = {}
+    for leaf in zero:
+        size = float(np.abs(shadow.gradient(replay.arrays[leaf])).max(initial=0.0))
+        readers = case.trace.versions_of(leaf)[0].reads
+        if 0 < size < SMALLEST and readers:
+            launch = case.trace.launches[readers[0]]
+            found[leaf] = DeadEnd("underflow", launch, 0, "", None, (size,))
     return found
 
 

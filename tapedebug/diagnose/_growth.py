@@ -29,11 +29,13 @@ class Growth:
         rounds: The loop.
         norms: Of the adjoint of what each round hands on, from the first round to the last.
         values: Of the values that each round hands on.
+        start: The first of these rounds: further back nothing is left of the adjoint.
     """
 
     rounds: Rounds
     norms: tuple[float, ...]
     values: tuple[float, ...]
+    start: int = 0
 
     @property
     def total(self) -> float:
@@ -72,8 +74,9 @@ def growths(case: Case, profile: Profile) -> list[Growth]:
         while norms and norms[-1] == 0:  # the loss was taken before the last rounds
             norms.pop()
             values.pop()
-        if len(norms) > 2:
-            found.append(Growth(rounds, tuple(norms), tuple(values)))
+        start = next((number for number, norm in enumerate(norms) if norm), 0)
+        if len(norms) - start > 2:
+            found.append(Growth(rounds, tuple(norms[start:]), tuple(values[start:]), start))
     return found
 
 
@@ -98,7 +101,8 @@ def tangent_rate(replay: Replay, growth: Growth) -> float:
     """Return the factor by which a change of the inputs grows in one round, by a push along the gradient."""
     rounds = growth.rounds
     shadow = replay._shadow(double=True)
-    at = {rounds.launch(k, item.writer): k for k in range(len(growth.norms)) for item in rounds.carried}
+    numbers = range(len(growth.norms))
+    at = {rounds.launch(growth.start + k, item.writer): k for k in numbers for item in rounds.carried}
     norms = [0.0] * len(growth.norms)
 
     def look(record: Record) -> None:
@@ -108,7 +112,7 @@ def tangent_rate(replay: Replay, growth: Growth) -> float:
                 *(
                     float(np.linalg.norm(shadow.tangent(record.args[item.written])))
                     for item in rounds.carried
-                    if rounds.launch(at[record.index], item.writer) == record.index
+                    if rounds.launch(growth.start + at[record.index], item.writer) == record.index
                 ),
             )
 
@@ -123,7 +127,7 @@ def alternates(replay: Replay, growth: Growth) -> bool:
     """Whether the adjoint changes its sign from round to round, as with too large a time step."""
     rounds = growth.rounds
     item = rounds.carried[0]
-    wanted = {rounds.launch(k, item.writer) for k in range(len(growth.norms))}
+    wanted = {rounds.launch(growth.start + k, item.writer) for k in range(len(growth.norms))}
     shadow = replay._ready()
     cosines: list[float] = []
     last: list[Any] = []

@@ -21,6 +21,10 @@ SOLVE = re.compile(
     r"jacobi|gauss|seidel|(^|_)sor($|_)|solve|poisson|fixed[ _-]?point|picard|newton|iterat|converg|sinkhorn|"
     r"richardson|conjugate|(^|_)cg($|_)"
 )
+LIKELY = re.compile(
+    r"relax|sweep|smooth|pressure|equilib|balance|project|power|rank|bellman|contract|correct|implicit"
+)
+"""Names that a solve may have, and other things, too."""
 STEP = re.compile(
     r"step|advance|integrat|evol|simulat|diffus|conduct|heat|cool|warm|time|march|propagat|move|drift|flow|"
     r"desc|train|optimi|sgd|adam|learn|epoch|update|decay|damp|fall|fly|grow"
@@ -35,15 +39,17 @@ class Motion:
     """How a loop moves what it carries.
 
     Attributes:
-        changes: ‖change‖ of each round but the first, relative to the size of what is carried in the end.
+        changes: ‖change‖ of each round but the first, relative to the largest size of what is carried.
         own: How much of an element's value goes into its next one, on average: near 1 for time stepping.
         uniform: It starts from the same number everywhere.
+        linear: A round is linear in what it carries: its derivative is the same in the first and in the last.
         place: What the last round moves most: which of the carried values, and the place among its scalars.
     """
 
     changes: tuple[float, ...]
     own: float
     uniform: bool
+    linear: bool
     place: tuple[int, int] = (0, 0)
 
     @property
@@ -87,7 +93,13 @@ def measure(replay: Replay, rounds: Rounds) -> Motion:
         parts = [replay.records[first + item.writer].args[item.written] for item in rounds.carried]
         return [shadow.values(a).astype(np.float64).ravel() for a in parts]
 
+    shadow.forward(stop=rounds.first)
+    inputs = [replay.records[rounds.first + item.reader].args[item.read] for item in rounds.carried]
+    starts = [shadow.values(a).astype(np.float64) for a in inputs]
+    uniform = all(values.size > 0 and float(np.ptp(values)) == 0 for values in starts)
     changes: list[float] = []
+    # What decays to nothing moves by much of itself to the end, and by nothing of what it was.
+    sizes = [float(np.linalg.norm(np.concatenate([values.ravel() for values in starts])))]
     place = (0, 0)
 
     def look(record: Record) -> None:
@@ -100,21 +112,25 @@ def measure(replay: Replay, rounds: Rounds) -> Motion:
                 most = int(np.argmax([part.max(initial=0.0) for part in moved]))
                 place = most, int(moved[most].argmax()) if moved[most].size else 0
             states[:] = [now]
+            sizes.append(float(np.linalg.norm(np.concatenate(now))))
 
-    shadow.forward(stop=rounds.first)
-    inputs = [replay.records[rounds.first + item.reader].args[item.read] for item in rounds.carried]
-    starts = [shadow.values(a).astype(np.float64) for a in inputs]
-    uniform = all(values.size > 0 and float(np.ptp(values)) == 0 for values in starts)
     with np.errstate(all="ignore"):
         shadow.forward(start=rounds.first, stop=rounds.stop, on_launch=look)
-    size = float(np.linalg.norm(np.concatenate(states[-1]))) if states else 0.0
+    size = max(sizes, default=0.0)
     relative = tuple(change / size if size else 0.0 for change in changes)
-    return Motion(relative, _own_share(replay, rounds), uniform, place)
+    _, early = _pushed(replay, rounds, 1)
+    share, late = _pushed(replay, rounds, rounds.count - 1)
+    gap, whole = float(np.linalg.norm(late - early)), float(np.linalg.norm(late))
+    return Motion(relative, share, uniform, gap <= 1e-6 * whole, place)
 
 
-def _own_share(replay: Replay, rounds: Rounds) -> float:
-    """The mean of the diagonal of the Jacobian of the last round, by a random tangent of ±1."""
-    last = rounds.launch(rounds.count - 1, 0)
+def _pushed(replay: Replay, rounds: Rounds, number: int) -> tuple[float, np.ndarray[Any, Any]]:
+    """Push a random tangent of ±1 through a round.
+
+    Returns:
+        The mean of the diagonal of its Jacobian, and the tangents of what it hands on.
+    """
+    last = rounds.launch(number, 0)
     shadow = replay._shadow(double=True)
     shadow.forward(stop=last)
     rng = np.random.default_rng(11)
@@ -125,34 +141,37 @@ def _own_share(replay: Replay, rounds: Rounds) -> float:
         if values.dtype.kind == "f":
             given[a] = rng.choice([-1.0, 1.0], size=values.shape)
     shadow.push(given, start=last, stop=last + rounds.length)
-    shares = []
+    shares, tangents = [], [np.zeros(0)]
     for item in rounds.carried:
         source = replay.records[last + item.reader].args[item.read]
         target = replay.records[last + item.writer].args[item.written]
         if source in given and source.shape == target.shape:
-            shares.append(float(np.mean(given[source] * shadow.tangent(target))))
-    return float(np.mean(shares)) if shares else 1.0
+            tangents.append(shadow.tangent(target).astype(np.float64).ravel())
+            shares.append(float(np.mean(given[source].ravel() * tangents[-1])))
+    return (float(np.mean(shares)) if shares else 1.0), np.concatenate(tangents)
 
 
-def reasons(case: Case, rounds: Rounds, motion: Motion) -> list[str]:
-    """Why a loop is a solve; empty where it is none, or where nobody can tell."""
+def reasons(case: Case, rounds: Rounds, motion: Motion) -> tuple[list[str], bool]:
+    """Why a loop is a solve, and whether that is sure; nothing where it is none, or nobody can tell."""
     launches = [case.trace.launches[rounds.first + offset] for offset in range(rounds.length)]
     kernels = [launch.name.lower() for launch in launches]
     params = [arg.name.lower() for launch in launches for arg in launch.args if arg.array is None]
     # A function that is called `solve` may well run a simulation; a kernel that is called `jacobi` does not.
-    names = [*kernels, *(_around(case.trace, launches) if motion.own < OWN else ())]
-    named = next((name for name in names if SOLVE.search(name)), None)
+    named = next((name for name in kernels if SOLVE.search(name)), None)
+    if named is None and motion.own < OWN:
+        likely = [name for name in kernels if LIKELY.search(name)]
+        around = [name for name in _around(case.trace, launches) if SOLVE.search(name)]
+        named = next(iter([*likely, *around]), None)
     stepping = any(STEP.search(name) for name in kernels if not SOLVE.search(name))
     if stepping or any(PARAMETERS.match(name) for name in params):
-        return []
+        return [], False
     if named is not None:
-        return [f"it is called {named}"]
+        return [f"it is called {named}"], True
     if motion.uniform and motion.own < OWN:
-        return [
-            "it starts from the same number everywhere",
-            f"only {max(0.0, motion.own):.0%} of a value goes into its next one",
-        ]
-    return []
+        shape = "is linear, " if motion.linear else ""
+        why = f"it {shape}starts from the same number everywhere"
+        return [why, f"only {max(0.0, motion.own):.0%} of a value goes into its next one"], motion.linear
+    return [], False
 
 
 def _around(trace: Trace, launches: list[Launch]) -> list[str]:

@@ -55,10 +55,13 @@ def _finding(
     before = f" and to {words.launch_words(writer)}, which wrote them" if writer else ""
     what = "zero_ and fill_" if launch.kind == "fill" else "a copy of what has no gradient"
     verb = "are" if launch.kind == "fill" else "is"
+    ours = "Here it ends, so the gradient is right"
+    if trace.tape.on_overwrite == "ignore":
+        ours = 'Here it ends as well, unless on_overwrite="ignore" asks for what Warp gives'
     message = (
         f"{words.launch_words(launch)} writes new values into {label}, and the gradient of those ends there. "
         f"In Warp {what} {verb} not on the tape: the gradient goes through to the old values{before}. "
-        f"Here it ends, so the gradient is right; Warp's gradient of {off(errors, 'is ')}"
+        f"{ours}; Warp's gradient of {off(errors, 'is ')}"
         f"{told(gradients, errors)}."
     )
     if len(group) > 1:

@@ -17,16 +17,20 @@ import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._arithmetic import Lost
-from tapedebug.diagnose._calls import Call, CallsOf, Partial
+from tapedebug.diagnose._bypassed import bypassed
+from tapedebug.diagnose._calls import Call, CallsOf, Partial, values_before
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._dead_ends import threads_of
 from tapedebug.diagnose._growth import sampled
+from tapedebug.diagnose._launch_check import Slope, launch_slopes
 from tapedebug.diagnose._slopes import place_of
 from tapedebug.trace import Finding, Launch, Location
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
     from tapedebug.compiler.function import Function
+    from tapedebug.compiler.ir import Custom
+    from tapedebug.diagnose._experiment import Flow
 
 RULE = "custom-grad"
 OFF = 1e-3
@@ -52,22 +56,30 @@ def find(case: Case) -> list[Finding]:
     found = []
     for checked in _checked(case).values():
         found += _judged(case, checked)
-    return found
+    if case.experiment.wrong and not found:
+        found += _launches(case)
+    return [*found, *bypassed(case)]
 
 
 def _checked(case: Case) -> dict[int, Checked]:
+    assert case.replay is not None
     functions: dict[int, Checked] = {}
     kernels: dict[int, list[Launch]] = {}
     for launch in case.trace.launches:
         if launch.kernel is not None and _has_own(case, launch):
             kernels.setdefault(launch.kernel, []).append(launch)
-    for launches in list(kernels.values())[:KERNELS]:
-        for place in sampled(len(launches), LAUNCHES):
-            for call in _calls(case, launches[place]):
-                checked = functions.setdefault(id(call.node.function), Checked(call.node.function))
-                checked.calls.append((launches[place], call))
-                if launches[place].name not in checked.kernels:
-                    checked.kernels.append(launches[place].name)
+    chosen = [
+        launches[place]
+        for launches in list(kernels.values())[:KERNELS]
+        for place in sampled(len(launches), LAUNCHES)
+    ]
+    flows = values_before(case.replay, [launch.index for launch in chosen]) if chosen else {}
+    for launch in chosen:
+        for call in _calls(case, launch, flows[launch.index]):
+            checked = functions.setdefault(id(call.node.function), Checked(call.node.function))
+            checked.calls.append((launch, call))
+            if launch.name not in checked.kernels:
+                checked.kernels.append(launch.name)
     if len(kernels) > KERNELS:
         case.skipped(f"{RULE}: {len(kernels) - KERNELS} of {len(kernels)} kernels were not looked into")
     return functions
@@ -81,11 +93,10 @@ def _has_own(case: Case, launch: Launch) -> bool:
     return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
 
 
-def _calls(case: Case, launch: Launch) -> Iterator[Call]:
+def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
     """The calls in a few threads of a launch."""
     replay = case.replay
     assert replay is not None
-    flow = replay.flow(launch.index, "versions")
     for index in threads_of(launch, flow):
         plain = replay.thread(launch.index, index, flow)
         function = replay.records[launch.index].kernel._lowered.custom
@@ -95,6 +106,72 @@ def _calls(case: Case, launch: Launch) -> Iterator[Call]:
         except Lost:
             continue
         yield from thread.checked
+
+
+# ------------------------------------------------------------------------- what can not be taken by itself
+
+
+def _launches(case: Case) -> list[Finding]:
+    """Native functions, and gradients of arrays: their launches are checked as a whole."""
+    from tapedebug.compiler.passes.custom import own_gradients
+
+    replay = case.replay
+    assert replay is not None
+    kernels: dict[int, list[Launch]] = {}
+    for launch in case.trace.launches:
+        if launch.kernel is not None:
+            kernels.setdefault(launch.kernel, []).append(launch)
+    found = []
+    for launches in list(kernels.values())[:KERNELS]:
+        body = replay.records[launches[0].index].kernel._lowered.custom.body
+        nodes = [n for n in own_gradients(body) if n.function is None or not n.function.gradient.differs]
+        for place in sampled(len(launches), LAUNCHES) if nodes else ():
+            off = [slope for slope in launch_slopes(replay, launches[place].index) if slope.off]
+            if off:
+                found.append(_as_a_whole(case, launches[place], nodes, off))
+                break
+    return found
+
+
+def _as_a_whole(case: Case, launch: Launch, nodes: list[Custom], off: list[Slope]) -> Finding:
+    names = list(dict.fromkeys(node.name for node in nodes))
+    worst = max(off, key=lambda slope: abs(slope.given - slope.right))
+    labels = [arg.name if arg.array is None else case.trace.arrays[arg.array].label for arg in launch.args]
+    severity, consequence = _severity(case, "wrong")
+    native = all(node.function is None for node in nodes)
+    what = "adj_snippet" if native else "func_grad"
+    message = (
+        f"{words.launch_words(launch)} calls {words.listed(names)}, with "
+        f"{'a gradient' if len(names) == 1 else 'gradients'} "
+        f"by {what}, and its adjoint is not its derivative: along a random direction in "
+        f"{labels[worst.param]} it "
+        f"gives {worst.given:.6g}, where differences give {worst.right:.6g} ± {worst.bar:.1g}. {consequence}"
+    )
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message.strip(),
+        launches=[launch.index],
+        arrays=list(dict.fromkeys(labels[slope.param] for slope in off)),
+        location=place_of(nodes[0].span),
+        call_site=launch.call_site,
+        evidence={
+            "kind": "launch",
+            "function": names[0],
+            "functions": names,
+            "parameters": [launch.args[slope.param].name for slope in off],
+            "given": worst.given,
+            "right": worst.right,
+            "bar": worst.bar,
+            "inputs": [
+                case.trace.arrays[leaf].label
+                for leaf in case.experiment.leaves
+                if leaf in case.experiment.wrong
+            ],
+        },
+        fix=f"correct the {what} of {words.listed(names)}"
+        + ("" if native else f", or say that it is meant to differ: @wp.func_grad({names[0]}, differs=True)"),
+    )
 
 
 # ------------------------------------------------------------------------------------------------- verdicts

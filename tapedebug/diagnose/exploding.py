@@ -53,8 +53,8 @@ def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
     replay, trace = case.replay, case.trace
     assert replay is not None
     rounds, item = growth.rounds, growth.rounds.carried[0]
-    launch = trace.launches[rounds.launch(len(growth.norms) - 1, item.writer)]
-    first = trace.launches[rounds.launch(0, item.writer)]
+    launch = trace.launches[rounds.launch(growth.start + len(growth.norms) - 1, item.writer)]
+    first = trace.launches[rounds.launch(growth.start, item.writer)]
     label = _label(case, launch, item.written)
     rate = tangent_rate(replay, growth)
     right = rate >= 1 + (growth.rate - 1) / 2
@@ -68,7 +68,7 @@ def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
         f"the adjoint of {label} grows by {growth.rate:.3g} a round on its way back through "
         f"{len(growth.norms)} rounds of {_round(case, growth)}: its norm is {words.number(growth.norms[-1])} "
         f"after {words.launch_words(launch)} and {words.number(growth.norms[0])} after "
-        f"{words.launch_words(first)}. {_verdict(growth, right, rate, label)}"
+        f"{words.launch_words(first)}. {_verdict(case, right, rate, label)}"
     )
     message += _why(growth, right, flips, noise, useless)
     return Finding(
@@ -102,9 +102,12 @@ def _round(case: Case, growth: Growth) -> str:
     return words.listed(dict.fromkeys(names))
 
 
-def _verdict(growth: Growth, right: bool, rate: float, label: str) -> str:
-    if right:
-        return f"The gradient is right; the system amplifies a change of {label} by {rate:.3g} a round"
+def _verdict(case: Case, right: bool, rate: float, label: str) -> str:
+    amplifies = f"the system amplifies a change of {label} by {rate:.3g} a round"
+    if right and case.trace.verdict in ("AGREE", "KINK", "UNDECIDABLE"):
+        return f"The gradient is right; {amplifies}"
+    if right:  # another finding says what is wrong with the gradient, if anything is
+        return f"{amplifies[0].upper()}{amplifies[1:]}"
     return f"A change of the inputs grows by {rate:.3g} a round only: the adjoint is not that of the program"
 
 

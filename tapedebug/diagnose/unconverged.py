@@ -54,8 +54,8 @@ def _tried(case: Case, rounds: Rounds, motion: Motion) -> Finding | None:
     """Let the loop go on, and see what that changes."""
     replay = case.replay
     assert replay is not None
-    why = reasons(case, rounds, motion)
-    if not why:
+    solve = reasons(case, rounds, motion)
+    if not solve[0]:
         return None  # a simulation may well go on, and a descent may end where it is wanted to
     results = [extended(replay, rounds, times * rounds.count) for times in (0, 1, 3)]
     plain, *more = [item for item in results if item is not None]
@@ -65,10 +65,13 @@ def _tried(case: Case, rounds: Rounds, motion: Motion) -> Finding | None:
     moved = abs(more[-1].loss - plain.loss) / max(abs(plain.loss), abs(more[-1].loss), 1e-300)
     if max([moved, *changes.values()]) <= STILL:
         return None
-    return _finding(case, rounds, motion, why, [plain, *more])
+    return _finding(case, rounds, motion, solve, [plain, *more])
 
 
-def _finding(case: Case, rounds: Rounds, motion: Motion, why: list[str], results: list[Result]) -> Finding:
+def _finding(
+    case: Case, rounds: Rounds, motion: Motion, solve: tuple[list[str], bool], results: list[Result]
+) -> Finding:
+    why, sure = solve
     trace, item = case.trace, rounds.carried[motion.place[0]]
     launch = trace.launches[rounds.launch(rounds.count - 1, item.writer)]
     array = launch.args[item.written].array
@@ -95,7 +98,7 @@ def _finding(case: Case, rounds: Rounds, motion: Motion, why: list[str], results
     )
     return Finding(
         rule=RULE,
-        severity="warning",
+        severity="warning" if sure else "info",
         message=message,
         launches=[launch.index, rounds.first],
         arrays=[label],

@@ -34,7 +34,8 @@ def find(case: Case) -> list[Finding]:
     if profile is None:
         return []
     saturated = {leaf: end for leaf, end in case.dead_ends.items() if end.kind == "saturated"}
-    faded = [leaf for leaf in case.experiment.leaves if _left(case, profile, leaf) < GONE]
+    small = {leaf for leaf, end in case.dead_ends.items() if end.kind == "underflow"}
+    faded = [leaf for leaf in case.experiment.leaves if leaf in small or _left(case, profile, leaf) < GONE]
     gone = [*saturated, *faded]
     if not gone:
         return []
@@ -118,13 +119,20 @@ def _faded(case: Case, profile: Profile, leaves: Sequence[int], hopeless: bool) 
     cause = next((found for launch in suspects if (found := _saturated(case, launch)) is not None), None)
     launch = cause[0] if cause is not None else suspects[0]
     severity: Severity = "warning" if hopeless and cause is not None else "info"
-    left = _left(case, profile, leaf)
-    message = (
-        f"the gradient of {words.listed(labels)} has vanished: its norm is "
-        f"{words.number(profile.gradients[leaf])}, and changing {labels[0]} by 100 % moves the loss by a "
-        "relative "
-        f"{left:.1g}. {_way(case, profile, loop, launch)}"
-    )
+    end = case.dead_ends.get(leaf)
+    left = _left(case, profile, leaf) if end is None else 0.0
+    name = words.listed(labels)
+    if end is None:
+        message = (
+            f"the gradient of {name} has vanished: its norm is {words.number(profile.gradients[leaf])}, and "
+            f"changing {labels[0]} by 100 % moves the loss by a relative {left:.1g}. "
+        )
+    else:
+        message = (
+            f"the gradient of {name} has vanished: it is exactly 0, as its largest entry, "
+            f"{words.number(end.operands[0])} in float64, is too small for float32. "
+        )
+    message += _way(case, profile, loop, launch)
     if cause is not None:
         slope = cause[1]
         operands = words.listed(words.number(value) for value in slope.operands)
@@ -176,7 +184,7 @@ def _way(case: Case, profile: Profile, loop: Growth | None, launch: Launch) -> s
 def _suspects(case: Case, profile: Profile, loop: Growth | None) -> list[Launch]:
     """Launches that let little pass: of a loop those of a round in the middle, else the worst."""
     if loop is not None:
-        start = loop.rounds.launch(len(loop.norms) // 2, 0)
+        start = loop.rounds.launch(loop.start + len(loop.norms) // 2, 0)
         indices = list(range(start, start + loop.rounds.length))
     else:
         indices = [index for index, passage in enumerate(profile.passages) if passage.arrives > 0]

@@ -15,10 +15,11 @@ from tapedebug._errors import TapedebugWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._finite import Finite
-from tapedebug.runtime._history import note
+from tapedebug.runtime._history import leaves_of, note
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._recompute import Recomputation
+from tapedebug.runtime._retained import Retained
 from tapedebug.runtime._reverse import Step, Table
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer
@@ -82,9 +83,9 @@ class Prepared:
         self.reran = 0
         self.table = Table(records[self.first :], self.space)
         self.steps = self.table.steps(records[self.first :])
-        self.retained_at = _retained_at(records)
+        self.retained = Retained(records)
         self.written = _written(records)
-        self.leaves = _leaves(tracker, self.written)
+        self.leaves = leaves_of(_leaves(tracker, self.written))
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
@@ -134,9 +135,9 @@ def run(
         earlier = _take_leftovers(leftovers, seeds)
         for a, values in seeds.items():
             space.adjoint_view(a)[...] = values
-        retained = _run_steps(prepared.batches(tracker), space, prepared.retained_at)
-        for a, values in retained.items():
-            space.adjoint_view(a)[...] = values
+        prepared.retained.begin()
+        _run_steps(prepared.batches(tracker), space, prepared.retained)
+        prepared.retained.put_back(space)
         for a, values in earlier.items():
             view = space.adjoint_view(a)
             view += values
@@ -164,16 +165,12 @@ def _all_or_nothing(records: list[Record], memories: list[Buffer]) -> Iterator[N
         raise
 
 
-def _run_steps(
-    batches: Iterator[list[Step]], space: LiveSpace, retained_at: dict[int, list[array]]
-) -> dict[array, Values]:
-    kept: dict[array, Values] = {}
+def _run_steps(batches: Iterator[list[Step]], space: LiveSpace, retained: Retained) -> None:
     finite = Finite(space.adjoint_view) if config.verify_fp else None
     last = perf_counter()
     for record, call, threads, address in (step for batch in batches for step in reversed(batch)):
-        if record.index in retained_at:
-            for a in retained_at[record.index]:
-                kept[a] = space.adjoint_view(a).copy()
+        if record.index in retained.at:
+            retained.keep(record, space)
         if finite is not None:
             finite.before(record.plan, record.args)
         call(0, threads, address)
@@ -182,22 +179,6 @@ def _run_steps(
         now = perf_counter()
         record.backward_elapsed = now - last
         last = now
-    return kept
-
-
-def _retained_at(records: list[Record]) -> dict[int, list[array]]:
-    """For each record that writes the final version of an array with `retain_grad`, the array."""
-    found: dict[int, list[array]] = {}
-    seen: set[tuple[Any, ...]] = set()
-    for record in reversed(records):
-        for p in record.plan.written:
-            a = record.args[p]
-            if a.retain_grad and has_gradient(a):
-                key = (a.buffer, a.ptr, a.shape, a.strides)
-                if key not in seen:
-                    seen.add(key)
-                    found.setdefault(record.index, []).append(a)
-    return found
 
 
 def _written(records: list[Record]) -> list[array]:

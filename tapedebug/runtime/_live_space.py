@@ -23,7 +23,7 @@ class LiveSpace:
     live = True
 
     def __init__(self, mode: str, like_warp: bool = False) -> None:
-        self.like_warp = like_warp
+        self.as_warp = like_warp
         self.preserves = mode in {"preserve", "error"}
         self.guarded = not self.preserves
 
@@ -58,10 +58,6 @@ class LiveSpace:
     def in_memory(self, record: Record) -> frozenset[int]:
         """All, where the mode keeps nothing."""
         return NOTHING if self.preserves else record.replay
-
-    def leaves_out(self, record: Record) -> bool:
-        """What Warp does not record, in a program for Warp that wants what Warp gives."""
-        return self.like_warp and record.is_off_warps_tape
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` to the first element."""

@@ -64,8 +64,9 @@ class Space(Protocol):
     def in_memory(self, record: Record) -> frozenset[int]:
         """Parameters that a launch wrote in place and whose values its adjoint reads in memory."""
 
-    def leaves_out(self, record: Record) -> bool:
-        """Whether the reverse pass does nothing for a copy or a fill."""
+    @property
+    def as_warp(self) -> bool:
+        """Records are reversed as Warp reverses them, right or wrong."""
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` of the array's buffer to the first element, in this space."""
@@ -134,7 +135,7 @@ class Table:
             if not plan.active:
                 continue
             if plan.kernel is None:
-                if space.leaves_out(record):
+                if space.as_warp and record.is_off_warps_tape:
                     continue
                 steps.append((record, self._special(record), 0, 0))
             elif plan.info is not None:
@@ -166,7 +167,11 @@ class Table:
                 copy = space.kept(record, need)
                 if copy is not None:
                     words[base + slot] = self._held(copy) + space.offset(args[p], need.start)
-        if record.scratch:
+        retained = frozenset(p for p in plan.active if args[p].retain_grad) if space.as_warp else NOTHING
+        warps = plan.warp_run(retained) if space.as_warp and not space.f64 else None
+        if warps is not None:
+            run = warps
+        elif record.scratch:
             run = self._replaying(record, base)
         else:
             run = self.runs.get(plan) or self.runs.setdefault(plan, self._entry(plan, NOTHING, NOTHING))

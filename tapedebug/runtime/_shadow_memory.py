@@ -394,9 +394,10 @@ class ShadowSpace:
         """All, where adjoints see what memory holds now."""
         return record.replay if self.current else NOTHING
 
-    def leaves_out(self, record: Record) -> bool:
-        """What the reverse pass of the user left out, where adjoints see what that saw."""
-        return self.current and self.like_warp and record.is_off_warps_tape
+    @property
+    def as_warp(self) -> bool:
+        """As the reverse pass of the user did, where adjoints see what that saw."""
+        return self.current and self.like_warp
 
     def offset(self, a: array, start: int) -> int:
         """Bytes from `start` to the first element."""

@@ -51,7 +51,8 @@ class array(Exchange, Arithmetic):
         ndim: Number of dimensions of an annotation.
         grad: The gradient array; implies `requires_grad`.
         requires_grad: Whether the array takes part in differentiation.
-        retain_grad: Keep `.grad` of an intermediate array after `Tape.backward`.
+        retain_grad: Keep `.grad` of an intermediate array after `Tape.backward`: of each element the adjoint
+            of what the last launch that wrote it (or the part that it is in) left there.
 
     Raises:
         ArrayError: Data, dtype and shape do not fit together.

@@ -7,6 +7,7 @@ treats all its records alike.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -142,6 +143,10 @@ class Plan:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
+    def warp_run(self, retained: frozenset[int]) -> Runner | None:
+        """What Warp makes of the adjoint; only kernels have one."""
+        raise NotImplementedError(self.kind)
+
     def dotted(self, detached: bool) -> Slots:
         """Where the pointers of tangents are packed; only kernels have them."""
         raise NotImplementedError(self.kind)
@@ -176,6 +181,7 @@ class KernelPlan(Plan):
         "tail",
         "tangents",
         "twins",
+        "warps",
         "watched",
     )
 
@@ -228,6 +234,7 @@ class KernelPlan(Plan):
         self.run = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
         self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
+        self.warps: dict[tuple[Any, ...], Runner | None] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
@@ -269,6 +276,22 @@ class KernelPlan(Plan):
             )
             found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint")
         return found
+
+    def warp_run(self, retained: frozenset[int]) -> Runner | None:
+        """What Warp makes of the adjoint, where that may be something else, and is known.
+
+        The arrays of `retained` keep the adjoints of what they lost.
+        """
+        from tapedebug.compiler.passes.adjoint_warp import NotEmulated
+
+        key = (retained, config.interpreted)
+        if key not in self.warps:
+            self.warps[key] = None
+            if retained or self.kernel.warp_limits(self.active):
+                with contextlib.suppress(NotEmulated):
+                    entry = self.kernel.warp_adjoint(self.active, strided=self.strided, retained=retained)
+                    self.warps[key] = runner(entry, self.kernel)
+        return self.warps[key]
 
     def dotted(self, detached: bool) -> Slots:
         """Where the pointers of the tangents are packed: of the active arrays, or of all that can have one.
@@ -345,6 +368,9 @@ FILL = {
     )
     for grad in (False, True)
 }
+
+WRITE = Plan("func", "mark_write", ("array",), writes=frozenset({0}))
+"""The plan of `mark_write`, which is no record: for the error where it would overwrite what is needed."""
 
 READ = Plan("func", "read", ("array",), reads=frozenset({0}))
 """The plan of `mark_read`: a replay starts from what was read; what an adjoint needs, `record_func` says."""

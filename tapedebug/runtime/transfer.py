@@ -16,7 +16,7 @@ from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.buffer import ZERO
 from tapedebug.runtime.device import get_device
-from tapedebug.runtime.plan import COPY, FILL, READ, Plan, has_gradient
+from tapedebug.runtime.plan import COPY, FILL, READ, WRITE, Plan, has_gradient
 from tapedebug.runtime.record import Record, Site, call_site
 from tapedebug.runtime.versions import announce, announced
 
@@ -144,6 +144,10 @@ def mark(a: array, *, writes: bool) -> None:
     """`mark_read`, `mark_write`: what code outside of kernels does."""
     tape = state.tape
     if writes:
+        if tape is not None:
+            tape.tracker.may_overwrite(
+                Record(len(tape.records), WRITE, (a,), (0,), 0, b"", call_site(3), tape.scope)
+            )
         announce(a, call_site(3), "mark_write")
     elif tape is not None:
         probe = Record(len(tape.records), READ, (a,), (0,), 0, b"", call_site(3), tape.scope)

@@ -51,7 +51,9 @@ class Tracker:
         looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
-        like_warp: The reverse pass leaves out what Warp does not record.
+        structs: In a program for Warp, the arguments that records had when the last reverse pass began, where
+            structs had been changed since.
+        like_warp: The reverse pass gives what Warp's would, right or wrong.
     """
 
     def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
@@ -68,6 +70,7 @@ class Tracker:
         self.looks: dict[Any, tuple[array, Event]] = {}
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
+        self.structs: dict[int, tuple[Any, ...]] = {}
         self._warned: set[tuple[Any, ...]] = set()
         self._told: set[tuple[Any, ...]] = set()
 
@@ -358,6 +361,16 @@ class Tracker:
             self._guard(state, ledger)
 
     # -- modes ------------------------------------------------------------------------------------------
+
+    def may_overwrite(self, write: Record) -> None:
+        """Something that is no record is about to write.
+
+        Raises:
+            OverwriteError: In `"error"` mode, where it would overwrite what is needed.
+        """
+        if self.mode == "error" and not self.settled:
+            a = write.args[0]
+            self._refuse(write, {0: self.states.get(a) or self.resolve(a)})
 
     def _refuse(self, record: Record, own: dict[int, RangeState]) -> None:
         for p in record.plan.written:

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+import tapedebug
 from tapedebug._script import run_script
 from tapedebug.aswarp import WarpImportError, as_warp
 from tests.cli.test_run import command
@@ -228,7 +229,8 @@ def test_nothing_stays_behind(installed: ModuleType, tmp_path: Path) -> None:
     import garden
 
     script = tmp_path / "script.py"
-    script.write_text("import warp as wp, garden\nassert garden.wp is wp\nwp.vec3\nwp.Mesh", encoding="utf-8")
+    text = "import warp as wp, garden\nassert garden.wp is wp\nwp.vec3\nwp.config.max_unroll = 3\nwp.Mesh"
+    script.write_text(text, encoding="utf-8")
     before, finders, path = dict(sys.modules), list(sys.meta_path), list(sys.path)
     for _ in range(2):
         with as_warp():
@@ -236,6 +238,7 @@ def test_nothing_stays_behind(installed: ModuleType, tmp_path: Path) -> None:
         assert outcome.reason == "WarpNameError", outcome.message
         assert sys.meta_path == finders
         assert sys.path == path
+        assert tapedebug.config.max_unroll == 16
         assert sys.modules["warp"] is installed
         assert sys.modules["garden"] is garden
         assert all(sys.modules[name] is module for name, module in before.items())

@@ -392,3 +392,146 @@ def test_a_long_loop_costs_three_launches() -> None:
     finding = the_finding(wp.diagnose(tape))
     assert finding.evidence["checked"] == 12
     assert finding.launches == [0, 24, 49]
+
+
+# -------------------------------------------------------------------- native functions, arrays, bypassed ones
+
+
+@wp.func_native("return x * x * x;", adj_snippet="adj_x += 2.0f * x * x * adj_ret;")
+def native_cube(x: float) -> float: ...
+
+
+@wp.func_native("return x * x * x;", adj_snippet="adj_x += 3.0f * x * x * adj_ret;")
+def native_right(x: float) -> float: ...
+
+
+@wp.kernel
+def apply_native(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = native_cube(x[i])
+
+
+@wp.kernel
+def apply_native_right(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = native_right(x[i])
+
+
+@wp.func
+def neighbours(table: wp.array(dtype=float), i: int):
+    return table[i] * table[i + 1]
+
+
+@wp.func_grad(neighbours)
+def adj_neighbours(table: wp.array(dtype=float), i: int, adj_ret: float):
+    wp.adjoint[table][i] += table[i + 1] * adj_ret
+
+
+@wp.kernel
+def apply_neighbours(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = neighbours(x, wp.min(i, x.shape[0] - 2))
+
+
+@wp.func
+def level(x: float):
+    return wp.round(x)
+
+
+@wp.func_grad(level)
+def adj_level(x: float, adj_ret: float):
+    wp.adjoint[x] += adj_ret
+
+
+@wp.func
+def level(x: float):
+    return wp.round(2.0 * x)
+
+
+@wp.kernel
+def apply_level(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = level(x[i])
+
+
+@wp.func
+def norm(v: wp.vec2):
+    return wp.length(v)
+
+
+@wp.func_grad(norm)
+def adj_norm(v: wp.vec2, adj_ret: float):
+    wp.adjoint[v] += v / (wp.length(v) + 1.0e-9) * adj_ret
+
+
+@wp.func
+def norm(v: wp.vec3):
+    return wp.length(v)
+
+
+@wp.kernel
+def apply_norm(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = norm(wp.vec3(x[i], x[i], 1.0))
+
+
+def test_a_native_function_is_checked_with_its_launch() -> None:
+    diagnosis = run(apply_native, 0.5, 1.0, 2.0)
+    finding = the_finding(diagnosis)
+    evidence = finding.evidence
+    assert (diagnosis.verdict, finding.severity, evidence["kind"]) == ("WRONG", "error", "launch")
+    assert finding.location.line == line_of("y[i] = native_cube(x[i])")
+    assert evidence["given"] == pytest.approx(evidence["right"] * 2 / 3, rel=1e-3)
+    assert finding.message == (
+        "launch 0 (apply_native) calls native_cube, with a gradient by adj_snippet, and its adjoint is not "
+        "its "
+        f"derivative: along a random direction in x it gives {evidence['given']:.6g}, where differences give "
+        f"{evidence['right']:.6g} ± {evidence['bar']:.1g}. End to end the gradient of x is wrong."
+    )
+    assert finding.fix == "correct the adj_snippet of native_cube"
+
+
+def test_a_gradient_of_arrays_is_checked_with_its_launch() -> None:
+    diagnosis = run(apply_neighbours, 0.5, 1.0, 2.0, 4.0)
+    finding = the_finding(diagnosis)
+    assert (diagnosis.verdict, finding.evidence["kind"], finding.arrays) == ("WRONG", "launch", ["x"])
+    assert finding.location.line == line_of("y[i] = neighbours(x, wp.min(i, x.shape[0] - 2))")
+    assert finding.fix == (
+        "correct the func_grad of neighbours, or say that it is meant to differ: "
+        "@wp.func_grad(neighbours, differs=True)"
+    )
+
+
+def test_a_right_native_function_is_right() -> None:
+    diagnosis = run(apply_native_right, 0.5, 1.0, 2.0)
+    assert (diagnosis.verdict, diagnosis.findings) == ("AGREE", [])
+
+
+def test_a_function_that_was_defined_again_has_lost_its_gradient() -> None:
+    diagnosis = run(apply_level, 0.6, 1.2, 2.9)
+    (finding,) = [item for item in diagnosis.findings if item.rule == "custom-grad"]
+    again = line_of("return wp.round(2.0 * x)") - 1
+    assert (finding.severity, finding.evidence["kind"]) == ("warning", "bypassed")
+    assert finding.location.line == line_of("def adj_level")
+    assert finding.message == (
+        "adj_level is never run: it is the gradient of level(x: float32), and level was defined again at "
+        f"test_custom_grad.py:{again}, which has no gradient of its own. The adjoint of launch 0 "
+        "(apply_level) "
+        "reverses its body."
+    )
+    assert finding.fix == "define adj_level after the last definition of level"
+
+
+def test_another_version_of_a_function_has_no_gradient() -> None:
+    diagnosis = run(apply_norm, 0.6, 1.2, 2.9)
+    (finding,) = diagnosis.findings
+    version = line_of("def norm(v: wp.vec3)")
+    assert (diagnosis.verdict, finding.severity, finding.evidence["kind"]) == ("AGREE", "info", "bypassed")
+    assert finding.message == (
+        "adj_norm is never run: it is the gradient of norm(v: vec2), and apply_norm calls the version "
+        "norm(v: vec3) "
+        f"at test_custom_grad.py:{version}, which has no gradient of its own. The adjoint of launch 0 "
+        "(apply_norm) "
+        "reverses its body."
+    )
+    assert finding.fix == "write a gradient for norm(v: vec3), too"

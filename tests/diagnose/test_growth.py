@@ -285,6 +285,21 @@ def test_a_saturated_loop_is_a_warning() -> None:
     )
 
 
+def test_a_gradient_that_is_too_small_for_float32() -> None:
+    x = floats(1.0)
+    diagnosis = wp.diagnose(loop(scale, x, 80, 0.2))
+    assert x.grad.numpy().tolist() == [0.0]
+    (finding,) = diagnosis.findings
+    assert (diagnosis.verdict, finding.rule, finding.severity) == ("UNDECIDABLE", "vanishing", "info")
+    assert finding.message == (
+        f"the gradient of {finding.arrays[0]} has vanished: it is exactly 0, as its largest entry, "
+        "1.21e-56 in "
+        "float64, is too small for float32. The adjoint shrinks to 0.199 of itself in each of "
+        f"{finding.evidence['rounds']} rounds, from 1 to {10 ** finding.evidence['log10_norms'][0][1]:.3g}."
+    )
+    assert 60 < finding.evidence["rounds"] < 70
+
+
 def test_damping_is_right() -> None:
     diagnosis = wp.diagnose(loop(scale, floats(1.0, 2.0), 40, 0.5, end=squares))
     assert [item.severity for item in diagnosis.findings] in ([], ["info"])

@@ -41,6 +41,19 @@ def mix_dt(x: wp.array(dtype=float), b: wp.array(dtype=float), dt: float, x_next
 
 
 @wp.kernel
+def layer(x: wp.array(dtype=float), b: wp.array(dtype=float), x_next: wp.array(dtype=float)):
+    i = wp.tid()
+    n = x.shape[0]
+    x_next[i] = wp.tanh(0.8 * x[(i + 1) % n] - 0.6 * x[(i + 2) % n] + 0.5 * b[i])
+
+
+@wp.kernel
+def shrink(x: wp.array(dtype=float), b: wp.array(dtype=float), x_next: wp.array(dtype=float)):
+    i = wp.tid()
+    x_next[i] = 0.2 * x[i] * b[0]
+
+
+@wp.kernel
 def relax(x: wp.array(dtype=float), b: wp.array(dtype=float), x_next: wp.array(dtype=float)):
     i = wp.tid()
     x_next[i] = 0.9 * x[i] + b[i]
@@ -140,10 +153,30 @@ def test_a_solve_that_was_stopped_early(fresh: bool) -> None:
 
 def test_an_iteration_from_nothing_is_known_without_a_name() -> None:
     (finding,) = told(loop_of(mix, 6))
+    assert finding.severity == "warning"
     assert finding.evidence["why"] == [
-        "it starts from the same number everywhere",
+        "it is linear, starts from the same number everywhere",
         "only 0% of a value goes into its next one",
     ]
+
+
+def test_a_recurrent_layer_may_be_meant_so() -> None:
+    """Nothing but its name tells it from a fixed-point iteration: a note, no alarm."""
+    (finding,) = told(loop_of(layer, 4))
+    assert finding.severity == "info"
+    assert finding.evidence["why"][0] == "it starts from the same number everywhere"
+
+
+def test_what_decays_to_nothing_has_arrived() -> None:
+    b, x, loss = floats(1.0, 2.0), floats(1.0, 1.0), floats(0.0)
+    with wp.Tape() as tape:
+        for _ in range(12):
+            x_next = wp.zeros_like(x)
+            wp.launch(shrink, 2, [x, b], [x_next])
+            x = x_next
+        wp.launch(squares, 2, [x], [loss])
+    tape.backward(loss)
+    assert told(tape) == []
 
 
 def test_a_solve_in_place() -> None:

@@ -128,8 +128,8 @@ def test_a_loop_whose_iterations_are_needed() -> None:
         "off by 54 %, that of v0 by 30 % (-2.37 in place of -5.14 for drag[0])."
     )
     assert finding.fix == (
-        "for Warp, keep h and v of each iteration in an array of their own, or write the loop out: over a "
-        "constant range of at most 16, or over range(wp.static(n))"
+        "for Warp, keep h and v of each iteration in an array of their own, or let it be written out: a "
+        'constant range of at most 16, or of at most n with wp.set_module_options({"max_unroll": n})'
     )
     assert finding.location is not None and (finding.location.line, finding.location.function) == (
         here,

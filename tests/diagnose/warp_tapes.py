@@ -139,6 +139,24 @@ def drift(state: Bodies):
     state.q[i] = state.q[i] + 0.1 * state.v[i]
 
 
+@wp.kernel
+def decay(x: wp.array(dtype=float), steps: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    v = x[i]
+    for _ in range(steps):
+        v = v - 0.1 * v * v
+    y[i] = v
+
+
+@wp.kernel
+def mix(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    v = wp.vec2(x[i], 2.0)
+    v[0] = v[1] * v[0]
+    v[0] = v[0] * v[0]
+    y[i] = wp.dot(v, v)
+
+
 def floats(*values, requires_grad=True):
     return wp.array(np.array(values, dtype=np.float32), dtype=float, requires_grad=requires_grad)
 
@@ -558,6 +576,84 @@ def alike_other_field():
         launch(put, 2, c, state.v)
         launch(total, 2, y, loss)
     return tape, loss, [state.q]
+
+
+@tape
+def struct_a_field_that_is_assigned_anew():
+    world, loss = World(), zeros(1)
+    world.bodies, world.pull = bodies(1.0, 2.0), 0.7
+    q, v = world.bodies.q, world.bodies.v
+    with wp.Tape() as tape:
+        for _ in range(3):
+            after = zeros(2)
+            launch(fall, 2, world, after)
+            world.bodies.q = after
+        launch(total, 2, world.bodies.q, loss)
+    return tape, loss, [q, v]
+
+
+@tape
+def struct_a_number_that_is_assigned_anew():
+    world, loss = World(), zeros(1)
+    world.bodies = bodies(1.0, 2.0)
+    sums = zeros(2)
+    with wp.Tape() as tape:
+        for number in range(3):
+            world.pull = 0.5 + float(number)
+            after = zeros(2)
+            launch(fall, 2, world, after)
+            launch(add_square, 2, after, sums)
+        launch(total, 2, sums, loss)
+    return tape, loss, [world.bodies.q]
+
+
+@tape
+def alike_struct_of_each_step():
+    q, loss = floats(1.0, 2.0), zeros(1)
+    first = q
+    with wp.Tape() as tape:
+        for number in range(3):
+            world, after = World(), zeros(2)
+            world.bodies, world.pull = bodies(0.0, 0.0), 0.5 + float(number)
+            world.bodies.q = q
+            launch(fall, 2, world, after)
+            q = after
+        launch(total, 2, q, loss)
+    return tape, loss, [first]
+
+
+# ------------------------------------------------------------------ what Warp reverses wrongly besides
+
+
+@tape
+def limit_loop():
+    x, y, z, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        launch(decay, 3, x, 7, y)
+        launch(decay, 3, y, 23, z)
+        launch(total, 3, z, loss)
+    return tape, loss, [x]
+
+
+@tape
+def limit_component():
+    x, y, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        launch(mix, 3, x, y)
+        launch(total, 3, y, loss)
+    return tape, loss, [x]
+
+
+@tape
+def limit_retained():
+    x, y, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(1)
+    y.retain_grad = True
+    with wp.Tape() as tape:
+        launch(double, 3, x, y)
+        launch(total, 3, y, loss)
+        launch(square, 3, x, y)
+        launch(total, 3, y, loss)
+    return tape, loss, [x]
 
 
 def gradients(name):

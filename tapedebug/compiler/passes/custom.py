@@ -23,13 +23,18 @@ def opened(function: Function) -> Function:
     return replace(function, body=_opened(function.body))
 
 
-def calls_with_gradient(block: Block) -> Iterator[Custom]:
-    """The calls of functions that have a gradient of the user's, at any depth; not those of native ones."""
+def own_gradients(block: Block) -> Iterator[Custom]:
+    """The calls of functions that have a gradient of the user's, at any depth, native ones too."""
     for node in block.ops:
-        if isinstance(node, Custom) and node.function is not None and node.gradient is not None:
+        if isinstance(node, Custom) and node.gradient is not None:
             yield node
         for inner in blocks_of(node):
-            yield from calls_with_gradient(inner)
+            yield from own_gradients(inner)
+
+
+def calls_with_gradient(block: Block) -> Iterator[Custom]:
+    """The same without native ones: those whose gradient is a function of the kernel language."""
+    return (node for node in own_gradients(block) if node.function is not None)
 
 
 def _opened(block: Block) -> Block:
