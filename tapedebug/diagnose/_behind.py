@@ -13,12 +13,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.diagnose import after_loss, disconnected, duplicate_launch, flat_op, nonfinite, overwrite, seed
+from tapedebug.diagnose import (
+    after_loss,
+    disconnected,
+    duplicate_launch,
+    flat_op,
+    nonfinite,
+    overwrite,
+    seed,
+    wrong_adjoint,
+)
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._graph import is_float
+from tapedebug.diagnose._latent import latent
 from tapedebug.diagnose._mended_shadow import Mend
 from tapedebug.diagnose._mended_tape import mended_tape
-from tapedebug.diagnose._rules import apply
+from tapedebug.diagnose._rules import RULES, apply
 from tapedebug.diagnose._settle import settle
 from tapedebug.trace import Coverage, Finding
 
@@ -32,6 +42,9 @@ CUT = ("no requires_grad", "backward disabled")
 MEASURABLE = (overwrite.RULE, disconnected.RULE, duplicate_launch.RULE, seed.RULE)
 """Rules that compare gradients of the tape with each other, so that any gradient will do."""
 
+ANYTHING = tuple(rule.id for rule in RULES if rule.id != wrong_adjoint.RULE)
+"""But what is left when nothing else explains it: it would be blamed for what was told before."""
+
 Again = Callable[["Tape"], Case]
 """Makes a case of another tape, with the same loss and inputs."""
 
@@ -44,6 +57,19 @@ def reveal(case: Case, again: Again, depth: int = DEPTH) -> None:
     for hiding, mended in _mended(case, replay, again):
         reveal(mended, again, depth - 1)
         _add(case, mended.trace.findings, hiding)
+    if depth == DEPTH:
+        _reveal_latent(case)
+
+
+def _reveal_latent(case: Case) -> None:
+    gradients = case.experiment.gradients()
+    labels = {case.trace.arrays[leaf].label for leaf, values in gradients.items() if not values.any()}
+    for hiding in [finding for finding in case.trace.findings if finding.severity != "info"]:
+        inputs = [label for label in hiding.evidence.get("inputs", ()) if label in labels]
+        found = latent(case, hiding, inputs) if inputs else []
+        if found:
+            case.trace.findings += found
+            return
 
 
 def _mended(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding, Case]]:
@@ -58,7 +84,7 @@ def _mended(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding,
         found = again(tape)
         _name(found, case)
         found.as_warp = case.as_warp
-        apply(found)
+        apply(found, only=ANYTHING)
         found.trace.findings = settle(found.trace.findings)
         yield (cuts + late)[0], found
     wild = [f for f in serious if f.rule == nonfinite.RULE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import tapedebug as wp
 from tapedebug.diagnose._mended_tape import mended_tape
 from tapedebug.trace._record import record_with_arrays
+
+HERE = Path(__file__)
 
 
 @wp.kernel
@@ -187,3 +190,45 @@ def test_nan_in_every_gradient_hides_nothing_further_up() -> None:
     found = {item.rule: item for item in alarms(tape, inputs=[x])}
     assert set(found) >= {"nonfinite", "overwrite"}
     assert found["overwrite"].evidence["behind"] == "nonfinite"
+
+
+@wp.kernel
+def whole_numbers(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.floor(10.0 * x[i])
+
+
+@wp.kernel
+def descend(x: wp.array(dtype=float), slope: wp.array(dtype=float)):
+    i = wp.tid()
+    x[i] = x[i] - 0.1 * slope[i]
+
+
+def fit(*, zero: bool) -> Any:
+    x = floats(1.55, 2.05, 3.01)
+    for _ in range(3):
+        y, loss = zeros(3), zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(whole_numbers, dim=3, inputs=[x], outputs=[y])
+            wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+        tape.backward(loss)  # the pass
+        wp.launch(descend, dim=3, inputs=[x, x.grad])  # the step
+        if zero:
+            tape.zero()
+    return tape
+
+
+def test_a_gradient_of_zero_that_nothing_zeroes() -> None:
+    found = {item.rule: item for item in alarms(fit(zero=False))}
+    assert set(found) == {"flat-op", "accumulated"}
+    lines = HERE.read_text(encoding="utf-8").splitlines()
+    ends = ("# the pass", "# the step")
+    passes, step = (next(n for n, line in enumerate(lines, 1) if line.endswith(text)) for text in ends)
+    finding = found["accumulated"]
+    assert finding.message == (
+        f"Nothing zeroed the gradient of x before backward ran at test_behind.py:{passes}, and x was updated "
+        f"since the pass before at test_behind.py:{step}. The gradient is exactly 0 in every pass, which "
+        "hides it; it will add up once what flat-op says is mended."
+    )
+    assert finding.fix == f"call tape.zero() or x.grad.zero_() after the update at test_behind.py:{step}"
+    assert {item.rule for item in alarms(fit(zero=True))} == {"flat-op"}

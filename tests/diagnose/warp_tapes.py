@@ -127,6 +127,12 @@ def fall(world: World, q_next: wp.array(dtype=float)):
 
 
 @wp.kernel
+def fall_with(world: World, push: wp.array(dtype=float), q_next: wp.array(dtype=float)):
+    i = wp.tid()
+    q_next[i] = world.bodies.q[i] + push[i] * world.bodies.v[i] - world.pull * world.bodies.q[i]
+
+
+@wp.kernel
 def step(state: Bodies, after: Bodies):
     i = wp.tid()
     after.v[i] = state.v[i] - 0.1 * state.q[i] * state.q[i]
@@ -576,6 +582,63 @@ def alike_other_field():
         launch(put, 2, c, state.v)
         launch(total, 2, y, loss)
     return tape, loss, [state.q]
+
+
+@tape
+def struct_a_field_that_is_assigned_anew():
+    world, loss = World(), zeros(1)
+    world.bodies, world.pull = bodies(1.0, 2.0), 0.7
+    q, v = world.bodies.q, world.bodies.v
+    with wp.Tape() as tape:
+        for _ in range(3):
+            after = zeros(2)
+            launch(fall, 2, world, after)
+            world.bodies.q = after
+        launch(total, 2, world.bodies.q, loss)
+    return tape, loss, [q, v]
+
+
+@tape
+def struct_a_number_that_is_assigned_anew():
+    world, loss = World(), zeros(1)
+    world.bodies = bodies(1.0, 2.0)
+    sums = zeros(2)
+    with wp.Tape() as tape:
+        for number in range(3):
+            world.pull = 0.5 + float(number)
+            after = zeros(2)
+            launch(fall, 2, world, after)
+            launch(add_square, 2, after, sums)
+        launch(total, 2, sums, loss)
+    return tape, loss, [world.bodies.q]
+
+
+@tape
+def alike_struct_of_each_step():
+    q, loss = floats(1.0, 2.0), zeros(1)
+    first = q
+    with wp.Tape() as tape:
+        for number in range(3):
+            world, after = World(), zeros(2)
+            world.bodies, world.pull = bodies(0.0, 0.0), 0.5 + float(number)
+            world.bodies.q = q
+            launch(fall, 2, world, after)
+            q = after
+        launch(total, 2, q, loss)
+    return tape, loss, [first]
+
+
+@tape
+def alike_struct_beside_numpy_and_fields():
+    q = floats(1.0, 2.0)
+    world, after, out, loss = World(), zeros(2), zeros(2), zeros(1)
+    world.bodies, world.pull = bodies(0.0, 0.0), 0.5
+    world.bodies.q = q
+    with wp.Tape() as tape:
+        launch(fall_with, 2, world, np.array([0.5, 0.25], dtype=np.float32), after)
+        launch(square, 2, after, out)
+        launch(total, 2, out, loss)
+    return tape, loss, [q]
 
 
 # ------------------------------------------------------------------ what Warp reverses wrongly besides
