@@ -251,6 +251,17 @@ def two_names_for_one_buffer():
 
 
 @tape
+def two_names_by_dlpack():
+    x, y, c, loss = floats(1.0, 2.0, 3.0), zeros(3), floats(9.0, 8.0, 7.0), zeros(1)
+    other = wp.from_dlpack(x)
+    with wp.Tape() as tape:
+        launch(square, 3, x, y)
+        launch(put, 3, c, other)
+        launch(total, 3, y, loss)
+    return tape, loss, [x]
+
+
+@tape
 def alike_linear_reader():
     x, y, c, loss = floats(1.0, 2.0, 3.0), zeros(3), floats(9.0, 8.0, 7.0), zeros(1)
     with wp.Tape() as tape:
