@@ -139,6 +139,20 @@ class Experiment(Protocol):
         """The change of the loss, and the gradients, if a launch read the array `source` for `target`."""
         ...
 
+    def changed_structs(self) -> dict[int, list[int]]:
+        """In a program for Warp: the launches whose structs were changed before the reverse pass, and where.
+
+        For each its parameters that were something else by then.
+        """
+        ...
+
+    def gradients_with_structs(self, launches: Collection[int]) -> dict[int, Values] | None:
+        """Gradients of the leaves, these launches reversed with what their structs held by then.
+
+        None where arrays in them are not on the tape.
+        """
+        ...
+
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:
         """How much the loss changes when what `writer` left in `array` is perturbed by about `scale`."""
         ...

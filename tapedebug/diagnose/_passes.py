@@ -10,6 +10,9 @@ from tapedebug.diagnose._graph import overlaps
 from tapedebug.diagnose._words import place
 from tapedebug.trace import ArrayInfo, Event, Location, Trace
 
+FOLLOWED = 500
+"""Of how many inputs of a tape the story is told."""
+
 
 @dataclass(slots=True)
 class Story:
@@ -72,15 +75,20 @@ def story_of(trace: Trace, array: int) -> Story:
 
 
 def stories(case: Case) -> Iterator[Story]:
-    """The stories of all inputs of a tape whose gradients are known to have been touched."""
+    """The stories of the inputs of a tape whose gradients are known to have been touched."""
+    trace = case.trace
     buffers = {
-        case.trace.arrays[event.array].buffer
-        for event in case.trace.events
-        if event.of == "gradient" and event.array is not None
+        trace.arrays[event.array].buffer
+        for event in trace.events
+        if event.array is not None and (event.kind == "read" or event.numbers.get("norm_before"))
     }
-    for leaf in case.experiment.leaves:
-        if case.trace.arrays[leaf].buffer in buffers:
-            yield story_of(case.trace, leaf)
+    wanted = [leaf for leaf in case.experiment.leaves if trace.arrays[leaf].buffer in buffers]
+    if len(wanted) > FOLLOWED:
+        case.skipped(
+            f"what happened to gradients between passes: followed for {FOLLOWED} of {len(wanted)} inputs"
+        )
+    for leaf in wanted[:FOLLOWED]:
+        yield story_of(trace, leaf)
 
 
 def updates(events: list[Event]) -> list[tuple[Event, Event]]:

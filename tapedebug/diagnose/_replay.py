@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._source import display_file
-from tapedebug.diagnose import _as_warp
+from tapedebug.diagnose import _as_warp, _struct_replay
 from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._careless import make_careless, see
 from tapedebug.diagnose._exchange import exchanged, handed_on
@@ -186,6 +186,14 @@ class Replay:
         return handed_on(self, source, target, reader)
 
     # --------------------------------------------- warp-limitation, replayed-counter
+
+    def changed_structs(self) -> dict[int, list[int]]:
+        """See `Experiment`."""
+        return _struct_replay.fields_changed(self)
+
+    def gradients_with_structs(self, launches: Collection[int]) -> dict[int, Values] | None:
+        """See `Experiment`."""
+        return _struct_replay.gradients_with(self, launches)
 
     def warp_limits(self) -> dict[int, tuple[Limit, ...]]:
         """See `Experiment`."""

@@ -19,6 +19,7 @@ from tapedebug.diagnose._overwrite_study import Study
 from tapedebug.diagnose._overwritten import Group, group_overwrites
 from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._source import flat_call
+from tapedebug.diagnose._structs import find_changed_structs
 from tapedebug.diagnose._touches import Shared, shared_elements
 from tapedebug.diagnose._unrecorded import find_unrecorded
 from tapedebug.trace import Finding, Launch, Location, Trace
@@ -29,7 +30,9 @@ RULE = "overwrite"
 
 def find(case: Case) -> list[Finding]:
     """Return one finding for each kind of overwrite on the tape that needs an explanation."""
-    found = find_unrecorded(case, RULE) if case.as_warp else []
+    found: list[Finding] = []
+    if case.as_warp:
+        found = [*find_unrecorded(case, RULE), *find_changed_structs(case, RULE)]
     groups = group_overwrites(case.trace, in_memory=case.as_warp or in_memory(case.trace))
     if groups:
         study = Study(case.trace, case.experiment, groups)

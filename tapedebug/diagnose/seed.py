@@ -136,7 +136,7 @@ def _comparison(case: Case, found: Signature, began: list[ArrayInfo], reported: 
     }
     if found.name in kinds:
         return kinds[found.name]
-    factor = factor_words(found.ratio, _sizes(case, [*began, *reported]))
+    factor = factor_words(found.ratio, _sizes(case, [*reported, *began]))
     return (
         f"every entry of the gradient that was consumed is {factor} that of the objective "
         f"(to {max(found.spread, 1e-7):.0e})."
@@ -146,9 +146,10 @@ def _comparison(case: Case, found: Signature, began: list[ArrayInfo], reported: 
 def _sizes(case: Case, scalars: list[ArrayInfo]) -> dict[int, str]:
     """Numbers that a factor may be: how many threads added to a loss, how many elements its inputs have."""
     found: dict[int, str] = {}
-    for launch in case.trace.launches:
-        if any(arg.writes and arg.array in {info.id for info in scalars} for arg in launch.args):
-            found.setdefault(math.prod(launch.dim), f"the threads of {words.launch_words(launch)}")
+    for info in scalars:
+        for launch in case.trace.launches:
+            if any(arg.writes and arg.array == info.id for arg in launch.args):
+                found.setdefault(math.prod(launch.dim), f"the threads of {words.launch_words(launch)}")
     for info in case.trace.arrays:
         found.setdefault(math.prod(info.shape), f"the elements of {info.label}")
     return found

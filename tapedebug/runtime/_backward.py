@@ -15,7 +15,7 @@ from tapedebug._errors import TapedebugWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._finite import Finite
-from tapedebug.runtime._history import note
+from tapedebug.runtime._history import leaves_of, note
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._recompute import Recomputation
@@ -85,7 +85,7 @@ class Prepared:
         self.steps = self.table.steps(records[self.first :])
         self.retained = Retained(records)
         self.written = _written(records)
-        self.leaves = _leaves(tracker, self.written)
+        self.leaves = leaves_of(_leaves(tracker, self.written))
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""

@@ -34,6 +34,9 @@ LEAVES = 256
 LISTED = 16
 """How many inputs in one buffer a pass lists."""
 
+MEASURED = 64
+"""Of how many inputs in one buffer a pass takes the norm of a gradient that is not zero."""
+
 Kind = Literal["backward", "zero", "read", "write", "reset"]
 
 
@@ -77,8 +80,8 @@ class Event:
         norm: Of the gradient that was read.
         inputs: The bytes of the inputs that a pass gives gradients to; of more than `LISTED` in one buffer
             only where the first begins and the last ends.
-        norms: For each of them whose gradient was not 0 when the pass began, its bytes, and the norms of its
-            gradient before and after.
+        norms: For each of the first `MEASURED` of them whose gradient was not 0 when the pass began, its
+            bytes, and the norms of its gradient before and after.
     """
 
     kind: Kind
@@ -143,11 +146,10 @@ class History:
 
 
 def digest_of(data: Bytes) -> int:
-    """A number that changes when bytes do: their sum, eight at a time, and of the places in them."""
-    words = data[: data.size // 8 * 8].view(np.uint64)
-    half = words.size // 2
-    rest = int(data[words.nbytes :].sum())
-    return hash((int(words.sum()), int(words[:half].sum()), int(words[::2].sum()), rest))
+    """A number that changes when bytes do: the sums of 32 columns of words."""
+    rows = data.size // 256
+    columns = data[: rows * 256].view(np.uint64).reshape(rows, 32).sum(axis=0)
+    return hash((columns.tobytes(), data[rows * 256 :].tobytes()))
 
 
 def norm_of(a: array) -> float:
@@ -194,51 +196,70 @@ def note_read(a: array, how: str) -> None:
             )
 
 
-class Pass:
-    """What is noted of one reverse pass: begun before it, ended after it, and left out if it failed.
+class Leaves:
+    """The inputs in one buffer that a pass gives gradients to.
 
-    Args:
-        leaves: The arrays that the tape found and never writes, and that have a gradient; the first `LEAVES`
-            buffers of them are looked at.
+    Attributes:
+        arrays: The inputs.
+        inputs: Their bytes, as an `Event` lists them.
     """
+
+    __slots__ = ("arrays", "buffer", "inputs", "start", "stop")
+
+    def __init__(self, buffer: Buffer, arrays: list[array]) -> None:
+        self.buffer, self.arrays = buffer, arrays
+        self.start, self.stop = min(a.start for a in arrays), max(a.stop for a in arrays)
+        self.inputs = tuple((a.start, a.stop) for a in arrays)
+        if len(arrays) > LISTED:
+            self.inputs = ((self.start, self.stop),)
+
+
+def leaves_of(arrays: Sequence[array]) -> list[Leaves]:
+    """Inputs by buffer, those of the first `LEAVES` buffers."""
+    found: dict[Buffer, list[array]] = {}
+    for a in arrays:
+        if a.buffer in found or len(found) < LEAVES:
+            found.setdefault(a.buffer, []).append(a)
+    return [Leaves(buffer, group) for buffer, group in found.items()]
+
+
+class Pass:
+    """What is noted of one reverse pass: begun before it, ended after it, and left out if it failed."""
 
     __slots__ = ("before", "begun", "leaves")
 
-    def __init__(self, leaves: Sequence[array]) -> None:
-        self.leaves: dict[Buffer, list[array]] = {}
-        for a in leaves:
-            if a.buffer in self.leaves or len(self.leaves) < LEAVES:
-                self.leaves.setdefault(a.buffer, []).append(a)
-        self.before: dict[Buffer, list[tuple[array, float]]] = {}
-        for buffer, arrays in self.leaves.items():
-            memory = buffer.gradient()
-            for each in (buffer, memory):
-                assert each.history is not None
-                each.history.catch_up(each)
+    def __init__(self, leaves: list[Leaves]) -> None:
+        self.leaves = leaves
+        self.before: dict[Leaves, list[tuple[array, float]]] = {}
+        for leaf in leaves:
+            memory = leaf.buffer.gradient()
+            for each in (leaf.buffer, memory):
+                history = each.history
+                assert history is not None
+                if history.writes != each.writes or history.digest is not None:
+                    history.catch_up(each)
             if memory.fill != b"\0":
-                norms = ((a, norm_of(a.grad)) for a in arrays if a.grad is not None)
-                self.before[buffer] = [(a, norm) for a, norm in norms if norm]
+                norms = ((a, norm_of(a.grad)) for a in leaf.arrays[:MEASURED] if a.grad is not None)
+                self.before[leaf] = [(a, norm) for a, norm in norms if norm]
         self.begun = clock.tick()
 
     def end(self, tape: int, at: int, number: int, again: bool, site: Site) -> Event:
-        """Note it in the history of each leaf; returns the event of the tape."""
-        for buffer, arrays in self.leaves.items():
-            memory = buffer.gradient()
-            inputs = tuple((a.start, a.stop) for a in arrays)
-            low, high = min(start for start, _ in inputs), max(stop for _, stop in inputs)
-            norms = tuple(
-                (a.start, a.stop, norm, norm_of(a.grad))
-                for a, norm in self.before.get(buffer, ())
-                if a.grad is not None
-            )
-            event = Event("backward", self.begun, low, high, "", site, tape, at, number, again)
-            event.inputs = inputs if len(inputs) <= LISTED else ((low, high),)
-            event.norms = norms
+        """Note it in the history of each input; returns the event of the tape."""
+        for leaf in self.leaves:
+            memory = leaf.buffer.gradient()
+            event = Event("backward", self.begun, leaf.start, leaf.stop, "", site, tape, at, number, again)
+            event.inputs = leaf.inputs
+            if leaf in self.before:
+                event.norms = tuple(
+                    (a.start, a.stop, norm, norm_of(a.grad))
+                    for a, norm in self.before[leaf]
+                    if a.grad is not None
+                )
             assert memory.history is not None
-            assert buffer.history is not None
+            assert leaf.buffer.history is not None
             memory.history.add(event)
             memory.history.settle(memory)
-            buffer.history.settle(buffer)
+            leaf.buffer.history.settle(leaf.buffer)
         return Event("backward", self.begun, 0, 0, "", site, tape, at, number, again)
 
 

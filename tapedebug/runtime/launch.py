@@ -136,6 +136,8 @@ def launch(
         return None
     records = tape.records
     record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
+    if state.as_warp and not plan.kernel.flat:
+        record.given = (*inputs, *outputs)
     watched = tape.tracker.before(record)
     start = perf_counter()
     plan.run(0, threads, id(packed) + _HEADER)

@@ -69,6 +69,7 @@ class Record:
         backward_elapsed: Seconds of the last reverse run, or None.
         value: The bytes of a fill.
         func: The reverse function of `record_func`.
+        given: In a program for Warp, the arguments as they were given, where structs are among them.
     """
 
     __slots__ = (
@@ -77,6 +78,7 @@ class Record:
         "dim",
         "elapsed",
         "func",
+        "given",
         "index",
         "needs",
         "packed",
@@ -113,6 +115,7 @@ class Record:
         self.backward_elapsed: float | None = None
         self.value: bytes = b""
         self.func: Callable[[], Any] | None = None
+        self.given: tuple[Any, ...] = ()
 
     @property
     def kind(self) -> str:

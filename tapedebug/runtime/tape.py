@@ -21,6 +21,7 @@ from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._history import Event, Pass, clock
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import refuse_at_another_time, state
+from tapedebug.runtime._structs_now import changed_structs
 from tapedebug.runtime.array import array
 from tapedebug.runtime.budget import Budget, parse_budget
 from tapedebug.runtime.config import MODES, TRACKS, config
@@ -323,6 +324,8 @@ class Tape:
                 seeds = checked_seeds(self.tracker, loss, grads, self._spare)
         except TapedebugError as error:
             raise error.with_traceback(None) from None
+        if state.as_warp:
+            self.tracker.structs = changed_structs(self.records)
         call = BackwardCall(loss, seeds, len(self.records))
         again, site = self._again(call), call_site()
         recording, state.tape = state.tape, None

@@ -51,6 +51,8 @@ class Tracker:
         looks: For a range of one value, by `range_key`, when somebody last read it.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
+        structs: In a program for Warp, the arguments that records had when the last reverse pass began, where
+            structs had been changed since.
         like_warp: The reverse pass gives what Warp's would, right or wrong.
     """
 
@@ -68,6 +70,7 @@ class Tracker:
         self.looks: dict[Any, tuple[array, Event]] = {}
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
+        self.structs: dict[int, tuple[Any, ...]] = {}
         self._warned: set[tuple[Any, ...]] = set()
         self._told: set[tuple[Any, ...]] = set()
 

@@ -36,8 +36,10 @@ class _Builder:
         self.place = place
         self.dropped = 0
         self.inside: dict[int, list[tuple[int, int, int]]] = {}
+        self.exact: dict[tuple[int, int, int], int] = {}
         for number, a in enumerate(arrays):
             self.inside.setdefault(id(a.buffer), []).append((a.start, a.stop, number))
+            self.exact.setdefault((id(a.buffer), a.start, a.stop), number)
 
     def events(self) -> Iterator[Event]:
         """All that is remembered, in no order."""
@@ -118,11 +120,12 @@ class _Builder:
         That is the one with just these bytes, else the smallest around them, else the first of those that
         they touch.
         """
+        number = self.exact.get((id(buffer), start, stop))
+        if number is not None:
+            return number, 1
         around: tuple[int, int] | None = None
         touched: list[int] = []
         for low, high, number in self.inside.get(id(buffer), ()):
-            if (low, high) == (start, stop):
-                return number, 1
             if low <= start and stop <= high and (around is None or high - low < around[0]):
                 around = high - low, number
             if low < stop and start < high:

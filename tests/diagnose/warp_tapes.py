@@ -578,6 +578,50 @@ def alike_other_field():
     return tape, loss, [state.q]
 
 
+@tape
+def struct_a_field_that_is_assigned_anew():
+    world, loss = World(), zeros(1)
+    world.bodies, world.pull = bodies(1.0, 2.0), 0.7
+    q, v = world.bodies.q, world.bodies.v
+    with wp.Tape() as tape:
+        for _ in range(3):
+            after = zeros(2)
+            launch(fall, 2, world, after)
+            world.bodies.q = after
+        launch(total, 2, world.bodies.q, loss)
+    return tape, loss, [q, v]
+
+
+@tape
+def struct_a_number_that_is_assigned_anew():
+    world, loss = World(), zeros(1)
+    world.bodies = bodies(1.0, 2.0)
+    sums = zeros(2)
+    with wp.Tape() as tape:
+        for number in range(3):
+            world.pull = 0.5 + float(number)
+            after = zeros(2)
+            launch(fall, 2, world, after)
+            launch(add_square, 2, after, sums)
+        launch(total, 2, sums, loss)
+    return tape, loss, [world.bodies.q]
+
+
+@tape
+def alike_struct_of_each_step():
+    q, loss = floats(1.0, 2.0), zeros(1)
+    first = q
+    with wp.Tape() as tape:
+        for number in range(3):
+            world, after = World(), zeros(2)
+            world.bodies, world.pull = bodies(0.0, 0.0), 0.5 + float(number)
+            world.bodies.q = q
+            launch(fall, 2, world, after)
+            q = after
+        launch(total, 2, q, loss)
+    return tape, loss, [first]
+
+
 # ------------------------------------------------------------------ what Warp reverses wrongly besides
 
 
