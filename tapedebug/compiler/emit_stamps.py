@@ -53,6 +53,8 @@ class StampWriter(RemarkWriter):
             return
         param, component = op.data
         raced, fresh = param in stamping.raced, param in stamping.fresh
+        if stamping.report and not (raced or fresh):
+            return  # nothing is to be told of it
         kind = KINDS[op.kind]
         if (param, op.span) in stamping.atomic:
             if kind == "read" and not fresh:

@@ -46,8 +46,8 @@ class Stamping:
     Attributes:
         raced: Array parameters through which one thread may meet another: each access looks at the stamps.
         fresh: Those of memory that may never have been written: each read looks, too.
-        report: Whether each conflict is told, with both sides; else the variant only says whether there was
-            one, which takes a fraction of the time.
+        report: Whether each conflict is told, with both sides, and nothing else noted; else the variant only
+            says whether there was one, which takes a fraction of the time.
         atomic: (Parameter, place in the source) of what atomics read and write.
     """
 

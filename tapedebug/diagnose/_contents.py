@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose._effect import Effect, Values, loss_of, relative
+from tapedebug.diagnose._effect import Effect, Values, beyond_rounding, loss_of, relative
 
 if TYPE_CHECKING:
     from tapedebug.diagnose._replay import Replay
@@ -21,6 +21,7 @@ def contents_matter(replay: Replay, arrays: Sequence[Any]) -> Effect:
         arrays: Of that memory.
     """
     plain, found = _with_contents(replay, arrays, 0), Effect()
+    shadow = replay._shadow(double=True)
     for number in (1, 2):
         loss, gradients = _with_contents(replay, arrays, number)
         gap = sum(float(np.sum(np.square(gradients[k] - plain[1][k]))) for k in gradients)
@@ -28,7 +29,8 @@ def contents_matter(replay: Replay, arrays: Sequence[Any]) -> Effect:
         gradient = float("inf") if gap else 0.0
         if np.isfinite(gap) and size > 0:
             gradient = float(np.sqrt(gap / size))
-        found = found.worst(Effect(loss=relative(plain[0], loss), gradient=gradient))
+        loss = beyond_rounding(relative(plain[0], loss), shadow)
+        found = found.worst(Effect(loss=loss, gradient=beyond_rounding(gradient, shadow)))
     return found
 
 
@@ -65,4 +67,4 @@ def loss_without(replay: Replay, launch: int, threads: Collection[int]) -> float
 
     shadow._forward[1][launch] = (partly, where)
     shadow.forward()
-    return relative(plain, loss_of(replay, shadow))
+    return beyond_rounding(relative(plain, loss_of(replay, shadow)), shadow)

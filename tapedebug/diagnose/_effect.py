@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tapedebug.runtime.replay import Shadow
 
 Values = np.ndarray[Any, Any]
+ROUNDING = 1e-4
+"""Below this a difference of runs in float32 says nothing: where memory has no float64 twin."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -68,6 +70,11 @@ def relative(before: float, after: float) -> float:
         return 0.0
     gap = abs(after - before)
     return gap / abs(before) if before and np.isfinite(gap) else float("inf")
+
+
+def beyond_rounding(change: float, shadow: Shadow) -> float:
+    """A relative change, or 0 where it may be rounding."""
+    return change if shadow.f64 or change >= ROUNDING else 0.0
 
 
 def loss_of(replay: Replay, shadow: Shadow) -> float:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose._effect import Effect, Values, difference, loss_of, relative, slope_of
+from tapedebug.diagnose._effect import (
+    Effect,
+    Values,
+    beyond_rounding,
+    difference,
+    loss_of,
+    relative,
+    slope_of,
+)
 
 if TYPE_CHECKING:
     from tapedebug.diagnose._replay import Replay
@@ -47,6 +55,7 @@ class Orders:
             found = found.worst(_first_difference(plain, self._written(schedule)))
         if not found.changed or self.replay.blocked:
             return found
+        shadow = self.replay._shadow(double=True)
         loss, slopes = self._slopes(None)
         size = _size(self.replay)
         for schedule in self.schedules:
@@ -54,8 +63,10 @@ class Orders:
             gradient = None
             if size is not None and self.directions:
                 gradient = float(np.sqrt(np.mean(np.square(moved - slopes)))) / size
-                gradient = gradient if np.isfinite(gradient) else float("inf")
-            found = found.worst(Effect(loss=relative(loss, other), gradient=gradient))
+                gradient = beyond_rounding(gradient if np.isfinite(gradient) else float("inf"), shadow)
+            found = found.worst(
+                Effect(loss=beyond_rounding(relative(loss, other), shadow), gradient=gradient)
+            )
         return found
 
     def _written(self, schedule: Schedule | None) -> list[list[Values]]:

@@ -15,7 +15,7 @@ from tapedebug.diagnose._effect import Effect
 from tapedebug.diagnose._elements import Meeting, Side, element_of, element_words, location_of, place_words
 from tapedebug.diagnose._orders import Orders
 from tapedebug.diagnose._schedules import backwards, shuffled, together
-from tapedebug.trace import Finding
+from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 RULE = "race"
@@ -25,6 +25,10 @@ NOTICED = 1e-6
 """Below this a difference in float64 is rounding."""
 MEASURED = 4
 """How many kernels are measured; each costs some runs of the tape."""
+COPIED = 10_000_000
+"""How many elements are copied, in all, to run pairs of threads at the same time."""
+FEWEST = 2
+"""How many pairs of a launch at least."""
 VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
 
 
@@ -56,13 +60,7 @@ def _first_name(record: Any, param: int) -> int:
 
 
 def _measured(case: Case, group: list[Meeting]) -> Effect:
-    pairs: dict[int, list[tuple[int, int]]] = {}
-    for item in group:
-        busy = {thread for pair in pairs.get(item.launch, ()) for thread in pair}
-        for pair in item.pairs:
-            if not busy & set(pair):
-                pairs.setdefault(item.launch, []).append(pair)
-                busy |= set(pair)
+    pairs = _pairs(case, group)
     apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
     plans = {id(case.elements.records[item.launch].plan) for item in group}
     launches = [record.index for record in case.elements.records if id(record.plan) in plans]
@@ -84,7 +82,7 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
     label = words.label_of(trace, launch, first.param)
     index = element_of(record.args[first.param], first.place)
     elements = _elements(record, [item for item in group if item.launch == first.launch])
-    severity, told = _judged(effect)
+    severity, told = _judged(effect, unread=_unread(case, launch, first.param))
     assert first.second is not None
     text = (
         f"threads {first.second.thread} and {first.first.thread} of {words.launch_words(launch)} meet in "
@@ -104,7 +102,7 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
         arrays=[label],
         location=location_of(_culprit(first).span),
         call_site=launch.call_site,
-        evidence=_evidence(group, index, elements, effect),
+        evidence=_evidence(group, index, elements, effect, severity),
         fix="" if severity == "info" else _fix(label, _both_write(first)),
     )
 
@@ -116,6 +114,20 @@ def _telling(group: list[Meeting]) -> Meeting:
 
 def _both_write(meeting: Meeting) -> bool:
     return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
+
+
+def _pairs(case: Case, group: list[Meeting]) -> dict[int, list[tuple[int, int]]]:
+    """For each launch pairs of threads that meet, each thread once; fewer where arrays are large."""
+    found: dict[int, list[tuple[int, int]]] = {item.launch: [] for item in group}
+    busy: dict[int, set[int]] = {index: set() for index in found}
+    for item in group:
+        size = case.elements.records[item.launch].args[item.param].size
+        most = max(FEWEST, COPIED // max(1, size * len(found)))
+        for pair in item.pairs:
+            if len(found[item.launch]) < most and not busy[item.launch] & set(pair):
+                found[item.launch].append(pair)
+                busy[item.launch] |= set(pair)
+    return found
 
 
 def _elements(record: Any, group: list[Meeting]) -> int:
@@ -137,7 +149,15 @@ def _culprit(meeting: Meeting) -> Side:
     return min(sides, key=lambda side: (side.kind == "read", 0 if side.span is None else side.span.line))
 
 
-def _judged(effect: Effect | None) -> tuple[Severity, str]:
+def _unread(case: Case, launch: Launch, param: int) -> bool:
+    """Whether nothing on the tape reads an array, and no gradient is wanted of it."""
+    number = launch.args[param].array
+    if number is None or case.trace.arrays[number].requires_grad:
+        return False
+    return not [version for version in case.trace.versions_of(number) if version.reads]
+
+
+def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, str]:
     if effect is None:
         return "warning", "What the order of threads does to the gradient was not measured."
     if not effect.changed:
@@ -146,6 +166,8 @@ def _judged(effect: Effect | None) -> tuple[Severity, str]:
         f"With threads in another order, or two at the same time, {effect.changed} of {effect.numbers} "
         f"numbers there differ, by up to {words.number(effect.largest)}"
     )
+    if effect.loss is None and unread:
+        return "info", f"{values}; harmless: nothing on the tape reads them."
     if effect.loss is None:
         return "warning", f"{values}; what that does to a gradient was not measured."
     if effect.gradient is not None and effect.gradient > NOTICED:
@@ -170,7 +192,11 @@ def _fix(label: str, both_write: bool) -> str:
 
 
 def _evidence(
-    group: list[Meeting], index: tuple[int, ...], elements: int, effect: Effect | None
+    group: list[Meeting],
+    index: tuple[int, ...],
+    elements: int,
+    effect: Effect | None,
+    severity: Severity,
 ) -> dict[str, Any]:
     first = _telling(group)
     assert first.second is not None
@@ -186,5 +212,5 @@ def _evidence(
         "max_change": None if effect is None else effect.largest,
         "loss_change": None if effect is None else effect.loss,
         "gradient_change": None if effect is None else effect.gradient,
-        "harmless": effect is not None and _judged(effect)[0] == "info",
+        "harmless": severity == "info",
     }

@@ -58,7 +58,9 @@ def _wrap(values: Values, dtype: Any, outer: Shape) -> array:
 
 def from_shape(shape: Any, dtype: Any) -> array:
     """An array of undefined content."""
-    return new(_convert.shape_tuple(shape, "array"), _convert.element_type(dtype))
+    made = new(_convert.shape_tuple(shape, "array"), _convert.element_type(dtype))
+    made.buffer.undefined = True
+    return made
 
 
 def from_pointer(

@@ -24,7 +24,7 @@ FIRST = 2
 LAST = EPOCHS - FIRST
 """How many records can be tracked."""
 WHOLE = SITES - 1
-"""The site of a copy or a fill."""
+"""The site of a copy, a fill or a native function."""
 OUTSIDE = stamp_of(0, SITES, THREAD)
 """What stamps of writes that are not on the tape have beside their epoch: larger than all others of it."""
 
@@ -96,8 +96,9 @@ def surroundings(plan: Any, args: Sequence[Any], fresh: set[Any]) -> tuple[froze
     groups: dict[Any, list[int]] = {}
     for p in plan.touched:
         groups.setdefault(args[p].buffer, []).append(p)
+    native = plan.kernel.analysis.native
     raced = [p for params in groups.values() if _may_race(plan, args, params) for p in params]
-    unset = [p for buffer, params in groups.items() if buffer in fresh for p in params]
+    unset = [p for buffer, params in groups.items() if buffer in fresh and not native for p in params]
     return frozenset(raced), frozenset(unset)
 
 

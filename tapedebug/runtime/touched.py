@@ -27,7 +27,7 @@ class Touch:
 
     Attributes:
         launch: Index of the record; None where nothing on the tape did it.
-        thread: Number of the thread; None of a copy or a fill.
+        thread: Number of the thread; None of a copy, a fill or a native function.
         name: Of the kernel, `"copy"` or `"fill"`; empty where nothing on the tape did it.
         file: Of the line.
         line: Of the access in the kernel, or of the call of a copy or fill; 0 where it is not known.
@@ -69,7 +69,10 @@ class Touched:
     def __getitem__(self, index: Any) -> Touch:
         launch = self.launch[index]
         if not isinstance(launch, np.integer):
-            raise IndexError(f"one index for each of {self.launch.ndim} axes, please; got {index!r}")
+            raise IndexError(
+                f"{NAMES[self.access]}: give one index for each axis of the array ({self.launch.ndim}); "
+                f"got {index!r}"
+            )
         if launch < 0:
             return Touch(None, None, "", "", 0)
         thread = int(self.thread[index])
@@ -133,8 +136,8 @@ def _span(record: Any, tracking: Tracking, site: int) -> Span | None:
     if record.kind != "kernel":
         span: Span = record.call_site
         return span
-    sites = tracking.ran[record.index].sites
-    found = sites[site] if site < len(sites) else None
+    variant = tracking.ran.get(record.index)
+    found = variant.sites[site] if variant is not None and site < len(variant.sites) else None
     return None if found is None else found[1]
 
 

@@ -87,12 +87,13 @@ class Tracking:
         return stamps
 
     def _merge(self, stamps: Stamps, record: Record, param: int) -> None:
-        if record.kind == "kernel":
+        if record.kind == "kernel" and param not in record.plan.kernel.analysis.native:
             variant = self.ran.get(record.index)
             for number, site in variant.bulk() if variant is not None else ():
                 if site.param == param:
                     _stamps.merge_bulk(stamps, record, param, site, number)
             return
+        # A copy, a fill, or a native function, which may touch any element of what it is given.
         stamp = stamp_of(record.index + FIRST, _stamps.WHOLE, THREAD)
         if param in record.reads:
             _stamps.merge_whole(stamps, record.args[param], READS, stamp)

@@ -211,6 +211,15 @@ def test_without_a_loss_a_race_is_a_warning() -> None:
     assert race.message.endswith("what that does to a gradient was not measured.")
 
 
+def test_without_a_loss_what_nothing_reads_is_harmless() -> None:
+    x, seen, last = floats(1, 2, 3), wp.zeros(1, dtype=int), wp.zeros(1, dtype=int)
+    with wp.Tape() as tape:
+        wp.launch(flag, 3, inputs=[x, seen, last])
+    severities = {item.arrays[0]: (item.severity, item.message) for item in found(tape)}
+    assert severities["last"][0] == severities["seen"][0] == "info"
+    assert severities["last"][1].endswith("harmless: nothing on the tape reads them.")
+
+
 def test_a_time_loop_is_sampled_and_the_coverage_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
 
@@ -315,8 +324,8 @@ def test_memory_that_somebody_wrote_is_not_uninitialised(how: str) -> None:
 
 def test_zeros_are_not_uninitialised_and_an_atomic_reads() -> None:
     x = floats(1, 2, 3)
-    for make, count in ((wp.zeros, 0), (wp.empty, 1)):
-        loss = make(1, dtype=float, requires_grad=True)
+    for make, count in ((wp.zeros, 0), (wp.empty, 1), (wp.array, 1)):
+        loss = make(shape=(1,), dtype=float, requires_grad=True)
         with wp.Tape() as tape:
             wp.launch(total, 3, inputs=[x, loss])
         assert len(found(tape, loss=loss)) == count
