@@ -133,6 +133,12 @@ class Shadow:
             return np.zeros_like(buffer.view(a))
         return buffer.view(a, adjoint=True).copy()
 
+    def drop_gradient(self, a: array, where: Values) -> None:
+        """Set the adjoint of `a` to zero at some elements."""
+        buffer = self._buffer(a)
+        buffer.gradient()
+        buffer.view(a, adjoint=True)[where] = 0
+
     def inject(self) -> None:
         """Load what something outside the tape wrote just before the record that runs next."""
         for buffer in self._injections.get(self.position, ()):
