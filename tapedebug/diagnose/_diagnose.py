@@ -138,10 +138,10 @@ def _concluded(case: Case) -> Diagnosis:
     trace = case.trace
     trace.findings.sort(key=severity)
     _allow_for_detached(trace, case.experiment.wrong)
-    allow_for_consumed(trace)
+    allow_for_consumed(trace, case.elsewhere)
     for number, finding in enumerate(trace.findings):
         finding.id = number
-    return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace)
+    return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace, rules=case.rules)
 
 
 def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:
