@@ -17,7 +17,6 @@ from tapedebug.compiler import ir, modules, pipeline
 from tapedebug.compiler.definition import Definition
 from tapedebug.compiler.function import Function, is_remembered, read_annotations, unreadable
 from tapedebug.compiler.ir import Param
-from tapedebug.compiler.limits import Limit, limits_of
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.lower._context import AccessRecord
 from tapedebug.compiler.notes import Notes
@@ -290,31 +289,6 @@ class Kernel(Definition):
         return self._entry(
             Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
         )
-
-    def warp_adjoint(
-        self,
-        active: frozenset[int],
-        *,
-        strided: bool = False,
-        retained: frozenset[int] = frozenset(),
-        parts: bool = True,
-    ) -> Entry | Interpreted:
-        """The compiled reverse that Warp would make of it, right or wrong: see `passes.adjoint_warp`.
-
-        It reads arrays as the launch left them. Those of `retained` keep the adjoints of what they lost.
-        Without `parts`, components and fields are assigned as they are here.
-
-        Raises:
-            NotEmulated: What Warp does with this kernel is not known.
-        """
-        kind = "warp_adjoint" if parts else "warp_loops"
-        return self._entry(Variant(kind, active, retained, strided=strided, guarded=True))
-
-    def warp_limits(self, active: frozenset[int]) -> tuple[Limit, ...]:
-        """What in it Warp may reverse wrongly."""
-        replay = self.adjoint_info(active).replay
-        adjoint = self._function(Variant("adjoint", active, replay))
-        return limits_of(self._in_place, adjoint)
 
     def tangent(
         self,

@@ -22,6 +22,8 @@ MOST = 1 << 31
 
 def limits(replay: Replay) -> dict[int, tuple[Limit, ...]]:
     """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
+    from tapedebug.compiler.for_diagnosis import warp_limits
+
     known: dict[Any, tuple[Limit, ...]] = {}
     found: dict[int, tuple[Limit, ...]] = {}
     for record in replay.records:
@@ -29,7 +31,7 @@ def limits(replay: Replay) -> dict[int, tuple[Limit, ...]]:
             continue
         key = (record.kernel, record.active)
         if key not in known:
-            known[key] = record.kernel.warp_limits(record.active)
+            known[key] = warp_limits(record.kernel, record.active)
         if known[key]:
             found[record.index] = known[key]
     return found
@@ -71,8 +73,11 @@ def gradients(replay: Replay, semantics: Semantics) -> dict[int, Values]:
 
 def _runner(record: Record, shadow: Shadow, keeper: _Keeper, semantics: Semantics) -> Any:
     """What reverses a launch as Warp does."""
+    from tapedebug.compiler.for_diagnosis import warp_adjoint
+
     plan = record.plan
-    entry = plan.kernel.warp_adjoint(
+    entry = warp_adjoint(
+        plan.kernel,
         record.active,
         strided=plan.strided,
         retained=retained(record) if semantics.retained else frozenset(),

@@ -29,6 +29,7 @@ class Case:
         as_warp: The program was written for Warp: what would go wrong there is an error.
         named_loss: Somebody said what the loss is.
         progress: Called with a few words before something that takes time.
+        elsewhere: Rules whose findings on another tape of the diagnosis are about this one, too.
     """
 
     trace: Trace
@@ -36,6 +37,7 @@ class Case:
     as_warp: bool = False
     named_loss: bool = False
     progress: Callable[[str], None] = field(default=lambda words: None)
+    elsewhere: list[str] = field(default_factory=list)
 
     @cached_property
     def dependencies(self) -> Dependencies:

@@ -138,7 +138,7 @@ def _concluded(case: Case) -> Diagnosis:
     trace = case.trace
     trace.findings.sort(key=severity)
     _allow_for_detached(trace, case.experiment.wrong)
-    allow_for_consumed(trace)
+    allow_for_consumed(trace, case.elsewhere)
     for number, finding in enumerate(trace.findings):
         finding.id = number
     return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace)

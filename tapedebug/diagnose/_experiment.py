@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.kept import Kept
     from tapedebug.compiler.limits import Limit
     from tapedebug.diagnose._thread import Thread
     from tapedebug.trace import Location
@@ -125,6 +126,10 @@ class Experiment(Protocol):
 
     def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
         """Gradients of the leaves with Warp's reverse of some launches; None where that is not known."""
+        ...
+
+    def kept(self) -> Mapping[int, list[Kept]]:
+        """For each launch whose adjoint keeps values of loops of known length, these loops."""
         ...
 
     def rewritten(self, launch: int) -> frozenset[int]:

@@ -98,10 +98,25 @@ def updates(events: list[Event]) -> list[tuple[Event, Event]]:
     for event in events:
         if event.kind == "read" and event.of == "gradient":
             read = event
-        elif event.kind == "write" and event.of == "values" and read is not None:
+        elif event.kind == "write" and event.of == "values" and read is not None and _moves(read, event):
             found.append((read, event))
             read = None
     return found
+
+
+def _moves(read: Event, write: Event) -> bool:
+    """Whether a write may be an update: a fill is a fresh start, unless its line has read the gradient."""
+    return write.how != "fill_" or same_line(read.call_site, write.call_site)
+
+
+def one_step(read: Event, write: Event) -> bool:
+    """Whether a read of the gradient and a write of the values are surely one update.
+
+    Somebody may look at all gradients, and assign the next batch of data on another line.
+    """
+    if read.how not in ("numpy", "list") or write.how not in ("assign", "copy"):
+        return True
+    return same_line(read.call_site, write.call_site)
 
 
 def touched(events: list[Event]) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._source import display_file
-from tapedebug.diagnose import _as_warp, _struct_replay
+from tapedebug.diagnose import _as_warp, _kept, _struct_replay
 from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._careless import make_careless, see
 from tapedebug.diagnose._exchange import exchanged, handed_on
@@ -20,6 +20,7 @@ from tapedebug.diagnose._without import gradients_without, values_at, values_wit
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
+    from tapedebug.compiler.kept import Kept
     from tapedebug.compiler.limits import Limit
     from tapedebug.runtime.record import Record
     from tapedebug.runtime.replay import Shadow
@@ -65,6 +66,7 @@ class Replay:
         self._single: Shadow | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
         self._limits: dict[int, tuple[Limit, ...]] | None = None
+        self._kept: dict[int, list[Kept]] | None = None
 
     def mended(self, mend: Callable[[Shadow], None]) -> Replay:
         """Return the experiment on the same tape with each of its runs mended."""
@@ -204,6 +206,12 @@ class Replay:
     def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
         """See `Experiment`."""
         return _as_warp.measured(self, semantics)
+
+    def kept(self) -> dict[int, list[Kept]]:
+        """See `Experiment`."""
+        if self._kept is None:
+            self._kept = _kept.kept(self)
+        return self._kept
 
     def rewritten(self, launch: int) -> frozenset[int]:
         """See `Experiment`."""

@@ -73,6 +73,19 @@ def loops(trace: Trace, least: int = 3) -> list[Rounds]:
     return [rounds for rounds in found if rounds.carried]
 
 
+def in_larger_steps(trace: Trace, rounds: Rounds, times: int) -> Rounds | None:
+    """Return a loop with `times` of its rounds taken as one, up to the same end; None for less than three."""
+    length, count = rounds.length * times, rounds.count // times
+    if count < 3:
+        return None
+    writers = {(version.array, version.version): version.written_by for version in trace.versions}
+    skipped = rounds.stop - length * count - rounds.first
+    places = tuple(first + skipped for first in rounds.occurrences)
+    run = Sequence(first=rounds.first + skipped, length=length, count=count)
+    found = _rounds(trace, run, places, writers)
+    return found if found.carried else None
+
+
 def alike(trace: Trace, found: Iterable[Rounds]) -> list[Rounds]:
     """Return the last of loops that do the same in several places, with all of those as its occurrences."""
     groups: dict[object, Rounds] = {}

@@ -15,6 +15,7 @@ from tapedebug.diagnose import (
     duplicate_launch,
     exploding,
     flat_op,
+    loop_memory,
     nonfinite,
     out_of_bounds,
     overwrite,
@@ -72,6 +73,7 @@ MEASURED: tuple[Rule, ...] = (
     Rule(unused.RULE, unused.find),
     Rule(warp_limitation.RULE, warp_limitation.find),
     Rule(replayed_counter.RULE, replayed_counter.find),
+    Rule(loop_memory.RULE, loop_memory.find),
 )
 """Run the tape again."""
 

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
 
 def fields_changed(replay: Replay) -> dict[int, list[int]]:
     """For each launch the parameters that were something else when the reverse pass began."""
-    found = {}
-    for index, now in replay.recorded.tape.tracker.structs.items():
-        args = replay.records[index].args
-        pairs = zip(args, now, strict=True)
-        found[index] = [p for p, (a, b) in enumerate(pairs) if a is not b and not np.array_equal(a, b)]
-    return found
+    from tapedebug.runtime._structs_now import changed_in
+
+    structs = replay.recorded.tape.tracker.structs
+    return {index: changed_in(replay.records[index], now) for index, now in structs.items()}
 
 
 def gradients_with(replay: Replay, launches: Collection[int]) -> dict[int, Values] | None:
@@ -28,6 +26,7 @@ def gradients_with(replay: Replay, launches: Collection[int]) -> dict[int, Value
 
     None where an array in them is not on the tape.
     """
+    from tapedebug.runtime._structs_now import changed_in
     from tapedebug.runtime.launch import launch_dims, packed_for
 
     structs = replay.recorded.tape.tracker.structs
@@ -36,14 +35,18 @@ def gradients_with(replay: Replay, launches: Collection[int]) -> dict[int, Value
     buffers = shadow.space.buffers
     held = []
     for index in launches:
-        record, now = replay.records[index], structs[index]
+        record = replay.records[index]
+        changed = set(changed_in(record, structs[index]))
+        now = [
+            b if p in changed else a for p, (a, b) in enumerate(zip(record.args, structs[index], strict=True))
+        ]
         plan = record.plan
         if index not in steps:
             continue
         if not all(now[p].buffer in buffers for p in plan.touched):
             return None
         slots = launch_dims(record.kernel, record.dim)[2]
-        table = np.frombuffer(packed_for(plan, now, slots), np.uint64).copy()  # type: ignore[arg-type]
+        table = np.frombuffer(packed_for(plan, tuple(now), slots), np.uint64).copy()  # type: ignore[arg-type]
         for p, slot in plan.value_slots:
             if now[p].buffer in buffers:
                 table[slot] = shadow.space.value(now[p])

@@ -40,6 +40,14 @@ def number(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else str(value)
 
 
+def size(count: int) -> str:
+    """Bytes in a message."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return plural(count, "byte")
+
+
 def plural(count: int, word: str) -> str:
     """`1 launch`, `3 launches`."""
     if count == 1:

@@ -54,6 +54,7 @@ class Group:
     case: Case
     found: list[Found] = field(default_factory=list)
     passes: set[int] = field(default_factory=set)
+    others: list[Case] = field(default_factory=list)
 
 
 def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
@@ -65,10 +66,18 @@ def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
                 key = (passes.site_key(found.event.call_site), found.why)
                 group = groups.setdefault(key, Group(case))
                 group.passes.add(found.event.clock)
+                if group.case is not case:
+                    group.others.append(case)
                 first = group.found[0].event.clock if group.found else found.event.clock
                 if found.event.clock == first and group.case is case:
                     group.found.append(found)
-    return [(group.case, finding) for group in groups.values() if (finding := _finding(group)) is not None]
+    findings = []
+    for group in groups.values():
+        finding = _finding(group)
+        findings.append((group.case, finding))
+        for other in group.others if finding.severity == "error" else ():
+            other.elsewhere.append(RULE)
+    return findings
 
 
 def _look(story: Story, trace: Trace) -> list[Found]:
@@ -83,8 +92,11 @@ def _look(story: Story, trace: Trace) -> list[Found]:
             continue  # who scales a gradient between passes, as momentum does, means to keep it
         steps = passes.updates(meanwhile)
         reads = [item for item in meanwhile if item.kind == "read"]
+        seen = [item for item in meanwhile if item.kind == "write" and item.how != "fill_"]
         if steps:
             found.append(Found(story, event, before, "updated", *steps[0]))
+        elif "viewed" in before.numbers and seen:  # through a view that was open all the time
+            found.append(Found(story, event, before, "updated", None, seen[0]))
         elif event.again and before.tape == trace.tape.id:
             found.append(Found(story, event, before, "again", reads[0] if reads else None))
         elif reads:
@@ -92,7 +104,7 @@ def _look(story: Story, trace: Trace) -> list[Found]:
     return found
 
 
-def _finding(group: Group) -> Finding | None:
+def _finding(group: Group) -> Finding:
     case, first = group.case, group.found[0]
     right = {} if case.experiment.blocked else case.experiment.gradients()
     facts = {found.story.info.label: _facts(found, right) for found in group.found}
@@ -148,7 +160,10 @@ def _severity(found: Found, off: float) -> Severity:
     zeros = [item.clock for item in later if item.kind == "zero"]
     if zeros and not (reads and reads[0] < zeros[0]):
         return "info"  # nobody looked at it
-    return "error" if found.why == "updated" or reads else "warning"
+    if found.why == "updated" and found.update is not None:
+        read = found.read
+        return "error" if read is None or passes.one_step(read, found.update) else "warning"
+    return "error" if reads else "warning"
 
 
 def _wrong(found: Found, facts: Mapping[str, float], severity: Severity) -> str:

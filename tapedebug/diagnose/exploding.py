@@ -26,6 +26,8 @@ TOLD = 1e4
 """A loop that amplifies its adjoint by less is not worth a word."""
 USELESS = 1e6
 """Relative amplification beyond which a change of the last digit of a float32 decides about the loss."""
+USELESS_DOUBLE = 1e14
+"""The same of a float64."""
 NOISE = 0.1
 """A relative difference of the float32 and the float64 gradient beyond which neither is of use."""
 THREADS = 64
@@ -62,7 +64,8 @@ def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
         return None  # it agrees end to end: what grows here is no derivative of what is carried
     flips = alternates(replay, growth)
     noise = _noise(case)
-    useless = growth.relative >= USELESS or (flips and growth.total >= USELESS) or noise > NOISE
+    limit = USELESS_DOUBLE if _is_double(case, launch, item.written) else USELESS
+    useless = growth.relative >= limit or (flips and growth.total >= USELESS) or noise > NOISE
     severity: Severity = "error" if not right else "warning" if useless else "info"
     message = (
         f"the adjoint of {label} grows by {growth.rate:.3g} a round on its way back through "
@@ -70,7 +73,7 @@ def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
         f"after {words.launch_words(launch)} and {words.number(growth.norms[0])} after "
         f"{words.launch_words(first)}. {_verdict(case, right, rate, label)}"
     )
-    message += _why(growth, right, flips, noise, useless)
+    message += _why(growth, right, flips, noise, useless and growth.relative >= limit)
     return Finding(
         rule=RULE,
         severity=severity,
@@ -111,7 +114,7 @@ def _verdict(case: Case, right: bool, rate: float, label: str) -> str:
     return f"A change of the inputs grows by {rate:.3g} a round only: the adjoint is not that of the program"
 
 
-def _why(growth: Growth, right: bool, flips: bool, noise: float, useless: bool) -> str:
+def _why(growth: Growth, right: bool, flips: bool, noise: float, beyond: bool) -> str:
     if not right:
         return "."
     text = ""
@@ -121,14 +124,14 @@ def _why(growth: Growth, right: bool, flips: bool, noise: float, useless: bool) 
         )
     if noise > NOISE:
         text += f". In float32 and in float64 it differs by {words.percent(noise)}"
-    if useless and growth.relative >= USELESS:
+    if beyond:
         text += (
             f". Relative to its size a change is amplified {words.number(growth.relative)} times: the last "
             "digit "
             "of a float32 decides about the loss, and the gradient says nothing about a step of any length"
         )
-    elif not useless:
-        text += ", and its values grow with it" if growth.relative < growth.total / 100 else ""
+    elif not flips and noise <= NOISE and growth.relative < growth.total / 100:
+        text += ", and its values grow with it"
     return text + "."
 
 
@@ -270,6 +273,11 @@ def _steep_words(steep: Slope | None, turns: int) -> str:
         return f", in {turns} turns of a loop of its kernel"
     operands = words.listed(words.number(value) for value in steep.operands)
     return f", by {steep.text} with a slope of {words.number(steep.slope)} (operands {operands})"
+
+
+def _is_double(case: Case, launch: Launch, param: int) -> bool:
+    array = launch.args[param].array
+    return array is not None and case.trace.arrays[array].dtype.endswith(("float64", "d"))
 
 
 def _label(case: Case, launch: Launch, param: int) -> str:

@@ -43,7 +43,7 @@ def _same(seeds: Mapping[int, Values], case: Case) -> bool:
     """Whether the diagnosis is about just the pass that ran, or about another that ran before it."""
     reported = seeds_of.seeded(case.rerun)
     if reported.keys() == seeds.keys():
-        return all(np.array_equal(reported[number], seeds[number]) for number in seeds)
+        return all(np.array_equal(reported[number], seeds[number], equal_nan=True) for number in seeds)
     return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(case.rerun)
 
 

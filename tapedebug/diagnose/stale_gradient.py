@@ -46,8 +46,8 @@ class Found:
     @property
     def sure(self) -> bool:
         """The read and the write are one step, not perhaps a print and a reset."""
-        one = passes.same_line(self.read.call_site, self.update.call_site)
-        return self.read.how in ("optimiser", "launch") or one
+        same = passes.same_line(self.read.call_site, self.update.call_site)
+        return self.read.how in ("optimiser", "launch") or same
 
 
 @dataclass(slots=True)
@@ -57,6 +57,7 @@ class Group:
     case: Case
     found: list[Found] = field(default_factory=list)
     updates: set[int] = field(default_factory=set)
+    others: list[Case] = field(default_factory=list)
 
 
 def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
@@ -68,10 +69,18 @@ def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
                 key = (passes.site_key(found.read.call_site), found.why)
                 group = groups.setdefault(key, Group(case))
                 group.updates.add(found.read.clock)
+                if group.case is not case:
+                    group.others.append(case)
                 if group.case is case and found.event.clock == (group.found or [found])[0].event.clock:
                     group.found.append(found)
-    findings = ((group.case, _finding(group)) for group in groups.values())
-    return [(case, finding) for case, finding in findings if finding is not None]
+    findings = []
+    for group in groups.values():
+        finding = _finding(group)
+        if finding is not None:
+            findings.append((group.case, finding))
+            for other in group.others if finding.severity == "error" else ():
+                other.elsewhere.append(RULE)
+    return findings
 
 
 def _look(story: Story, case: Case) -> list[Found]:

@@ -16,7 +16,7 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Values
 from tapedebug.diagnose._extended import Result, can_go_on, extended
-from tapedebug.diagnose._rounds import Rounds, alike, loops
+from tapedebug.diagnose._rounds import Rounds, alike, in_larger_steps, loops
 from tapedebug.diagnose._solves import Motion, measure, reasons, same_every_round
 from tapedebug.trace import Finding, Launch, Location
 
@@ -25,6 +25,8 @@ STILL = 0.01
 """A relative distance to the fixed point, or a relative change of loss or gradient, that matters."""
 ENOUGH = 1e-3
 """How near the fix is to come."""
+COLOURS = 4
+"""Launches of one kernel that may differ in a number and make one round."""
 TRIED = 3
 """Loops that are looked into."""
 
@@ -35,8 +37,8 @@ def find(case: Case) -> list[Finding]:
     if replay is None:
         return []
     found: list[Finding] = []
-    found_loops = (item for item in loops(case.trace) if same_every_round(case.trace, item))
-    candidates = alike(case.trace, found_loops)
+    same = (_same(case, rounds) for rounds in loops(case.trace))
+    candidates = alike(case.trace, [rounds for rounds in same if rounds is not None])
     for rounds in candidates[:TRIED]:
         if not can_go_on(replay, rounds):
             continue
@@ -48,6 +50,15 @@ def find(case: Case) -> list[Finding]:
     if len(candidates) > TRIED:
         case.skipped(f"{RULE}: {len(candidates) - TRIED} of {len(candidates)} loops were not looked into")
     return found
+
+
+def _same(case: Case, rounds: Rounds) -> Rounds | None:
+    """A loop whose rounds all get the same numbers; two colours of Gauss-Seidel are one round."""
+    for times in range(1, COLOURS + 1):
+        larger = rounds if times == 1 else in_larger_steps(case.trace, rounds, times)
+        if larger is not None and same_every_round(case.trace, larger):
+            return larger
+    return None
 
 
 def _tried(case: Case, rounds: Rounds, motion: Motion) -> Finding | None:

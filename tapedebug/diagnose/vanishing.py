@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._arithmetic import Lost
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._dead_ends import DeadEnd, threads_of
+from tapedebug.diagnose._dead_ends import FINITE, DeadEnd, threads_of
 from tapedebug.diagnose._growth import Growth, growths, largest, table
 from tapedebug.diagnose._profile import Profile
+from tapedebug.diagnose._replay import perturbed
 from tapedebug.diagnose._slopes import SATURATING, Slope, slopes
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
@@ -26,6 +29,10 @@ GONE = 1e-8
 FLAT = 0.05
 """The slope of an operation that has reached its flat part."""
 LAUNCHES = 3
+TRIED = 3
+"""Inputs that are changed to see whether the loss falls."""
+LESS = 1e-6
+"""A relative change of the loss that counts."""
 
 
 def find(case: Case) -> list[Finding]:
@@ -40,11 +47,39 @@ def find(case: Case) -> list[Finding]:
     if not gone:
         return []
     flat = {leaf for leaf, end in case.dead_ends.items() if end.kind == "flat"}
-    hopeless = set(gone) | flat >= set(case.experiment.leaves) and any(profile.losses.values())
+    hopeless = set(gone) | flat >= set(case.experiment.leaves) and any(
+        _could_fall(case, leaf) for leaf in gone[:TRIED]
+    )
     found = [_dead(case, profile, leaves, hopeless) for leaves in _grouped(saturated)]
     if faded:
         found.append(_faded(case, profile, faded, hopeless))
     return found
+
+
+def _could_fall(case: Case, leaf: int) -> bool:
+    """Whether the loss falls when an input changes: at the minimum of a hinge a gradient of 0 is right."""
+    replay = case.replay
+    assert replay is not None
+    shadow, a = replay._shadow(double=True), replay.arrays[leaf]
+
+    def loss() -> float:
+        shadow.forward(start=0)
+        return float(sum(np.sum(seed * shadow.values(b)) for b, seed in replay.seeds.items()))
+
+    values = shadow.forward(stop=0).values(a)
+    begin = loss()
+    for scale in FINITE[1:]:
+        ways = [
+            perturbed(values, scale),
+            perturbed(values, -scale),
+            values * (1 + scale),
+            values * (1 - scale),
+        ]
+        for way in ways:
+            shadow.forward(stop=0).set(a, way)
+            if loss() < begin - LESS * abs(begin):
+                return True
+    return False
 
 
 def _left(case: Case, profile: Profile, leaf: int) -> float:

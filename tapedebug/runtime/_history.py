@@ -78,6 +78,7 @@ class Event:
         number: Of a pass, which one of its tape it is, from 1 on.
         again: Of a pass, it began from the same seeds as the one before on that tape.
         norm: Of the gradient that was read.
+        viewed: Of a pass: when it ended, somebody could see the gradient through NumPy.
         inputs: The bytes of the inputs that a pass gives gradients to; of more than `LISTED` in one buffer
             only where the first begins and the last ends.
         norms: For each of the first `MEASURED` of them whose gradient was not 0 when the pass began, its
@@ -95,6 +96,7 @@ class Event:
     number: int = 0
     again: bool = False
     norm: float | None = None
+    viewed: bool = False
     inputs: tuple[tuple[int, int], ...] = ()
     norms: tuple[tuple[int, int, float, float], ...] = ()
 
@@ -248,7 +250,7 @@ class Pass:
         for leaf in self.leaves:
             memory = leaf.buffer.gradient()
             event = Event("backward", self.begun, leaf.start, leaf.stop, "", site, tape, at, number, again)
-            event.inputs = leaf.inputs
+            event.inputs, event.viewed = leaf.inputs, memory.windows > 0
             if leaf in self.before:
                 event.norms = tuple(
                     (a.start, a.stop, norm, norm_of(a.grad))

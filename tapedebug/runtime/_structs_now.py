@@ -23,14 +23,22 @@ def changed_structs(records: Sequence[Record]) -> dict[int, tuple[Any, ...]]:
             now = flattened(record.kernel, record.given)
         except LaunchError:  # it could not be launched any more
             continue
-        if not all(_same(a, b) for a, b in zip(record.args, now, strict=True)):
+        if changed_in(record, now):
             found[record.index] = now
     return found
+
+
+def changed_in(record: Record, now: tuple[Any, ...]) -> list[int]:
+    """The parameters of a record that are something else in other flat arguments."""
+    return [p for p, (a, b) in enumerate(zip(record.args, now, strict=True)) if not _same(a, b)]
 
 
 def _same(a: Any, b: Any) -> bool:
     if a is b:
         return True
-    if isinstance(a, array) or isinstance(b, array):
-        return False
-    return bool(np.array_equal(a, b))
+    if not isinstance(a, array):
+        return bool(np.array_equal(a, b))
+    if not isinstance(b, array):
+        return True  # NumPy's, which the launch has wrapped
+    alike = a.buffer is b.buffer and a.ptr == b.ptr and a.shape == b.shape and a.strides == b.strides
+    return alike or a.size == b.size == 0  # in place of None

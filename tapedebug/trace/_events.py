@@ -85,7 +85,9 @@ class _Builder:
             event = self._event(item, of, array)
             if (start, stop) in norms:
                 event.numbers["norm_before"], event.numbers["norm_after"] = norms[start, stop]
-            elif touched > 1:
+            if item.viewed:
+                event.numbers["viewed"] = 1
+            if touched > 1:
                 event.numbers["arrays"] = touched
             yield event
 

@@ -237,7 +237,8 @@ class Event:
         settled: The write came when a reverse pass of the tape had run: an optimiser's step, most likely.
         numbers: `pass` (which one of its tape, from 1 on); `norm` of the gradient that was read;
             `norm_before` and `norm_after` of the gradient of an input that was not 0 when the pass began;
-            `arrays`, how many arrays of this memory the event stands for, if more than one.
+            `arrays`, how many arrays of this memory the event stands for, if more than one; `viewed` is 1
+            where somebody could see the gradient through NumPy when a pass had ended.
     """
 
     kind: EventKind

@@ -177,6 +177,39 @@ def test_a_gradient_that_is_only_looked_at_is_a_note() -> None:
     )
 
 
+def test_a_view_of_the_gradient_that_stays_open_counts_as_a_read() -> None:
+    fit = Fit()
+    slope, weights = fit.w.grad.numpy(), fit.w.numpy()
+    for _ in range(3):
+        tape, loss = fit.record()
+        tape.backward(loss)
+        weights -= 0.01 * slope
+    (finding,) = found(tape, "accumulated")
+    assert (finding.severity, finding.evidence["kind"]) == ("error", "updated")
+    assert finding.evidence["read_at"] is None
+
+
+def test_where_a_look_and_an_assignment_need_not_be_one_step_it_is_a_warning() -> None:
+    fit = Fit()
+    for _ in range(2):
+        tape, loss = fit.record()
+        tape.backward(loss)
+        slope = fit.w.grad.numpy().copy()
+        fit.w.assign(fit.w.numpy() - 0.01 * slope)
+    (finding,) = found(tape, "accumulated")
+    assert finding.severity == "warning"
+
+
+def test_a_start_from_the_same_constant_is_no_update() -> None:
+    fit = Fit()
+    for _ in range(2):
+        fit.w.fill_(0.5)
+        tape, loss = fit.record()
+        tape.backward(loss)
+        print(fit.w.grad.numpy())
+    assert alarms(tape) == []
+
+
 def test_backward_twice_counts_twice() -> None:
     fit = Fit()
     tape, loss = fit.record()
@@ -237,6 +270,7 @@ def test_a_loop_is_one_finding() -> None:
     diagnosis = wp.diagnose(tapes)
     (finding,) = [item for item in diagnosis.findings if item.rule == "accumulated"]
     assert finding.evidence["occurrences"] == 4
+    assert [trace.verdict for trace in diagnosis.traces] == ["AGREE", "WRONG", "WRONG", "WRONG", "WRONG"]
     assert finding.message.endswith(" 3 more passes like it (×4).")
     assert finding.tape == 1
 

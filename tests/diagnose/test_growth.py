@@ -84,6 +84,17 @@ def squares(y: wp.array(dtype=float), loss: wp.array(dtype=float)):
 
 
 @wp.kernel
+def logistic64(x: wp.array(dtype=wp.float64), x_next: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    x_next[i] = wp.float64(3.9) * x[i] * (wp.float64(1.0) - x[i])
+
+
+@wp.kernel
+def total64(y: wp.array(dtype=wp.float64), loss: wp.array(dtype=wp.float64)):
+    wp.atomic_add(loss, 0, y[wp.tid()])
+
+
+@wp.kernel
 def running(x: wp.array(dtype=float), x_next: wp.array(dtype=float), loss: wp.array(dtype=float)):
     i = wp.tid()
     x_next[i] = x[i] + 0.01
@@ -315,6 +326,31 @@ def test_a_clamp_beyond_its_limits_is_a_warning_where_nothing_else_has_a_gradien
         f"{finding.evidence['loss_moves']:.3g}."
     )
     assert finding.fix == "begin where wp.clamp(x[i], -1.0, 1.0) has a slope"
+
+
+@wp.kernel
+def hinge(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.max(1.0 - x[i], 0.0) + 0.5
+
+
+def test_a_hinge_that_is_satisfied_is_at_its_minimum() -> None:
+    (finding,) = wp.diagnose(once(hinge, floats(3.0, 4.0), end=total)).findings
+    assert (finding.rule, finding.severity) == ("vanishing", "info")
+
+
+def test_chaos_in_float64_is_of_use_for_longer() -> None:
+    x = wp.array([0.2, 0.3], dtype=wp.float64, requires_grad=True)
+    loss = wp.zeros(1, dtype=wp.float64, requires_grad=True)
+    with wp.Tape() as tape:
+        for _ in range(30):
+            x_next = wp.zeros_like(x)
+            wp.launch(logistic64, 2, [x], [x_next])
+            x = x_next
+        wp.launch(total64, 2, [x], [loss])
+    tape.backward(loss)
+    (finding,) = told(wp.diagnose(tape), "exploding")
+    assert (finding.severity, finding.evidence["relative_amplification"] > 1e6) == ("info", True)
 
 
 def operands(finding: Any) -> str:

@@ -235,6 +235,38 @@ def test_inputs_that_change_from_round_to_round_have_no_fixed_point() -> None:
     assert told(tape) == []
 
 
+@wp.kernel
+def sor(x: wp.array(dtype=float), b: wp.array(dtype=float), colour: int):
+    k = 2 * wp.tid() + colour
+    n = x.shape[0]
+    mean = 0.4 * (x[(k + 1) % n] + x[(k + n - 1) % n])
+    x[k] = x[k] + 1.1 * (mean + b[k] - x[k])
+
+
+def test_two_colours_make_one_round() -> None:
+    b, x, loss = floats(1.0, 2.0, -1.0, 0.5), floats(0.0, 0.0, 0.0, 0.0), floats(0.0)
+    with wp.Tape() as tape:
+        for _ in range(5):
+            wp.launch(sor, 2, [x, b, 0])
+            wp.launch(sor, 2, [x, b, 1])
+        wp.launch(squares, 4, [x], [loss])
+    tape.backward(loss)
+    (finding,) = told(tape)
+    assert (finding.severity, finding.evidence["rounds"], finding.evidence["launches_per_round"]) == (
+        "warning",
+        5,
+        2,
+    )
+    values, losses = np.zeros(4), {}
+    for number in range(1, 21):
+        for colour in (0, 1):
+            for k in (colour, 2 + colour):
+                mean = 0.4 * (values[(k + 1) % 4] + values[k - 1])
+                values[k] += 1.1 * (mean + [1.0, 2.0, -1.0, 0.5][k] - values[k])
+        losses[number] = float(values @ values)
+    assert finding.evidence["losses"] == pytest.approx([losses[5], losses[10], losses[20]], rel=1e-5)
+
+
 def test_arrays_are_as_they_were() -> None:
     tape = loop_of(jacobi, 6)
     before = [(a, a.numpy().copy(), a.grad.numpy().copy()) for a in tape.gradients]

@@ -637,6 +637,31 @@ def component_of_loop_vector(
     out[i] = v[0] + 2.0 * v[1]
 
 
+@wp.func
+def squeezed(a: float, times: int):
+    for k in range(times):
+        a = a - 0.1 * a * a
+    return a
+
+
+@wp.kernel
+def function_of_constant_length(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    out[i] = squeezed(x[i], 2) * squeezed(y[i], 3)
+
+
+@wp.kernel
+def component_becomes_constant(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    v = wp.vec3(x[i], 0.5, y[i])
+    v[2] = wp.sin(v[1])
+    out[i] = wp.dot(v, v) * x[i]
+
+
 @wp.kernel
 def counted(
     x: wp.array(dtype=float),

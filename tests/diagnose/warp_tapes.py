@@ -127,6 +127,12 @@ def fall(world: World, q_next: wp.array(dtype=float)):
 
 
 @wp.kernel
+def fall_with(world: World, push: wp.array(dtype=float), q_next: wp.array(dtype=float)):
+    i = wp.tid()
+    q_next[i] = world.bodies.q[i] + push[i] * world.bodies.v[i] - world.pull * world.bodies.q[i]
+
+
+@wp.kernel
 def step(state: Bodies, after: Bodies):
     i = wp.tid()
     after.v[i] = state.v[i] - 0.1 * state.q[i] * state.q[i]
@@ -237,6 +243,17 @@ def alike_scratch_of_one_launch():
 def two_names_for_one_buffer():
     x, y, c, loss = floats(1.0, 2.0, 3.0), zeros(3), floats(9.0, 8.0, 7.0), zeros(1)
     other = wp.array(ptr=x.ptr, dtype=float, shape=3, capacity=12)
+    with wp.Tape() as tape:
+        launch(square, 3, x, y)
+        launch(put, 3, c, other)
+        launch(total, 3, y, loss)
+    return tape, loss, [x]
+
+
+@tape
+def two_names_by_dlpack():
+    x, y, c, loss = floats(1.0, 2.0, 3.0), zeros(3), floats(9.0, 8.0, 7.0), zeros(1)
+    other = wp.from_dlpack(x)
     with wp.Tape() as tape:
         launch(square, 3, x, y)
         launch(put, 3, c, other)
@@ -620,6 +637,19 @@ def alike_struct_of_each_step():
             q = after
         launch(total, 2, q, loss)
     return tape, loss, [first]
+
+
+@tape
+def alike_struct_beside_numpy_and_fields():
+    q = floats(1.0, 2.0)
+    world, after, out, loss = World(), zeros(2), zeros(2), zeros(1)
+    world.bodies, world.pull = bodies(0.0, 0.0), 0.5
+    world.bodies.q = q
+    with wp.Tape() as tape:
+        launch(fall_with, 2, world, np.array([0.5, 0.25], dtype=np.float32), after)
+        launch(square, 2, after, out)
+        launch(total, 2, out, loss)
+    return tape, loss, [q]
 
 
 # ------------------------------------------------------------------ what Warp reverses wrongly besides

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from tapedebug.compiler.function import Function
 
 
-def copied(ctx: Context, item: Item) -> Item:
-    """An item whose numbers are values of their own; constants stay what they are."""
+def copied(ctx: Context, item: Item, *, constants: bool = False) -> Item:
+    """An item whose numbers are values of their own: all but constants, or these too."""
     if ctx.variables is None:
         return item
     leaves = contents.leaves_of(item)
     if leaves is None:
         return item
-    return contents.rebuilt(item, iter([_fresh(ctx, leaf) for leaf in leaves]))
+    return contents.rebuilt(item, iter([_fresh(ctx, leaf, constants) for leaf in leaves]))
 
 
-def _fresh(ctx: Context, q: Quantity) -> Quantity:
-    return Quantity(q.type, tuple(ctx.builder.expr(_copy(ctx, part.value)) for part in q.parts))
+def _fresh(ctx: Context, q: Quantity, constants: bool = False) -> Quantity:
+    return Quantity(q.type, tuple(ctx.builder.expr(_copy(ctx, part.value, constants)) for part in q.parts))
 
 
-def _copy(ctx: Context, value: Value) -> Value:
-    if is_free(value):
+def _copy(ctx: Context, value: Value, constants: bool) -> Value:
+    if is_free(value) and not constants:
         return value
     copy: Value = ctx.builder.emit(f"to_{value.type.code}", (value,), value.type)
     copy.hint = value.hint
@@ -100,8 +100,8 @@ def rewritten(ctx: Context, node: ast.AugAssign, param: int) -> None:
 
 
 def arguments(ctx: Context, env: dict[str, Item]) -> dict[str, Item]:
-    """The arguments of a call, each a value of its own."""
-    passed = {name: copied(ctx, item) for name, item in env.items()}
+    """The arguments of a call, each a value of its own: in Warp no parameter is a constant."""
+    passed = {name: copied(ctx, item, constants=True) for name, item in env.items()}
     if ctx.variables is not None:
         leaves = (leaf for item in passed.values() for leaf in contents.leaves_of(item) or ())
         ctx.variables.passed.update(part.value for leaf in leaves for part in leaf.parts)

@@ -35,9 +35,9 @@ def active_values(
         active: The array parameters that have a gradient.
         replaced: Values that count as operands beside the others, by the result.
     """
-    useful = _Useful(active)
-    useful.beside = replaced or {}
-    return _Varied(active).run(function.body) & useful.run(function.body)
+    varied, useful = _Varied(active), _Useful(active)
+    varied.beside = useful.beside = replaced or {}
+    return varied.run(function.body) & useful.run(function.body)
 
 
 def varied_values(function: Function, active: frozenset[int]) -> set[Value]:
@@ -73,6 +73,9 @@ def _touches(gradient: Block, active: frozenset[int], kinds: frozenset[str]) -> 
 
 class _Reached:
     """Values that a property reaches, step by step, until nothing more is found."""
+
+    beside: Mapping[Value, Value] = MappingProxyType({})
+    """Values that count as operands beside the others, by the result."""
 
     def __init__(self, active: frozenset[int]) -> None:
         self.active = active
@@ -146,7 +149,8 @@ class _Varied(_Reached):
             varied = True  # a log is not told apart
         else:
             rule = RULES.get(op.kind)
-            varied = bool(rule and rule.differentiable) and any(a in self.found for a in op.args)
+            operands = (*op.args, self.beside.get(op.result))
+            varied = bool(rule and rule.differentiable) and any(a in self.found for a in operands)
         if varied:
             self.found.add(op.result)
 
@@ -159,9 +163,6 @@ class _Varied(_Reached):
 
 class _Useful(_Reached):
     """Backward: values that what is stored into an active array depends on."""
-
-    beside: Mapping[Value, Value] = MappingProxyType({})
-    """Values that count as operands beside the others, by the result."""
 
     def _block(self, block: Block) -> None:
         for node in reversed(block.ops):

@@ -1,0 +1,49 @@
+"""What only a diagnosis asks of a kernel: what Warp would make of it, and what its adjoint keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tapedebug.compiler.ir import Function
+from tapedebug.compiler.limits import Limit, limits_of
+from tapedebug.compiler.variant import Variant
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.kernel import Entry, Kernel
+    from tapedebug.compiler.python_library import Interpreted
+
+
+def warp_adjoint(
+    kernel: Kernel,
+    active: frozenset[int],
+    *,
+    strided: bool = False,
+    retained: frozenset[int] = frozenset(),
+    parts: bool = True,
+) -> Entry | Interpreted:
+    """The compiled reverse that Warp would make of it, right or wrong: see `passes.adjoint_warp`.
+
+    It reads arrays as the launch left them. Those of `retained` keep the adjoints of what they lost. Without
+    `parts`, components and fields are assigned as they are here.
+
+    Raises:
+        NotEmulated: What Warp does with this kernel is not known.
+    """
+    kind = "warp_adjoint" if parts else "warp_loops"
+    return kernel._entry(Variant(kind, active, retained, strided=strided, guarded=True))
+
+
+def warp_limits(kernel: Kernel, active: frozenset[int]) -> tuple[Limit, ...]:
+    """What in it Warp may reverse wrongly."""
+    return limits_of(kernel._in_place, _adjoint(kernel, active))
+
+
+def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | None:
+    """Its adjoint in IR, if there may be loops in it: else nothing is lowered to find that out."""
+    origins = [kernel.origin, *(function.origin for function in kernel._notes.functions)]
+    words = {word for origin in origins for line in origin.lines for word in line.split()}
+    return _adjoint(kernel, active) if words & {"for", "while"} else None
+
+
+def _adjoint(kernel: Kernel, active: frozenset[int]) -> Function:
+    return kernel._function(Variant("adjoint", active, kernel.adjoint_info(active).replay))

@@ -1,0 +1,76 @@
+"""Rule `loop-memory`: adjoints that keep much of their loops.
+
+The reverse of a loop needs the values that its variables had in each iteration, and they are kept while one
+thread is reversed. That is no mistake, but somebody who looks for memory should find it here.
+"""
+
+from __future__ import annotations
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.trace import Finding, Launch, Location
+
+RULE = "loop-memory"
+LARGE = 64_000_000
+"""Bytes that are worth a word on any machine."""
+FOUND = 8_000_000
+"""Bytes below which nobody looks, whatever the arrays: they fit into caches."""
+RATIO = 4
+"""How many times the arrays of a launch are much for its loops."""
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a note for each kernel whose adjoint keeps much of its loops."""
+    largest: dict[int | None, tuple[int, int]] = {}
+    count: dict[int | None, list[int]] = {}
+    kept = case.experiment.kept()
+    for index, loops in kept.items():
+        launch = case.trace.launches[index]
+        size = sum(loop.bytes for loop in loops)
+        if size >= LARGE or size >= max(FOUND, RATIO * _arrays(case, launch)):
+            count.setdefault(launch.kernel, []).append(index)
+            if size > largest.get(launch.kernel, (0, 0))[0]:
+                largest[launch.kernel] = (size, index)
+    return [_finding(case, index, count[kernel]) for kernel, (_, index) in largest.items()]
+
+
+def _arrays(case: Case, launch: Launch) -> int:
+    ids = {arg.array for arg in launch.args if arg.array is not None}
+    return sum(case.trace.arrays[number].stop - case.trace.arrays[number].start for number in ids)
+
+
+def _finding(case: Case, index: int, launches: list[int]) -> Finding:
+    launch, loops = case.trace.launches[index], case.experiment.kept()[index]
+    size, first = sum(loop.bytes for loop in loops), max(loops, key=lambda loop: loop.bytes)
+    location = Location(**first.span.as_dict())
+    arrays = _arrays(case, launch)
+    more = f" Loops beside it and inside it bring that to {words.size(size)}." if len(loops) > 1 else ""
+    others = f" {len(launches) - 1} more launches like it." if len(launches) > 1 else ""
+    return Finding(
+        rule=RULE,
+        severity="info",
+        message=(
+            f"the adjoint of {words.launch_words(launch)} keeps {words.plural(first.values, 'value')} of "
+            f"each of {first.iterations:,} iterations of the loop at {words.place(location)}: "
+            f"{words.size(first.bytes)} while one thread is reversed, where the arrays of the launch take "
+            f"{words.size(arrays)}.{more}{others}"
+        ),
+        launches=[index, *(other for other in launches if other != index)],
+        arrays=[],
+        location=location,
+        call_site=launch.call_site,
+        evidence={
+            "bytes": size,
+            "array_bytes": arrays,
+            "loops": [
+                {"line": loop.span.line, "iterations": loop.iterations, "values": loop.values}
+                for loop in loops
+            ],
+            "harmless": True,
+        },
+        fix=(
+            "nothing has to change; to save the memory, launch the loop in parts: a kernel that runs "
+            f"{round(first.iterations**0.5):,} iterations, launched {round(first.iterations**0.5):,} times, "
+            "with what it carries in arrays"
+        ),
+    )
