@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import TextIO
@@ -10,7 +12,8 @@ from typing import TextIO
 from tapedebug.diagnose._source import code_at
 from tapedebug.trace import Coverage, Finding, Location, Trace
 
-WIDTH = 100
+WIDTH, NARROWEST, WIDEST = 100, 60, 120
+"""Columns of prose where the output is no terminal, and on the narrowest and the widest one."""
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
 _COLOURS = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2", "good": "32"}
 
@@ -145,6 +148,13 @@ def _kernel_line(location: Location, trace: Trace) -> str:
     return code_at(location)
 
 
+def _width() -> int:
+    """How long lines of prose may be: as the terminal is wide, but no longer than people like to read."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return WIDTH
+    return min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns - 1))
+
+
 def _wrapped(text: str, indent: str, following: str | None = None) -> list[str]:
     """Wrap at spaces; a long path or label stays in one piece."""
     wrapped = [
@@ -152,7 +162,7 @@ def _wrapped(text: str, indent: str, following: str | None = None) -> list[str]:
         for line in text.replace(" %", "\u00a0%").splitlines()
         for piece in textwrap.wrap(
             line,
-            WIDTH,
+            _width(),
             initial_indent=indent,
             subsequent_indent=following or indent,
             break_long_words=False,

@@ -81,6 +81,8 @@ class _Added:
 
     def finding(self) -> Finding | None:
         """The finding, if the experiments bear it out."""
+        if not (self.all_again or self._same_arrays()):
+            return None  # the same values in other arrays: twins, computed apart, may both count
         shares = self._contributions()
         if shares is None:
             return None
@@ -168,6 +170,10 @@ class _Added:
                 "call it once inside the `with` block",
             )
         return "info", f"a loop at {words.listed(places)} may mean that; if not, launch it once", ""
+
+    def _same_arrays(self) -> bool:
+        given = [[arg.array for arg in launch.args] for launch in self.item.launches]
+        return all(arrays == given[0] for arrays in given)
 
     def _always(self) -> bool:
         """Whether no launch of these lines is without its double; half steps at the ends of a loop are."""

@@ -15,6 +15,7 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._apart import off
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._experiment import Change, relative_errors
+from tapedebug.diagnose._meanwhile import written_meanwhile
 from tapedebug.diagnose._outside import Write, change_by, gradients_seeing, outside_writes
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
@@ -48,7 +49,8 @@ def find(case: Case) -> list[Finding]:
     groups = _groups(case)
     if len(groups) > MEASURED:
         case.skipped(f"{RULE}: of {len(groups)} places that write outside the tape {MEASURED} were measured")
-    return [_finding(case, group, measured=n < MEASURED) for n, group in enumerate(groups)]
+    found = [_finding(case, group, measured=n < MEASURED) for n, group in enumerate(groups)]
+    return [*found, *written_meanwhile(case)]
 
 
 def _groups(case: Case) -> list[Group]:

@@ -35,7 +35,13 @@ def find(case: Case) -> list[Finding]:
         if finding.evidence.get("detached")
         for label in finding.evidence["inputs"]
     }
-    leaves = [leaf for leaf in sorted(replay.wrong) if case.trace.arrays[leaf].label not in cut]
+    meanwhile = {v.array for v in case.trace.versions if v.version and v.written_by is None}
+    leaves = [
+        leaf
+        for leaf in sorted(replay.wrong)
+        # What was written off the tape while it recorded has two values, and one gradient for both.
+        if case.trace.arrays[leaf].label not in cut and leaf not in meanwhile
+    ]
     if not leaves:  # differences see through what was detached on purpose
         return []
     kept = case.trace.tape.on_overwrite in ("preserve", "error")

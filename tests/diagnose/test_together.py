@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tapedebug as wp
 from tapedebug.diagnose._experiment import relative_errors
@@ -115,3 +116,49 @@ def test_relative_errors_leave_out_what_was_not_finite_before() -> None:
     assert relative_errors({0: right}, {0: np.array([3.0, math.nan, 9.0])}) == {0: 1.0}
     assert relative_errors({0: right}, {0: np.array([math.inf, math.nan, 4.0])}) == {0: math.inf}
     assert relative_errors({0: np.zeros(2)}, {0: np.ones(2)}) == {0: math.inf}
+
+
+def written_while_it_recorded(change: Any) -> Any:
+    x, y, z, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(3), zeros(1)
+    other = floats(0.5, 0.5, 3.0)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        change(x, other)
+        wp.launch(square, dim=3, inputs=[x], outputs=[z])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+        wp.launch(total, dim=3, inputs=[z], outputs=[loss])
+    tape.backward(loss)
+    return wp.diagnose(tape)
+
+
+def half_of_it(x: Any, other: Any) -> None:
+    x.numpy()[:2] = 0.5
+
+
+def test_what_was_written_off_the_tape_while_it_recorded_is_told_and_no_adjoint_blamed() -> None:
+    diagnosis = written_while_it_recorded(half_of_it)
+    assert diagnosis.verdict == "WRONG", "differences of the values that it had first say otherwise"
+    (finding,) = [item for item in diagnosis.findings if item.severity != "info"]
+    # consumed: 2 x of the first square and of the second; right: of the second only where x is what it was
+    error = np.sqrt(2.0) / np.linalg.norm([2.0, 4.0, 12.0])
+    assert finding.evidence["relative_error"]["x"] == pytest.approx(error, rel=1e-6)
+    assert finding.message == (
+        "x was written through NumPy between launch 0 (square) and launch 1 (square), which reads it, and "
+        "that is not on the tape. The reverse pass goes on through it, as if the values were those from "
+        f"before: measured, that puts the gradient of x off by {100 * error:.0f} %."
+    )
+    assert finding.rule == "stale-value"
+    assert finding.fix == (
+        "write to x on the tape, by assign, copy or a launch, or use another array from there on"
+    )
+
+
+def test_what_is_copied_on_the_tape_is_none_of_it() -> None:
+    diagnosis = written_while_it_recorded(lambda x, other: wp.copy(x, other))
+    assert diagnosis.verdict == "AGREE"
+    assert [item for item in diagnosis.findings if item.severity != "info"] == []
+
+
+def test_the_same_values_in_two_arrays_are_no_duplicate() -> None:
+    diagnosis = written_while_it_recorded(lambda x, other: None)
+    assert [item for item in diagnosis.findings if item.severity != "info"] == []
