@@ -163,6 +163,7 @@ _LAZY = {
     "notebook": ("tapedebug.notebook", None),
     "optim": ("tapedebug.optim", None),
     "as_warp": ("tapedebug.aswarp", "as_warp"),
+    "GradientError": ("tapedebug.diagnose", "GradientError"),
     "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),
     "load_ipython_extension": ("tapedebug.notebook", "load_ipython_extension"),
 }

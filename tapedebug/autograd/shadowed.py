@@ -106,6 +106,7 @@ class ShadowProgram:
     def _shadow(self, use: Use) -> Shadow:
         if use not in self._shadows:
             self._shadows[use] = self._new(use[1])
+            self._shadows[use].forward_only = use[0] == "forward"
         return self._shadows[use]
 
     def _run(self, use: Use, changes: Mapping[Port, Floats]) -> Shadow:

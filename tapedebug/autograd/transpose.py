@@ -92,6 +92,7 @@ class _Test:
         self.program = program
         self.checkpoint = checkpoint
         self.there, self.back = program.shadow(), program.shadow().forward(0)
+        self.there.forward_only = True
         self.last = len(self.back.records)
         self.v = {port: self._tangent(port) for port in program.inputs}
         self._push(1.0, self.last)

@@ -22,7 +22,7 @@ MOST = 1 << 31
 
 def limits(replay: Replay) -> dict[int, tuple[Limit, ...]]:
     """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
-    from tapedebug.compiler.for_diagnosis import warp_limits
+    from tapedebug.compiler.inquiries import warp_limits
 
     known: dict[Any, tuple[Limit, ...]] = {}
     found: dict[int, tuple[Limit, ...]] = {}
@@ -73,7 +73,7 @@ def gradients(replay: Replay, semantics: Semantics) -> dict[int, Values]:
 
 def _runner(record: Record, shadow: Shadow, keeper: _Keeper, semantics: Semantics) -> Any:
     """What reverses a launch as Warp does."""
-    from tapedebug.compiler.for_diagnosis import warp_adjoint
+    from tapedebug.compiler.inquiries import warp_adjoint
 
     plan = record.plan
     entry = warp_adjoint(
@@ -146,7 +146,7 @@ class _Keeper:
 
 def measured(replay: Replay, semantics: Semantics) -> dict[int, Values] | None:
     """`gradients`, or None where what Warp does is not known."""
-    from tapedebug.compiler.passes.adjoint_warp import NotEmulated
+    from tapedebug.compiler.passes.warp_forward import NotEmulated
 
     try:
         return gradients(replay, semantics)

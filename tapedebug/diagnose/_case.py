@@ -30,6 +30,7 @@ class Case:
         named_loss: Somebody said what the loss is.
         progress: Called with a few words before something that takes time.
         elsewhere: Rules whose findings on another tape of the diagnosis are about this one, too.
+        rules: Those that were looked for, to the end.
     """
 
     trace: Trace
@@ -38,6 +39,7 @@ class Case:
     named_loss: bool = False
     progress: Callable[[str], None] = field(default=lambda words: None)
     elsewhere: list[str] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
 
     @cached_property
     def dependencies(self) -> Dependencies:
@@ -77,6 +79,11 @@ class Case:
     def dead_ends(self) -> dict[int, DeadEnd]:
         """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
         return dead_ends(self)
+
+    def looked_for(self, rule: str) -> None:
+        """A rule has looked at the tape to the end."""
+        if rule not in self.rules:
+            self.rules.append(rule)
 
     def skipped(self, what: str) -> None:
         """Say in the coverage what was not looked at, and why."""

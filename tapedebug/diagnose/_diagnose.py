@@ -141,7 +141,7 @@ def _concluded(case: Case) -> Diagnosis:
     allow_for_consumed(trace, case.elsewhere)
     for number, finding in enumerate(trace.findings):
         finding.id = number
-    return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace)
+    return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace, rules=case.rules)
 
 
 def _allow_for_detached(trace: Trace, wrong: Collection[int]) -> None:

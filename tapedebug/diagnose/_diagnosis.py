@@ -24,8 +24,12 @@ class GradientError(TapedebugError, AssertionError):
         super().__init__(message)
         self.diagnosis = diagnosis
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled with its diagnosis: test runners send failures from process to process."""
+        return type(self), (self.message, self.diagnosis)
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class Diagnosis:
     """What is wrong with the gradients of a tape, or that nothing is, and how much of the tape that covers.
 
@@ -37,6 +41,7 @@ class Diagnosis:
         trace: The tape as data, with all of this in it; of several, the one with the worst verdict.
         traces: All tapes, in the order of recording, where several were diagnosed; `Finding.tape` is a
             position in it.
+        rules: Ids of the rules that were looked for, to the end; of others the coverage says why not.
     """
 
     verdict: Verdict
@@ -44,6 +49,7 @@ class Diagnosis:
     findings: list[Finding]
     trace: Trace
     traces: list[Trace] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
 
     @property
     def checks(self) -> list[Check]:
@@ -54,6 +60,10 @@ class Diagnosis:
     def wrong(self) -> bool:
         """Whether a finding is an error, or the end-to-end check came out WRONG."""
         return self.verdict == "WRONG" or any(finding.severity == "error" for finding in self.findings)
+
+    def by_rule(self, *rules: str) -> list[Finding]:
+        """The findings of these rules, worst first."""
+        return [finding for finding in self.findings if finding.rule in rules]
 
     def raise_if_wrong(self) -> None:
         """Do nothing if the gradients are right; for tests.
@@ -67,6 +77,13 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         """Return ``{"schema", "verdict", "coverage", "tapes", "findings"}`` as `json.dumps` takes it."""
         return diagnoses_to_json([self])
+
+    def __repr__(self) -> str:
+        kinds = [finding.severity for finding in self.findings]
+        names = {"error": "errors", "warning": "warnings", "info": "notes"}
+        counts = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
+        what = f"{len(self.traces)} tapes" if len(self.traces) > 1 else self.trace.name
+        return f"<Diagnosis of {what}: {self.verdict}, {counts or 'no findings'}; {self.coverage.summary}>"
 
     def __str__(self) -> str:
         if len(self.traces) > 1:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def kept(replay: Replay) -> dict[int, list[Kept]]:
     """For each launch whose adjoint keeps values of loops of known length, these loops."""
-    from tapedebug.compiler.for_diagnosis import adjoint_with_loops
+    from tapedebug.compiler.inquiries import adjoint_with_loops
     from tapedebug.compiler.kept import kept_of
 
     found: dict[int, list[Kept]] = {}

@@ -67,6 +67,8 @@ class _Lockstep:
         self.consume = consume
         self.leaves = [replay.arrays[leaf] for leaf in leaves]
         self.sides: tuple[Shadow, Shadow] = (self._shadow(), self._shadow())
+        for side in self.sides:
+            side.forward_only = True
         self.start = {a: self.sides[0].values(a) for a in self.leaves}
         self.back = self._shadow().forward()
         self.length = len(replay.records)

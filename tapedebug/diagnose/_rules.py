@@ -104,6 +104,7 @@ def apply(case: Case, only: Collection[str] | None = None) -> None:
                 if rule not in STRUCTURE:  # which costs nothing, even where the time is up
                     case.progress(f"looking for {rule.id}")
                 case.trace.findings += rule.find(case)
+                case.looked_for(rule.id)
     _not_looked_for(case, late)
 
 
@@ -117,6 +118,8 @@ def apply_across(cases: Sequence[Case]) -> None:
                 cases[0].progress(f"looking for {what}")
                 for case, finding in rule.find_across(cases):
                     case.trace.findings.append(finding)
+                for case in cases:
+                    case.looked_for(rule.id)
     _not_looked_for(cases[0], late)
 
 

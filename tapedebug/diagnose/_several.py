@@ -36,7 +36,8 @@ def joined(parts: Sequence[Diagnosis]) -> Diagnosis:
     coverage = merged_coverage([part.coverage for part in parts], [_together(findings)])
     verdict = worst_verdict([part.verdict for part in parts])
     worst = min(parts, key=lambda part: (part.verdict != verdict, -len(part.findings)))
-    return Diagnosis(verdict, coverage, findings, worst.trace, traces)
+    rules = list(dict.fromkeys(rule for part in parts for rule in part.rules))
+    return Diagnosis(verdict, coverage, findings, worst.trace, traces, rules)
 
 
 def _together(findings: Sequence[Any]) -> str:

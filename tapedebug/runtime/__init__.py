@@ -1,5 +1,7 @@
 """The runtime: arrays, launches, tapes, and what tapes keep for right gradients and for replays."""
 
+from tapedebug.runtime._calls import BackwardCall as BackwardCall
+from tapedebug.runtime._calls import Scope as Scope
 from tapedebug.runtime._observers import live_tapes as live_tapes
 from tapedebug.runtime._observers import observers as observers
 from tapedebug.runtime._ranks import array1d as array1d
@@ -65,8 +67,6 @@ from tapedebug.runtime.loading import set_module_options as set_module_options
 from tapedebug.runtime.map import map as map
 from tapedebug.runtime.record import Record as Record
 from tapedebug.runtime.scope import ScopedTimer as ScopedTimer
-from tapedebug.runtime.tape import BackwardCall as BackwardCall
-from tapedebug.runtime.tape import Scope as Scope
 from tapedebug.runtime.tape import Tape as Tape
 from tapedebug.runtime.transfer import clone as clone
 from tapedebug.runtime.transfer import copy as copy

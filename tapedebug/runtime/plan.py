@@ -282,14 +282,15 @@ class KernelPlan(Plan):
 
         The arrays of `retained` keep the adjoints of what they lost.
         """
-        from tapedebug.compiler.passes.adjoint_warp import NotEmulated
+        from tapedebug.compiler.inquiries import warp_adjoint, warp_limits
+        from tapedebug.compiler.passes.warp_forward import NotEmulated
 
         key = (retained, config.interpreted)
         if key not in self.warps:
             self.warps[key] = None
-            if retained or self.kernel.warp_limits(self.active):
+            if retained or warp_limits(self.kernel, self.active):
                 with contextlib.suppress(NotEmulated):
-                    entry = self.kernel.warp_adjoint(self.active, strided=self.strided, retained=retained)
+                    entry = warp_adjoint(self.kernel, self.active, strided=self.strided, retained=retained)
                     self.warps[key] = runner(entry, self.kernel)
         return self.warps[key]
 

@@ -47,6 +47,7 @@ class Shadow:
         uncovered: Why parts cannot be replayed; empty where everything can.
         lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
         pulse: Called before each record that runs, forward or backward; may raise to cancel.
+        forward_only: It will not run backward, and keeps nothing that it overwrites.
         on_outside: Called with a record before which something outside the tape wrote, once that is loaded.
 
     Raises:
@@ -63,6 +64,7 @@ class Shadow:
         self.space = ShadowSpace(tracker, self.f64)
         self._buffers = self.space.buffers
         self.pulse: Callable[[], None] | None = None
+        self.forward_only = False
         self.on_outside: OnLaunch | None = None
         self._inputs: dict[array, Values] = {}
         self._saves = self._plan_saves(tracker)
@@ -259,11 +261,12 @@ class Shadow:
                 f"replay: cannot run from record {start}: the shadow stands before record {self.position}",
                 mend=f"start at {self.position}, or at 0",
             )
+        saves = {} if self.forward_only else self._saves
         for record, (run, address) in zip(self.records[start:last], calls[start:last], strict=True):
             if self.pulse is not None:
                 self.pulse()
             index = record.index
-            for need, buffer in self._saves.get(index, ()):
+            for need, buffer in saves.get(index, ()):
                 self._keep(need, buffer)
             for buffer in self._injections.get(index, ()):
                 buffer.inject(index)
@@ -271,7 +274,7 @@ class Shadow:
                     buffer.still(index)
             if self.on_outside is not None and index in self._injections:
                 self.on_outside(record)
-            for scratch in record.scratch:
+            for scratch in () if self.forward_only else record.scratch:
                 self._keep_scratch(scratch, self._buffers[record.args[scratch.params[0]].buffer])
             if index not in skip:
                 run(0, record.threads, address)
@@ -306,6 +309,8 @@ class Shadow:
         Raises:
             TapeError: `start` lies after `position`, or a seed does not fit its array.
         """
+        if self.forward_only:
+            raise TapeError("replay: this shadow runs forward only", mend="make another one to run backward")
         first = self.position if start is None else start
         if first > self.position:
             told = f"replay: cannot run backward from record {first}: forward has run {self.position} records"

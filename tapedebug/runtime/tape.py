@@ -7,7 +7,6 @@ import importlib
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +16,7 @@ from tapedebug._errors import TapedebugError, TapeError
 from tapedebug._names import find_names
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
+from tapedebug.runtime._calls import BackwardCall, Scope
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._history import Event, Pass, clock
 from tapedebug.runtime._seeds import Seeds, checked_seeds
@@ -37,45 +37,6 @@ from tapedebug.runtime.tracking import Tracking
 from tapedebug.runtime.versions import Tracker
 
 _ids = itertools.count(1)
-
-
-@dataclass
-class Scope:
-    """A named group of records: `first … last` inclusive; `last` is None while it is open."""
-
-    name: str
-    parent: int | None
-    first: int
-    last: int | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class BackwardCall:
-    """One call of `Tape.backward`.
-
-    Attributes:
-        loss: The loss, or None.
-        records: How many records the tape had.
-        seconds: How long the reverse pass took.
-        reran: How many launches it ran again to keep to the tape's `memory_budget`.
-    """
-
-    loss: array | None
-    _seeds: Seeds = field(repr=False)
-    records: int
-    seconds: float = 0.0
-    reran: int = 0
-
-    @property
-    def seeds(self) -> Seeds:
-        """Copies of the incoming gradients, as they were; a tape keeps those of its last call only."""
-        return {a: values.copy() for a, values in self._seeds.items()}
-
-    def give_up(self) -> Seeds:
-        """Forget the seeds; returns them, for their memory to be used again."""
-        seeds, self._seeds = self._seeds, {}
-        return seeds
 
 
 class Tape:

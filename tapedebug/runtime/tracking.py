@@ -7,9 +7,10 @@ tape the same is found by running its launches again in private memory.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
+from tapedebug._errors import TapeError
 from tapedebug.compiler.stamps import RACED, THREAD, UNSET, stamp_of, words_of
 from tapedebug.lang import types
 from tapedebug.runtime import _stamps
@@ -141,31 +142,40 @@ class Tracking:
         slot = record.plan.kernel.layout.epoch
         ctypes.c_uint64.from_buffer(memory, 8 * slot).value = _stamps.shifted(record.index)
 
-    def run(self, record: Record) -> None:
-        """Run a launch that is being recorded.
+    def prepared(self, record: Record) -> Callable[[], None]:
+        """What runs a launch that is about to be recorded; nothing is announced yet.
 
         Raises:
-            BoundsError: An index was outside its array.
-            KernelAssertionError: An assertion failed.
+            TapeError: The tape is longer than stamps can count.
         """
         plan: Any = record.plan  # of a kernel
         if record.index >= _stamps.LAST:
-            self.broken = f"a tape tracks at most {_stamps.LAST} launches"
+            raise too_many()
         for p in plan.touched:
             buffer = record.args[p].buffer
-            ledger = self.tracker.ledgers.get(buffer)  # which knows, where the launch is announced already
+            ledger = self.tracker.ledgers.get(buffer)
             self.meet(buffer, buffer.unwritten if ledger is None else ledger.unwritten)
         if self.fresh:
             self.forget_defined(record.index)
         variant = self.variant(record, plan.heard)
         memory = self.packed(record, record.packed, JOURNAL)
+        return lambda: self._run(record, variant, memory)
+
+    def _run(self, record: Record, variant: Variant, memory: ctypes.Array[ctypes.c_char]) -> None:
+        """Run a launch.
+
+        Raises:
+            BoundsError: An index was outside its array.
+            KernelAssertionError: An assertion failed.
+        """
+        kernel: Any = record.kernel
         try:
-            Listener(plan.kernel, variant.entry, "")(0, record.threads, ctypes.addressof(memory))
+            Listener(kernel, variant.entry, "")(0, record.threads, ctypes.addressof(memory))
         except BaseException:
             self.broken = f"launch {record.index} ({record.name}) did not end"
             raise
         self.ran[record.index] = variant
-        found = int.from_bytes(memory.raw[8 * plan.kernel.layout.epoch :][:8], "little")
+        found = int.from_bytes(memory.raw[8 * kernel.layout.epoch :][:8], "little")
         if found & (RACED | UNSET):
             self.found[record.index] = found
 
@@ -173,6 +183,14 @@ class Tracking:
         """Whether every launch of the tape was tracked."""
         kernels = [r for r in self.tracker.records if r.kind == "kernel"]
         return not self.broken and all(r.index in self.ran for r in kernels)
+
+
+def too_many() -> TapeError:
+    """The error of a tape that is longer than stamps can count."""
+    return TapeError(
+        f"tracking: stamps tell {_stamps.LAST} launches of one tape apart, and no more",
+        mend="record several tapes, or without track",
+    )
 
 
 def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Tracking:
@@ -188,6 +206,8 @@ def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Trackin
     for buffer, ledger in tracker.ledgers.items():
         tracking.meet(buffer, ledger.unwritten)
     shadow = Shadow(tracker)
+    if len(tracker.records) > _stamps.LAST:
+        raise too_many()
     chosen = set(range(len(tracker.records))) if wanted is None else set(wanted)
     journal = Journal()
     for record in tracker.records:

@@ -15,6 +15,7 @@ from tapedebug._errors import OverwriteWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._history import Event, History, is_gradient, note, note_read
+from tapedebug.runtime._scratch import set_scratch
 from tapedebug.runtime._state import state as process
 from tapedebug.runtime.budget import Budget
 from tapedebug.runtime.buffer import Buffer, Bytes
@@ -25,7 +26,6 @@ from tapedebug.runtime.ledger import (
     Need,
     Outside,
     RangeState,
-    Scratch,
     same_elements,
 )
 
@@ -171,7 +171,7 @@ class Tracker:
         if crossed or (
             plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs)
         ):
-            self._set_scratch(record, own, crossed)
+            set_scratch(self, record, own, crossed)
         return watched
 
     def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
@@ -394,57 +394,6 @@ class Tracker:
             self._warned.add(key)
             text = _messages.overwrite_warning(records, need, buffer, by, self.mode)
             warnings.warn(text, OverwriteWarning, stacklevel=_messages.user_stacklevel())
-
-    # -- in-place launches ------------------------------------------------------------------------------
-
-    def _set_scratch(
-        self, record: Record, own: dict[int, RangeState], crossed: list[tuple[int, int, bool]]
-    ) -> None:
-        """Group the parameters through which this launch writes what its own adjoint needs.
-
-        Of parameters that share memory that may be the order of threads, which doing stores again keeps.
-        """
-        plan = record.plan
-        groups: list[set[int]] = []
-        for p, need in zip(plan.needed, record.needs, strict=True):
-            if need.clobber != record.index:
-                continue
-            buffer = record.args[p].buffer
-            members = {p} | {
-                q
-                for q in (*plan.written, *plan.needed)
-                if record.args[q].buffer is buffer and (own[q] is own[p] or own[q].number in own[p].overlaps)
-            }
-            _join(groups, members)
-        for p, q, always in crossed:
-            same = own[p] is own[q]
-            if (same and always) or (not same and own[q].number in own[p].overlaps):
-                _join(groups, {p, q})
-        kept = {
-            (record.args[p].buffer, n.start, n.stop): n.copy
-            for p, n in zip(plan.needed, record.needs, strict=True)
-            if n.clobber == record.index
-        }
-        found = []
-        for members in groups:
-            start = min(own[p].start for p in members)
-            stop = max(own[p].stop for p in members)
-            buffer = record.args[min(members)].buffer
-            copy = shared = kept.get((buffer, start, stop))
-            if self.mode != "ignore" and copy is None:
-                copy = buffer.copy_range(start, stop)
-            found.append(Scratch(tuple(sorted(members)), start, stop, copy))
-            if self.budget is not None and copy is not None:
-                self.budget.keep(found[-1], copy.nbytes if shared is None else 0)
-        record.scratch = tuple(found)
-
-
-def _join(groups: list[set[int]], members: set[int]) -> None:
-    """Add a group, together with those that it meets."""
-    for group in [g for g in groups if g & members]:
-        groups.remove(group)
-        members |= group
-    groups.append(members)
 
 
 def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None) -> None:

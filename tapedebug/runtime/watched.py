@@ -66,16 +66,13 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
             note_read(args[p], "launch")
     else:
         record = Record(len(tape.records), plan, args, sizes, threads, packed, call_site(2), tape.scope)
-    tracking = None if tape is None else tape.tracking
 
     def run() -> None:
-        if tracking is None or record is None:
-            plan.run(0, threads, address_of(packed))
-        else:
-            tracking.run(record)
+        plan.run(0, threads, address_of(packed))
 
     fails = bool(plan.heard & FATAL or config.verify_fp)
-    if tracking is not None and record is not None:
+    if tape is not None and tape.tracking is not None and record is not None:
+        run = tape.tracking.prepared(record)
         fails = fails or not surely_inside(record)
     before = Memory(written) if fails else None
     if before is None:

@@ -257,3 +257,27 @@ def test_stamps_on_two_axes_by_component() -> None:
     args = [np.ones((3, 4, 3), np.float32), np.ones((3, 4, 3), np.float32), 3]
     _, conflicts = check(grid, (3, 4), args)
     assert conflicts == 3  # component 1 of the first element of each row, which four threads write
+
+
+@pytest.mark.parametrize("track", ["elements", None])
+@pytest.mark.parametrize("seed", range(6))
+def test_tapes_tell_what_the_simulation_logged(seed: int, track: str | None) -> None:
+    """Accesses in bulk, conditions, collisions: each element's thread and line are among those in its log."""
+    rng = random.Random(seed)
+    for _ in range(10):
+        threads, places = rng.randint(1, 6), rng.randint(1, 8)
+        at = np.array([rng.randrange(places) for _ in range(4 * threads)], np.int32)
+        how = np.array([rng.randrange(6) for _ in range(4 * threads)], np.int32)
+        args = [np.zeros(places, np.float32), np.zeros(threads, np.float32), at, how]
+        logs = simulate(chosen, threads, [a.copy() for a in args])
+        arrays = [wp.array(a, dtype=int if a.dtype == np.int32 else float) for a in args]
+        with wp.Tape(track=track) as tape:
+            wp.launch(chosen, threads, inputs=arrays)
+        for param, a in enumerate(arrays):
+            for asked, reads in ((tape.writers(a), False), (tape.readers(a), True)):
+                for place in range(len(a)):
+                    log = logs.get((param, place), Log())
+                    known = {(t, s.line) for t, kind, s in log.accesses if (kind == "read") == reads}
+                    told = asked[place]
+                    assert (told.launch is None) == (not known)
+                    assert not known or (told.thread, told.line) in known

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import json
+import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.diagnose import Diagnosis
 from tapedebug.diagnose._diagnosis import worst_verdict
+from tapedebug.diagnose._text import format_diagnosis
 from tapedebug.trace import trace_from_json
 
 
@@ -263,3 +268,69 @@ def test_a_loss_written_by_a_vector_kernel_and_a_trace_that_shows_values() -> No
     assert all(version.value is not None for version in trace.versions if version.written_by is not None)
     assert trace.verdict == "AGREE"
     assert trace.coverage.checked == 3
+
+
+def test_a_trace_from_elsewhere_does_not_command_the_terminal() -> None:
+    tape, _, loss = recorded()
+    trace = wp.diagnose(tape, loss=loss).trace
+    trace.name = "\x1b[2Jcleared"
+    trace.findings[0].message = "one\x1b]0;title\x07\ntwo\u202e"
+    trace.findings[0].arrays = ["x\x9b1m"]
+    assert trace.findings[0].call_site is not None
+    trace.findings[0].call_site.file = "\x1bc.py"
+    text = format_diagnosis(trace)
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert "    one ]0;title\n    two\n" in text
+
+
+def test_a_diagnosis_is_short_at_a_prompt_and_found_by_rule() -> None:
+    tape, _, loss = recorded("ignore")
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert repr(diagnosis).startswith(
+        "<Diagnosis of tape: WRONG, 1 errors; 3 of 3 launches checked end to end; "
+    )
+    assert diagnosis.by_rule("overwrite", "seed") == diagnosis.findings
+    assert diagnosis.by_rule("seed") == []
+    assert {"overwrite", "disconnected", "nonfinite"} <= set(diagnosis.rules)
+    assert "overwrite" not in wp.diagnose(tape, max_seconds=1e-9).rules
+
+
+def test_a_diagnosis_can_be_copied_and_pickled_and_so_can_its_error() -> None:
+    tape, _, loss = recorded("ignore")
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    for again in (pickle.loads(pickle.dumps(diagnosis)), copy.deepcopy(diagnosis)):
+        assert (str(again), again.findings, again.rules) == (
+            str(diagnosis),
+            diagnosis.findings,
+            diagnosis.rules,
+        )
+        assert json.dumps(again.to_json()) == json.dumps(diagnosis.to_json())
+    with pytest.raises(wp.GradientError) as caught:
+        diagnosis.raise_if_wrong()
+    assert str(caught.value) == str(diagnosis)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(error, wp.GradientError) and isinstance(error, AssertionError)
+    assert (str(error), str(error.diagnosis)) == (str(diagnosis), str(diagnosis))
+
+
+@pytest.mark.parametrize(("columns", "longest"), [("80", 79), ("200", 120), ("20", 60)])
+def test_prose_is_as_wide_as_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: str, longest: int
+) -> None:
+    tape, _, loss = recorded("ignore")
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    wide = max(len(line) for line in str(diagnosis).splitlines() if line.startswith("    launch"))
+    assert wide <= 100
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    lines = str(diagnosis).splitlines()
+    message = [line for line in lines if line.startswith("    ") and not line.startswith("        ")]
+    assert longest - 16 < max(len(line) for line in message if "/" not in line) <= longest

@@ -253,6 +253,22 @@ def test_large_is_not_exploding(make: Any) -> None:
     assert [item for item in wp.diagnose(make()).findings if item.severity != "info"] == []
 
 
+def test_a_large_cost_on_an_early_state_is_no_growth() -> None:
+    x, loss = floats(1.0, 2.0), floats(0.0)
+    with wp.Tape() as tape:
+        for number in range(12):
+            x_next = wp.zeros_like(x)
+            wp.launch(scale, 2, [x, 1.0], [x_next])
+            if number == 1:
+                dear = wp.zeros_like(x)
+                wp.launch(scale, 2, [x_next, 1e6], [dear])
+            x = x_next
+        wp.launch(total, 2, [dear], [loss])
+        wp.launch(total, 2, [x], [loss])
+    tape.backward(loss)
+    assert told(wp.diagnose(tape), "exploding") == []
+
+
 def running_sum() -> Any:
     x, loss = floats(*np.linspace(1.0, 2.0, 9)), floats(0.0)
     with wp.Tape() as tape:

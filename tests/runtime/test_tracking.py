@@ -374,6 +374,32 @@ def test_other_values_are_refused() -> None:
     )
 
 
+def test_a_tape_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapedebug.runtime._stamps.LAST", 2)
+    x = floats(1, 2)
+    told = (
+        "tracking: stamps tell 2 launches of one tape apart, and no more\n"
+        "  = mend: record several tapes, or without track"
+    )
+    with wp.Tape(track="elements") as tape:
+        wp.launch(square, 2, inputs=[x, x])
+        wp.launch(square, 2, inputs=[x, x])
+        before = x.numpy().tolist()
+        kept = tape.preserved_bytes
+        with pytest.raises(wp.TapeError) as caught:
+            wp.launch(square, 2, inputs=[x, x])
+    assert str(caught.value) == told
+    assert (len(tape.records), x.numpy().tolist(), tape.preserved_bytes) == (2, before, kept)
+    with wp.Tape() as plain:
+        for _ in range(3):
+            wp.launch(square, 2, inputs=[x, x])
+    with pytest.raises(wp.TapeError) as caught:
+        plain.writers(x)
+    assert str(caught.value) == told
+    notes = wp.diagnose(plain).coverage.notes
+    assert "tapes of more than 2 launches are not looked at element by element" in notes
+
+
 def test_only_arrays_of_the_tape_can_be_asked_for() -> None:
     x, other = floats(1, 2), floats(3, 4)
     with wp.Tape() as tape:

@@ -1,4 +1,4 @@
-"""What only a diagnosis asks of a kernel: what Warp would make of it, and what its adjoint keeps."""
+"""What else may be asked of a kernel: what Warp would make of it, and what its adjoint keeps."""
 
 from __future__ import annotations
 
