@@ -133,7 +133,15 @@ def outside_notes(tape: Any, names: Names) -> list[str]:
     """Writes to the tape's memory that are not on the tape: while it recorded, and before backward."""
     notes = []
     during = [event for event in tape.outside if event.at < len(tape.records)]
-    arrays = list(dict.fromkeys(names.of(event.array) for event in during))
+    computed = {record.args[p].buffer for record in tape.records for p in record.plan.written}
+    steps = [event for event in during if event.settled and event.array.buffer not in computed]
+    arrays = list(dict.fromkeys(names.of(event.array) for event in steps))
+    if arrays:
+        notes.append(
+            f"updated between passes of this tape: {', '.join(arrays)}; the gradient is that of all values "
+            "together, as backward adds it up"
+        )
+    arrays = list(dict.fromkeys(names.of(event.array) for event in during if event not in steps))
     if arrays:
         notes.append(
             f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"

@@ -31,8 +31,11 @@ def written_meanwhile(case: Case) -> list[Finding]:
         return []
     total = len(case.trace.launches)
     events: dict[int, list[Any]] = {}
+    computed = {record.args[p].buffer for record in replay.records for p in record.plan.written}
     for event in replay.recorded.tape.tracker.outside:
         number = replay.recorded.id_of(event.array)
+        if event.settled and event.array.buffer not in computed:
+            continue  # an optimiser's step: its gradient adds up over all values of the parameter
         if number is not None and 0 < event.at < total:
             events.setdefault(number, []).append(event)
     consumed = replay.without(()) if events else {}
@@ -102,8 +105,16 @@ def _finding(case: Case, array: int, written: list[Any], errors: dict[str, float
             "relative_error": errors,
             "meanwhile": True,
         },
-        fix=f"write to {label} on the tape, by assign, copy or a launch, or use another array from there on",
+        fix=_fix(label, first.settled),
     )
+
+
+def _fix(label: str, settled: bool) -> str:
+    if settled:  # written between two passes of a tape that goes on recording
+        return (
+            f"record each pass on a tape of its own, or tape.reset() before it, or use a new {label} in each"
+        )
+    return f"write to {label} on the tape, by assign, copy or a launch, or use another array from there on"
 
 
 def _site(case: Case, clock: int) -> Location | None:

@@ -42,6 +42,11 @@ class ShadowBuffer:
         written: Arrays whose final content comes from the tape.
     """
 
+    _parameters = False
+    """No launch writes here: the memory of parameters, which only an optimiser changes."""
+    _plain: Bytes | None = None
+    """Of parameters, the content without what was asked to be changed."""
+
     def __init__(
         self, ledger: Ledger, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
     ) -> None:
@@ -60,6 +65,8 @@ class ShadowBuffer:
                 self.late.append((live, live.content(self.buffer).copy()))
         self.written = _written(ledger, tracker, last)
         self._initial = self.data.copy() if last or self.injections else None
+        self._parameters = not last
+        self._plain = self._initial
 
     def _allocate(self, buffer: Buffer, f64: bool, used: list[array]) -> None:
         self.buffer = buffer
@@ -93,15 +100,34 @@ class ShadowBuffer:
         """Go back to what the tape found."""
         if self._initial is not None:
             self.data[:] = self._initial
+            self._plain = self._initial
 
     def inject(self, at: int) -> None:
-        """Load what something outside the tape wrote before record `at`."""
+        """Load what something outside the tape wrote before record `at`.
+
+        An optimiser's step between two passes goes on from the parameter that it was given: a change that
+        was asked for stays. The gradient of a parameter adds up over all the values that it had.
+        """
         for live, content in self.injections[at]:
+            if not self._is_step(live):
+                self._load(live, content)
+                continue
+            assert self._plain is not None
+            now, plain = self.view(live.array), self._seen(live.array, self._plain)
+            changed = now != plain
+            change = (now - plain)[changed]
             self._load(live, content)
+            self._plain = self.data.copy()
+            self.view(live.array)[changed] += change
+
+    def _is_step(self, live: LiveIn) -> bool:
+        return live.settled and self._parameters and types.is_float(live.array.dtype)
 
     def still(self, at: int) -> None:
         """What something outside the tape wrote before record `at` is constant: it has no tangent."""
         for live, _ in self.injections[at]:
+            if self._is_step(live):
+                continue
             if live.array.is_contiguous:
                 self.tangents()[live.start * self.scale : live.stop * self.scale] = 0
             else:
