@@ -25,7 +25,15 @@ def wants_colour(stream: TextIO) -> bool:
 
 def paint(text: str, style: str, colour: bool) -> str:
     """Return `text` in a colour, if colours are wanted."""
+    text = plain(text)
     return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if colour else text
+
+
+def plain(text: str) -> str:
+    """`text` without what a terminal would obey: labels and lines of a trace may come from anywhere."""
+    if text.isprintable():
+        return text
+    return "".join(character if character >= " " and character.isprintable() else " " for character in text)
 
 
 def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str] | None = None) -> str:
@@ -123,7 +131,7 @@ def _called(finding: Finding, trace: Trace | None) -> str:
 
 def _place(what: str, location: Location, trace: Trace | None, colour: bool) -> list[str]:
     function = f", in {location.function}" if location.function else ""
-    lines = [f"    {what} at {_short(location.file)}:{location.line}{function}"]
+    lines = [plain(f"    {what} at {_short(location.file)}:{location.line}{function}")]
     code = _kernel_line(location, trace) if trace else code_at(location)
     if code and code.strip():
         lines.append(paint(f"        {code.strip()}", "dim", colour))
@@ -159,9 +167,9 @@ def _wrapped(text: str, indent: str, following: str | None = None) -> list[str]:
     """Wrap at spaces; a long path or label stays in one piece."""
     wrapped = [
         piece.replace("\u00a0", " ")
-        for line in text.replace(" %", "\u00a0%").splitlines()
+        for line in text.splitlines()
         for piece in textwrap.wrap(
-            line,
+            plain(line).replace(" %", "\u00a0%"),
             _width(),
             initial_indent=indent,
             subsequent_indent=following or indent,

@@ -69,10 +69,14 @@ def record(
         name: What the trace is called; by default that of the variable that holds the tape.
 
     Raises:
-        ValueError: `values` is something else.
+        ValueError: `values` is something else, or a limit is no number or negative.
     """
     if values not in (False, True, "arrays"):
         raise ValueError(f'trace: values is False, True or "arrays"; got {values!r}')
+    for parameter, limit in (("max_bytes", max_bytes), ("max_seconds", max_seconds)):
+        number = isinstance(limit, (int, float)) and not isinstance(limit, bool) and limit >= 0
+        if not number and not (limit is None and parameter == "max_seconds"):
+            raise ValueError(f"trace: {parameter} is a number of 0 or more; got {limit!r}")
     recorded = record_with_arrays(tape, name=name)
     if values:
         from tapedebug.trace._values import add_summaries

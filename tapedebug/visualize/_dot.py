@@ -248,7 +248,7 @@ class _Drawing:
             )
         if marks.found:
             rows.append((BOX, RED, "✕ error, ! warning: what the diagnosis found"))
-        notes = []
+        notes = list(self.options.notes)
         if self.folded.summary:
             notes.append(
                 f"{len(self.trace.launches):,} launches are too many to be drawn one by one: "

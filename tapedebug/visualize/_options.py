@@ -10,7 +10,7 @@ MOST_LAUNCHES = 300
 
 @dataclass(slots=True, kw_only=True)
 class Options:
-    """Settings of a drawing; the names are those of `visualize`."""
+    """Settings of a drawing; the names are those of `visualize`. `notes` are written below it."""
 
     simplify_graph: bool = True
     hide_readonly_arrays: bool = False
@@ -20,3 +20,4 @@ class Options:
     labels: dict[int, str] = field(default_factory=dict)
     inputs: dict[int, str | None] = field(default_factory=dict)
     outputs: dict[int, str | None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
 
+Ids = Callable[[Any], "int | None"]
 DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 
@@ -63,6 +64,7 @@ def visualize(
 
     Raises:
         ValueError: An unknown direction, or names that do not match the tracked arrays in number.
+        TypeError: What is to be labelled or tracked is no array (of a trace: no label).
         OSError: The file can not be written.
     """
     if graph_direction not in DIRECTIONS:
@@ -70,17 +72,17 @@ def visualize(
             f"visualize: graph_direction is one of {', '.join(DIRECTIONS)}; got {graph_direction!r}"
         )
     trace, ids = _resolve(tape, longest=choose_longest_node_name)
+    notes: list[str] = []
     options = Options(
         simplify_graph=simplify_graph,
         hide_readonly_arrays=hide_readonly_arrays,
         ignore_graph_scopes=ignore_graph_scopes,
         graph_direction=graph_direction,
         most_launches=most_launches,
-        labels={
-            number: label for key, label in (array_labels or {}).items() if (number := ids(key)) is not None
-        },
-        inputs=_tracked("track_input_names", track_inputs, track_input_names, ids),
-        outputs=_tracked("track_output_names", track_outputs, track_output_names, ids),
+        labels=_labels(array_labels, ids),
+        inputs=_tracked("track_input", track_inputs, track_input_names, ids, notes),
+        outputs=_tracked("track_output", track_outputs, track_output_names, ids, notes),
+        notes=notes,
     )
     dot = to_dot(trace, options)
     if filename is not None:
@@ -88,23 +90,64 @@ def visualize(
     return dot
 
 
-def _resolve(tape: Tape | Trace | Diagnosis, *, longest: bool) -> tuple[Trace, Any]:
+def _resolve(tape: Tape | Trace | Diagnosis, *, longest: bool) -> tuple[Trace, Ids]:
+    """The trace, and what finds the id of an array in it: arrays of a trace are known by their labels."""
     found = getattr(tape, "trace", None)
     trace = tape if isinstance(tape, Trace) else found if isinstance(found, Trace) else None
     if trace is not None:
-        return trace, {info.label: info.id for info in trace.arrays}.get
+        by_label = {info.label: info.id for info in trace.arrays}
+
+        def id_of(key: Any) -> int | None:
+            if not isinstance(key, str):
+                raise TypeError(f"visualize: in a trace arrays are known by their labels; got {_shown(key)}")
+            return by_label.get(key)
+
+        return trace, id_of
     from tapedebug.trace import record_with_arrays
 
     recorded = record_with_arrays(cast("Tape", tape), longest_names=longest)
-    return recorded.trace, recorded.id_of
+
+    def of_array(key: Any) -> int | None:
+        if not hasattr(key, "is_contiguous"):
+            raise TypeError(f"visualize: arrays to label or to track are arrays; got {_shown(key)}")
+        return recorded.id_of(key)
+
+    return recorded.trace, of_array
+
+
+def _labels(given: Mapping[Any, str] | None, ids: Ids) -> dict[int, str]:
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(
+            f"visualize: array_labels is a dictionary of arrays and their names; got {_shown(given)}"
+        )
+    pairs = ((ids(key), str(label)) for key, label in (given or {}).items())
+    return {number: label for number, label in pairs if number is not None}
 
 
 def _tracked(
-    parameter: str, arrays: Sequence[Any] | None, names: Sequence[str] | None, ids: Any
+    parameter: str,
+    arrays: Sequence[Any] | None,
+    names: Sequence[str] | None,
+    ids: Ids,
+    notes: list[str],
 ) -> dict[int, str | None]:
+    """The ids of tracked arrays with their names; `notes` get those that are not on the tape."""
+    if isinstance(arrays, str) or hasattr(arrays, "is_contiguous"):
+        arrays = [arrays]  # one array, whose rows nobody meant
     arrays = list(arrays or ())
     if names is not None and len(names) != len(arrays):
-        raise ValueError(f"visualize: {parameter} has {len(names)} names for {len(arrays)} tracked arrays")
-    labels: list[str | None] = list(names) if names is not None else [None] * len(arrays)
-    pairs = ((ids(key), label) for key, label in zip(arrays, labels, strict=True))
-    return {number: label for number, label in pairs if number is not None}
+        raise ValueError(
+            f"visualize: {parameter}_names has {len(names)} names for {len(arrays)} tracked arrays"
+        )
+    found: dict[int, str | None] = {}
+    for place, key in enumerate(arrays):
+        number, label = ids(key), None if names is None else str(names[place])
+        if number is not None:
+            found[number] = label
+        else:
+            notes.append(f"{parameter}s: {label or f'array {place}'} is not on this tape")
+    return found
+
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.60}"

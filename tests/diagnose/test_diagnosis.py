@@ -16,6 +16,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.diagnose import Diagnosis
 from tapedebug.diagnose._diagnosis import worst_verdict
+from tapedebug.diagnose._text import format_diagnosis
 from tapedebug.trace import trace_from_json
 
 
@@ -267,6 +268,19 @@ def test_a_loss_written_by_a_vector_kernel_and_a_trace_that_shows_values() -> No
     assert all(version.value is not None for version in trace.versions if version.written_by is not None)
     assert trace.verdict == "AGREE"
     assert trace.coverage.checked == 3
+
+
+def test_a_trace_from_elsewhere_does_not_command_the_terminal() -> None:
+    tape, _, loss = recorded()
+    trace = wp.diagnose(tape, loss=loss).trace
+    trace.name = "\x1b[2Jcleared"
+    trace.findings[0].message = "one\x1b]0;title\x07\ntwo\u202e"
+    trace.findings[0].arrays = ["x\x9b1m"]
+    assert trace.findings[0].call_site is not None
+    trace.findings[0].call_site.file = "\x1bc.py"
+    text = format_diagnosis(trace)
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert "    one ]0;title\n    two\n" in text
 
 
 def test_a_diagnosis_is_short_at_a_prompt_and_found_by_rule() -> None:

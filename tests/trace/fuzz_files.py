@@ -95,6 +95,9 @@ def originals() -> list[tuple[str, dict[str, bytes]]]:
 
 def _members(trace: Trace) -> dict[str, bytes]:
     trace.tape.id, trace.environment = 1, {}  # a seed is the same file tomorrow
+    trace.tape.began, trace.tape.ended = 1, 99
+    for number, event in enumerate(trace.events):
+        event.clock, event.tape = number, 1
     for launch in trace.launches:
         launch.seconds = launch.backward_seconds = None
     for check in trace.checks:

@@ -174,6 +174,16 @@ def test_other_words_for_values_are_refused() -> None:
         recorded()[0].trace(values="all")
 
 
+@pytest.mark.parametrize(
+    "limit", [{"max_bytes": -1}, {"max_bytes": None}, {"max_seconds": "1"}, {"max_bytes": True}]
+)
+def test_limits_that_are_none_are_refused(limit: dict[str, object]) -> None:
+    ((name, value),) = limit.items()
+    with pytest.raises(ValueError, match="is a number of 0 or more") as caught:
+        recorded()[0].trace(values=True, **limit)
+    assert str(caught.value) == f"trace: {name} is a number of 0 or more; got {value!r}"
+
+
 def test_writes_outside_the_tape_begin_versions_with_values() -> None:
     x = wp.array([1.0, 2.0, 3.0, 4.0], dtype=float, requires_grad=True)
     y = wp.zeros(4, dtype=float, requires_grad=True)

@@ -131,6 +131,7 @@ def test_a_scratch_array_that_is_used_twice_is_marked_only_if_its_way_is_cut() -
     assert "gradient ends" not in tape.visualize()
 
 
+@pytest.mark.filterwarnings("ignore:backward. launch 0 .blocked. passes no gradient on")
 def test_kernels_without_an_adjoint_are_marked() -> None:
     a, mid, loss = floats(), floats(), scalar()
     with wp.Tape() as tape:
@@ -268,6 +269,7 @@ def test_ten_thousand_launches_are_drawn_within_a_second(make: Callable[[], wp.T
     assert len(dot) < 10_000
 
 
+@pytest.mark.filterwarnings("ignore:backward. launch 3 .blocked. passes no gradient on")
 @pytest.mark.skipif(shutil.which("dot") is None, reason="the dot program is not installed")
 def test_graphviz_takes_every_mark() -> None:
     tape, loss = severed(lambda a, loss: wp.launch(blocked, dim=4, inputs=[a], outputs=[floats()]))

@@ -99,3 +99,38 @@ def test_a_trace_is_drawn_like_its_tape() -> None:
     tape, _ = documents_tape()
     trace = tape.trace(name="tape")
     assert wp.visualize.visualize(trace, array_labels={"a": "renamed"}).count("<B>renamed</B>") == 1
+
+
+def test_arrays_that_are_none_are_refused() -> None:
+    tape, _ = documents_tape()
+    for options, message in (
+        ({"track_inputs": [3]}, "visualize: arrays to label or to track are arrays; got int 3"),
+        ({"array_labels": {"a": "b"}}, "visualize: arrays to label or to track are arrays; got str 'a'"),
+        (
+            {"array_labels": ["a"]},
+            "visualize: array_labels is a dictionary of arrays and their names; got list ['a']",
+        ),
+    ):
+        with pytest.raises(TypeError) as caught:
+            tape.visualize(**options)
+        assert str(caught.value) == message
+    with pytest.raises(
+        TypeError, match="^visualize: in a trace arrays are known by their labels; got int 3$"
+    ):
+        wp.visualize.visualize(tape.trace(), track_inputs=[3])
+
+
+def test_one_array_may_be_tracked_without_a_list() -> None:
+    tape, arrays = documents_tape()
+    assert tape.visualize(track_inputs=arrays["e"]).count("peripheries=2") == 1
+    assert wp.visualize.visualize(tape.trace(), track_inputs="e").count("peripheries=2") == 1
+
+
+def test_tracked_arrays_that_are_not_on_the_tape_are_told() -> None:
+    tape, arrays = documents_tape()
+    other = wp.zeros(3)
+    dot = tape.visualize(
+        track_inputs=[arrays["e"], other], track_input_names=["e", "gone"], track_outputs=[other]
+    )
+    assert "track_inputs: gone is not on this tape" in dot
+    assert "track_outputs: array 0 is not on this tape" in dot
