@@ -9,9 +9,9 @@ told with the name of what hid it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tapedebug.diagnose import (
     after_loss,
@@ -45,8 +45,14 @@ MEASURABLE = (overwrite.RULE, disconnected.RULE, duplicate_launch.RULE, seed.RUL
 ANYTHING = tuple(rule.id for rule in RULES if rule.id != wrong_adjoint.RULE)
 """But what is left when nothing else explains it: it would be blamed for what was told before."""
 
-Again = Callable[["Tape"], Case]
-"""Makes a case of another tape, with the same loss and inputs."""
+FEW = 2_000
+"""Of longer tapes the verdict is not looked for a second time, and only what hides easily is."""
+
+
+class Again(Protocol):
+    """Makes a case of another tape, with the same loss and inputs, and its verdict if `check`."""
+
+    def __call__(self, tape: Tape, *, check: bool = True) -> Case: ...
 
 
 def reveal(case: Case, again: Again, depth: int = DEPTH) -> None:
@@ -81,10 +87,14 @@ def _mended(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding,
         stop = late[0].evidence["last"] + 1 if late else None
         tape = mended_tape(replay.recorded, _between(case) if cuts else (), stop)
         case.progress("looking for what stands behind what was found")
-        found = again(tape)
+        few = len(tape.records) <= FEW
+        if not few:
+            looked = ", ".join((*MEASURABLE, nonfinite.RULE, flat_op.RULE))
+            case.skipped(f"behind what was found only {looked} were looked for: the tape is long")
+        found = again(tape, check=few)
         _name(found, case)
         found.as_warp = case.as_warp
-        apply(found, only=ANYTHING)
+        apply(found, only=ANYTHING if few else (*MEASURABLE, nonfinite.RULE, flat_op.RULE))
         found.trace.findings = settle(found.trace.findings)
         yield (cuts + late)[0], found
     wild = [f for f in serious if f.rule == nonfinite.RULE]

@@ -109,8 +109,8 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
             )
 
 
-def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace) -> Case:
-    """The tape as data, with the end-to-end verdict, and ready to be run again."""
+def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True) -> Case:
+    """The tape as data, with the end-to-end verdict (if `check`), and ready to be run again."""
     from tapedebug.trace._record import record_with_arrays
 
     recorded = record_with_arrays(tape)
@@ -124,7 +124,7 @@ def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace) -> Case:
     seeds = find_seeds(recorded, target)
     if len(seeds) == 1:
         trace.backward.loss = recorded.id_of(next(iter(seeds)))
-    wrong = _end_to_end(recorded, target, leaves, inputs is not None, pace)
+    wrong = _end_to_end(recorded, target, leaves, inputs is not None, pace) if check else set()
     trace.coverage.notes += notes
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:

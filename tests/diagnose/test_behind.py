@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,14 @@ def test_a_gradient_of_zero_that_nothing_zeroes() -> None:
     )
     assert finding.fix == f"call tape.zero() or x.grad.zero_() after the update at test_behind.py:{step}"
     assert {item.rule for item in alarms(fit(zero=True))} == {"flat-op"}
+
+
+def test_of_a_long_tape_the_coverage_says_what_was_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["tapedebug.diagnose._behind"], "FEW", 2)
+    tape, *_ = chain(square, alive=False, mode="ignore")
+    told = (
+        "behind what was found only overwrite, disconnected, duplicate-launch, seed, nonfinite, flat-op were"
+    )
+    tape.backward(tape.records[-1].args[1])
+    notes = wp.diagnose(tape).coverage.notes
+    assert f"{told} looked for: the tape is long" in notes

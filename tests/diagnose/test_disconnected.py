@@ -352,9 +352,9 @@ def test_assigning_what_numpy_saw_is_the_same() -> None:
 def test_other_values_and_ramps_come_from_nowhere() -> None:
     tape, *_ = by_way_of_numpy(lambda values: values**2)
     assert [item.evidence["kind"] for item in alarms(tape)] == []
-    ramp, x, y, loss = floats(*range(9)), floats(*range(9)), zeros(9), zeros(1)
+    ramp, x, y, loss = floats(*range(9)), floats(*range(1, 19, 2)), zeros(9), zeros(1)
     with wp.Tape() as tape:
-        wp.launch(ignore, dim=9, inputs=[ramp], outputs=[y])
+        wp.launch(push, dim=9, inputs=[ramp, zeros(9)], outputs=[y])
         wp.launch(total, dim=9, inputs=[x], outputs=[loss])
     tape.backward(loss)
     assert alarms(tape) == []

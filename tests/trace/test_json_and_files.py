@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import linecache
 import math
 import tracemalloc
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tapedebug._source import source_line
 from tapedebug.trace import (
     Argument,
     ArrayInfo,
@@ -310,3 +312,24 @@ def test_encoding_does_not_share_what_it_was_given() -> None:
     before = copy.deepcopy(trace.to_json())
     trace.to_json()["launches"][0]["args"].clear()
     assert trace.to_json() == before
+
+
+def test_places_in_traces_are_looked_up_in_files_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A device or a pipe that a trace names as source would be read for ever."""
+    large, small = tmp_path / "large.py", tmp_path / "small.py"
+    small.write_text("one\ntwo\n", encoding="utf-8")
+    with large.open("wb") as stream:
+        stream.truncate(1 << 26)
+    asked: list[str] = []
+
+    def getline(file: str, line: int) -> str:
+        asked.append(file)
+        return linecache.getlines(file)[line - 1]
+
+    monkeypatch.setattr("linecache.getline", getline)
+    for name in ("/dev/zero", "/dev/stdin", str(tmp_path), str(large), "a\0b"):
+        assert source_line(name, 1) == ""
+    assert asked == []
+    assert source_line(str(small), 2) == "two"
