@@ -75,6 +75,8 @@ class Experiment(Protocol):
     """The arrays that the reverse pass begins with."""
     named: bool
     """Somebody asked for the gradients of just these."""
+    like_warp: bool
+    """The reverse pass of the user gave what Warp's would, as somebody asked."""
 
     def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Change]:
         """For each (array, launch): what the launch did to the values of the array."""

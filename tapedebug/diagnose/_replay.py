@@ -55,6 +55,7 @@ class Replay:
         self.pulse = pulse
         self.wrong = frozenset(wrong)
         self.named = named
+        self.like_warp: bool = recorded.tape.tracker.like_warp
         self.recorded = recorded
         self.records: list[Record] = list(recorded.tape.records)
         self.arrays = recorded.arrays

@@ -11,6 +11,7 @@ from tapedebug.diagnose._apart import NOTICED
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.warp_limitation import (
     Group,
+    as_run,
     by_kernel,
     effect,
     location_of,
@@ -45,11 +46,12 @@ def _finding(case: Case, group: Group) -> Finding:
     return Finding(
         rule=RULE,
         severity=severity_of(group.errors) or "info",
-        message=(
+        message=as_run(
+            case,
             f"{who(case, group.launches)}: the atomic at {words.place(location)} hands out numbers that the "
             "gradient depends on. Here each thread finds the number that it had, so the gradient is right. "
             "Warp's reverse pass does not hand them out again, and the variable holds nothing in particular: "
-            f"with 0 {effect(group.errors, group.gradients)}."
+            f"with 0 {effect(group.errors, group.gradients)}.",
         ),
         launches=group.launches,
         arrays=[label for label, error in group.errors.items() if error > NOTICED],

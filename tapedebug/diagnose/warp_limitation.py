@@ -151,6 +151,16 @@ def effect(errors: Mapping[str, float], gradients: Mapping[str, Any]) -> str:
     return f"its gradient of {off(errors, 'is ')}{told(gradients, errors)}"
 
 
+def as_run(case: Case, message: str) -> str:
+    """A message about a run that consumed Warp's gradients, as somebody asked for."""
+    if not case.experiment.like_warp:
+        return message
+    return message.replace(
+        "so the gradient is right.",
+        'so that by default the gradient is right; with on_overwrite="ignore" this run consumed Warp\'s.',
+    )
+
+
 def who(case: Case, launches: list[int]) -> str:
     """`launch 3 (step) and 39 more like it`."""
     more = f" and {len(launches) - 1} more like it" if len(launches) > 1 else ""
@@ -175,7 +185,9 @@ def _finding(case: Case, group: Group, severity: Severity) -> Finding:
     return Finding(
         rule=RULE,
         severity=severity,
-        message=f"{who(case, group.launches)}: {what}: {effect(group.errors, group.gradients)}.{also}",
+        message=as_run(
+            case, f"{who(case, group.launches)}: {what}: {effect(group.errors, group.gradients)}.{also}"
+        ),
         launches=group.launches,
         arrays=[label for label, error in group.errors.items() if error > NOTICED],
         location=location,
@@ -209,8 +221,9 @@ def _loop(limit: Limit, location: Location) -> tuple[str, str]:
         )
     return (
         f"the loop at {where} leaves {names} to what follows, whose reverse needs "
-        f"{'its value' if one else 'their values'}. Here that is right. Warp's reverse pass leaves loops out "
-        f"where it computes values once more, and finds what {names} held before the loop"
+        f"{'its value' if one else 'their values'}. Here that is known, so the gradient is right. Warp's "
+        f"reverse pass leaves loops out where it computes values once more, and finds what {names} held "
+        "before the loop"
     ), f"for Warp, move the loop into a @wp.func that returns {names}"
 
 
@@ -283,11 +296,12 @@ def _keeps(
     return Finding(
         rule=RULE,
         severity=severity,
-        message=(
+        message=as_run(
+            case,
             f"{label} keeps its gradient (retain_grad=True) and is written by {len(launches)} launches, last "
             f"by {words.launch_words(last)}. Here an element that is written over passes its adjoint on "
             "once, so the gradient is right. In Warp the adjoint stays, and what was written before gets it "
-            f"again: {effect(errors, gradients)}."
+            f"again: {effect(errors, gradients)}.",
         ),
         launches=launches,
         arrays=[label, *(name for name, error in errors.items() if error > NOTICED and name != label)],

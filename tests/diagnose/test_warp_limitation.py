@@ -150,9 +150,9 @@ def test_a_loop_whose_results_are_needed() -> None:
     here = line_of("for _term in")
     assert finding.message == (
         f"launch 0 (mean): the loop at {HERE.name}:{here} leaves s to what follows, whose reverse needs its "
-        "value. Here that is right. Warp's reverse pass leaves loops out where it computes values once more, "
-        "and finds what s held before the loop: its gradient of v0 is off by 100 %, that of drag by 100 % "
-        "(0 in place of 25.6 for v0[1])."
+        "value. Here that is known, so the gradient is right. Warp's reverse pass leaves loops out where it "
+        "computes values once more, and finds what s held before the loop: its gradient of v0 is off by "
+        "100 %, that of drag by 100 % (0 in place of 25.6 for v0[1])."
     )
     assert finding.fix == "for Warp, move the loop into a @wp.func that returns s"
 
@@ -455,3 +455,53 @@ def test_without_as_warp_counters_are_saved(kernel: Any) -> None:
     found = emitted(kernel, as_warp=False)
     assert found.verdict == "AGREE"
     assert not [item for item in found.findings if item.severity != "info"]
+
+
+# ------------------------------------------------------------------ what is not known, and what was asked for
+
+
+@wp.kernel
+def decompose(m: wp.array(dtype=wp.mat33), out: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    u = wp.mat33()
+    s = wp.vec3()
+    v = wp.mat33()
+    wp.svd3(m[i], u, s, v)
+    r = s[0]
+    for _turn in range(n):
+        r = r * s[1]
+    out[i] = r
+
+
+def test_a_kernel_of_which_nothing_is_known_is_a_gap_in_the_coverage() -> None:
+    values = np.random.default_rng(0).random((2, 3, 3)).astype(np.float32)
+    m = wp.array(values, dtype=wp.mat33, requires_grad=True)
+    out = wp.zeros(2, dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(decompose, dim=2, inputs=[m, out, 4])
+        wp.launch(total, dim=2, inputs=[out, loss])
+    found = wp.diagnose(tape, loss=loss, as_warp=True)
+    assert not [item for item in found.findings if item.severity != "info"]
+    assert (
+        "warp-limitation: what Warp computes for decompose is not known: it calls a function of matrices"
+        in found.coverage.notes
+    )
+
+
+def test_a_run_that_consumed_what_warp_computes_is_told_so() -> None:
+    v0 = wp.array(np.array([1.0, 2.0], np.float32), dtype=float, requires_grad=True)
+    drag = wp.array(np.array([0.1], np.float32), dtype=float, requires_grad=True)
+    height = wp.zeros(2, dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.as_warp(), wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(fall, dim=2, inputs=[v0, drag], outputs=[height, 8])
+        wp.launch(total, dim=2, inputs=[height], outputs=[loss])
+    tape.backward(loss)
+    finding = _limitation(wp.diagnose(tape, loss=loss, as_warp=True))
+    assert drag.grad.numpy()[0] == pytest.approx(finding.evidence["gradients"]["drag"]["wrong"])
+    message = finding.message
+    assert (
+        "Here that is saved, so that by default the gradient is right; with "
+        'on_overwrite="ignore" this run consumed Warp\'s. Warp saves nothing' in message
+    )
