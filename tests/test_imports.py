@@ -68,6 +68,9 @@ MAY_IMPORT = {
 }
 
 
+# inside `diagnose`: what reads the trace knows no experiments, and what measures knows no rules
+BELOW = {"reading": {"experiments", "rules"}, "experiments": {"rules"}}
+
 # modules that are made of something heavy; nobody may import them when loading
 LATE = {
     "compiler/numba_library.py": {"numba", "llvmlite"},
@@ -115,6 +118,26 @@ def trespasses(source: str, room: str, allowed: Iterable[str] = ()) -> list[str]
             if other in MAY_IMPORT and other != room and other not in MAY_IMPORT[room]:
                 wrong.append(f"line {line}: {room} may not import {other}")
     return wrong
+
+
+def climbs(source: str, shelf: str) -> list[str]:
+    """What a module of `diagnose/shelf` imports when it loads from a shelf above it."""
+    names = imports(ast.parse(source), f"tapedebug.diagnose.{shelf}")
+    above = [f"tapedebug.diagnose.{other}." for other in BELOW.get(shelf, ())]
+    return [f"line {line}: {name}" for line, name in names if f"{name}.".startswith(tuple(above))]
+
+
+def test_inside_diagnose_imports_point_one_way() -> None:
+    modules = [path for shelf in BELOW for path in (ROOT / "tapedebug" / "diagnose" / shelf).glob("*.py")]
+    found = {path.name: climbs(path.read_text("utf-8"), path.parent.name) for path in modules}
+    assert len(found) > 20
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+def test_climbing_is_seen() -> None:
+    assert climbs("from tapedebug.diagnose.rules.overwrite import find", "experiments") == [
+        "line 1: tapedebug.diagnose.rules.overwrite.find"
+    ]
 
 
 def room_modules() -> list[Path]:

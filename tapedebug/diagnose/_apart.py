@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.diagnose import _words as words
-from tapedebug.diagnose._experiment import Values
+from tapedebug.diagnose.experiments._experiment import Values
 from tapedebug.trace import Trace
 
 WRONG = 1e-3

@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tapedebug.diagnose import (
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._rules import RULES, apply
+from tapedebug.diagnose._settle import settle
+from tapedebug.diagnose.experiments._mended_shadow import Mend
+from tapedebug.diagnose.experiments._mended_tape import mended_tape
+from tapedebug.diagnose.reading._graph import is_float
+from tapedebug.diagnose.rules import (
     after_loss,
     disconnected,
     duplicate_launch,
@@ -23,17 +29,11 @@ from tapedebug.diagnose import (
     seed,
     wrong_adjoint,
 )
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._graph import is_float
-from tapedebug.diagnose._latent import latent
-from tapedebug.diagnose._mended_shadow import Mend
-from tapedebug.diagnose._mended_tape import mended_tape
-from tapedebug.diagnose._rules import RULES, apply
-from tapedebug.diagnose._settle import settle
+from tapedebug.diagnose.rules._latent import latent
 from tapedebug.trace import Coverage, Finding
 
 if TYPE_CHECKING:
-    from tapedebug.diagnose._replay import Replay
+    from tapedebug.diagnose.experiments._replay import Replay
     from tapedebug.runtime import Tape
 
 DEPTH = 3

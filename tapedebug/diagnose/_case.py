@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose._dead_ends import DeadEnd, dead_ends
-from tapedebug.diagnose._experiment import Experiment
-from tapedebug.diagnose._graph import Dependencies
-from tapedebug.diagnose._profile import Profile, measure
-from tapedebug.diagnose._replay import Replay
+from tapedebug.diagnose.experiments._dead_ends import DeadEnd, dead_ends
+from tapedebug.diagnose.experiments._experiment import Experiment
+from tapedebug.diagnose.experiments._profile import Profile, measure
+from tapedebug.diagnose.experiments._replay import Replay
+from tapedebug.diagnose.reading._graph import Dependencies
 from tapedebug.trace import Trace
 
 if TYPE_CHECKING:
-    from tapedebug.diagnose._elements import Elements
+    from tapedebug.diagnose.experiments._elements import Elements
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Case:
     @cached_property
     def elements(self) -> Elements:
         """The tape once more, with suspected launches tracked element by element."""
-        from tapedebug.diagnose._elements import Elements
+        from tapedebug.diagnose.experiments._elements import Elements
 
         return Elements(self)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug.diagnose import accumulated, seed, stale_gradient, truncated
+from tapedebug.diagnose.rules import accumulated, seed, stale_gradient, truncated
 from tapedebug.trace import Trace
 
 AROUND = frozenset({accumulated.RULE, seed.RULE, stale_gradient.RULE, truncated.RULE})

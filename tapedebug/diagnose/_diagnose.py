@@ -12,12 +12,12 @@ from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._consumed import allow_for_consumed
 from tapedebug.diagnose._diagnosis import Diagnosis, severity
 from tapedebug.diagnose._pace import VERDICT_SHARE, OutOfTime, Pace
-from tapedebug.diagnose._replay import Replay
 from tapedebug.diagnose._rules import apply, apply_across
-from tapedebug.diagnose._settings import SettingsKept
 from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._several import joined, losses_for
 from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
+from tapedebug.diagnose.experiments._replay import Replay
+from tapedebug.diagnose.experiments._settings import SettingsKept
 from tapedebug.trace import Check, Coverage, Trace
 
 if TYPE_CHECKING:

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose import (
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._pace import OutOfTime
+from tapedebug.diagnose.rules import (
     accumulated,
     after_loss,
     custom_grad,
@@ -32,8 +34,6 @@ from tapedebug.diagnose import (
     warp_limitation,
     wrong_adjoint,
 )
-from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._pace import OutOfTime
 from tapedebug.trace import Finding
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug.diagnose import (
+from tapedebug.diagnose.rules import (
     after_loss,
     disconnected,
     nonfinite,

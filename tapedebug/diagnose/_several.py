@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tapedebug.diagnose import truncated
 from tapedebug.diagnose._diagnosis import Diagnosis, merged_coverage, severity, worst_verdict
 from tapedebug.diagnose._target import Loss
+from tapedebug.diagnose.rules import truncated
 
 
 def losses_for(tapes: Sequence[Any], loss: Any) -> list[Loss]:

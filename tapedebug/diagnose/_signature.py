@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tapedebug.diagnose._experiment import Values
+from tapedebug.diagnose.experiments._experiment import Values
 
 EXACT = 1e-3
 """How well a constant factor must explain a gradient, relatively."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugError
-from tapedebug.diagnose._graph import differentiable
+from tapedebug.diagnose.reading._graph import differentiable
 
 if TYPE_CHECKING:
     from tapedebug.trace import Recorded

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
-from tapedebug.diagnose._source import code_at
+from tapedebug.diagnose.reading._source import code_at
 from tapedebug.trace import Coverage, Finding, Location, Trace
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120

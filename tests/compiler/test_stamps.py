@@ -26,7 +26,7 @@ from tapedebug.compiler.stamps import (
     site_of,
     words_of,
 )
-from tapedebug.diagnose._thread import Thread
+from tapedebug.diagnose.experiments._thread import Thread
 from tapedebug.runtime.journal import Journal
 from tests.compiler.generator import program
 from tests.compiler.test_generated import THREADS, Trial, arguments, load

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose._mended_tape import mended_tape
+from tapedebug.diagnose.experiments._mended_tape import mended_tape
 from tapedebug.trace._record import record_with_arrays
 
 HERE = Path(__file__)

@@ -223,7 +223,9 @@ def test_without_a_loss_what_nothing_reads_is_harmless() -> None:
 def test_a_time_loop_is_sampled_and_the_coverage_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
 
-    monkeypatch.setattr(importlib.import_module("tapedebug.diagnose._elements"), "SAMPLED", (3, 5))
+    monkeypatch.setattr(
+        importlib.import_module("tapedebug.diagnose.experiments._elements"), "SAMPLED", (3, 5)
+    )
     x, loss = floats(1, 2, 3, 4), zeros(1)
     with wp.Tape() as tape:
         for _ in range(20):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose import _as_warp
+from tapedebug.diagnose.experiments import _as_warp
 from tapedebug.trace import Finding
 
 HERE = Path(__file__)

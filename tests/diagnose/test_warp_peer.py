@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tapedebug as td
-from tapedebug.diagnose._experiment import Semantics
-from tapedebug.diagnose._replay import Replay
+from tapedebug.diagnose.experiments._experiment import Semantics
+from tapedebug.diagnose.experiments._replay import Replay
 from tapedebug.trace._record import record_with_arrays
 
 pytestmark = pytest.mark.peer

@@ -1,0 +1,211 @@
+"""Rule `accumulated`: a gradient was not zero when a reverse pass began, and that was not meant.
+
+Passes add to gradients. That is meant for mini-batches and for several losses. It is not where the input was
+updated between two passes, so that the sum mixes gradients at different values, nor where one tape ran
+backward twice from the same loss. Who did what in which order is remembered while the program runs; what the
+pass alone gives is measured by running it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._experiment import Values
+from tapedebug.diagnose.reading import _passes as passes
+from tapedebug.diagnose.reading._passes import Story, at
+from tapedebug.trace import Event, Finding, Trace
+from tapedebug.trace.model import Severity
+
+RULE = "accumulated"
+WRONG = 1e-3
+"""A gradient that differs by more than this, relatively, is wrong: as in the end-to-end check."""
+
+Why = Literal["updated", "again", "read"]
+
+
+@dataclass(slots=True)
+class Found:
+    """One input whose gradient was not zero when a pass began."""
+
+    story: Story
+    event: Event
+    before: Event
+    why: Why
+    read: Event | None = None
+    update: Event | None = None
+
+    @property
+    def norms(self) -> tuple[float, float]:
+        """Of the gradient before and after the pass."""
+        numbers = self.event.numbers
+        return numbers.get("norm_before", 0.0), numbers.get("norm_after", 0.0)
+
+
+@dataclass(slots=True)
+class Group:
+    """What is one finding: the inputs of one pass, and the passes at the same line that are like it."""
+
+    case: Case
+    found: list[Found] = field(default_factory=list)
+    passes: set[int] = field(default_factory=set)
+    others: list[Case] = field(default_factory=list)
+
+
+def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
+    """Return a finding for each line that runs a pass on gradients that should have been zero."""
+    groups: dict[Any, Group] = {}
+    for case in cases:
+        for story in passes.stories(case):
+            for found in _look(story, case.trace):
+                key = (passes.site_key(found.event.call_site), found.why)
+                group = groups.setdefault(key, Group(case))
+                group.passes.add(found.event.clock)
+                if group.case is not case:
+                    group.others.append(case)
+                first = group.found[0].event.clock if group.found else found.event.clock
+                if found.event.clock == first and group.case is case:
+                    group.found.append(found)
+    findings = []
+    for group in groups.values():
+        finding = _finding(group)
+        findings.append((group.case, finding))
+        for other in group.others if finding.severity == "error" else ():
+            other.elsewhere.append(RULE)
+    return findings
+
+
+def _look(story: Story, trace: Trace) -> list[Found]:
+    """The passes of a tape that found the gradient of an input not zero, though it should have been."""
+    found = []
+    for event in story.passes(trace):
+        before = story.before(event)
+        if before is None or not event.numbers.get("norm_before"):
+            continue
+        meanwhile = story.between(before.clock, event.clock)
+        if passes.touched(meanwhile):
+            continue  # who scales a gradient between passes, as momentum does, means to keep it
+        steps = passes.updates(meanwhile)
+        reads = [item for item in meanwhile if item.kind == "read"]
+        seen = [item for item in meanwhile if item.kind == "write" and item.how != "fill_"]
+        if steps:
+            found.append(Found(story, event, before, "updated", *steps[0]))
+        elif "viewed" in before.numbers and seen:  # through a view that was open all the time
+            found.append(Found(story, event, before, "updated", None, seen[0]))
+        elif event.again and before.tape == trace.tape.id:
+            found.append(Found(story, event, before, "again", reads[0] if reads else None))
+        elif reads:
+            found.append(Found(story, event, before, "read", reads[0]))
+    return found
+
+
+def _finding(group: Group) -> Finding:
+    case, first = group.case, group.found[0]
+    right = {} if case.experiment.blocked else case.experiment.gradients()
+    facts = {found.story.info.label: _facts(found, right) for found in group.found}
+    label, worst = max(facts.items(), key=lambda item: item[1]["off"])
+    chosen = next(found for found in group.found if found.story.info.label == label)
+    severity = _severity(chosen, worst["off"])
+    message = _was_read(chosen, worst) if chosen.why == "read" else _wrong(chosen, worst, severity)
+    others = [name for name in facts if name != label]
+    if others:
+        message += f" Likewise that of {words.listed(others)}."
+    if len(group.passes) > 1:
+        message += f" {len(group.passes) - 1} more passes like it (×{len(group.passes)})."
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message,
+        launches=passes.first_reader(case.trace, chosen.story.info.id),
+        arrays=[label, *others],
+        call_site=first.event.call_site,
+        evidence={
+            "kind": chosen.why,
+            "occurrences": len(group.passes),
+            "pass": int(chosen.event.numbers.get("pass", 0)),
+            "gradients": facts,
+            "read_at": _place(chosen.read),
+            "updated_at": _place(chosen.update),
+        },
+        fix="" if severity == "info" else _fix(chosen),
+    )
+
+
+def _facts(found: Found, right: Mapping[int, Values]) -> dict[str, float]:
+    """The norms before and after, that of the pass alone, and how far the sum is from that."""
+    before, after = found.norms
+    facts = {"norm_before": before, "norm_after": after, "off": float("inf")}
+    gradient = right.get(found.story.info.id)
+    if gradient is not None:
+        alone = float(np.linalg.norm(gradient.astype(np.float64)))
+        facts["norm_added"] = alone
+        if alone > 0:
+            facts["ratio"] = after / alone
+            facts["off"] = before / alone
+    return facts
+
+
+def _severity(found: Found, off: float) -> Severity:
+    if found.why == "read":
+        return "info"
+    if off <= WRONG:
+        return "info"
+    later = found.story.between(found.event.clock, found.story.end_of(found.event))
+    reads = [item.clock for item in later if item.kind == "read"]
+    zeros = [item.clock for item in later if item.kind == "zero"]
+    if zeros and not (reads and reads[0] < zeros[0]):
+        return "info"  # nobody looked at it
+    if found.why == "updated" and found.update is not None:
+        read = found.read
+        return "error" if read is None or passes.one_step(read, found.update) else "warning"
+    return "error" if reads else "warning"
+
+
+def _wrong(found: Found, facts: Mapping[str, float], severity: Severity) -> str:
+    label = found.story.info.label
+    where = at(found.event)
+    before, after = words.number(facts["norm_before"]), words.number(facts["norm_after"])
+    if found.why == "updated":
+        since = f"{label} was updated since the pass before{at(found.update)}"
+        text = (
+            f"The gradient of {label} was not zero when backward ran{where}: its norm was {before}. "
+            f"{since}, and nothing zeroed the gradient"
+        )
+    else:
+        text = (
+            f"Backward ran again on this tape from the same loss{where}, and nothing had zeroed the "
+            f"gradient of {label}: its norm was {before}"
+        )
+    if "norm_added" in facts:
+        alone = words.number(facts["norm_added"])
+        text += f". The pass alone gives a norm of {alone}; with what was left over it was {after}"
+        if "ratio" in facts:
+            text += f", {words.number(facts['ratio'])} times that"
+    if severity == "info":
+        text += ". Nobody has read it before it was zeroed" if facts["off"] > WRONG else ". That is rounding"
+    return f"{text}."
+
+
+def _was_read(found: Found, facts: Mapping[str, float]) -> str:
+    label, before = found.story.info.label, words.number(facts["norm_before"])
+    return (
+        f"The gradient of {label} was read{at(found.read)} and not zeroed before "
+        f"backward ran again{at(found.event)}: the pass added to a gradient of norm {before}. "
+        f"{label} was not updated in between, so this is taken as meant."
+    )
+
+
+def _fix(found: Found) -> str:
+    zero = f"tape.zero() or {found.story.info.label}.grad.zero_()"
+    if found.why == "updated":
+        return f"call {zero} after the update{at(found.update)}"
+    return f"call backward once, or {zero} before it runs again"
+
+
+def _place(event: Event | None) -> dict[str, Any] | None:
+    return None if event is None or event.call_site is None else asdict(event.call_site)

@@ -1,0 +1,350 @@
+"""Rule `custom-grad`: a gradient of the user's own that is not the derivative of its function.
+
+Each function with `func_grad` that kernels on the tape call is checked by itself, at arguments that it had.
+Who
+means a gradient to differ says so, with `func_grad(f, differs=True)`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._arithmetic import Lost
+from tapedebug.diagnose.experiments._bypassed import bypassed
+from tapedebug.diagnose.experiments._calls import Call, CallsOf, Partial, values_before
+from tapedebug.diagnose.experiments._dead_ends import threads_of
+from tapedebug.diagnose.experiments._launch_check import Slope, launch_slopes
+from tapedebug.diagnose.experiments._slopes import place_of
+from tapedebug.diagnose.reading._growth import sampled
+from tapedebug.trace import Finding, Launch, Location
+from tapedebug.trace.model import Severity
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.function import Function
+    from tapedebug.compiler.ir import Custom
+    from tapedebug.diagnose.experiments._experiment import Flow
+
+RULE = "custom-grad"
+OFF = 1e-3
+"""A relative difference that counts."""
+LAUNCHES = 3
+"""Launches of a kernel that are looked into: the first, the last, one between."""
+KERNELS = 12
+
+
+@dataclass(slots=True)
+class Checked:
+    """All calls of one function that were checked."""
+
+    function: Function
+    calls: list[tuple[Launch, Call]] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for each gradient that differs from differences of its function."""
+    if case.replay is None:
+        return []
+    found = []
+    for checked in _checked(case).values():
+        found += _judged(case, checked)
+    if case.experiment.wrong and not found:
+        found += _launches(case)
+    return [*found, *bypassed(case)]
+
+
+def _checked(case: Case) -> dict[int, Checked]:
+    assert case.replay is not None
+    functions: dict[int, Checked] = {}
+    kernels: dict[int, list[Launch]] = {}
+    for launch in case.trace.launches:
+        if launch.kernel is not None and _has_own(case, launch):
+            kernels.setdefault(launch.kernel, []).append(launch)
+    chosen = [
+        launches[place]
+        for launches in list(kernels.values())[:KERNELS]
+        for place in sampled(len(launches), LAUNCHES)
+    ]
+    flows = values_before(case.replay, [launch.index for launch in chosen]) if chosen else {}
+    for launch in chosen:
+        for call in _calls(case, launch, flows[launch.index]):
+            checked = functions.setdefault(id(call.node.function), Checked(call.node.function))
+            checked.calls.append((launch, call))
+            if launch.name not in checked.kernels:
+                checked.kernels.append(launch.name)
+    if len(kernels) > KERNELS:
+        case.skipped(f"{RULE}: {len(kernels) - KERNELS} of {len(kernels)} kernels were not looked into")
+    return functions
+
+
+def _has_own(case: Case, launch: Launch) -> bool:
+    assert case.replay is not None
+    from tapedebug.compiler.passes.custom import calls_with_gradient
+
+    kernel = case.replay.records[launch.index].kernel
+    return kernel is not None and any(True for _ in calls_with_gradient(kernel._lowered.custom.body))
+
+
+def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
+    """The calls in a few threads of a launch."""
+    replay = case.replay
+    assert replay is not None
+    for index in threads_of(launch, flow):
+        plain = replay.thread(launch.index, index, flow)
+        function = replay.records[launch.index].kernel._lowered.custom
+        thread = CallsOf(function, index, plain.dim, plain.arrays, plain.scalars, plain.active)
+        try:
+            thread.run()
+        except Lost:
+            continue
+        yield from thread.checked
+
+
+# ------------------------------------------------------------------------- what can not be taken by itself
+
+
+def _launches(case: Case) -> list[Finding]:
+    """Native functions, and gradients of arrays: their launches are checked as a whole."""
+    from tapedebug.compiler.passes.custom import own_gradients
+
+    replay = case.replay
+    assert replay is not None
+    kernels: dict[int, list[Launch]] = {}
+    for launch in case.trace.launches:
+        if launch.kernel is not None:
+            kernels.setdefault(launch.kernel, []).append(launch)
+    found = []
+    for launches in list(kernels.values())[:KERNELS]:
+        body = replay.records[launches[0].index].kernel._lowered.custom.body
+        nodes = [n for n in own_gradients(body) if n.function is None or not n.function.gradient.differs]
+        for place in sampled(len(launches), LAUNCHES) if nodes else ():
+            off = [slope for slope in launch_slopes(replay, launches[place].index) if slope.off]
+            if off:
+                found.append(_as_a_whole(case, launches[place], nodes, off))
+                break
+    return found
+
+
+def _as_a_whole(case: Case, launch: Launch, nodes: list[Custom], off: list[Slope]) -> Finding:
+    names = list(dict.fromkeys(node.name for node in nodes))
+    worst = max(off, key=lambda slope: abs(slope.given - slope.right))
+    labels = [arg.name if arg.array is None else case.trace.arrays[arg.array].label for arg in launch.args]
+    severity, consequence = _severity(case, "wrong")
+    native = all(node.function is None for node in nodes)
+    what = "adj_snippet" if native else "func_grad"
+    message = (
+        f"{words.launch_words(launch)} calls {words.listed(names)}, with "
+        f"{'a gradient' if len(names) == 1 else 'gradients'} "
+        f"by {what}, and its adjoint is not its derivative: along a random direction in "
+        f"{labels[worst.param]} it "
+        f"gives {worst.given:.6g}, where differences give {worst.right:.6g} ± {worst.bar:.1g}. {consequence}"
+    )
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message.strip(),
+        launches=[launch.index],
+        arrays=list(dict.fromkeys(labels[slope.param] for slope in off)),
+        location=place_of(nodes[0].span),
+        call_site=launch.call_site,
+        evidence={
+            "kind": "launch",
+            "function": names[0],
+            "functions": names,
+            "parameters": [launch.args[slope.param].name for slope in off],
+            "given": worst.given,
+            "right": worst.right,
+            "bar": worst.bar,
+            "inputs": [
+                case.trace.arrays[leaf].label
+                for leaf in case.experiment.leaves
+                if leaf in case.experiment.wrong
+            ],
+        },
+        fix=f"correct the {what} of {words.listed(names)}"
+        + ("" if native else f", or say that it is meant to differ: @wp.func_grad({names[0]}, differs=True)"),
+    )
+
+
+# ------------------------------------------------------------------------------------------------- verdicts
+
+
+def _judged(case: Case, checked: Checked) -> list[Finding]:
+    found = []
+    names = list(dict.fromkeys(p.name for _, call in checked.calls for p in call.partials))
+    for name in names:
+        samples = [
+            (launch, call, partial)
+            for launch, call in checked.calls
+            for partial in call.partials
+            if partial.name == name and partial.right is not None
+        ]
+        off = [item for item in samples if _is_off(item[1], item[2])]
+        if off:
+            found.append((name, samples, off))
+    # One mistake may show in several arguments: components of a vector, or a factor in all of them.
+    groups: dict[tuple[str, int], list[Any]] = {}
+    for name, samples, off in found:
+        kind = _kind([partial for _, _, partial in off])
+        line = _line(checked.function, name, kind)
+        groups.setdefault((kind, line.line if line is not None else 0), []).append((name, samples, off, line))
+    return [_finding(case, checked, kind, group) for (kind, _), group in groups.items()]
+
+
+def _is_off(call: Call, partial: Partial) -> bool:
+    assert partial.right is not None
+    if partial.thrown_away:
+        return True
+    largest = max(abs(p.right or 0.0) for p in call.partials)
+    error = abs(partial.given - partial.right)
+    return not error <= OFF * max(abs(partial.right), OFF * largest) + 1e-9
+
+
+def _kind(off: list[Partial]) -> str:
+    """What is wrong, by the ratio of what is given to what is right."""
+    if all(p.thrown_away for p in off):
+        return "assigned"
+    if all(p.given == 0 for p in off):
+        return "missing"
+    ratios = np.array([p.given / p.right for p in off if p.right and math.isfinite(p.given)])
+    if len(ratios) < len(off) or not len(ratios) or np.ptp(ratios) > 1e-3 * abs(ratios[0]):
+        return "wrong"
+    return "sign" if abs(ratios[0] + 1.0) < 1e-3 else "factor"
+
+
+def _finding(case: Case, checked: Checked, kind: str, group: list[Any]) -> Finding:
+    _name, samples, off, line = group[0]
+    names = [item[0] for item in group]
+    launch, call, worst = max(off, key=lambda item: _size(kind, item[2]))
+    gradient = checked.function.gradient
+    assert gradient is not None
+    severity, consequence = _severity(case, kind)
+    arguments = ", ".join(f"{p.name} = {words.number(p.value)}" for p in call.partials[:6])
+    message = (
+        f"{gradient.name}, the gradient of {checked.function.name}, {_words(kind, names, worst)}. In "
+        f"{words.launch_words(launch)}, thread {call.thread}, at {arguments}, the derivative by "
+        f"{worst.name} is "
+        f"{worst.right:.6g} and {_given_words(kind, worst)}; of {len(samples)} calls that were checked "
+        f"{len(off)} are off. {consequence}"
+    )
+    affected = [
+        case.trace.arrays[leaf].label for leaf in case.experiment.leaves if leaf in case.experiment.wrong
+    ]
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message.strip(),
+        launches=list(dict.fromkeys(item.index for item, _, _ in off)),
+        arrays=affected,
+        location=line,
+        call_site=launch.call_site,
+        evidence={
+            "kind": kind,
+            "function": checked.function.name,
+            "gradient": gradient.name,
+            "parameters": names,
+            "given": worst.given,
+            "right": worst.right,
+            "ratio": worst.given / worst.right if worst.right else None,
+            "arguments": {p.name: p.value for p in call.partials},
+            "thread": call.thread,
+            "checked": len(samples),
+            "off": len(off),
+            "kernels": checked.kernels,
+            "inputs": affected,
+        },
+        fix=_fix(checked.function, gradient, kind, names[0]),
+    )
+
+
+def _size(kind: str, partial: Partial) -> float:
+    """How bad it is."""
+    assert partial.right is not None
+    lost = partial.right if kind == "assigned" else partial.given - partial.right
+    return abs(lost) if math.isfinite(lost) else math.inf
+
+
+def _severity(case: Case, kind: str) -> tuple[Severity, str]:
+    """What it means for the gradient that was consumed."""
+    if case.experiment.wrong:
+        labels = words.listed(case.trace.arrays[leaf].label for leaf in sorted(case.experiment.wrong))
+        return "error", f"End to end the gradient of {labels} is wrong."
+    if case.trace.verdict == "AGREE":
+        why = "nothing else has added to it" if kind == "assigned" else "it does not count there"
+        return "info", f"End to end the gradient is right: {why}."
+    return "warning", ""
+
+
+def _words(kind: str, names: list[str], worst: Partial) -> str:
+    listed = words.listed(names)
+    if kind == "assigned":
+        return (
+            f"sets the adjoint of {listed} instead of adding to it, and throws away what other uses gathered"
+        )
+    if kind == "missing":
+        return f"has no effect on the adjoint of {listed}"
+    if kind == "sign":
+        return f"has the wrong sign for {listed}"
+    if kind == "factor":
+        assert worst.right is not None
+        return (
+            f"is {worst.given / worst.right:.4g} times too large for {listed}"
+            if abs(worst.given) > abs(worst.right)
+            else f"is only {worst.given / worst.right:.4g} of what it should be for {listed}"
+        )
+    return f"is not the derivative by {listed}"
+
+
+def _given_words(kind: str, worst: Partial) -> str:
+    if kind == "assigned":
+        return "is given, but what was there before is gone"
+    return "nothing is given" if kind == "missing" else f"{worst.given:.6g} is given"
+
+
+def _fix(function: Function, gradient: Function, kind: str, name: str) -> str:
+    own = _own_name(function, gradient, name)
+    if kind == "assigned":
+        return f"write wp.adjoint[{own}] += … in {gradient.name}"
+    meant = f"or say that it is meant to differ: @wp.func_grad({function.name}, differs=True)"
+    if kind == "missing":
+        return f"add the derivative by {own} to wp.adjoint[{own}] in {gradient.name}, {meant}"
+    return f"correct wp.adjoint[{own}] in {gradient.name}, {meant}"
+
+
+def _own_name(function: Function, gradient: Function, name: str) -> str:
+    """What the gradient calls a parameter of its function."""
+    plain = name.partition("[")[0]
+    names, own = function.parameters, gradient.parameters
+    return own[names.index(plain)] if plain in names and names.index(plain) < len(own) else plain
+
+
+def _line(function: Function, name: str, kind: str) -> Location | None:
+    """The line of the gradient that changes an adjoint; its definition where none does."""
+    gradient = function.gradient
+    assert gradient is not None
+    own = _own_name(function, gradient, name)
+    tree = gradient.origin.tree
+    found: list[ast.stmt] = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(_is_adjoint_of(inner, own) for target in targets for inner in ast.walk(target)):
+                found.append(node)
+    if kind == "assigned":
+        found = [node for node in found if isinstance(node, ast.Assign)] or found
+    return place_of(gradient.origin.span(found[0] if found else tree))
+
+
+def _is_adjoint_of(node: ast.AST, name: str) -> bool:
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name) or node.slice.id != name:
+        return False
+    value = node.value
+    return (value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")) == "adjoint"

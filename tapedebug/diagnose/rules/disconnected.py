@@ -1,0 +1,365 @@
+"""Rule `disconnected`: a gradient that stops on its way from the loss to an input.
+
+Walks from the loss back. Where the data came from an array without `requires_grad`, or through a launch
+without an adjoint, the gradient ends although the data goes on: the first such place is named, if an
+experiment shows that the loss really depends on the input through it. A gradient that is 0 although
+nothing is cut is told apart: a flat operation such as `floor`, or a slope that is truly 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._came_back import CameBack, came_back
+from tapedebug.diagnose.experiments._experiment import Experiment
+from tapedebug.diagnose.reading._graph import Dependencies, Edge, Node, has_adjoint, is_float
+from tapedebug.diagnose.reading._source import code_at
+from tapedebug.trace import Finding, Launch, Location, Trace
+from tapedebug.trace.model import Severity
+
+RULE = "disconnected"
+SCALE = 1e-3
+"""How far values are perturbed, relatively, to see whether the loss depends on them."""
+
+
+@dataclass(slots=True)
+class Cut:
+    """Where a gradient ends: the `edges` come from an array without one, or pass a launch without an adjoint.
+
+    `moved`: by how much each input moves the array; `moves_loss`: by how much the array moves the loss.
+    """
+
+    kind: str
+    edges: list[Edge]
+    count: int = 1
+    moves_loss: float = 0.0
+    moved: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def edge(self) -> Edge:
+        """The first one."""
+        return self.edges[0]
+
+    @property
+    def leaves(self) -> list[int]:
+        """The inputs whose gradient is cut."""
+        return list(self.moved)
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for each place where the gradient of an input is cut, and for gradients that are 0."""
+    trace, experiment = case.trace, case.experiment
+    if experiment.blocked:
+        return []
+    search = _Search(trace, experiment)
+    findings = [search.finding(cut) for cut in search.cuts()]
+    explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
+    kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
+    explained |= {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}
+    lost = search.came_back(case)
+    if lost is not None:
+        findings.append(lost)
+        explained |= set(search.leaves_of(lost))
+    explained |= _without_effect(case)
+    zero = [leaf for leaf in experiment.leaves if leaf not in explained and leaf not in case.dead_ends]
+    return findings + search.zero(zero)
+
+
+def _without_effect(case: Case) -> set[int]:
+    """The inputs whose gradient ends in a function whose own gradient has no effect, as told already."""
+    labels = {
+        label
+        for finding in case.trace.findings
+        if finding.rule == "custom-grad" and finding.evidence["kind"] == "missing"
+        for label in finding.evidence["inputs"]
+    }
+    return {leaf for leaf in case.experiment.leaves if case.trace.arrays[leaf].label in labels}
+
+
+class _Search:
+    def __init__(self, trace: Trace, experiment: Experiment) -> None:
+        self.trace = trace
+        self.experiment = experiment
+        self.graph = Dependencies(trace)
+        last = {version.array: version.version for version in trace.versions}
+        self.roots: list[Node] = [(array, last[array]) for array in experiment.losses]
+        self.reached = self.graph.upstream(self.roots, with_gradient=False)
+        self.alive = self.graph.upstream(self.roots, with_gradient=True)
+        self.above = self.graph.leaves_above(experiment.leaves)
+        self.gradients = experiment.gradients()
+
+    # -------------------------------------------------------------------- cuts
+
+    def cuts(self) -> list[Cut]:
+        """The first places at which a gradient ends, nearest to the loss first; a time loop's are one."""
+        found: dict[tuple[object, ...], Cut] = {}
+        for node in sorted(self.alive, key=self._written_at, reverse=True):
+            for edge in self.graph.into(node):
+                kind = self._kind(edge)
+                if kind is None or not self._leaves_above(edge):
+                    continue
+                launch = self.trace.launches[edge.launch or 0]
+                param = edge.param if kind == "no requires_grad" else None
+                cut = found.setdefault((kind, launch.kernel, launch.name, param), Cut(kind, [], 0))
+                if not cut.edges or cut.edge.launch == edge.launch:
+                    cut.edges.append(edge)
+                    cut.count = max(cut.count, 1)
+                else:
+                    cut.count += 1
+        return [cut for cut in found.values() if self._confirmed(cut)]
+
+    def _written_at(self, node: Node) -> int:
+        writer = self.graph.versions[node].written_by
+        return -1 if writer is None else writer
+
+    def _kind(self, edge: Edge) -> str | None:
+        """Why no gradient flows back along an edge; None where one does, or where nothing could."""
+        if edge.launch is None or self.graph.carries(edge):
+            return None
+        source = self.trace.arrays[edge.source[0]]
+        if not is_float(source):
+            return None  # integers have no slope; that a loss depends on them is for `zero` to explain
+        if not has_adjoint(self.trace, edge.launch):
+            return "backward disabled"
+        return None if source.requires_grad else "no requires_grad"
+
+    def _leaves_above(self, edge: Edge) -> list[int]:
+        bits = self.above.get(edge.source, 0)
+        return [leaf for position, leaf in enumerate(self.experiment.leaves) if bits >> position & 1]
+
+    def _confirmed(self, cut: Cut) -> bool:
+        """Does the loss move with the array, and the array with an input? Else nothing is lost there."""
+        for edge in cut.edges:
+            array = edge.source[0]
+            writer = self.graph.versions[edge.source].written_by
+            moves_loss = self.experiment.loss_moved(array, writer, SCALE)
+            if not moves_loss > 0:
+                continue
+            cut.moves_loss = max(cut.moves_loss, moves_loss)
+            for leaf in self._leaves_above(edge):
+                itself = (leaf, 0) == edge.source
+                moved = SCALE if itself else self.experiment.values_moved(leaf, array, writer, SCALE)
+                if moved > 0:
+                    cut.moved[leaf] = moved
+        return bool(cut.moved)
+
+    # ---------------------------------------------------------------- findings
+
+    def leaves_of(self, finding: Finding) -> list[int]:
+        """The inputs that a finding explains."""
+        return [self.trace.array(label).id for label in finding.evidence["inputs"]]
+
+    def finding(self, cut: Cut) -> Finding:
+        """Put a cut into words."""
+        trace = self.trace
+        label = trace.arrays[cut.edge.source[0]].label
+        reader = trace.launches[cut.edge.launch or 0]
+        inputs = [trace.arrays[leaf].label for leaf in cut.leaves]
+        lost = {trace.arrays[leaf].label: self._is_zero(leaf) for leaf in cut.leaves}
+        launch, location, cause, fix = self._cause(cut, reader)
+        detached = self._detached(launch)
+        severity: Severity = "error" if set(cut.leaves) & self.experiment.wrong else "warning"
+        if detached:
+            severity, fix = "info", ""
+            cause += " (requires_grad=False was asked for at that line)"
+        message = f"{cause}. The gradient of {words.listed(inputs)} ends there. {self._effect(cut, lost)}"
+        if cut.count > 1:
+            message += f" {cut.count - 1} more like it (×{cut.count})."
+        return Finding(
+            rule=RULE,
+            severity=severity,
+            message=message,
+            launches=list(dict.fromkeys([launch.index, reader.index])),
+            arrays=[label, *(name for name in inputs if name != label)],
+            location=location,
+            call_site=launch.call_site,
+            evidence={
+                "kind": cut.kind,
+                "detached": detached,
+                "inputs": inputs,
+                "gradient_is_zero": lost,
+                "perturbation": SCALE,
+                "loss_moves": cut.moves_loss,
+                "array_moves": {trace.arrays[leaf].label: moved for leaf, moved in cut.moved.items()},
+                "occurrences": cut.count,
+                "reader": {
+                    "launch": reader.index,
+                    "call_site": asdict(reader.call_site) if reader.call_site else None,
+                },
+            },
+            fix=fix,
+        )
+
+    def _cause(self, cut: Cut, reader: Launch) -> tuple[Launch, Location | None, str, str]:
+        """The launch to blame, its line, what is wrong with it, and the fix."""
+        trace, who = self.trace, words.launch_words(reader)
+        info = trace.arrays[cut.edge.source[0]]
+        if cut.kind == "backward disabled":
+            cause = f"{who} passes no gradient on: {reader.name} has enable_backward=False"
+            fix = f"remove enable_backward=False from {reader.name}"
+            return reader, self._kernel_location(reader.kernel), cause, fix
+        fix = f"create {info.label} with requires_grad=True"
+        writer = self.graph.versions[cut.edge.source].written_by
+        if writer is None:
+            location = words.access_location(trace, reader, cut.edge.param, ("read",))
+            return reader, location, f"{info.label} has no requires_grad, and {who} reads it", fix
+        launch = trace.launches[writer]
+        location = words.access_location(
+            trace, launch, words.written_param(launch, info, trace), ("write", "atomic")
+        )
+        cause = (
+            f"{info.label} has no requires_grad: {words.launch_words(launch)} writes it and {who} reads it"
+        )
+        return launch, location, cause, fix
+
+    def _effect(self, cut: Cut, lost: dict[str, bool]) -> str:
+        label = words.listed(dict.fromkeys(self.trace.arrays[edge.source[0]].label for edge in cut.edges))
+        zero = [name for name, is_zero in lost.items() if is_zero]
+        part = [name for name, is_zero in lost.items() if not is_zero]
+        what = []
+        if zero:
+            what.append(f"the gradient of {words.listed(zero)} is exactly 0")
+        if part:
+            what.append(f"the gradient of {words.listed(part)} misses what flows through {label}")
+        return (
+            f"The loss does depend on that: perturbing {label} by {SCALE:.1%} moves the loss by "
+            f"{words.number(cut.moves_loss)}; yet {' and '.join(what)}."
+        )
+
+    def _detached(self, launch: Launch) -> bool:
+        """Did the caller ask for it, as in `clone(x, requires_grad=False)`?"""
+        if launch.kind != "copy" or launch.call_site is None:
+            return False
+        return "requires_grad=False" in code_at(launch.call_site).replace(" ", "")
+
+    def _kernel_location(self, kernel: int | None) -> Location | None:
+        if kernel is None:
+            return None
+        info = self.trace.kernels[kernel]
+        return Location(file=info.file, line=info.line, column=0, function=info.name)
+
+    def _is_zero(self, leaf: int) -> bool:
+        values = self.gradients.get(leaf)
+        return values is not None and not np.any(values)
+
+    # ------------------------------------------------------------ zero gradients
+
+    def zero(self, leaves: list[int]) -> list[Finding]:
+        """Explain gradients of exactly 0 that no cut explains."""
+        zero = [leaf for leaf in leaves if self._is_zero(leaf)]
+        apart = [leaf for leaf in zero if (leaf, 0) not in self.reached]
+        findings = [self._unconnected(apart)] if apart and self._tell_unconnected() else []
+        dead = self.experiment.dead_adjoints() if len(zero) > len(apart) else []
+        return findings + [self._zero(leaf, dead) for leaf in zero if leaf not in apart]
+
+    def _zero(self, leaf: int, dead_adjoints: list[int]) -> Finding:
+        label = self.trace.arrays[leaf].label
+        moved = self.experiment.loss_moved(leaf, None, SCALE)
+        dead = [index for index in dead_adjoints if self._leads_to(index, leaf)]
+        launch = self.trace.launches[dead[0]] if dead else None
+        at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
+        if moved > 0:
+            why = f", although perturbing {label} by {SCALE:.1%} moves the loss by {words.number(moved)}"
+        else:
+            why = f", and so is the slope: perturbing {label} by {SCALE:.1%} does not move the loss"
+        return Finding(
+            rule=RULE,
+            severity="error" if moved > 0 and self._zero_is_wrong(leaf) else "info",
+            message=f"the gradient of {label} is exactly 0{at}{why}.",
+            launches=[launch.index] if launch is not None else [],
+            arrays=[label],
+            call_site=launch.call_site if launch is not None else None,
+            evidence={"kind": "zero slope", "inputs": [label], "perturbation": SCALE, "loss_moves": moved},
+        )
+
+    def _zero_is_wrong(self, leaf: int) -> bool:
+        """Whether a consumed gradient of 0 is not the right one; what an overwrite makes of 0 is not 0."""
+        return leaf in self.experiment.wrong and not np.any(self.experiment.without(())[leaf])
+
+    def came_back(self, case: Case) -> Finding | None:
+        """What was computed from an input left the tape, through NumPy, and came back as another array."""
+        lost = [leaf for leaf in self.experiment.leaves if (leaf, 0) not in self.reached]
+        bits = sum(1 << self.experiment.leaves.index(leaf) for leaf in lost)
+        found = came_back(case, bits, self.above, self.reached) if lost else None
+        return None if found is None else self._came_back(found, lost)
+
+    def _came_back(self, found: CameBack, lost: list[int]) -> Finding:
+        trace, writer = self.trace, self.graph.versions[found.source].written_by
+        source, target = (trace.arrays[node[0]].label for node in (found.source, found.target))
+        bits = self.above[found.source]
+        leaves = [leaf for leaf in lost if bits >> self.experiment.leaves.index(leaf) & 1]
+        labels = [trace.arrays[leaf].label for leaf in leaves]
+        launch, reader = trace.launches[writer or 0], trace.launches[found.reader]
+        alike = (
+            "the same to the bit"
+            if found.same
+            else f"times {words.number(found.factor)}, plus {words.number(found.offset)}"
+        )
+        return Finding(
+            rule=RULE,
+            severity="warning",
+            message=(
+                f"the gradient of {words.listed(labels)} is exactly 0: no launch on the tape leads from "
+                f"{source}, which {words.launch_words(launch)} writes, to {target}, which "
+                f"{words.launch_words(reader)} reads. But the values of {target} are those of {source} "
+                f"({found.count} values, {alike}): they went through NumPy, where no gradient follows."
+            ),
+            launches=[launch.index, reader.index],
+            arrays=[target, source, *labels],
+            location=words.access_location(trace, reader, words.param_of(reader, found.target[0]), ("read",)),
+            call_site=reader.call_site,
+            evidence={
+                "kind": "through NumPy",
+                "inputs": labels,
+                "from": source,
+                "to": target,
+                "values": found.count,
+                "factor": found.factor,
+                "offset": found.offset,
+            },
+            fix=f"pass {source} to {reader.name}"
+            if found.same
+            else f"compute {target} in a kernel, of {source}",
+        )
+
+    def _tell_unconnected(self) -> bool:
+        """An input that leads nowhere is worth a word if it was asked for, or if no input leads anywhere."""
+        return self.experiment.named or not any((leaf, 0) in self.reached for leaf in self.experiment.leaves)
+
+    def _unconnected(self, leaves: list[int]) -> Finding:
+        losses = words.listed(self.trace.arrays[array].label for array in self.experiment.losses)
+        labels = [self.trace.arrays[leaf].label for leaf in leaves]
+        readers = {leaf: reads[-1] for leaf in leaves if (reads := self.trace.versions_of(leaf)[0].reads)}
+        leaf = max(readers, key=readers.__getitem__, default=leaves[0])
+        launch = self.trace.launches[readers[leaf]] if readers else None
+        told = words.listed(labels)
+        message = f"the gradient of {told} is exactly 0: no launch on the tape leads from {told} to {losses}."
+        if launch is not None:
+            them = "it" if len(leaves) == 1 else "any of them"
+            message += f" The last launch that reads {them} is {words.launch_words(launch)}."
+        return Finding(
+            rule=RULE,
+            severity="warning",
+            message=message,
+            launches=[launch.index] if launch is not None else [],
+            arrays=labels,
+            location=words.access_location(self.trace, launch, words.param_of(launch, leaf), ("read",))
+            if launch is not None
+            else None,
+            call_site=launch.call_site if launch is not None else None,
+            evidence={"kind": "no data flow", "inputs": labels},
+            fix="hand on the arrays that were computed; what goes through NumPy is not on the tape",
+        )
+
+    def _leads_to(self, index: int, leaf: int) -> bool:
+        reads = [
+            (arg.array, arg.read_version)
+            for arg in self.trace.launches[index].args
+            if arg.read_version is not None
+        ]
+        nodes = [(array, version) for array, version in reads if array is not None and version is not None]
+        return (leaf, 0) in self.graph.upstream(nodes, with_gradient=True)

@@ -1,0 +1,285 @@
+"""Rule `exploding`: an adjoint that grows on its way back, round by round or at one launch.
+
+That is no error by itself: where the gradient agrees with the float64 reference and a change of the inputs
+grows as the adjoint does, the system amplifies, and the gradient says so. It is a `warning` where nothing can
+be done with such a gradient: a change that float32 can not resolve decides about the loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._arithmetic import Lost
+from tapedebug.diagnose.experiments._profile import Passage, Profile
+from tapedebug.diagnose.experiments._slopes import Slope, slopes
+from tapedebug.diagnose.reading._graph import read_by
+from tapedebug.diagnose.reading._growth import Growth, alternates, growths, largest, table, tangent_rate
+from tapedebug.trace import Finding, Launch
+from tapedebug.trace.model import Severity
+
+RULE = "exploding"
+TOLD = 1e4
+"""A loop that amplifies its adjoint by less is not worth a word."""
+USELESS = 1e6
+"""Relative amplification beyond which a change of the last digit of a float32 decides about the loss."""
+USELESS_DOUBLE = 1e14
+"""The same of a float64."""
+NOISE = 0.1
+"""A relative difference of the float32 and the float64 gradient beyond which neither is of use."""
+THREADS = 64
+TURNS = 8
+"""A loop inside a kernel that amplifies has more."""
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for the loop that amplifies most, or else for the launch at which adjoints jump."""
+    profile, replay = case.profile, case.replay
+    if profile is None or replay is None:
+        return []
+    found = [item for item in largest(growths(case, profile)) if item.total >= TOLD]
+    if found:
+        finding = _loop(case, profile, found[0])
+        return [] if finding is None else [finding]
+    jump = _jump(case, profile)
+    return [] if jump is None else [jump]
+
+
+# --------------------------------------------------------------------------------------------------- a loop
+
+
+def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
+    replay, trace = case.replay, case.trace
+    assert replay is not None
+    rounds, item = growth.rounds, growth.rounds.carried[0]
+    launch = trace.launches[rounds.launch(growth.start + len(growth.norms) - 1, item.writer)]
+    first = trace.launches[rounds.launch(growth.start, item.writer)]
+    label = _label(case, launch, item.written)
+    rate = tangent_rate(replay, growth)
+    right = rate >= 1 + (growth.rate - 1) / 2
+    if not right and not case.experiment.wrong:
+        return None  # it agrees end to end: what grows here is no derivative of what is carried
+    flips = alternates(replay, growth)
+    noise = _noise(case)
+    limit = USELESS_DOUBLE if _is_double(case, launch, item.written) else USELESS
+    useless = growth.relative >= limit or (flips and growth.total >= USELESS) or noise > NOISE
+    severity: Severity = "error" if not right else "warning" if useless else "info"
+    message = (
+        f"the adjoint of {label} grows by {growth.rate:.3g} a round on its way back through "
+        f"{len(growth.norms)} rounds of {_round(case, growth)}: its norm is {words.number(growth.norms[-1])} "
+        f"after {words.launch_words(launch)} and {words.number(growth.norms[0])} after "
+        f"{words.launch_words(first)}. {_verdict(case, right, rate, label)}"
+    )
+    message += _why(growth, right, flips, noise, useless and growth.relative >= limit)
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message,
+        launches=[launch.index, first.index],
+        arrays=[label],
+        location=words.access_location(trace, launch, item.written, ("write", "atomic")),
+        call_site=launch.call_site,
+        evidence={
+            "kind": "loop",
+            "rate": growth.rate,
+            "tangent_rate": rate,
+            "rounds": len(growth.norms),
+            "amplification": growth.total,
+            "relative_amplification": growth.relative,
+            "alternates": flips,
+            "float32_difference": noise,
+            "adjoint_is_right": right,
+            "log10_norms": table(profile),
+        },
+        fix=_fix(right, flips, useless),
+    )
+
+
+def _round(case: Case, growth: Growth) -> str:
+    """What one round consists of."""
+    rounds = growth.rounds
+    names = [case.trace.launches[rounds.first + offset].name for offset in range(rounds.length)]
+    return words.listed(dict.fromkeys(names))
+
+
+def _verdict(case: Case, right: bool, rate: float, label: str) -> str:
+    amplifies = f"the system amplifies a change of {label} by {rate:.3g} a round"
+    if right and case.trace.verdict in ("AGREE", "KINK", "UNDECIDABLE"):
+        return f"The gradient is right; {amplifies}"
+    if right:  # another finding says what is wrong with the gradient, if anything is
+        return f"{amplifies[0].upper()}{amplifies[1:]}"
+    return f"A change of the inputs grows by {rate:.3g} a round only: the adjoint is not that of the program"
+
+
+def _why(growth: Growth, right: bool, flips: bool, noise: float, beyond: bool) -> str:
+    if not right:
+        return "."
+    text = ""
+    if flips:
+        text += (
+            ", and its sign changes from round to round, as with a time step beyond the limit of stability"
+        )
+    if noise > NOISE:
+        text += f". In float32 and in float64 it differs by {words.percent(noise)}"
+    if beyond:
+        text += (
+            f". Relative to its size a change is amplified {words.number(growth.relative)} times: the last "
+            "digit "
+            "of a float32 decides about the loss, and the gradient says nothing about a step of any length"
+        )
+    elif not flips and noise <= NOISE and growth.relative < growth.total / 100:
+        text += ", and its values grow with it"
+    return text + "."
+
+
+def _fix(right: bool, flips: bool, useless: bool) -> str:
+    if not right:
+        return "look for the launch whose adjoint is wrong: wp.autograd.gradcheck_tape checks each by itself"
+    if not useless:
+        return ""
+    if flips:
+        return "take a smaller time step, or an implicit one"
+    return (
+        "take the gradient over fewer rounds, or damp what amplifies; a smaller learning rate does not help"
+    )
+
+
+def _noise(case: Case) -> float:
+    """How far the float32 gradient is from the float64 one, where nothing but rounding explains it."""
+    errors = [
+        item.max_rel_error
+        for item in case.trace.checks
+        if item.verdict == "UNDECIDABLE" and item.max_rel_error is not None
+    ]
+    return max((error for error in errors if not math.isnan(error)), default=0.0)
+
+
+# --------------------------------------------------------------------------------------------------- a jump
+
+
+def _jump(case: Case, profile: Profile) -> Finding | None:
+    """The launch at which most of the growth happens, where a gradient is beyond use because of it."""
+    trace = case.trace
+    worst = max(case.experiment.leaves, key=lambda leaf: _amplified(case, profile, leaf), default=None)
+    if worst is None or not USELESS <= _amplified(case, profile, worst) < math.inf:
+        return None
+    above = case.dependencies.leaves_above(case.experiment.leaves)
+    bit = 1 << case.experiment.leaves.index(worst)
+    steps = [
+        (_local(profile.passages[launch.index], param), launch.index, param)
+        for launch in trace.launches
+        for param in profile.passages[launch.index].outgoing
+        if above.get(read_by(launch.args[param]), 0) & bit
+    ]
+    if not steps:
+        return None
+    gain, index, param = max(steps)
+    if not TOLD <= gain < math.inf:
+        return None
+    launch, passage = trace.launches[index], profile.passages[index]
+    steep, turns = _followed(case, launch, param)
+    if steep is None and turns < TURNS:
+        return None  # a large constant: units, or a stiff penalty
+    label, passed = trace.arrays[worst].label, _label(case, launch, param)
+    amplified = _amplified(case, profile, worst)
+    message = (
+        f"the gradient of {label} is {words.number(profile.gradients[worst])}, and relative to its size a "
+        "change "
+        f"of {label} is amplified {words.number(amplified)} times. The adjoint jumps in "
+        f"{words.launch_words(launch)}: from {words.number(passage.arrives)} that arrives to "
+        f"{words.number(passage.outgoing[param])} for {passed}{_steep_words(steep, turns)}. The gradient"
+        f"{' is right, and' if trace.verdict == 'AGREE' else ''} holds only for changes that float32 can not "
+        "resolve."
+    )
+    place = steep.place if steep is not None else None
+    return Finding(
+        rule=RULE,
+        severity="warning",
+        message=message,
+        launches=[index],
+        arrays=list(dict.fromkeys([label, passed])),
+        location=place or words.access_location(trace, launch, param, ("read",)),
+        call_site=launch.call_site,
+        evidence={
+            "kind": "jump",
+            "inputs": [label],
+            "relative_amplification": amplified,
+            "arrives": passage.arrives,
+            "leaves": passage.outgoing[param],
+            "operation": steep.text if steep is not None else "",
+            "operands": list(steep.operands) if steep is not None else [],
+            "slope": steep.slope if steep is not None else None,
+            "log10_norms": table(profile),
+        },
+        fix=f"keep {steep.text} away from where it is that steep, for instance by a larger constant in the "
+        "denominator"
+        if steep is not None
+        else "take fewer turns of the loop, or damp what amplifies",
+    )
+
+
+def _amplified(case: Case, profile: Profile, leaf: int) -> float:
+    """How much a change of an input is amplified in the loss: absolutely or relatively, whichever is less.
+
+    Units may be large, and a loss may be near its minimum of 0; in neither case both numbers are.
+    """
+    gradient, size = profile.gradients[leaf], profile.inputs[leaf]
+    seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in case.replay.seeds.values()))  # type: ignore[union-attr]
+    loss = math.hypot(*profile.losses.values()) * seeds
+    if not loss or not seeds:
+        return 0.0
+    return min(gradient / seeds, gradient * size / loss)
+
+
+def _local(passage: Passage, param: int) -> float:
+    """How much one launch amplifies, as `_amplified`."""
+    arrives = passage.arrives
+    through = math.hypot(*(norm * passage.written.get(p, 0.0) for p, norm in passage.incoming.items()))
+    if not arrives or not through or math.isinf(arrives):
+        return 0.0
+    out = passage.outgoing[param]
+    return min(out / arrives, out * passage.read.get(param, 0.0) / through)
+
+
+def _followed(case: Case, launch: Launch, param: int) -> tuple[Slope | None, int]:
+    """The steepest operation in the threads that look promising, and how often they go through a loop."""
+    flow = case.experiment.flow(launch.index, "versions")
+    total = math.prod(launch.dim)
+    out: Any = flow.outgoing.get(param)
+    order = range(min(total, THREADS))
+    if out is not None and launch.dim and out.shape[: len(launch.dim)] == tuple(launch.dim):
+        sizes = abs(out.reshape(total, -1)).max(axis=1)
+        order = sizes.argsort()[::-1][:THREADS].tolist()
+    found: list[Slope] = []
+    turns = 0
+    for index in order:
+        thread = case.experiment.thread(launch.index, index, flow)
+        thread.active = frozenset({param})
+        try:
+            thread.run()
+        except Lost:
+            continue
+        found += [item for item in slopes(thread, flow.incoming) if item.bent]
+        turns = max(turns, *Counter(id(step.op) for step in thread.steps).values(), 0)
+    steep = max(found, key=lambda item: item.slope, default=None)
+    return (steep if steep is not None and steep.slope >= math.sqrt(TOLD) else None), turns
+
+
+def _steep_words(steep: Slope | None, turns: int) -> str:
+    if steep is None:
+        return f", in {turns} turns of a loop of its kernel"
+    operands = words.listed(words.number(value) for value in steep.operands)
+    return f", by {steep.text} with a slope of {words.number(steep.slope)} (operands {operands})"
+
+
+def _is_double(case: Case, launch: Launch, param: int) -> bool:
+    array = launch.args[param].array
+    return array is not None and case.trace.arrays[array].dtype.endswith(("float64", "d"))
+
+
+def _label(case: Case, launch: Launch, param: int) -> str:
+    array = launch.args[param].array
+    return launch.args[param].name if array is None else case.trace.arrays[array].label

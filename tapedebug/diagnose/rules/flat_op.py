@@ -1,0 +1,103 @@
+"""Rule `flat-op`: a gradient that is exactly 0 because of `round`, a cast, a comparison; and kinks.
+
+The derivative of such an operation is 0 wherever it has one, so that the gradient is right and of no use. An
+experiment confirms it: a tiny change of the input does not move the loss, a large one does. At a kink there
+are two slopes, and the gradient is one of them; it is told as an `info`, with both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._dead_ends import TINY
+from tapedebug.diagnose.experiments._ties import find_tie
+from tapedebug.trace import Check, Finding
+
+RULE = "flat-op"
+JUMP = 1e9
+"""A ratio of slopes beyond which there is no slope but a jump."""
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for each flat operation at which gradients die."""
+    ends: dict[tuple[int, int], list[int]] = {}
+    for leaf, end in case.dead_ends.items():
+        if end.kind == "flat":
+            ends.setdefault((end.launch.index, end.param), []).append(leaf)
+    kinks = [_kink(case, check) for check in case.trace.checks if check.verdict == "KINK"]
+    return [*(_finding(case, leaves) for leaves in ends.values()), *kinks]
+
+
+def _finding(case: Case, leaves: Sequence[int]) -> Finding:
+    end = case.dead_ends[leaves[0]]
+    labels = [case.trace.arrays[item].label for item in leaves]
+    array = end.launch.args[end.param].array
+    passed = case.trace.arrays[array].label if array is not None else labels[0]
+    message = (
+        f"the gradient of {words.listed(labels)} is exactly 0, because {end.text} in "
+        f"{words.launch_words(end.launch)} is flat: its slope is 0 wherever it has one. Perturbing "
+        f"{labels[0]} "
+        f"by a relative {TINY:.0e} does not move the loss, and by {_share(end.scale)} moves it by "
+        f"{words.number(end.moved)}."
+    )
+    return Finding(
+        rule=RULE,
+        severity="warning",
+        message=message,
+        launches=[end.launch.index],
+        arrays=list(dict.fromkeys([*labels, passed])),
+        location=end.place,
+        call_site=end.launch.call_site,
+        evidence={
+            "kind": "flat operation",
+            "inputs": labels,
+            "operation": end.text,
+            "operands": list(end.operands),
+            "tiny": TINY,
+            "loss_moves_tiny": 0.0,
+            "perturbation": end.scale,
+            "loss_moves": end.moved,
+        },
+        fix=f"replace {end.text} with a smooth function, or give it a gradient of your own (wp.func_grad)",
+    )
+
+
+def _kink(case: Case, check: Check) -> Finding:
+    """A kink is no mistake; what has the corner, and the slopes on both sides, is worth knowing."""
+    assert check.left is not None and check.right is not None
+    tie = find_tie(case)
+    message = f"the loss has a kink in {check.input}: {_sides(check.left, check.right)}"
+    if tie is not None:
+        operands = words.listed(words.number(value) for value in tie.operands)
+        message += (
+            f". {tie.text} in {words.launch_words(tie.launch)} stands at its corner (operands {operands})"
+        )
+    return Finding(
+        rule=RULE,
+        severity="info",
+        message=f"{message}. The gradient is that of one of the sides, or lies between.",
+        launches=[tie.launch.index] if tie is not None else [],
+        arrays=[check.input],
+        location=tie.place if tie is not None else None,
+        call_site=tie.launch.call_site if tie is not None else None,
+        evidence={
+            "kind": "kink",
+            "inputs": [check.input],
+            "left": check.left,
+            "right": check.right,
+            "operation": tie.text if tie is not None else "",
+            "operands": list(tie.operands) if tie is not None else [],
+        },
+    )
+
+
+def _sides(left: float, right: float) -> str:
+    if max(abs(left), abs(right)) > JUMP * max(1.0, min(abs(left), abs(right))):
+        return "it jumps there"
+    return f"its slope is {left:.6g} on the left and {right:.6g} on the right"
+
+
+def _share(scale: float) -> str:
+    return f"{100 * scale:g} %"

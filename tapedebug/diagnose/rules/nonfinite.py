@@ -1,0 +1,411 @@
+"""Rule `nonfinite`: NaN or Inf that was born on the tape, mostly in the reverse pass. Where, and from what?
+
+The first launch with finite numbers in and others out is run again, one thread at a time in Python, until
+an operation shows that does it: `sqrt(0)`, a division by zero, or the operand that a `where` did not
+select. That one is computed all the same, and its adjoint is 0 times infinity.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug._source import Span, display_file
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._arithmetic import Lost
+from tapedebug.diagnose.experiments._experiment import Consume, Experiment, Flow, Values
+from tapedebug.diagnose.experiments._thread import Culprit
+from tapedebug.trace import Finding, Launch, Location, Trace
+from tapedebug.trace.model import Severity
+
+RULE = "nonfinite"
+STRONG_ZERO = ", or set config.strong_zero = True: then an adjoint of 0 stays 0"
+SECONDS = 3.0
+"""How long threads are searched for the operation; the launch and the element are known without it."""
+
+Bad = Mapping[int, Values]
+"""For each parameter the places (in scalars) that are not finite."""
+
+
+@dataclass(slots=True)
+class Birth:
+    """Where it happened: launch, parameter, place of the first bad number, and the operation."""
+
+    launch: Launch
+    param: int
+    place: int
+    value: float
+    forward: bool
+    consume: Consume = "versions"
+    thread: int | None = None
+    culprit: Culprit | None = None
+    native: str = ""
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for the launch that made the first number that is not finite, if there is one."""
+    trace, experiment = case.trace, case.experiment
+    if experiment.blocked:
+        return []
+    gradients = experiment.gradients()
+    if trace.tape.on_overwrite in ("ignore", "warn") and all(
+        np.isfinite(v).all() for v in gradients.values()
+    ):
+        gradients = experiment.gradients(careless=_every_need(trace))
+    broken = [leaf for leaf, values in gradients.items() if not np.isfinite(values).all()]
+    births = _births(trace, experiment)
+    found = [birth for birth in births if birth.culprit is not None]
+    given = _given(trace)
+    if not found and given is None:
+        found = births[:1]
+    bad = bool(broken) or bool(_bad_loss(trace))
+    findings = [_finding(trace, birth, "error" if bad else "info", broken, gradients) for birth in found]
+    if given is not None:
+        # What came in is to blame only if nothing on the tape is.
+        blamed = bad and not found
+        findings.append(_in_input(trace, given, "error" if blamed else "info", broken, gradients))
+    return findings
+
+
+def _every_need(trace: Trace) -> list[tuple[int, int]]:
+    """All (launch, parameter) pairs whose adjoints need values."""
+    return [
+        (launch.index, param)
+        for launch in trace.launches
+        for param, arg in enumerate(launch.args)
+        if arg.needed
+    ]
+
+
+def _births(trace: Trace, experiment: Experiment) -> list[Birth]:
+    """The first bad number of the forward pass, and that of the reverse pass if it is another matter.
+
+    A tape that lets adjoints see overwritten values may go wrong from those alone: that is looked at last.
+    """
+    passes: list[tuple[bool, Consume]] = [(True, "versions"), (False, "versions")]
+    if trace.tape.on_overwrite in ("ignore", "warn"):
+        passes.append((False, "current"))
+    births: list[Birth] = []
+    for forward, consume in passes:
+        index = experiment.first_bad_value() if forward else experiment.first_bad_adjoint(consume)
+        birth = None if index is None else _birth(trace, experiment, index, forward, consume)
+        if birth is not None and not any(_same(birth, other) for other in births):
+            births.append(birth)
+    return births
+
+
+def _same(one: Birth, other: Birth) -> bool:
+    """The reverse pass goes wrong where the forward pass did, or where it met what that left."""
+    if one.culprit is None or other.culprit is None:
+        return other.culprit is not None
+    met = other.forward and not all(map(math.isfinite, one.culprit.operands))
+    return met or one.culprit.span == other.culprit.span
+
+
+def _bad_loss(trace: Trace) -> str:
+    """What the loss is, where it is not finite: that is wrong, whatever its gradient."""
+    if trace.backward.loss is None:
+        return ""
+    last = trace.versions_of(trace.backward.loss)[-1].value
+    if last is None or not (last.nan or last.inf):
+        return ""
+    return "nan" if last.nan else "infinite"
+
+
+# ------------------------------------------------------------------ inputs that were bad before
+
+
+def _given(trace: Trace) -> int | None:
+    """An array that held NaN or Inf before the tape began, and was read."""
+    for version in trace.versions:
+        if (
+            version.version == 0
+            and version.reads
+            and version.value
+            and (version.value.nan or version.value.inf)
+        ):
+            return version.array
+    return None
+
+
+def _in_input(
+    trace: Trace, array: int, severity: Severity, broken: list[int], gradients: Mapping[int, Values]
+) -> Finding:
+    info, version = trace.arrays[array], trace.versions_of(array)[0]
+    assert version.value is not None
+    reader = trace.launches[version.reads[0]]
+    count = version.value.nan + version.value.inf
+    message = (
+        f"{count} of {version.value.count} values of {info.label} are not finite before the tape begins; "
+        f"{words.launch_words(reader)} reads them.{_consequence(trace, broken, gradients)}"
+    )
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message,
+        launches=[reader.index],
+        arrays=[info.label],
+        location=words.access_location(trace, reader, words.param_of(reader, array), ("read",)),
+        call_site=reader.call_site,
+        evidence={"cause": "input", "nan": version.value.nan, "inf": version.value.inf},
+        fix=f"fill {info.label} with finite values; an array made with empty() holds whatever was in memory",
+    )
+
+
+# ------------------------------------------------------------------ looking for the operation
+
+
+def _birth(trace: Trace, experiment: Experiment, index: int, forward: bool, consume: Consume) -> Birth | None:
+    launch = trace.launches[index]
+    flow = experiment.flow(index, consume)
+    left = flow.written if forward else flow.outgoing
+    bad = _bad_places(left)
+    for param, places in bad.items():
+        values = left[param]
+        place = int(places[0])
+        birth = Birth(launch, param, place, float(values.reshape(-1)[place]), forward, consume)
+        if launch.kernel is not None:
+            _search(experiment, birth, flow, bad)
+        return birth
+    return None
+
+
+def _bad_places(values: Mapping[int, Values]) -> dict[int, Values]:
+    found = {p: np.flatnonzero(~np.isfinite(v)) for p, v in values.items() if v.dtype.kind == "f"}
+    return {p: places for p, places in found.items() if places.size}
+
+
+def _search(experiment: Experiment, birth: Birth, flow: Flow, bad: Bad) -> None:
+    """Run threads until one shows the operation."""
+    until = time.monotonic() + SECONDS
+    for index in _candidates(birth, flow):
+        if time.monotonic() > until:
+            return
+        thread = experiment.thread(birth.launch.index, index, flow)
+        try:
+            thread.run()
+            culprit = thread.bad_value() if birth.forward else _if_loaded(thread, bad, flow)
+        except Lost as lost:
+            birth.native = birth.native or lost.native
+            continue
+        if culprit is not None:
+            birth.thread, birth.culprit = index, culprit
+            for param, places in (thread.stores if birth.forward else thread.loads).items():
+                mine = [int(place) for place in bad.get(param, ()) if int(place) in places]
+                if mine:
+                    birth.param, birth.place = param, mine[0]
+                    break
+            return
+
+
+def _if_loaded(thread: Any, bad: Bad, flow: Flow) -> Culprit | None:
+    if not any(
+        int(place) in thread.loads.get(param, ()) for param, places in bad.items() for place in places
+    ):
+        return None
+    found: Culprit | None = thread.bad_adjoint(flow.incoming)
+    return found
+
+
+def _candidates(birth: Birth, flow: Flow) -> Iterator[int]:
+    """The thread that most likely touches the bad element, then all of them."""
+    total = int(np.prod(birth.launch.dim))
+    shape = flow.values[birth.param].shape if birth.param in flow.values else ()
+    outer = int(np.prod(shape[: len(birth.launch.dim)])) if shape else 0
+    components = int(np.prod(shape)) // outer if outer else 1
+    guess = birth.place // max(1, components)
+    if guess < total:
+        yield guess
+    yield from (index for index in range(total) if index != guess)
+
+
+# ------------------------------------------------------------------ words
+
+
+def _finding(
+    trace: Trace, birth: Birth, severity: Severity, broken: list[int], gradients: Mapping[int, Values]
+) -> Finding:
+    launch, culprit = birth.launch, birth.culprit
+    arg = launch.args[birth.param]
+    label = trace.arrays[arg.array].label if arg.array is not None else arg.name
+    element = _element(trace, launch, birth)
+    if birth.forward:
+        what = (
+            f"{words.launch_words(launch)} writes {birth.value} to {label}{element}: what it reads is finite"
+        )
+    else:
+        what = (
+            f"the adjoint of {words.launch_words(launch)} makes the gradient of {label}{element} "
+            f"{birth.value}: the adjoints that come in are finite"
+        )
+        if birth.consume == "current":
+            what += ", and so is what it read, but that was overwritten and its adjoint sees the new values"
+    cause, why, fix = explain(culprit, birth)
+    location = _location(culprit.span) if culprit is not None and culprit.span is not None else None
+    if location is None:
+        kinds = ("write", "atomic") if birth.forward else ("read",)
+        location = words.access_location(trace, launch, birth.param, kinds)
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=f"{what}. {why}{_consequence(trace, broken, gradients)}",
+        launches=[launch.index],
+        arrays=[label],
+        location=location,
+        call_site=launch.call_site,
+        evidence={
+            "cause": cause,
+            "pass": "forward" if birth.forward else "backward",
+            "consume": birth.consume,
+            "thread": birth.thread,
+            "element": _index(trace, launch, birth),
+            "value": birth.value,
+            "operands": culprit.operands if culprit else [],
+            "adjoint": culprit.adjoint if culprit else None,
+            "expression": _snippet(culprit.span) if culprit else "",
+            "where": asdict(_location(culprit.unselected)) if culprit and culprit.unselected else None,
+            "gradients": {trace.arrays[leaf].label: _count(gradients[leaf]) for leaf in broken},
+        },
+        fix=fix,
+    )
+
+
+def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
+    """Return the cause by name, the sentence about it, and the fix."""
+    if culprit is None and birth.native:
+        snippet = "snippet" if birth.forward else "adjoint snippet"
+        return (
+            "native",
+            f"The kernel calls the native function {birth.native}, whose C is not followed.",
+            f"look at what the {snippet} of {birth.native} computes of the values that this launch reads",
+        )
+    if culprit is None:
+        return (
+            "unknown",
+            "No single operation shows it; a sum of many large adjoints overflows, perhaps.",
+            "look at the values that this launch reads, and rescale them",
+        )
+    operands = ", ".join(words.number(value) for value in culprit.operands)
+    name, sentence, fix = _operation(culprit)
+    code = _snippet(culprit.span)
+    at = f"{code} at {words.place(_location(culprit.span))}" if culprit.span is not None else culprit.kind
+    plural = "s" if len(culprit.operands) > 1 else ""
+    text = f"In thread {birth.thread}, {at} has the operand{plural} {operands}: {sentence}."
+    zero = STRONG_ZERO if culprit.adjoint == 0 else ""
+    if culprit.unselected is None:
+        return name, text, fix + zero
+    where = f"{_snippet(culprit.unselected)} at {words.place(_location(culprit.unselected))}"
+    return (
+        "where",
+        f"{text} The result is not even selected by {where}, but both operands of where are computed, "
+        "and an adjoint of 0 times an infinite slope is nan.",
+        "make the operand safe before the operation, not its result after it: put the where inside, "
+        f"as in {_safe(culprit)}{zero}",
+    )
+
+
+def _operation(culprit: Culprit) -> tuple[str, str, str]:
+    kind, operands = culprit.kind, culprit.operands
+    forward = culprit.adjoint is None
+    if kind in ("sqrt", "cbrt", "norm_of_square") and not any(operands):
+        return (
+            f"{kind}(0)",
+            "its slope is infinite at 0",
+            "keep the operand away from 0, for example by adding 1e-12",
+        )
+    if kind == "sqrt":
+        return (
+            "sqrt(<0)",
+            "a negative number has no square root",
+            "keep the operand at 0 or above, for example with max",
+        )
+    if kind in ("div", "mod", "floordiv") and operands[-1] == 0:
+        return "x/0", "it divides by 0", "keep the divisor away from 0"
+    if kind.startswith("log") and operands[0] <= 0:
+        sentence = "the logarithm is not finite there" if forward else "its slope is infinite at 0"
+        return "log(0)", sentence, "keep the operand above 0, for example with max"
+    if kind in ("asin", "acos"):
+        return (
+            f"{kind}(±1)",
+            "its slope is infinite at -1 and 1",
+            "keep the operand inside (-1, 1), for example with clamp",
+        )
+    if kind == "pow":
+        return "pow(0)", "its slope is infinite there", "keep the base away from 0"
+    if kind == "atan2":
+        return "atan2(0, 0)", "the angle of the origin has no slope", "keep the point away from the origin"
+    if forward:
+        return (
+            f"{kind} overflows",
+            "the result is beyond the largest number of its type",
+            "rescale the values",
+        )
+    return (
+        f"{kind} overflows",
+        "its slope times the adjoint is beyond the largest number of its type",
+        "rescale the loss or the values",
+    )
+
+
+def _safe(culprit: Culprit) -> str:
+    name = "1/where" if culprit.kind == "div" else f"{culprit.kind}(where"
+    return "x / where(y != 0.0, y, 1.0)" if name == "1/where" else f"{name}(x > 0.0, x, 1.0))"
+
+
+def _consequence(trace: Trace, broken: list[int], gradients: Mapping[int, Values]) -> str:
+    loss = f" The loss is {_bad_loss(trace)}." if _bad_loss(trace) else ""
+    if not broken:
+        return f" No gradient that was asked for is touched by it.{loss}"
+    parts = [
+        f"{_count(values)} of {values.size} values of the gradient of {trace.arrays[leaf].label}"
+        for leaf in broken
+        for values in [gradients[leaf]]
+    ]
+    single = len(broken) == 1 and _count(gradients[broken[0]]) == 1
+    return f" {words.listed(parts)} {'is' if single else 'are'} not finite.{loss}"
+
+
+def _count(values: Values) -> int:
+    return int((~np.isfinite(values)).sum())
+
+
+def _index(trace: Trace, launch: Launch, birth: Birth) -> list[int]:
+    array = launch.args[birth.param].array
+    if array is None:
+        return []
+    info = trace.arrays[array]
+    scalars = trace.versions_of(array)[0].value
+    elements = int(np.prod(info.shape))
+    components = scalars.count // elements if scalars is not None and elements else _components(info.dtype)
+    return [int(part) for part in np.unravel_index(birth.place // max(1, components), info.shape)]
+
+
+def _components(dtype: str) -> int:
+    """The scalars of one element, by the name of its type: vec3, mat33d, quat, float32."""
+    sizes = [int(character) for character in dtype if character.isdigit()]
+    if dtype.startswith("quat"):
+        return 4
+    return math.prod(sizes) if dtype.startswith(("vec", "mat")) else 1
+
+
+def _element(trace: Trace, launch: Launch, birth: Birth) -> str:
+    return f"[{', '.join(map(str, _index(trace, launch, birth)))}]"
+
+
+def _location(span: Span | None) -> Location:
+    assert span is not None
+    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
+
+
+def _snippet(span: Span | None) -> str:
+    """The user's text of an operation, as far as it stands on one line."""
+    if span is None:
+        return ""
+    end = span.end_column if span.end_line == span.line else len(span.text)
+    return span.text[span.column : end].strip()

@@ -1,0 +1,109 @@
+"""Rule `out-of-bounds`: an index outside its array, which no launch tests unless it is asked to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._contents import loss_without
+from tapedebug.diagnose.experiments._elements import OUTSIDE, Outside, element_words, location_of, place_words
+from tapedebug.trace import Finding
+from tapedebug.trace.model import Severity
+
+RULE = "out-of-bounds"
+NOTICED = 1e-6
+"""Below this a difference in float64 is rounding."""
+VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
+
+
+def find(case: Case) -> list[Finding]:
+    """Return one finding for each line of a kernel that reaches outside an array."""
+    groups: dict[Any, list[Outside]] = {}
+    for item in case.elements.outside:
+        launch = case.trace.launches[item.launch]
+        groups.setdefault((launch.kernel, item.param, item.side.span), []).append(item)
+    return [_finding(case, group) for group in groups.values()]
+
+
+def _finding(case: Case, group: list[Outside]) -> Finding:
+    trace, first = case.trace, group[0]
+    launch = trace.launches[first.launch]
+    record = case.elements.records[first.launch]
+    a = record.args[first.param]
+    label = words.label_of(trace, launch, first.param)
+    start = a.ptr - a.buffer.address
+    at = start + sum(i * s for i, s in zip(first.index, a.strides, strict=True))
+    inside = at >= 0 and at + a.item_size <= a.buffer.nbytes
+    change = loss_without(case.elements.replay, first.launch, first.threads) if inside else None
+    whose = f"axis {first.axis} of {label}" if a.ndim > 1 else label
+    text = (
+        f"thread {first.side.thread} of {words.launch_words(launch)} {VERBS[first.side.kind]} "
+        f"{element_words(label, first.index)} ({place_words(first.side)}), "
+        f"and {whose} has length {first.length}."
+    )
+    if len(first.threads) > 1:
+        least = "at least " if len(first.threads) >= OUTSIDE else ""
+        text += f" So do {least}{len(first.threads)} threads."
+    severity, told = _judged(case, first, a, at, inside, change)
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=f"{text} {told}",
+        launches=list(dict.fromkeys(item.launch for item in group)),
+        arrays=[label],
+        location=location_of(first.side.span),
+        call_site=launch.call_site,
+        evidence={
+            "element": list(first.index),
+            "axis": first.axis,
+            "length": first.length,
+            "thread": first.side.thread,
+            "threads": len(first.threads),
+            "access": first.side.kind,
+            "byte": at,
+            "buffer_bytes": a.buffer.nbytes,
+            "inside_buffer": inside,
+            "loss_change": change,
+        },
+        fix=f"test the index before {label} is used, make the array larger, or launch fewer threads",
+    )
+
+
+def _judged(
+    case: Case, item: Outside, a: Any, at: int, inside: bool, change: float | None
+) -> tuple[Severity, str]:
+    done = {"read": "was read", "write": "was written"}.get(item.side.kind, "was changed")
+    if not inside:
+        past = at + a.item_size - a.buffer.nbytes
+        where = f"{past} bytes past the end" if past > 0 else f"{-at} bytes before the start"
+        return "error", f"Memory {where} of the array's own {done}: whatever is there."
+    whose = _owner(case, a, at)
+    if change is None:
+        return "warning", f"Within the same memory {whose} {done} instead."
+    if change > NOTICED:
+        return (
+            "error",
+            f"Within the same memory {whose} {done} instead; without those threads the loss changes by "
+            f"{words.percent(change)}.",
+        )
+    return (
+        "warning",
+        f"Within the same memory {whose} {done} instead; the loss does not depend on that.",
+    )
+
+
+def _owner(case: Case, a: Any, at: int) -> str:
+    """Which element of which array lies at a byte of a buffer."""
+    from tapedebug.diagnose.experiments._elements import element_of
+    from tapedebug.lang import types
+
+    replay, arrays = case.elements.replay, case.trace.arrays
+    scalar = types.numpy_dtype(a.dtype).itemsize
+    for known, info in sorted(zip(replay.arrays, arrays, strict=True), key=lambda pair: pair[0] is not a):
+        start = known.ptr - known.buffer.address
+        if known.buffer is a.buffer and known.start <= at < known.stop and known.dtype is a.dtype:
+            index = element_of(known, (at - start) // scalar)
+            if start + sum(i * s for i, s in zip(index, known.strides, strict=True)) == at:
+                return element_words(info.label, index)
+    return f"what lies at byte {at}"

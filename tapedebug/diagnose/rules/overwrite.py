@@ -1,0 +1,289 @@
+"""Rule `overwrite`: an array was written over after a launch had read it. Does that matter, and by how much?
+
+What makes an overwrite wrong is that the adjoint of the reader needs the old values, that they changed,
+and that the tape gave the adjoint the new ones. Each of the three is looked at: the first from the
+kernel's adjoint, the others by experiment. The overwrites of a time loop are one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._apart import NOTICED, WRONG, off, told
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._overwrite_study import Study
+from tapedebug.diagnose.experiments._replay import Replay
+from tapedebug.diagnose.experiments._structs import find_changed_structs
+from tapedebug.diagnose.experiments._touches import Shared, shared_elements
+from tapedebug.diagnose.experiments._unrecorded import find_unrecorded
+from tapedebug.diagnose.reading._graph import differentiable
+from tapedebug.diagnose.reading._overwritten import Group, group_overwrites
+from tapedebug.diagnose.reading._source import flat_call
+from tapedebug.trace import Finding, Launch, Location, Trace
+from tapedebug.trace.model import Severity
+
+RULE = "overwrite"
+
+
+def find(case: Case) -> list[Finding]:
+    """Return one finding for each kind of overwrite on the tape that needs an explanation."""
+    found: list[Finding] = []
+    if case.as_warp:
+        found = [*find_unrecorded(case, RULE), *find_changed_structs(case, RULE)]
+    groups = group_overwrites(case.trace, in_memory=case.as_warp or in_memory(case.trace))
+    if groups:
+        study = Study(case.trace, case.experiment, groups)
+        teller = _Teller(case, study)
+        found += [teller.finding(group) for group in study.groups]
+    return found
+
+
+def in_memory(trace: Trace) -> bool:
+    """Whether the reverse pass of the user saw what memory held."""
+    return trace.tape.on_overwrite in ("ignore", "warn")
+
+
+class _Teller:
+    """The words for what was measured."""
+
+    def __init__(self, case: Case, study: Study) -> None:
+        self.trace = case.trace
+        self.experiment = case.experiment
+        self.study = study
+        self.lines: dict[int, Location | None] = {}
+        self.shared: dict[int, Shared | None] = {}
+        self.consumes_new = in_memory(self.trace)
+        self.as_warp = case.as_warp
+
+    def finding(self, group: Group) -> Finding:
+        """Put a group into words."""
+        trace, pair = self.trace, group.first
+        errors = self.study.errors.get(id(group), {})
+        severity, message = self._needed(group, errors) if group.needed else self._harmless(group, errors)
+        count = group.occurrences()
+        if count > 1:
+            message += f" {count - 1} more like it (×{count})."
+        launches = dict.fromkeys(index for item in group.pairs for index in (item.reader, item.clobberer))
+        harmless = not group.needed or (bool(errors) and max(errors.values()) == 0)
+        harmless = harmless or (not errors and self.consumes_new and bool(self._apart(group)))
+        return Finding(
+            rule=RULE,
+            severity=severity,
+            message=message,
+            launches=list(launches),
+            arrays=list(dict.fromkeys(trace.arrays[item.array].label for item in group.pairs)),
+            location=self._write_location(group),
+            call_site=trace.launches[pair.clobberer].call_site,
+            evidence=self._evidence(group, errors, harmless),
+            fix="" if harmless else self._fix(group),
+        )
+
+    def _needed(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
+        label = self.trace.arrays[group.first.array].label
+        text = f"{self._what(group)}: {self._changed(group)}."
+        worst = max(errors.values(), default=None)
+        if worst is None:
+            apart = self._apart(group) if self.consumes_new else ""
+            if apart:
+                return "info", f"{text} Harmless: {apart}."
+            if self.consumes_new:
+                return (
+                    "warning",
+                    f"{text} The reverse pass sees the new values; what that does was not measured.",
+                )
+            return "info", f"{text} The tape kept a copy of {label} for the adjoint."
+        if worst == 0:
+            reason = "the values are the same"
+            if self.study.total(group).changed:
+                reason = self._apart(group) or "the elements that changed do not reach the gradient"
+            return "info", f"{text} Harmless: {reason}; measured, the gradient is the same to the bit."
+        alone = errors == self.study.together
+        severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
+        if self.consumes_new:
+            more = "" if alone else f"; all overwrites together put {off(self.study.together, '')}"
+            return severity, f"{text} That puts the gradient of {off(errors, '')}{more}."
+        if self.as_warp:
+            kept = f"the tape kept a copy of {label}"
+            if group.first.back:
+                kept = f"the adjoint writes them again, into a private copy of {label}"
+            more = "" if alone else f"; through all overwrites together {off(self.study.together, 'is ')}"
+            return severity, (
+                f"{text} Here {kept}, so the gradient is right. Warp keeps none: "
+                f"its gradient of {off(errors, 'is ')}{told(self.study.gradients[id(group)], errors)}{more}."
+            )
+        more = "" if alone else f" ({off(self.study.together, '')} without any copy)"
+        return "info", (
+            f"{text} The tape kept a copy of {label} for the adjoint, so the gradient is right; "
+            f"without it the gradient of {off(errors, 'would be ')}{more}."
+        )
+
+    def _apart(self, group: Group) -> str:
+        """That none of the elements that were written over had been read, where that is so."""
+        found = self._shared(group)
+        if found is None or found.both:
+            return ""
+        pair = group.first
+        reader = words.launch_words(self.trace.launches[pair.reader])
+        more = "" if len(group.pairs) == 1 else " (summed over all of them)"
+        return (
+            f"none of the {found.written} elements that were written are among the {found.read} "
+            f"that {reader} read{more}"
+        )
+
+    def _shared(self, group: Group) -> Shared | None:
+        """Which elements readers read and clobberers wrote; None where that was not looked at."""
+        if not isinstance(self.experiment, Replay):
+            return None
+        if id(group) not in self.shared:
+            pairs = [(pair.reader, pair.clobberer, pair.array) for pair in group.pairs]
+            self.shared[id(group)] = shared_elements(self.experiment, pairs)
+        return self.shared[id(group)]
+
+    def _harmless(self, group: Group, errors: Mapping[str, float]) -> tuple[Severity, str]:
+        trace, pair = self.trace, group.first
+        label = trace.arrays[pair.array].label
+        readers = [trace.launches[index] for index, _ in group.readers]
+        clobberer = trace.launches[pair.clobberer]
+        others = [words.launch_words(reader) for reader in readers if reader is not clobberer]
+        when = f"after {words.listed(others)} read it" if others else "in place"
+        text = (
+            f"{words.launch_words(clobberer)} overwrites {label} {when}: harmless, {self._why(group)}. "
+            f"{self._changed(group, capital=True)}"
+        )
+        if errors and max(errors.values()) == 0:
+            own = words.listed(dict.fromkeys(trace.arrays[item.array].label for item in group.pairs))
+            text += (
+                f"; measured: with NaN in {own} the gradient of {words.listed(errors)} is the same to the bit"
+            )
+        return "info", f"{text}."
+
+    def _why(self, group: Group) -> str:
+        readers = [(self.trace.launches[index], param) for index, param in group.readers]
+        special = [reason for reader, _ in readers if (reason := self._no_adjoint(reader))]
+        linear = [self._linear(reader, param) for reader, param in readers if not self._no_adjoint(reader)]
+        if linear:
+            whose = "its adjoint does" if len(linear) == 1 else "their adjoints do"
+            special.append(f"{words.listed(dict.fromkeys(linear))}: {whose} not read the values")
+        return "; ".join(dict.fromkeys(special))
+
+    def _linear(self, reader: Launch, param: int) -> str:
+        """An adjoint that does not need a value belongs to a function that is linear in it, or flat."""
+        kernel = words.kernel_of(self.trace, reader)
+        name = reader.args[param].name
+        if kernel is not None and flat_call(kernel, [name]) is not None:
+            return f"the slope of {reader.name} does not depend on {name}"
+        return f"{reader.name} is linear in {name}"
+
+    def _no_adjoint(self, reader: Launch) -> str:
+        """Why the adjoint of a launch does nothing; empty where it does something."""
+        kernel = words.kernel_of(self.trace, reader)
+        if kernel is not None and not kernel.enable_backward:
+            return f"{reader.name} has no adjoint (enable_backward=False)"
+        if reader.kind == "copy":
+            return "the adjoint of a copy needs no values"
+        arrays = (self.trace.arrays[arg.array] for arg in reader.args if arg.writes and arg.array is not None)
+        if not any(differentiable(info) for info in arrays):
+            return f"nothing that {reader.name} writes has requires_grad, so no gradient comes back to it"
+        return ""
+
+    def _what(self, group: Group) -> str:
+        trace, pair = self.trace, group.first
+        reader, clobberer = trace.launches[pair.reader], trace.launches[pair.clobberer]
+        label = trace.arrays[pair.array].label
+        who = words.launch_words(clobberer)
+        read_at = words.place(self._read_location(group))
+        write_at = words.place(self._write_location(group))
+        if reader is clobberer:
+            return (
+                f"{who} overwrites {label} in place (at {write_at}), and its own adjoint needs the "
+                f"old values (read at {read_at})"
+            )
+        if pair.back:
+            wrote = words.launch_words(reader)
+            return (
+                f"{who} overwrites values of {label} (at {write_at}) that {wrote} wrote and read back, and "
+                f"that its adjoint reads again (at {read_at})"
+            )
+        return (
+            f"{who} overwrites values of {label} (at {write_at}) that the adjoint of "
+            f"{words.launch_words(reader)} needs (read at {read_at})"
+        )
+
+    def _changed(self, group: Group, *, capital: bool = False) -> str:
+        total = self.study.total(group)
+        if not total.elements:
+            text = "what changed was not measured"
+        elif not total.changed:
+            text = f"none of {total.elements} elements changed value"
+        else:
+            largest = words.number(total.largest)
+            text = f"{total.changed} of {total.elements} elements changed value, by up to {largest}"
+        return text[0].upper() + text[1:] if capital else text
+
+    def _fix(self, group: Group) -> str:
+        trace, pair = self.trace, group.first
+        clobberer = trace.launches[pair.clobberer]
+        target = clobberer.args[group.write_param].name if clobberer.args else ""
+        own = f"give {clobberer.name} an array of its own for {target}"
+        if clobberer.kind != "kernel":
+            own = f"{clobberer.name} into another array than {trace.arrays[pair.array].label}"
+        if len(group.pairs) > 1:
+            own += " in each round instead of using the same ones again"
+        if self.consumes_new:
+            return own if self.as_warp else f'{own}, or record with on_overwrite="preserve"'
+        if self.as_warp and max(self.study.errors.get(id(group), {"": 0.0}).values()) > NOTICED:
+            return own
+        return f"nothing has to change; to save the copies, {own}"
+
+    def _read_location(self, group: Group) -> Location | None:
+        reader = self.trace.launches[group.first.reader]
+        return words.access_location(self.trace, reader, group.first.param, ("read",), needed=group.needed)
+
+    def _write_location(self, group: Group) -> Location | None:
+        """The line that wrote over the first element that changed; a kernel may have several writes."""
+        pair, param = group.first, group.write_param
+        clobberer = self.trace.launches[pair.clobberer]
+        change = self.study.changes.get((pair.array, pair.clobberer))
+        place = None if change is None else change.place
+        if place is not None and words.writes_in_many_places(self.trace, clobberer, param):
+            if id(group) not in self.lines:
+                self.lines[id(group)] = self.experiment.writer_of(pair.clobberer, pair.array, param, place)
+            exact = self.lines[id(group)]
+            if exact is not None:
+                return exact
+        return words.access_location(self.trace, clobberer, group.write_param, ("write", "atomic"))
+
+    def _evidence(self, group: Group, errors: Mapping[str, float], harmless: bool) -> dict[str, Any]:
+        trace, pair, total = self.trace, group.first, self.study.total(group)
+        clobberer = trace.launches[pair.clobberer]
+        shared = self.shared.get(id(group))
+        return {
+            "harmless": harmless,
+            "needed": group.needed,
+            "preserved": group.needed and trace.tape.on_overwrite != "ignore",
+            "occurrences": group.occurrences(),
+            "pairs": [[item.reader, item.clobberer] for item in group.pairs[:100]],
+            "reader": _side(trace.launches[pair.reader], pair.param, self._read_location(group)),
+            "clobberer": _side(clobberer, group.write_param, self._write_location(group)),
+            "elements": total.elements,
+            "changed": total.changed,
+            "max_change": total.largest,
+            **({} if shared is None else asdict(shared)),
+            "gradients": self.study.gradients.get(id(group), {}),
+            "relative_error": dict(errors),
+            "relative_error_all": self.study.together if group.needed else {},
+        }
+
+
+def _side(launch: Launch, param: int, location: Location | None) -> dict[str, Any]:
+    """One side of an overwrite as evidence."""
+    return {
+        "launch": launch.index,
+        "kernel": launch.name,
+        "param": launch.args[param].name if launch.args else "",
+        "location": None if location is None else asdict(location),
+        "call_site": None if launch.call_site is None else asdict(launch.call_site),
+    }

@@ -1,0 +1,223 @@
+"""Rule `race`: two threads of one launch meet in an element, and their order decides what comes out.
+
+Threads of a launch run in order here, so that the numbers are the same each time; on a parallel device they
+are not. What the order is worth is measured: the launch is run with its threads reversed and shuffled, and
+the loss and its slopes are compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._effect import Effect
+from tapedebug.diagnose.experiments._elements import (
+    Meeting,
+    Side,
+    element_of,
+    element_words,
+    location_of,
+    place_words,
+)
+from tapedebug.diagnose.experiments._orders import Orders
+from tapedebug.diagnose.experiments._schedules import backwards, shuffled, together
+from tapedebug.trace import Finding, Launch
+from tapedebug.trace.model import Severity
+
+RULE = "race"
+WRONG = 1e-3
+"""As in the end-to-end check."""
+NOTICED = 1e-6
+"""Below this a difference in float64 is rounding."""
+MEASURED = 4
+"""How many kernels are measured; each costs some runs of the tape."""
+COPIED = 10_000_000
+"""How many elements are copied, in all, to run pairs of threads at the same time."""
+FEWEST = 2
+"""How many pairs of a launch at least."""
+VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
+
+
+def find(case: Case) -> list[Finding]:
+    """Return one finding for each kernel and array in which threads meet."""
+    groups: dict[tuple[Any, ...], list[Meeting]] = {}
+    for meeting in case.elements.races:
+        record = case.elements.records[meeting.launch]
+        groups.setdefault((record.kernel, _first_name(record, meeting.param)), []).append(meeting)
+    findings = []
+    for number, group in enumerate(groups.values()):
+        effect = None
+        if number < MEASURED:
+            case.progress(f"running {case.trace.launches[group[0].launch].name} in other orders of threads")
+            effect = _measured(case, group)
+        findings.append(_finding(case, group, effect))
+    return findings
+
+
+def _first_name(record: Any, param: int) -> int:
+    """The first parameter that is a name of the same memory."""
+    a = record.args[param]
+
+    def same(b: Any) -> bool:
+        met = a.is_contiguous and b.is_contiguous and a.start < b.stop and b.start < a.stop
+        return b.buffer is a.buffer and (met or b.ptr == a.ptr)
+
+    return int(min(p for p in record.plan.touched if same(record.args[p])))
+
+
+def _measured(case: Case, group: list[Meeting]) -> Effect:
+    pairs = _pairs(case, group)
+    apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
+    plans = {id(case.elements.records[item.launch].plan) for item in group}
+    launches = [record.index for record in case.elements.records if id(record.plan) in plans]
+    records = case.elements.records
+    params = {(item.launch, item.param): None for item in group}
+    meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
+    schedules = [
+        backwards(apart, len(launches)),
+        shuffled(apart, len(launches)),
+        together(pairs, meet),
+    ]
+    return Orders(case.elements.replay, launches, meet, schedules).effect()
+
+
+def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding:
+    trace, first = case.trace, _telling(group)
+    launch = trace.launches[first.launch]
+    record = case.elements.records[first.launch]
+    label = words.label_of(trace, launch, first.param)
+    index = element_of(record.args[first.param], first.place)
+    elements = _elements(record, [item for item in group if item.launch == first.launch])
+    severity, told = _judged(effect, unread=_unread(case, launch, first.param))
+    assert first.second is not None
+    text = (
+        f"threads {first.second.thread} and {first.first.thread} of {words.launch_words(launch)} meet in "
+        f"{element_words(label, index)} without an atomic: thread {_does(first.second)}, "
+        f"thread {_does(first.first)}."
+    )
+    if elements > 1:
+        text += f" So it is with {elements} elements."
+    launches = list(dict.fromkeys(item.launch for item in group))
+    if len(launches) > 1:
+        text += f" And in {words.plural(len(launches) - 1, 'launch')} more."
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=f"{text} {told}",
+        launches=launches,
+        arrays=[label],
+        location=location_of(_culprit(first).span),
+        call_site=launch.call_site,
+        evidence=_evidence(group, index, elements, effect, severity),
+        fix="" if severity == "info" else _fix(label, _both_write(first)),
+    )
+
+
+def _telling(group: list[Meeting]) -> Meeting:
+    """The one that is told of: one in which both threads write, where there is one."""
+    return next(filter(_both_write, group), group[0])
+
+
+def _both_write(meeting: Meeting) -> bool:
+    return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
+
+
+def _pairs(case: Case, group: list[Meeting]) -> dict[int, list[tuple[int, int]]]:
+    """For each launch pairs of threads that meet, each thread once; fewer where arrays are large."""
+    found: dict[int, list[tuple[int, int]]] = {item.launch: [] for item in group}
+    busy: dict[int, set[int]] = {index: set() for index in found}
+    for item in group:
+        size = case.elements.records[item.launch].args[item.param].size
+        most = max(FEWEST, COPIED // max(1, size * len(found)))
+        for pair in item.pairs:
+            if len(found[item.launch]) < most and not busy[item.launch] & set(pair):
+                found[item.launch].append(pair)
+                busy[item.launch] |= set(pair)
+    return found
+
+
+def _elements(record: Any, group: list[Meeting]) -> int:
+    """In how many elements threads meet, by any of its names."""
+    found: dict[int, set[tuple[int, ...]]] = {}
+    for item in group:
+        own = found.setdefault(item.param, set())
+        own |= {element_of(record.args[item.param], place) for place in item.elements}
+    return max(map(len, found.values()))
+
+
+def _does(side: Side) -> str:
+    return f"{side.thread} {VERBS[side.kind]} it ({place_words(side)})"
+
+
+def _culprit(meeting: Meeting) -> Side:
+    """The side whose line is shown: the one that writes, of two the one on the earlier line."""
+    sides = [side for side in (meeting.first, meeting.second) if side is not None and side.span is not None]
+    return min(sides, key=lambda side: (side.kind == "read", 0 if side.span is None else side.span.line))
+
+
+def _unread(case: Case, launch: Launch, param: int) -> bool:
+    """Whether nothing on the tape reads an array, and no gradient is wanted of it."""
+    number = launch.args[param].array
+    if number is None or case.trace.arrays[number].requires_grad:
+        return False
+    return not [version for version in case.trace.versions_of(number) if version.reads]
+
+
+def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, str]:
+    if effect is None:
+        return "warning", "What the order of threads does to the gradient was not measured."
+    if not effect.changed:
+        return "info", "Harmless: measured, every order of threads leaves the same values."
+    values = (
+        f"With threads in another order, or two at the same time, {effect.changed} of {effect.numbers} "
+        f"numbers there differ, by up to {words.number(effect.largest)}"
+    )
+    if effect.loss is None and unread:
+        return "info", f"{values}; harmless: nothing on the tape reads them."
+    if effect.loss is None:
+        return "warning", f"{values}; what that does to a gradient was not measured."
+    if effect.gradient is not None and effect.gradient > NOTICED:
+        wrong = effect.gradient > WRONG
+        also = f", the loss by {words.percent(effect.loss)}" if effect.loss > NOTICED else ""
+        return (
+            "error" if wrong else "warning",
+            f"{values}, and the gradient by {words.percent(effect.gradient)}{also}.",
+        )
+    if effect.loss > NOTICED:
+        return "warning", f"{values}, and the loss by {words.percent(effect.loss)}."
+    return "info", f"{values}; harmless: neither the loss nor its slopes depend on them."
+
+
+def _fix(label: str, both_write: bool) -> str:
+    if both_write:
+        return f"add with wp.atomic_add({label}, …) if a sum is meant, or give each thread its own element"
+    return (
+        f"read from one array and write to another in place of {label}, or write in a launch of its own "
+        "what no other thread of it reads"
+    )
+
+
+def _evidence(
+    group: list[Meeting],
+    index: tuple[int, ...],
+    elements: int,
+    effect: Effect | None,
+    severity: Severity,
+) -> dict[str, Any]:
+    first = _telling(group)
+    assert first.second is not None
+    return {
+        "element": list(index),
+        "elements": elements,
+        "occurrences": sum(item.count for item in group),
+        "threads": [first.second.thread, first.first.thread],
+        "accesses": [first.second.kind, first.first.kind],
+        "lines": [None if s.span is None else s.span.line for s in (first.second, first.first)],
+        "measured": effect is not None,
+        "changed": None if effect is None else effect.changed,
+        "max_change": None if effect is None else effect.largest,
+        "loss_change": None if effect is None else effect.loss,
+        "gradient_change": None if effect is None else effect.gradient,
+        "harmless": severity == "info",
+    }

@@ -1,0 +1,71 @@
+"""Rule `replayed-counter`: numbers that an atomic handed out, in programs that were written for Warp.
+
+Which thread gets which number is decided once. This engine saves the numbers; Warp's reverse pass neither
+saves them nor may count again, unless a replay function of the user's says where they are.
+"""
+
+from __future__ import annotations
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._apart import NOTICED
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.rules.warp_limitation import (
+    Group,
+    as_run,
+    by_kernel,
+    effect,
+    location_of,
+    measurable,
+    measure,
+    severity_of,
+    who,
+)
+from tapedebug.trace import Finding
+
+RULE = "replayed-counter"
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for each kernel whose gradient rests on what an atomic returned."""
+    if not case.as_warp:
+        return []
+    limits = case.experiment.warp_limits()
+    findings = []
+    for launches in by_kernel(case, limits).values():
+        counters = [item for item in limits[launches[0]] if item.kind == "counter"]
+        if not counters or not measurable(case, RULE):
+            continue
+        group = Group(launches, counters)
+        if measure(case, group) and severity_of(group.errors) is not None:
+            findings.append(_finding(case, group))
+    return findings
+
+
+def _finding(case: Case, group: Group) -> Finding:
+    location = location_of(group.first.span)
+    return Finding(
+        rule=RULE,
+        severity=severity_of(group.errors) or "info",
+        message=as_run(
+            case,
+            f"{who(case, group.launches)}: the atomic at {words.place(location)} hands out numbers that the "
+            "gradient depends on. Here each thread finds the number that it had, so the gradient is right. "
+            "Warp's reverse pass does not hand them out again, and the variable holds nothing in particular: "
+            f"with 0 {effect(group.errors, group.gradients)}.",
+        ),
+        launches=group.launches,
+        arrays=[label for label, error in group.errors.items() if error > NOTICED],
+        location=location,
+        call_site=case.trace.launches[group.launches[0]].call_site,
+        evidence={
+            "construct": "counter",
+            "constructs": [[item.kind, item.span.line] for item in group.limits],
+            "relative_error": group.errors,
+            "gradients": group.gradients,
+            "occurrences": len(group.launches),
+        },
+        fix=(
+            "for Warp, move the atomic into a @wp.func that stores the number in an array, and give it a "
+            "@wp.func_replay that reads it back"
+        ),
+    )

@@ -1,0 +1,185 @@
+"""Rule `seed`: backward began from something else than the objective that is reported.
+
+A sum where the mean is reported: every gradient is off by exactly N, the run still descends, only a learning
+rate that was chosen for the mean is N times too large. What the objective is, the user says (`loss=`), or it
+is seen: a scalar that the tape computes from the seeded one, which alone is read afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose._signature import EXACT, Signature, factor_words, signature
+from tapedebug.diagnose.experiments import _seeded as seeds_of
+from tapedebug.diagnose.experiments._experiment import Values
+from tapedebug.diagnose.reading._graph import differentiable
+from tapedebug.diagnose.reading._passes import at
+from tapedebug.trace import ArrayInfo, Event, Finding, Launch
+from tapedebug.trace.model import Severity
+
+RULE = "seed"
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding where the objective is known and is not what backward began from."""
+    if case.experiment.blocked or not case.experiment.leaves:
+        return []
+    seeds = seeds_of.consumed_seeds(case.rerun)
+    if seeds is None:
+        return []
+    if not _same(seeds, case):
+        return _told(case, seeds)
+    return [] if case.named_loss else _seen(case, seeds)
+
+
+def _same(seeds: Mapping[int, Values], case: Case) -> bool:
+    """Whether the diagnosis is about just the pass that ran, or about another that ran before it."""
+    reported = seeds_of.seeded(case.rerun)
+    if reported.keys() == seeds.keys():
+        return all(np.array_equal(reported[number], seeds[number], equal_nan=True) for number in seeds)
+    return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(case.rerun)
+
+
+def _told(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
+    """The user named a loss, and backward began from something else."""
+    right = case.experiment.gradients()
+    consumed = seeds_of.gradients_from(case.rerun, seeds)
+    found = signature(consumed, right)
+    if found.name == "equal":
+        return []
+    reported = [case.trace.arrays[number] for number in case.experiment.losses]
+    began = [case.trace.arrays[number] for number in seeds]
+    downstream = _depends(case, case.experiment.losses, list(seeds))
+    scaled = began == reported and found.name in ("factor", "sign")  # who passes a number means it
+    known = (found.name != "other" or downstream) and not scaled
+    severity: Severity = "error" if known else "info"
+    return [_finding(case, severity, began, reported, found, _readers(case, began, reported))]
+
+
+def _seen(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
+    """The tape scales the seeded scalar, and only the result of that is ever read."""
+    if len(seeds) != 1:
+        return []
+    (seeded,) = seeds
+    info = case.trace.arrays[seeded]
+    if math.prod(info.shape) != 1 or _was_read(case, seeded):
+        return []
+    for launch in _readers(case, [info], None):
+        for arg in launch.args:
+            if arg.array is None or not arg.writes or arg.array == seeded:
+                continue
+            scalar = case.trace.arrays[arg.array]
+            scales = math.prod(scalar.shape) == 1 and differentiable(scalar) and _was_read(case, scalar.id)
+            if scales and (found := _scaled(case, info, scalar)) is not None:
+                return [_finding(case, "warning", [info], [scalar], found, [launch])]
+    return []
+
+
+def _scaled(case: Case, info: ArrayInfo, scalar: ArrayInfo) -> Signature | None:
+    """How the gradient of the seeded scalar compares with that of a constant multiple of it."""
+    one, two = seeds_of.final_values(case.rerun, info.id), seeds_of.final_values(case.rerun, scalar.id)
+    right = seeds_of.gradients_from(case.rerun, {scalar.id: np.ones_like(two)})
+    found = signature(case.experiment.gradients(), right)
+    value = float(np.ravel(one)[0]) - found.ratio * float(np.ravel(two)[0])
+    linear = abs(value) <= EXACT * abs(float(np.ravel(one)[0]))
+    return found if found.name in ("factor", "sign") and linear else None
+
+
+def _finding(
+    case: Case,
+    severity: Severity,
+    began: list[ArrayInfo],
+    reported: list[ArrayInfo],
+    found: Signature,
+    launches: list[Launch],
+) -> Finding:
+    event = _last_pass(case)
+    start, aim = words.listed(info.label for info in began), words.listed(info.label for info in reported)
+    same = [info.id for info in began] == [info.id for info in reported]
+    what = f"from {start}" if not same else f"from {start} with a seed that is not 1"
+    text = f"Backward ran{at(event)} {what}, and the objective is {aim}: "
+    text += _comparison(case, found, began, reported)
+    fix = f"call backward({aim})" if len(reported) == 1 else f"begin backward from {aim}"
+    place = event.call_site if event is not None else launches[0].call_site if launches else None
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=text,
+        launches=[launch.index for launch in launches],
+        arrays=list(dict.fromkeys(info.label for info in [*began, *reported])),
+        call_site=place,
+        evidence={
+            "signature": found.name,
+            "ratio": found.ratio,
+            "spread": found.spread,
+            "seeded": [info.label for info in began],
+            "objective": [info.label for info in reported],
+            "backward_at": None if event is None or event.call_site is None else asdict(event.call_site),
+        },
+        fix="" if severity == "info" else fix,
+    )
+
+
+def _comparison(case: Case, found: Signature, began: list[ArrayInfo], reported: list[ArrayInfo]) -> str:
+    kinds = {
+        "zero": "the gradient that was consumed is 0, that of the objective is not.",
+        "sign": "the gradient that was consumed is that of the objective with the other sign.",
+        "transposed": "the gradient that was consumed is that of the objective, transposed.",
+        "other": "the gradient that was consumed is another one, and no constant factor explains it.",
+    }
+    if found.name in kinds:
+        return kinds[found.name]
+    factor = factor_words(found.ratio, _sizes(case, [*reported, *began]))
+    return (
+        f"every entry of the gradient that was consumed is {factor} that of the objective "
+        f"(to {max(found.spread, 1e-7):.0e})."
+    )
+
+
+def _sizes(case: Case, scalars: list[ArrayInfo]) -> dict[int, str]:
+    """Numbers that a factor may be: how many threads added to a loss, how many elements its inputs have."""
+    found: dict[int, str] = {}
+    for info in scalars:
+        for launch in case.trace.launches:
+            if any(arg.writes and arg.array == info.id for arg in launch.args):
+                found.setdefault(math.prod(launch.dim), f"the threads of {words.launch_words(launch)}")
+    for info in case.trace.arrays:
+        found.setdefault(math.prod(info.shape), f"the elements of {info.label}")
+    return found
+
+
+def _readers(case: Case, began: list[ArrayInfo], reported: list[ArrayInfo] | None) -> list[Launch]:
+    """The launches that read what backward began from; those that write the objective, if it is known."""
+    ids = {info.id for info in began}
+    aims = None if reported is None else {info.id for info in reported}
+    return [
+        launch
+        for launch in case.trace.launches
+        if any(arg.reads and arg.array in ids for arg in launch.args)
+        and (aims is None or any(arg.writes and arg.array in aims for arg in launch.args))
+    ]
+
+
+def _depends(case: Case, targets: list[int], sources: list[int]) -> bool:
+    """Whether one of the arrays at the end of the tape was computed from one of the others."""
+    latest = {version.array: version.version for version in case.trace.versions}
+    above = case.dependencies.upstream([(number, latest[number]) for number in targets], with_gradient=False)
+    return any((number, latest[number]) in above for number in sources if number not in targets)
+
+
+def _was_read(case: Case, array: int) -> bool:
+    return any(
+        event.kind == "read" and event.of == "values" and event.array == array for event in case.trace.events
+    )
+
+
+def _last_pass(case: Case) -> Event | None:
+    own: list[Any] = [e for e in case.trace.events if e.kind == "backward" and e.of == "tape"]
+    return own[-1] if own else None

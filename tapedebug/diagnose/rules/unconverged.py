@@ -1,0 +1,167 @@
+"""Rule `unconverged`: a solve inside the tape that was stopped before it arrived.
+
+Gradient and differences agree, on the program as it ran, so that no check finds it. The loop contracts
+towards
+a fixed point, and its last round still moves. More rounds are tried out in private memory: what counts is by
+how much they change the loss and the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._experiment import Values
+from tapedebug.diagnose.experiments._extended import Result, can_go_on, extended
+from tapedebug.diagnose.experiments._solves import Motion, measure, reasons, same_every_round
+from tapedebug.diagnose.reading._rounds import Rounds, alike, in_larger_steps, loops
+from tapedebug.trace import Finding, Launch, Location
+
+RULE = "unconverged"
+STILL = 0.01
+"""A relative distance to the fixed point, or a relative change of loss or gradient, that matters."""
+ENOUGH = 1e-3
+"""How near the fix is to come."""
+COLOURS = 4
+"""Launches of one kernel that may differ in a number and make one round."""
+TRIED = 3
+"""Loops that are looked into."""
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for each solve that more rounds would change."""
+    replay = case.replay
+    if replay is None:
+        return []
+    found: list[Finding] = []
+    same = (_same(case, rounds) for rounds in loops(case.trace))
+    candidates = alike(case.trace, [rounds for rounds in same if rounds is not None])
+    for rounds in candidates[:TRIED]:
+        if not can_go_on(replay, rounds):
+            continue
+        motion = measure(replay, rounds)
+        if not motion.contracts or not motion.distance > STILL:
+            continue
+        finding = _tried(case, rounds, motion)
+        found += [] if finding is None else [finding]
+    if len(candidates) > TRIED:
+        case.skipped(f"{RULE}: {len(candidates) - TRIED} of {len(candidates)} loops were not looked into")
+    return found
+
+
+def _same(case: Case, rounds: Rounds) -> Rounds | None:
+    """A loop whose rounds all get the same numbers; two colours of Gauss-Seidel are one round."""
+    for times in range(1, COLOURS + 1):
+        larger = rounds if times == 1 else in_larger_steps(case.trace, rounds, times)
+        if larger is not None and same_every_round(case.trace, larger):
+            return larger
+    return None
+
+
+def _tried(case: Case, rounds: Rounds, motion: Motion) -> Finding | None:
+    """Let the loop go on, and see what that changes."""
+    replay = case.replay
+    assert replay is not None
+    solve = reasons(case, rounds, motion)
+    if not solve[0]:
+        return None  # a simulation may well go on, and a descent may end where it is wanted to
+    results = [extended(replay, rounds, times * rounds.count) for times in (0, 1, 3)]
+    plain, *more = [item for item in results if item is not None]
+    if not more or results[0] is None:
+        return None
+    changes = {leaf: _change(plain.gradients[leaf], more[-1].gradients[leaf]) for leaf in replay.leaves}
+    moved = abs(more[-1].loss - plain.loss) / max(abs(plain.loss), abs(more[-1].loss), 1e-300)
+    if max([moved, *changes.values()]) <= STILL:
+        return None
+    return _finding(case, rounds, motion, solve, [plain, *more])
+
+
+def _finding(
+    case: Case, rounds: Rounds, motion: Motion, solve: tuple[list[str], bool], results: list[Result]
+) -> Finding:
+    why, sure = solve
+    trace, item = case.trace, rounds.carried[motion.place[0]]
+    launch = trace.launches[rounds.launch(rounds.count - 1, item.writer)]
+    array = launch.args[item.written].array
+    label = launch.args[item.written].name if array is None else trace.arrays[array].label
+    changes = {
+        trace.arrays[leaf].label: [
+            _change(results[0].gradients[leaf], more.gradients[leaf]) for more in results[1:]
+        ]
+        for leaf in results[0].gradients
+    }
+    # A start that is forgotten on the way has a gradient that changes most, and matters least.
+    begun = [(trace.launches[rounds.first + each.reader], each.read) for each in rounds.carried]
+    starts = {first.args[param].array for first, param in begun}
+    asked = [trace.arrays[leaf].label for leaf in results[0].gradients if leaf not in starts] or list(changes)
+    worst = max(asked, key=lambda name: changes[name][-1])
+    wanted = rounds.count + _rounds_left(motion)
+    message = (
+        f"{words.launch_words(launch)} ends a solve of {words.plural(rounds.count, 'round')} that has not "
+        f"converged ({' and '.join(why)}): its last round still moves {label} by "
+        f"{words.percent(motion.changes[-1])}, {motion.rate:.3g} of the round before, so that about "
+        f"{words.percent(motion.distance)} is left to go. {_effects(results, worst, changes[worst])} The "
+        "gradient is "
+        f"that of {words.plural(rounds.count, 'round')}, not of the solution."
+    )
+    return Finding(
+        rule=RULE,
+        severity="warning" if sure else "info",
+        message=message,
+        launches=[launch.index, rounds.first],
+        arrays=[label],
+        location=_line(case, launch, array, item.written, motion.place[1])
+        or words.access_location(trace, launch, item.written, ("write", "atomic")),
+        call_site=launch.call_site,
+        evidence={
+            "rounds": rounds.count,
+            "launches_per_round": rounds.length,
+            "occurrences": len(rounds.occurrences),
+            "why": why,
+            "rate": motion.rate,
+            "last_change": motion.changes[-1],
+            "distance": motion.distance,
+            "changes": list(motion.changes[-50:]),
+            "tried_rounds": [result.rounds for result in results],
+            "losses": [result.loss for result in results],
+            "gradient_changes": changes,
+            "rounds_wanted": wanted,
+        },
+        fix=f"let it run until a round moves {label} by less than {100 * ENOUGH:g} %, at least {wanted} "
+        "rounds",
+    )
+
+
+def _line(case: Case, launch: Launch, array: int | None, param: int, scalar: int) -> Location | None:
+    """The line that writes what still moves most, where a kernel writes in several places."""
+    if array is None or not words.writes_in_many_places(case.trace, launch, param):
+        return None
+    shape = case.trace.arrays[array].shape
+    assert case.replay is not None
+    components = max(1, case.replay.arrays[array]._look().size // max(1, math.prod(shape)))
+    return case.experiment.writer_of(launch.index, array, param, scalar // components)
+
+
+def _effects(results: list[Result], worst: str, changes: list[float]) -> str:
+    told = [
+        f"with {result.rounds} rounds the loss is {result.loss:.4g} and the gradient of {worst} changes by "
+        f"{words.percent(change)}"
+        for result, change in zip(results[1:], changes, strict=True)
+    ]
+    return f"Tried out: the loss is {results[0].loss:.4g}; {', '.join(told)}."
+
+
+def _rounds_left(motion: Motion) -> int:
+    """Rounds until a change is `ENOUGH`, in steps that people choose."""
+    rate = min(motion.rate, 0.9999)
+    left = math.log(ENOUGH / max(motion.distance, ENOUGH * 1.001)) / math.log(rate) if rate > 0 else 1.0
+    digits = 10 ** max(0, math.floor(math.log10(max(left, 1.0))) - 1)
+    return max(1, int(math.ceil(left / digits) * digits))
+
+
+def _change(before: Values, after: Values) -> float:
+    size = max(float(np.linalg.norm(before)), float(np.linalg.norm(after)))
+    return float(np.linalg.norm(after - before)) / size if size else 0.0

@@ -1,0 +1,98 @@
+"""Rule `uninitialised-read`: an element of `empty` memory is read before anything wrote it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._contents import contents_matter
+from tapedebug.diagnose.experiments._effect import Effect
+from tapedebug.diagnose.experiments._elements import (
+    Meeting,
+    element_of,
+    element_words,
+    location_of,
+    place_words,
+)
+from tapedebug.trace import Finding
+from tapedebug.trace.model import Severity
+
+RULE = "uninitialised-read"
+NOTICED = 1e-6
+"""Below this a difference in float64 is rounding."""
+
+
+def find(case: Case) -> list[Finding]:
+    """Return one finding for memory that is read where nothing wrote: about the launch that does so first."""
+    groups: dict[int, list[Meeting]] = {}
+    for item in case.elements.unset:
+        a = case.elements.records[item.launch].args[item.param]
+        groups.setdefault(id(a.buffer), []).append(item)
+    return [_finding(case, group) for group in groups.values()]
+
+
+def _finding(case: Case, group: list[Meeting]) -> Finding:
+    trace, first = case.trace, group[0]
+    launch = trace.launches[first.launch]
+    record = case.elements.records[first.launch]
+    a = record.args[first.param]
+    label = words.label_of(trace, launch, first.param)
+    index = element_of(a, min(first.elements))
+    elements = {element_of(a, place) for place in first.elements}
+    effect = _measured(case, a.buffer)
+    severity, told = _judged(effect)
+    verb = "adds to" if first.first.kind == "atomic" else "reads"
+    text = (
+        f"thread {first.first.thread} of {words.launch_words(launch)} {verb} {element_words(label, index)} "
+        f"({place_words(first.first)}), which nothing ever wrote: {label} was made by empty."
+    )
+    if len(elements) > 1:
+        text += f" So it is with {len(elements)} of its {a.size} elements."
+    launches = list(dict.fromkeys(item.launch for item in group))
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=f"{text} {told}",
+        launches=launches,
+        arrays=[label],
+        location=location_of(first.first.span),
+        call_site=launch.call_site,
+        evidence={
+            "element": list(index),
+            "elements": len(elements),
+            "thread": first.first.thread,
+            "occurrences": sum(item.count for item in group),
+            "measured": effect is not None,
+            "loss_change": None if effect is None else effect.loss,
+            "gradient_change": None if effect is None else effect.gradient,
+            "harmless": severity == "info",
+        },
+        fix=""
+        if severity == "info"
+        else f"make {label} with zeros, or write every element before the first that is read",
+    )
+
+
+def _measured(case: Case, buffer: Any) -> Effect | None:
+    """What other contents do: all of the memory is undefined before the tape."""
+    replay = case.elements.replay
+    if replay.blocked:
+        return None
+    ledger = case.elements.tracker.ledgers[buffer]
+    return contents_matter(replay, [state.array for state in ledger.states])
+
+
+def _judged(effect: Effect | None) -> tuple[Severity, str]:
+    if effect is None or effect.loss is None or effect.gradient is None:
+        return "warning", "What it holds is arbitrary; what that does to a gradient was not measured."
+    if effect.gradient > NOTICED:
+        also = f" and the loss by {words.percent(effect.loss)}" if effect.loss > NOTICED else ""
+        by = words.percent(effect.gradient)
+        return "error", f"With other numbers in its memory the gradient changes by {by}{also}."
+    if effect.loss > NOTICED:
+        return (
+            "warning",
+            f"With other numbers in its memory the loss changes by {words.percent(effect.loss)}.",
+        )
+    return "info", "Harmless: measured, neither the loss nor its gradient depends on what its memory holds."

@@ -1,0 +1,306 @@
+"""Rule `unused`: an array in the wrong place, an input that nothing uses, an output that nobody reads.
+
+Names are evidence, not proof: `inputs=[velocity, position]` for the parameters `(position, velocity)`. So is
+an array of zeros that nothing wrote, read by one kernel, beside an array of the same kind that another kernel
+wrote and nobody reads. What the exchange would change is measured; what is only odd is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.reading._arguments import Given, crossed, given_arguments, means, tells
+from tapedebug.diagnose.reading._graph import differentiable
+from tapedebug.trace import ArrayInfo, Finding, Launch, Location
+
+RULE = "unused"
+NOTICED = 1e-5
+"""An exchange that changes less of what a launch writes, relatively, changes nothing."""
+PLACES = 200
+"""How many different launches, by line, are looked at."""
+
+
+def find(case: Case) -> list[Finding]:
+    """Return what is odd about the arguments of the launches."""
+    if case.experiment.blocked:
+        return []
+    study = _Study(case)
+    findings = list(study.crossed())
+    lost = study.lost_result()
+    findings += [lost] if lost is not None else []
+    return [*findings, *study.untouched(), *study.only_read()]
+
+
+class _Study:
+    """The launches of a trace, one for each line of source, with what their callers wrote."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.trace = case, case.trace
+        self.first: dict[Any, Launch] = {}
+        for launch in case.trace.launches:
+            if launch.kernel is not None and launch.call_site is not None:
+                site = launch.call_site
+                self.first.setdefault((launch.kernel, site.file, site.line, site.column), launch)
+        chosen = list(self.first.values())
+        if len(chosen) > PLACES:
+            case.skipped(
+                f"{RULE}: the arguments of {len(chosen)} different launches, of which {PLACES} were read"
+            )
+        self.launches = [(launch, given_arguments(case.trace, launch)) for launch in chosen[:PLACES]]
+
+    # ------------------------------------------------------------ names that are crossed
+
+    def crossed(self) -> Iterator[Finding]:
+        """Two arguments of one type, each with the name of the other's parameter."""
+        for launch, given in self.launches:
+            for one, other in combinations(given, 2):
+                if not crossed(one, other) or self._other_way_round(launch, one, other):
+                    continue
+                finding = self._exchangeable(launch, one, other)
+                if finding is not None:
+                    yield finding
+
+    def _other_way_round(self, launch: Launch, one: Given, other: Given) -> bool:
+        """Whether the same kernel is also launched with these the other way round: then both are meant."""
+        wanted = (other.text, one.text)
+        return any(
+            (given[one.param].text, given[other.param].text) == wanted
+            for each, given in self.launches
+            if each.kernel == launch.kernel and each is not launch and len(given) > other.param
+        )
+
+    def _exchangeable(self, launch: Launch, one: Given, other: Given) -> Finding | None:
+        if len(one.args) != 1 or len(other.args) != 1 or not self._alike(launch, one, other):
+            return None
+        (first, a), (second, b) = one.args[0], other.args[0]
+        written = [arg.writes for arg in (a, b)]
+        if all(written):
+            return None
+        read = b if a.writes else a
+        if any(written) and not (read.read_version == 0 and self._zeros(read.array)):
+            return None
+        change = None if any(written) else self.case.experiment.exchanged(launch.index, first, second)
+        if change is not None and change <= NOTICED:
+            return None  # it makes no difference
+        return self._crossed(launch, one, other, change)
+
+    def _alike(self, launch: Launch, one: Given, other: Given) -> bool:
+        """Whether two arguments could be exchanged."""
+        a, b = one.array, other.array
+        kernel = words.kernel_of(self.trace, launch)
+        assert kernel is not None
+        types = [kernel.params[given.args[0][0]].type for given in (one, other)]
+        if types[0] != types[1]:
+            return False
+        if a is None or b is None:
+            return a is None and b is None and not types[0].startswith("array")
+        infos = [self.trace.arrays[arg.array or 0] for arg in (a, b)]
+        floats = all(info.dtype.startswith(("float", "vec", "mat", "quat")) for info in infos)
+        return floats and infos[0].shape == infos[1].shape
+
+    def _crossed(self, launch: Launch, one: Given, other: Given, change: float | None) -> Finding:
+        param, label = f"{one.name}, {other.name}", f"{one.text}, {other.text}"
+        message = f"{words.launch_words(launch)} is given ({label}) for the parameters ({param}): "
+        message += "the names are crossed. "
+        if change is None:
+            read, written = (one, other) if other.args[0][1].writes else (other, one)
+            message += f"{written.text} is written, and {read.text} is read: zeros that nothing wrote."
+        else:
+            message += (
+                f"With the two exchanged, what {launch.name} writes differs by {words.percent(change)}."
+            )
+        arrays = [self.trace.arrays[g.array.array or 0].label for g in (one, other) if g.array is not None]
+        return Finding(
+            rule=RULE,
+            severity="warning",
+            message=message,
+            launches=[each.index for each in self._of(launch)],
+            arrays=arrays,
+            location=words.access_location(self.trace, launch, one.args[0][0], ("read", "write", "atomic")),
+            call_site=launch.call_site,
+            evidence={
+                "kind": "crossed names",
+                "params": [one.name, other.name],
+                "given": [one.text, other.text],
+                "change_if_exchanged": change,
+            },
+            fix=f"pass {other.text} as {one.name} and {one.text} as {other.name}",
+        )
+
+    def _of(self, launch: Launch) -> list[Launch]:
+        """All launches of the kernel on that line."""
+        return [
+            each
+            for each in self.trace.launches
+            if each.kernel == launch.kernel and each.call_site == launch.call_site
+        ]
+
+    # ------------------------------------------------------------ a result that went elsewhere
+
+    def lost_result(self) -> Finding | None:
+        """Zeros that are read where a result of the same kind was computed that nobody reads.
+
+        Only where an input leads to that result and nowhere else, so that its gradient is 0 because of it.
+        """
+        dead = self._dead_leaves()
+        for unread in self._unread() if dead else ():
+            above = self.case.dependencies.leaves_above(self.case.experiment.leaves)
+            last = max(version.version for version in self.trace.versions_of(unread.id))
+            bits = above.get((unread.id, last), 0)
+            leaves = [leaf for place, leaf in enumerate(self.case.experiment.leaves) if bits >> place & 1]
+            mine = [leaf for leaf in leaves if leaf in dead]
+            for zeros in self._zeros_like(unread) if mine else ():
+                finding = self._elsewhere(unread, zeros, mine)
+                if finding is not None:
+                    return finding
+        return None
+
+    def _dead_leaves(self) -> set[int]:
+        """The inputs that lead to no loss."""
+        last = {version.array: version.version for version in self.trace.versions}
+        roots = [(array, last[array]) for array in self.case.experiment.losses]
+        reached = self.case.dependencies.upstream(roots, with_gradient=False)
+        return {leaf for leaf in self.case.experiment.leaves if (leaf, 0) not in reached}
+
+    def _unread(self) -> list[ArrayInfo]:
+        """Arrays that launches write and none reads."""
+        read = {version.array for version in self.trace.versions if version.reads}
+        losses = set(self.case.experiment.losses)
+        written = {version.array for version in self.trace.versions if version.written_by is not None}
+        return [self.trace.arrays[number] for number in sorted(written - read - losses)]
+
+    def _zeros_like(self, unread: ArrayInfo) -> list[ArrayInfo]:
+        """Arrays of the same type and shape that hold zeros, which nothing wrote and a later launch reads."""
+        writer = self._writer(unread)
+        return [
+            info
+            for info in self.trace.arrays
+            if (info.dtype, info.shape) == (unread.dtype, unread.shape)
+            and info.id != unread.id
+            and len(self.trace.versions_of(info.id)) == 1
+            and self._zeros(info.id)
+            and any(index > writer.index for index in self.trace.versions_of(info.id)[0].reads)
+        ]
+
+    def _writer(self, info: ArrayInfo) -> Launch:
+        written = [version.written_by for version in self.trace.versions_of(info.id)]
+        return self.trace.launches[next(index for index in written if index is not None)]
+
+    def _zeros(self, array: int | None) -> bool:
+        value = None if array is None else self.case.dependencies.versions[array, 0].value
+        return value is not None and not (value.norm or value.nan or value.inf)
+
+    def _elsewhere(self, unread: ArrayInfo, zeros: ArrayInfo, leaves: list[int]) -> Finding | None:
+        writer = self._writer(unread)
+        reads = self.trace.versions_of(zeros.id)[0].reads
+        reader = self.trace.launches[next(index for index in reads if index > writer.index)]
+        written, read = words.written_param(writer, unread, self.trace), words.param_of(reader, zeros.id)
+        called = [writer.args[written].name, unread.label], [reader.args[read].name, zeros.label]
+        lists = "[" in unread.label and unread.label.partition("[")[0] == zeros.label.partition("[")[0]
+        pairs = [(a, b) for a in called[0] for b in called[1] if not (lists and "[" in a and "[" in b)]
+        if not any(means(a, b) and tells(a) for a, b in pairs):
+            return None
+        change, gradients = self.case.experiment.handed_on(unread.id, zeros.id, reader.index)
+        woken = {self.trace.arrays[leaf].label: float(np.linalg.norm(gradients[leaf])) for leaf in leaves}
+        if not any(woken.values()) or not np.isfinite(list(woken.values())).all():
+            return None
+        norms = words.listed(f"{words.number(norm)} for {label}" for label, norm in woken.items())
+        return Finding(
+            rule=RULE,
+            severity="warning",
+            message=(
+                f"{words.launch_words(writer)} writes its {called[0][0]} to {unread.label}, which nobody "
+                f"reads, and {words.launch_words(reader)} reads its {called[1][0]} from {zeros.label}, which "
+                f"holds zeros that nothing wrote. The gradient of {words.listed(woken)} is exactly 0 because "
+                f"of that. Had {reader.name} read {unread.label}, the loss would change by "
+                f"{words.number(change)}, and the norm of the gradient would be {norms}."
+            ),
+            launches=[writer.index, reader.index],
+            arrays=[unread.label, zeros.label, *woken],
+            location=words.access_location(self.trace, writer, written, ("write", "atomic")),
+            call_site=writer.call_site,
+            evidence={
+                "kind": "result not read",
+                "written": unread.label,
+                "read": zeros.label,
+                "inputs": list(woken),
+                "loss_moves": change,
+                "gradient_norm": woken,
+                "reader": _place(reader.call_site),
+            },
+            fix=f"pass {zeros.label} to {writer.name}, or {unread.label} to {reader.name}",
+        )
+
+    # ------------------------------------------------------------ what a kernel does not use
+
+    def untouched(self) -> Iterator[Finding]:
+        """Inputs with a gradient that are only given to parameters which the kernel never uses."""
+        used: set[int] = set()
+        places: dict[int, tuple[Launch, int]] = {}
+        for launch in self.trace.launches:
+            for number, arg in enumerate(launch.args):
+                if arg.array is None:
+                    continue
+                if arg.reads or arg.writes:
+                    used.add(arg.array)
+                elif launch.kernel is not None:
+                    places.setdefault(arg.array, (launch, number))
+        for array, (launch, number) in places.items():
+            info = self.trace.arrays[array]
+            if array not in used and differentiable(info) and "." not in launch.args[number].name:
+                yield self._untouched(info, launch, number)
+
+    def _untouched(self, info: ArrayInfo, launch: Launch, number: int) -> Finding:
+        asked = self.case.experiment.named and info.id in self.case.experiment.leaves
+        name = launch.args[number].name
+        return Finding(
+            rule=RULE,
+            severity="warning" if asked else "info",
+            message=(
+                f"{launch.name} never uses its parameter {name}, and nothing else on the tape uses "
+                f"{info.label}: its gradient is 0" + (", although it was asked for." if asked else ".")
+            ),
+            launches=[each.index for each in self._of(launch)],
+            arrays=[info.label],
+            location=self._definition(launch),
+            call_site=launch.call_site,
+            evidence={"kind": "never used", "param": name, "inputs": [info.label]},
+            fix=f"use {name} in {launch.name}, or leave {info.label} out" if asked else "",
+        )
+
+    def _definition(self, launch: Launch) -> Location | None:
+        """The line with the name of a kernel."""
+        kernel = words.kernel_of(self.trace, launch)
+        if kernel is None:
+            return None
+        lines = (number for number, line in enumerate(kernel.lines) if line.lstrip().startswith("def "))
+        return Location(file=kernel.file, line=kernel.line + next(lines, 0), column=0, function=kernel.name)
+
+    def only_read(self) -> Iterator[Finding]:
+        """Arrays in `outputs` that the kernel only reads."""
+        for launch, given in self.launches:
+            for item in given:
+                arg = item.array
+                if not item.output or arg is None or arg.writes or not arg.reads:
+                    continue
+                label = self.trace.arrays[arg.array or 0].label
+                yield Finding(
+                    rule=RULE,
+                    severity="info",
+                    message=f"{label} is among the outputs of {words.launch_words(launch)} and only read.",
+                    launches=[each.index for each in self._of(launch)],
+                    arrays=[label],
+                    location=words.access_location(self.trace, launch, item.args[0][0], ("read",)),
+                    call_site=launch.call_site,
+                    evidence={"kind": "output only read", "param": item.name},
+                )
+
+
+def _place(location: Location | None) -> dict[str, Any] | None:
+    return None if location is None else dict(location)

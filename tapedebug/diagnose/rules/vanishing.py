@@ -1,0 +1,259 @@
+"""Rule `vanishing`: an adjoint that fades on its way back until nothing of it is left that counts.
+
+A damped system forgets its beginning, and a gradient of 1e-12 is right there: an `info`. Where an operation
+stands in its flat part (`tanh` of 20, a `clamp` at its limit), no step of an optimiser changes anything: a
+`warning`, if no input has a gradient that counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._arithmetic import Lost
+from tapedebug.diagnose.experiments._dead_ends import FINITE, DeadEnd, threads_of
+from tapedebug.diagnose.experiments._profile import Profile
+from tapedebug.diagnose.experiments._replay import perturbed
+from tapedebug.diagnose.experiments._slopes import SATURATING, Slope, slopes
+from tapedebug.diagnose.reading._growth import Growth, growths, largest, table
+from tapedebug.trace import Finding, Launch
+from tapedebug.trace.model import Severity
+
+RULE = "vanishing"
+GONE = 1e-8
+"""What is left, relative to the loss, of a gradient that a step in float32 does not feel."""
+FLAT = 0.05
+"""The slope of an operation that has reached its flat part."""
+LAUNCHES = 3
+TRIED = 3
+"""Inputs that are changed to see whether the loss falls."""
+LESS = 1e-6
+"""A relative change of the loss that counts."""
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for the inputs whose gradients have vanished."""
+    profile = case.profile
+    if profile is None:
+        return []
+    saturated = {leaf: end for leaf, end in case.dead_ends.items() if end.kind == "saturated"}
+    small = {leaf for leaf, end in case.dead_ends.items() if end.kind == "underflow"}
+    faded = [leaf for leaf in case.experiment.leaves if leaf in small or _left(case, profile, leaf) < GONE]
+    gone = [*saturated, *faded]
+    if not gone:
+        return []
+    flat = {leaf for leaf, end in case.dead_ends.items() if end.kind == "flat"}
+    hopeless = set(gone) | flat >= set(case.experiment.leaves) and any(
+        _could_fall(case, leaf) for leaf in gone[:TRIED]
+    )
+    found = [_dead(case, profile, leaves, hopeless) for leaves in _grouped(saturated)]
+    if faded:
+        found.append(_faded(case, profile, faded, hopeless))
+    return found
+
+
+def _could_fall(case: Case, leaf: int) -> bool:
+    """Whether the loss falls when an input changes: at the minimum of a hinge a gradient of 0 is right."""
+    replay = case.replay
+    assert replay is not None
+    shadow, a = replay._shadow(double=True), replay.arrays[leaf]
+
+    def loss() -> float:
+        shadow.forward(start=0)
+        return float(sum(np.sum(seed * shadow.values(b)) for b, seed in replay.seeds.items()))
+
+    values = shadow.forward(stop=0).values(a)
+    begin = loss()
+    for scale in FINITE[1:]:
+        ways = [
+            perturbed(values, scale),
+            perturbed(values, -scale),
+            values * (1 + scale),
+            values * (1 - scale),
+        ]
+        for way in ways:
+            shadow.forward(stop=0).set(a, way)
+            if loss() < begin - LESS * abs(begin):
+                return True
+    return False
+
+
+def _left(case: Case, profile: Profile, leaf: int) -> float:
+    """What is left of a gradient, relative to the loss; infinite where it is exactly 0."""
+    gradient, size = profile.gradients[leaf], profile.inputs[leaf]
+    assert case.replay is not None
+    seeds = math.hypot(*(float(abs(seed).max(initial=0.0)) for seed in case.replay.seeds.values()))
+    loss = math.hypot(*profile.losses.values()) * seeds
+    if not gradient or not loss:
+        return math.inf
+    return max(gradient / seeds, gradient * size / loss)
+
+
+def _grouped(saturated: dict[int, DeadEnd]) -> list[list[int]]:
+    groups: dict[tuple[int, int], list[int]] = {}
+    for leaf, end in saturated.items():
+        groups.setdefault((end.launch.index, end.param), []).append(leaf)
+    return list(groups.values())
+
+
+# ------------------------------------------------------------------------------------------------- exactly 0
+
+
+def _dead(case: Case, profile: Profile, leaves: Sequence[int], hopeless: bool) -> Finding:
+    end = case.dead_ends[leaves[0]]
+    labels = [case.trace.arrays[leaf].label for leaf in leaves]
+    operands = (
+        f" (operands {words.listed(words.number(value) for value in end.operands)})" if end.operands else ""
+    )
+    message = (
+        f"the gradient of {words.listed(labels)} is exactly 0: {end.text} in "
+        f"{words.launch_words(end.launch)} "
+        f"has no slope where it stands{operands}. "
+    )
+    if end.moved:
+        message += (
+            f"Perturbing {labels[0]} by {100 * end.scale:g} % moves the loss by {words.number(end.moved)}."
+        )
+    else:
+        message += f"Even perturbing {labels[0]} by 100 % does not move the loss."
+    return Finding(
+        rule=RULE,
+        severity="warning" if hopeless else "info",
+        message=message,
+        launches=[end.launch.index],
+        arrays=labels,
+        location=end.place,
+        call_site=end.launch.call_site,
+        evidence={
+            "kind": "saturated",
+            "inputs": labels,
+            "operation": end.text,
+            "operands": list(end.operands),
+            "slope": 0.0,
+            "perturbation": end.scale,
+            "loss_moves": end.moved,
+            "log10_norms": table(profile),
+        },
+        fix=f"begin where {end.text} has a slope" if hopeless else "",
+    )
+
+
+# ------------------------------------------------------------------------------------------------ nearly 0
+
+
+def _faded(case: Case, profile: Profile, leaves: Sequence[int], hopeless: bool) -> Finding:
+    trace = case.trace
+    leaf = leaves[0]
+    labels = [trace.arrays[item].label for item in leaves]
+    loop = next((item for item in largest(growths(case, profile)) if item.total < GONE**0.5), None)
+    suspects = _suspects(case, profile, loop)
+    cause = next((found for launch in suspects if (found := _saturated(case, launch)) is not None), None)
+    launch = cause[0] if cause is not None else suspects[0]
+    severity: Severity = "warning" if hopeless and cause is not None else "info"
+    end = case.dead_ends.get(leaf)
+    left = _left(case, profile, leaf) if end is None else 0.0
+    name = words.listed(labels)
+    if end is None:
+        message = (
+            f"the gradient of {name} has vanished: its norm is {words.number(profile.gradients[leaf])}, and "
+            f"changing {labels[0]} by 100 % moves the loss by a relative {left:.1g}. "
+        )
+    else:
+        message = (
+            f"the gradient of {name} has vanished: it is exactly 0, as its largest entry, "
+            f"{words.number(end.operands[0])} in float64, is too small for float32. "
+        )
+    message += _way(case, profile, loop, launch)
+    if cause is not None:
+        slope = cause[1]
+        operands = words.listed(words.number(value) for value in slope.operands)
+        message += (
+            f" {slope.text} has reached its flat part: its slope is {words.number(slope.slope)} "
+            f"(operands {operands})."
+        )
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message,
+        launches=[launch.index],
+        arrays=labels,
+        location=cause[1].place if cause is not None else None,
+        call_site=launch.call_site,
+        evidence={
+            "kind": "saturated" if cause is not None else "damped",
+            "inputs": labels,
+            "left": left,
+            "rate": loop.rate if loop is not None else None,
+            "rounds": len(loop.norms) if loop is not None else None,
+            "operation": cause[1].text if cause is not None else "",
+            "operands": list(cause[1].operands) if cause is not None else [],
+            "slope": cause[1].slope if cause is not None else None,
+            "log10_norms": table(profile),
+        },
+        fix=f"keep the operands of {cause[1].text} where it has a slope: scale them down, or begin nearer"
+        if severity == "warning" and cause is not None
+        else "",
+    )
+
+
+def _way(case: Case, profile: Profile, loop: Growth | None, launch: Launch) -> str:
+    if loop is not None:
+        first, last = words.number(loop.norms[0]), words.number(loop.norms[-1])
+        return (
+            f"The adjoint shrinks to {loop.rate:.3g} of itself in each of {len(loop.norms)} rounds, from "
+            f"{last} to "
+            f"{first}."
+        )
+    passage = profile.passages[launch.index]
+    return (
+        f"Most of it is lost in {words.launch_words(launch)}, where {words.number(passage.arrives)} "
+        "arrives and "
+        f"{words.number(passage.leaves)} leaves."
+    )
+
+
+def _suspects(case: Case, profile: Profile, loop: Growth | None) -> list[Launch]:
+    """Launches that let little pass: of a loop those of a round in the middle, else the worst."""
+    if loop is not None:
+        start = loop.rounds.launch(loop.start + len(loop.norms) // 2, 0)
+        indices = list(range(start, start + loop.rounds.length))
+    else:
+        indices = [index for index, passage in enumerate(profile.passages) if passage.arrives > 0]
+    passages = profile.passages
+
+    def share(index: int) -> float:
+        arrives = passages[index].arrives
+        return passages[index].leaves / arrives if arrives and passages[index].outgoing else math.inf
+
+    return [case.trace.launches[index] for index in sorted(indices, key=share)[:LAUNCHES]]
+
+
+def _saturated(case: Case, launch: Launch) -> tuple[Launch, Slope] | None:
+    """The operation of a launch that has reached its flat part in nearly all threads that were followed."""
+    if launch.kernel is None:
+        return None
+    flow = case.experiment.flow(launch.index, "versions")
+    lowest: list[Slope] = []
+    followed = 0
+    for index in threads_of(launch, flow):
+        thread = case.experiment.thread(launch.index, index, flow)
+        try:
+            thread.run()
+        except Lost:
+            continue
+        followed += 1
+        flat = [item for item in slopes(thread, flow.incoming) if _is_flat(item)]
+        if flat:
+            lowest.append(min(flat, key=lambda item: item.slope))
+    if not followed or len(lowest) < 0.9 * followed:
+        return None
+    return launch, max(lowest, key=lambda item: item.slope)
+
+
+def _is_flat(slope: Slope) -> bool:
+    """Whether an operation is of the kind that has a flat part, and stands there."""
+    return slope.kind in SATURATING and slope.slope < FLAT

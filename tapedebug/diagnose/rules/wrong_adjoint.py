@@ -1,0 +1,142 @@
+"""Rule `wrong-adjoint`: the gradient is wrong, nothing else says why, and one launch's adjoint is to blame.
+
+The last resort, so that a gradient is never called wrong without a launch: native functions with a wrong
+adjoint snippet, and slips of this engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._source import display_file
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._experiment import Consume
+from tapedebug.diagnose.experiments._lockstep import Parting, first_parting
+from tapedebug.trace import Finding, Location
+from tapedebug.trace.model import Severity
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments._replay import Replay
+
+RULE = "wrong-adjoint"
+MAY_DIFFER = "gradient (func_grad)"
+
+
+def find(case: Case) -> list[Finding]:
+    """Return the first launch of the reverse pass whose adjoint is wrong, where nothing else explains it."""
+    replay = case.replay
+    explained = any(finding.severity == "error" for finding in case.trace.findings)
+    if replay is None or case.trace.verdict != "WRONG" or explained:
+        return []
+    cut = {
+        label
+        for finding in case.trace.findings
+        if finding.evidence.get("detached")
+        for label in finding.evidence["inputs"]
+    }
+    meanwhile = {v.array for v in case.trace.versions if v.version and v.written_by is None}
+    leaves = [
+        leaf
+        for leaf in sorted(replay.wrong)
+        # What was written off the tape while it recorded has two values, and one gradient for both.
+        if case.trace.arrays[leaf].label not in cut and leaf not in meanwhile
+    ]
+    if not leaves:  # differences see through what was detached on purpose
+        return []
+    kept = case.trace.tape.on_overwrite in ("preserve", "error")
+    ways: tuple[Consume, ...] = ("versions",) if kept else ("versions", "current")
+    for consume in ways:
+        case.progress("bisecting the tape for a wrong adjoint")
+        parting = first_parting(replay, leaves, consume)
+        if parting is not None:
+            return [_finding(case, replay, parting)]
+    case.skipped(f"{RULE}: no launch was found whose adjoint differs from differences of it in float64")
+    return []
+
+
+def _finding(case: Case, replay: Replay, parting: Parting) -> Finding:
+    trace = case.trace
+    launch = trace.launches[parting.launch]
+    record = replay.records[parting.launch]
+    wrong = {words.label_of(trace, launch, p): pair for p, pair in parting.by_param.items()}
+    own = _written_by_hand(record)
+    same = [
+        other.index for other in trace.launches if other.kernel == launch.kernel and other.kernel is not None
+    ]
+    message = (
+        f"The adjoint of {words.launch_words(launch)} is wrong{_told(wrong)}. Over this launch the change of "
+        f"the loss that adjoints promise goes from {words.number(parting.after.value)}, as differences say, "
+        f"to {words.number(parting.before.value)}; the adjoints of the "
+        f"{words.plural(len(trace.launches) - parting.launch - 1, 'launch')} after it are right."
+    )
+    if len(same) > 1:
+        message += (
+            f" {words.plural(len(same), 'launch')} of the tape run{'s' * (len(same) == 1)} this kernel."
+        )
+    fix = (
+        f"look at what {launch.name} computes, and report it with a program that shows it: adjoints that "
+        "nobody wrote by hand should be right"
+    )
+    location = words.access_location(trace, launch, next(iter(parting.by_param), 0), ("read",))
+    severity: Severity = "error"
+    if own is not None:
+        what, name, span = own
+        message += f" It calls {name}, whose adjoint is written by hand."
+        fix = f"look at the {what} of {name}, which does not compute the derivative of the function"
+        location = _location(span) or location
+        if what == MAY_DIFFER:
+            severity = "info"  # straight-through, clipped, …: `custom-grad` knows whether that is meant
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        message=message,
+        launches=[parting.launch],
+        arrays=list(wrong)
+        or [words.label_of(trace, launch, p) for p in sorted(record.active & record.reads)],
+        location=location,
+        call_site=launch.call_site,
+        evidence={
+            "after": parting.after.value,
+            "before": parting.before.value,
+            "error": parting.after.error,
+            "along": {label: {"adjoint": a, "difference": d} for label, (a, d) in wrong.items()},
+            "by_hand": own[1] if own is not None else "",
+            "same_kernel": same,
+        },
+        fix=fix,
+    )
+
+
+def _told(wrong: dict[str, tuple[float, float]]) -> str:
+    parts = []
+    for label, (adjoint, difference) in wrong.items():
+        ratio = adjoint / difference if difference else float("inf")
+        known = f" ({words.number(ratio)} times as much)" if 0.01 < abs(ratio) < 100 else ""
+        parts.append(
+            f"for {label} it gives {words.number(adjoint)} along a direction in which differences of the "
+            f"launch give {words.number(difference)}{known}"
+        )
+    return f": {', and '.join(parts)}" if parts else ""
+
+
+def _written_by_hand(record: Any) -> tuple[str, str, Any] | None:
+    """What of a kernel's adjoint a person wrote: what it is, of which function, and where that is called."""
+    from tapedebug.compiler.ir import Custom, ops_of, walk
+
+    if record.kernel is None:
+        return None
+    lowered = record.kernel._lowered
+    for op in ops_of(lowered.function.body):
+        if op.kind in ("native", "native_value"):
+            return "adjoint snippet", op.data[0].native.name, op.span
+    for node in walk(lowered.custom.body):
+        if isinstance(node, Custom) and node.gradient is not None:
+            return MAY_DIFFER, node.name, node.span
+    return None
+
+
+def _location(span: Any) -> Location | None:
+    if span is None:
+        return None
+    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
