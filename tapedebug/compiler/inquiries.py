@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tapedebug.compiler.ir import Function
+from tapedebug.compiler.ir import NATIVE, Function, ops_of
 from tapedebug.compiler.limits import Limit, limits_of
+from tapedebug.compiler.native.unit import REPLAY
 from tapedebug.compiler.variant import Variant
 
 if TYPE_CHECKING:
@@ -43,6 +44,24 @@ def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | Non
     origins = [kernel.origin, *(function.origin for function in kernel._notes.functions)]
     words = {word for origin in origins for line in origin.lines for word in line.split()}
     return _adjoint(kernel, active) if words & {"for", "while"} else None
+
+
+def native_calls(kernel: Kernel) -> list[tuple[frozenset[int], bool]]:
+    """For each call of a native function: the array parameters that it touches, and whether its effect stays.
+
+    It stays where the function has a `replay_snippet` that writes to no array: Warp's reverse pass runs that,
+    and not the snippet once more.
+    """
+    if not kernel.analysis.native:
+        return []
+    calls = [op.data[0] for op in ops_of(kernel._lowered.function.body) if op.kind in NATIVE]
+    return [
+        (
+            call.reads | call.writes,
+            call.native.snippets.replay is not None and not call.native.written(REPLAY),
+        )
+        for call in calls
+    ]
 
 
 def _adjoint(kernel: Kernel, active: frozenset[int]) -> Function:

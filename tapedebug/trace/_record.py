@@ -19,7 +19,7 @@ from tapedebug.trace._kernels import kernel_info, mark_needed
 from tapedebug.trace._labels import choose_labels
 from tapedebug.trace._naming import candidate_names
 from tapedebug.trace._sequences import sequences_of
-from tapedebug.trace._versions import VersionBook
+from tapedebug.trace._versions import VersionBook, set_fates
 from tapedebug.trace.model import (
     Argument,
     ArrayInfo,
@@ -32,7 +32,6 @@ from tapedebug.trace.model import (
     TapeInfo,
     Trace,
     Version,
-    VersionStatus,
 )
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ class _Builder:
                 self.outside.setdefault(launch.index, []).extend(versions)
             book.add(launch.index, launch.args, tape.records[launch.index].plan.late)
         versions = book.finish()
-        _set_statuses(versions, launches, tape)
+        set_fates(versions, launches, tape)
         parents = [self._parent(number) for number in range(len(self.arrays))]
         candidates, sure = candidate_names(tape, self.arrays, parents, launches, frame)
         labels = choose_labels(candidates, sure, longest=longest_names)
@@ -362,25 +361,6 @@ def _plain(value: Any) -> Any:
         return [_plain(component) for component in value]
     except TypeError:
         return str(value)
-
-
-def _set_statuses(versions: list[Version], launches: list[Launch], tape: Tape) -> None:
-    """What became of each version: see `Version.status`."""
-    kept = tape.on_overwrite != "ignore"
-    consumed = {"preserve": "preserved", "error": "preserved", "warn": "lost", "ignore": "lost"}
-    latest: dict[int, int] = {}
-    for version in versions:
-        latest[version.array] = version.version
-    for version in versions:
-        status: VersionStatus
-        if version.version == latest[version.array]:
-            status = "kept" if version.needed_by else "live"
-        elif not version.needed_by:
-            status = "harmless"
-        else:
-            status = consumed[tape.on_overwrite]  # type: ignore[assignment]
-            version.preserved = kept
-        version.status = status
 
 
 def _set_roles(trace: Trace) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tapedebug.trace.model import Argument, Version
+from tapedebug.trace.model import Argument, Launch, Version, VersionStatus
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape import Tape
 
 
 class VersionBook:
@@ -81,3 +85,35 @@ class VersionBook:
 def _append(indices: list[int], index: int) -> None:
     if not indices or indices[-1] != index:
         indices.append(index)
+
+
+def set_fates(versions: Sequence[Version], launches: Sequence[Launch], tape: Tape) -> None:
+    """Say what became of each version: see `Version.status`."""
+    kept = tape.on_overwrite != "ignore"
+    consumed = {"preserve": "preserved", "error": "preserved", "warn": "lost", "ignore": "lost"}
+    latest: dict[int, int] = {}
+    for version in versions:
+        latest[version.array] = version.version
+    for version in versions:
+        status: VersionStatus
+        if version.version == latest[version.array]:
+            status = "kept" if version.needed_by else "live"
+        elif not version.needed_by:
+            status = "harmless"
+        else:
+            status = consumed[tape.on_overwrite]  # type: ignore[assignment]
+            version.preserved = kept
+        version.status = status
+    if tape.memory_budget is not None and tape.on_overwrite == "preserve":
+        _set_recomputed(versions, launches, tape)
+
+
+def _set_recomputed(versions: Sequence[Version], launches: Sequence[Launch], tape: Tape) -> None:
+    """Which copies the tape let go of, to keep to its budget."""
+    known: dict[tuple[int | None, int | None], Version] = {(v.array, v.version): v for v in versions}
+    for launch, record in zip(launches, tape.records, strict=True):
+        for p, need in zip(record.plan.needed, record.needs, strict=False):
+            if need.dropped:
+                arg = launch.args[p]
+                version = known[arg.array, arg.read_version if arg.needed else arg.write_version]
+                version.preserved, version.recomputed = False, True

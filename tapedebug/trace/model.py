@@ -197,10 +197,12 @@ class Version:
             own does (a replay or gradient of the user's reads what the launch has left).
         overwritten_by: First launch that wrote over any of it, None where it still stands.
         preserved: A copy was kept for the reverse pass.
+        recomputed: The copy was let go of, to keep to a `memory_budget`: `backward` computes it again.
         status: ``live``: never overwritten and needed by no adjoint. ``kept``: needed and never overwritten.
             ``harmless``: overwritten, but no adjoint needs it. ``preserved``: needed, overwritten, and the
-            reverse pass sees the copy. ``lost``: needed, overwritten, and the reverse pass sees the wrong
-            values (with `preserved`, a copy exists as evidence: `on_overwrite="warn"`).
+            reverse pass sees the copy, or what it computed again. ``lost``: needed, overwritten, and the
+            reverse pass sees the wrong values (with `preserved`, a copy exists as evidence:
+            `on_overwrite="warn"`).
         value: Summary of the values, where it was asked for.
         adjoint: Summary of the adjoint of this version, where it was asked for and a backward pass ran.
     """
@@ -212,6 +214,7 @@ class Version:
     needed_by: list[int] = field(default_factory=list)
     overwritten_by: int | None = None
     preserved: bool = False
+    recomputed: bool = False
     status: VersionStatus = "live"
     value: Summary | None = None
     adjoint: Summary | None = None

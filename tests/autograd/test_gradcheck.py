@@ -502,8 +502,8 @@ def test_tridiagonal_1024_takes_a_couple_of_seconds() -> None:
     x = k.vector(np.random.default_rng(0).normal(size=1024))
     y = wp.zeros_like(x)
     gradcheck(k.tridiagonal, 1024, [x], [y], show_summary=False, max_inputs_per_var=1, max_outputs_per_var=1)
-    start = time.perf_counter()
+    start = time.process_time()  # processor time, for the machine may be busy
     result = gradcheck(k.tridiagonal, 1024, [x], [y], show_summary=False)
     assert result
     assert (result.pairs[0].evaluated, result.pairs[0].max_abs_error < 1e-5) == (1024 * 1024, True)
-    assert time.perf_counter() - start < 10  # 0.4 s on an idle machine
+    assert time.process_time() - start < 10  # 0.4 s on an idle machine

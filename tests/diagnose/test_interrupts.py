@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -79,6 +80,20 @@ class Stop:
             sys.setprofile(None)
 
 
+class Alarm:
+    """Ctrl-C after so much processor time of this process, however busy the machine is with others."""
+
+    def __init__(self) -> None:
+        self.rang = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.rang += 1
+        raise KeyboardInterrupt
+
+    def set(self, seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_at_a_hundred_random_points_of_the_program() -> None:
     world = World(steps=10, side=6)
@@ -89,51 +104,61 @@ def test_at_a_hundred_random_points_of_the_program() -> None:
     assert whole.calls > 10_000
     world.check(before, "that never came")
     rng = np.random.default_rng(0)
-    stopped = 0
-    for point in sorted(rng.integers(1, whole.calls, POINTS)):
+    landed = swallowed = late = 0
+    while landed < POINTS:
+        stop = Stop(int(rng.integers(1, whole.calls)))
         try:
-            Stop(int(point)).diagnose(world.tape)
+            stop.diagnose(world.tape)
         except KeyboardInterrupt:
-            stopped += 1
-        world.check(before, f"at call {point} of {whole.calls}")
-    assert stopped >= POINTS - 10, "Python itself swallows few: those in what it cleans up"
+            landed += 1
+        else:  # a run has some calls more or less: what takes long is told, memory is cleaned up
+            came = stop.calls >= (stop.at or 0)
+            swallowed, late = swallowed + came, late + (not came)
+        world.check(before, f"at call {stop.at} of {whole.calls}")
+        assert swallowed <= POINTS // 10, "Python itself swallows few: those in what it cleans up"
+        assert late <= POINTS, "most points are before the end"
     again = wp.diagnose(world.tape)
     assert str(again) == str(first)
 
 
-def test_at_a_hundred_random_moments_of_a_tape_of_a_thousand_launches() -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_at_a_hundred_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) -> None:
     world = World(steps=333, side=4)
     assert len(world.tape.records) > 1000
     first = wp.diagnose(world.tape)
     before = world.picture()
-    began = time.perf_counter()
+    began = time.process_time()
     wp.diagnose(world.tape)
-    whole = time.perf_counter() - began
+    whole = time.process_time() - began
     assert whole < 20.0, "a thousand launches take seconds"
-    found = 0
-    for moment in np.random.default_rng(1).uniform(0.0, 0.9 * whole, POINTS):
+    rng = np.random.default_rng(1)
+    landed = late = 0
+    while landed < POINTS:
+        moment = rng.uniform(0.0, whole)
         try:
-            signal.setitimer(signal.ITIMER_REAL, max(moment, 1e-4))
+            alarm.set(max(moment, 1e-4))
             wp.diagnose(world.tape)
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            alarm.set(0.0)
         except KeyboardInterrupt:
-            found += 1
+            landed += 1
+        else:
+            late += 1
+            whole *= 0.95  # the run that was measured was slower than others are
         world.check(before, f"after {moment:.3f} s of {whole:.3f} s")
-    assert found > POINTS // 10, "many come in time, even where the machine was busy when it was measured"
+        swallowed = alarm.rang - landed
+        assert swallowed <= POINTS // 10, "Python itself swallows few: those in what it cleans up"
+        assert late <= POINTS, "most moments are before the end"
     assert str(wp.diagnose(world.tape)) == str(first)
     world.tape.zero()
     world.tape.backward(world.loss)
     assert np.isfinite(world.throw.grad.numpy()).all()
 
 
-@pytest.fixture(autouse=True)
-def alarm() -> Any:
-    """An alarm is Ctrl-C."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0.0)
-    signal.signal(signal.SIGALRM, before)
+@pytest.fixture
+def alarm() -> Iterator[Alarm]:
+    """An alarm that is Ctrl-C."""
+    ours = Alarm()
+    before = signal.signal(signal.SIGPROF, ours)
+    yield ours
+    ours.set(0.0)
+    signal.signal(signal.SIGPROF, before)

@@ -135,9 +135,9 @@ def test_the_steps_of_a_diagnosis_are_told_in_order() -> None:
 def test_out_of_time_leaves_gaps_that_coverage_names() -> None:
     tape, _, loss = recorded("ignore")
     tape.backward(loss)
-    began = time.monotonic()
+    began = time.process_time()  # processor time, for the machine may be busy
     diagnosis = wp.diagnose(tape, max_seconds=1e-9)
-    assert time.monotonic() - began < 1.0
+    assert time.process_time() - began < 1.0
     assert diagnosis.verdict == "NOT CHECKED"
     assert diagnosis.coverage.summary == "0 of 3 launches checked end to end: time was up (max_seconds=1e-09)"
     assert (

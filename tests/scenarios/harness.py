@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from tapedebug.diagnose import Diagnosis
 from tapedebug.trace import Finding, Location
 from tests._processes import ROOT
 
@@ -174,9 +175,11 @@ def _in_process(path: Path) -> Outcome:
     module.__file__ = str(path)
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__)
-    found = module.__dict__
-    subject = found["tapes"] if "tapes" in found else found["tape"]
-    diagnosis = wp.diagnose(subject, loss=found.get("loss"), inputs=found.get("inputs"))
+    asked = ", ".join(f"{name}={name}" for name in ("loss", "inputs") if name in module.__dict__)
+    subject = "tapes" if "tapes" in module.__dict__ else "tape"
+    # As a user would write it at the end of the program: arrays get the names that they have there.
+    call = f"diagnosed({subject}, {asked})"
+    diagnosis: Diagnosis = eval(call, module.__dict__, {"diagnosed": wp.diagnose})
     traces = diagnosis.traces or [diagnosis.trace]
     launched = []
     for item in diagnosis.findings:

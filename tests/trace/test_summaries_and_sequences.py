@@ -74,10 +74,10 @@ def test_two_loops_are_two_sequences() -> None:
 
 def test_long_and_hostile_tapes_are_folded_quickly() -> None:
     rng = np.random.default_rng(1)
-    started = time.perf_counter()
+    started = time.process_time()  # processor time, for the machine may be busy
     find_sequences(list(rng.integers(0, 3, 20_000)))
     assert find_sequences("abc" * 30_000) == [Sequence(first=0, length=3, count=30_000)]
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5  # 0.3 s
 
 
 def loop_trace(rounds: int, *, swap: bool, break_at: int | None = None) -> Trace:

@@ -233,6 +233,7 @@ function readVersion(r: Reader, raw: Raw, path: string, limits: Limits): T.Versi
     neededBy: r.indices(raw, "needed_by", path, limits.launches),
     overwrittenBy: r.index(raw, "overwritten_by", path, limits.launches),
     preserved: r.flag(raw, "preserved", path),
+    recomputed: r.flag(raw, "recomputed", path),
     status: r.oneOf(raw, "status", path, STATUSES, "kept"),
     value: readSummary(r, raw, "value", path),
     adjoint: readSummary(r, raw, "adjoint", path),

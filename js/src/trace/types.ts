@@ -118,6 +118,7 @@ export interface Version {
   readonly neededBy: readonly number[];
   readonly overwrittenBy: number | null;
   readonly preserved: boolean;
+  readonly recomputed: boolean;
   readonly status: VersionStatus;
   readonly value: Summary | null;
   readonly adjoint: Summary | null;

@@ -40,7 +40,7 @@ export function fate(model: TraceModel, version: Version): string {
     case "lost":
       return `${needers} needs these values; ${by} overwrote them`;
     case "preserved":
-      return `${by} overwrote these values; ${needers} needs them and the tape kept a copy`;
+      return `${by} overwrote these values; ${needers} needs them and the tape ${version.recomputed ? "computes them again, to keep to its memory_budget" : "kept a copy"}`;
     case "harmless":
       return `${by} overwrote these values; no adjoint needs them: harmless`;
     case "live":

@@ -19,11 +19,11 @@ Pairs = Collection[tuple[int, int]]
 """(launch, parameter)."""
 
 
-def make_careless(shadow: Shadow) -> None:
-    """Let `see` decide what the adjoints of a new shadow see."""
+def make_careless(shadow: Shadow, *, keeps: bool) -> None:
+    """Let `see` decide what the adjoints of a new shadow see; `keeps`: the user's tape keeps values."""
     space: Any = shadow.space
     space.__class__ = _careless_space()
-    space.left, space.memory = {}, {}
+    space.left, space.memory, space.keeps = {}, {}, keeps
 
 
 def see(shadow: Shadow, now: Pairs = (), left: Pairs = ()) -> None:
@@ -41,13 +41,32 @@ def see(shadow: Shadow, now: Pairs = (), left: Pairs = ()) -> None:
     for pairs, found in ((now, careless), (left, after)):
         for index, param in pairs:
             record = shadow.records[index]
-            together = {param}.union(*(s.params for s in record.scratch if param in s.params))
+            together = _together(record, param, kept=space.keeps)
             memory[index] = memory.get(index, frozenset()) | (together & record.replay)
             needs = zip(record.plan.needed, record.needs, strict=True)
             found.update((index, id(need)) for p, need in needs if p in together)
     space.careless, space.after, space.memory = frozenset(careless), frozenset(after - careless), memory
     _keep_left(shadow, {index for index, need in space.after if (index, need) not in space.left})
     shadow._tables.clear()  # what each launch sees is decided when the table is made
+
+
+def _together(record: Record, param: int, *, kept: bool) -> set[int]:
+    """The parameters of a launch whose values are seen in one way, for its stores are done again or are not.
+
+    Those that share memory are, and those that one call of a native function gets: where the tape keeps
+    values (`kept`) only if a replay snippet stands for it in Warp's reverse pass, which else runs it again,
+    with what memory holds.
+    """
+    from tapedebug.compiler.inquiries import native_calls
+
+    groups = [frozenset(scratch.params) for scratch in record.scratch]
+    if record.kernel is not None and groups:
+        calls = native_calls(record.kernel)
+        groups += [touched & record.replay for touched, stays in calls if stays or not kept]
+    found = {param}
+    while more := [group for group in groups if group & found and not group <= found]:
+        found.update(*more)
+    return found
 
 
 def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
@@ -79,6 +98,7 @@ def _careless_space() -> type[ShadowSpace]:
             after: The same: what it held after the record.
             left: For those, what that was.
             memory: By record, parameters that it wrote and whose values its adjoint reads in memory.
+            keeps: The user's tape keeps values.
         """
 
         careless: frozenset[tuple[int, int]] = frozenset()

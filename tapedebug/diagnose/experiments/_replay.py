@@ -349,7 +349,7 @@ class Replay:
             with contextlib.suppress(TapeError):
                 return self._prepared(Shadow(tracker, float64))
         shadow = self._prepared(Shadow(tracker))
-        make_careless(shadow)
+        make_careless(shadow, keeps=tracker.mode in ("preserve", "error"))
         return shadow
 
     def _prepared(self, shadow: Shadow) -> Shadow:

@@ -57,6 +57,7 @@ class _Teller:
         self.shared: dict[int, Shared | None] = {}
         self.consumes_new = in_memory(self.trace)
         self.as_warp = case.as_warp
+        self.again = {(item.array, item.version) for item in self.trace.versions if item.recomputed}
 
     def finding(self, group: Group) -> Finding:
         """Put a group into words."""
@@ -94,7 +95,7 @@ class _Teller:
                     "warning",
                     f"{text} The reverse pass sees the new values; what that does was not measured.",
                 )
-            return "info", f"{text} The tape kept a copy of {label} for the adjoint."
+            return "info", f"{text} The {self._kept(group)} for the adjoint."
         if worst == 0:
             reason = "the values are the same"
             if self.study.total(group).changed:
@@ -103,22 +104,41 @@ class _Teller:
         alone = errors == self.study.together
         severity: Severity = "error" if worst > WRONG else "warning" if worst > NOTICED else "info"
         if self.consumes_new:
-            more = "" if alone else f"; all overwrites together put {off(self.study.together, '')}"
+            more = "" if alone else f"; all overwrites together {self._together('put {}', 'leave it right')}"
             return severity, f"{text} That puts the gradient of {off(errors, '')}{more}."
         if self.as_warp:
-            kept = f"the tape kept a copy of {label}"
+            kept = f"the {self._kept(group)}"
             if group.first.back:
                 kept = f"the adjoint writes them again, into a private copy of {label}"
-            more = "" if alone else f"; through all overwrites together {off(self.study.together, 'is ')}"
+            more = f"; through all overwrites together {off(self.study.together, 'is ')}"
+            if alone or not any(self.study.together.values()):  # Warp may do a part of them only
+                more = ""
             return severity, (
                 f"{text} Here {kept}, so the gradient is right. Warp keeps none: "
                 f"its gradient of {off(errors, 'is ')}{told(self.study.gradients[id(group)], errors)}{more}."
             )
-        more = "" if alone else f" ({off(self.study.together, '')} without any copy)"
+        more = "" if alone else f" ({self._together('{}', 'right')} without any copy)"
         return "info", (
-            f"{text} The tape kept a copy of {label} for the adjoint, so the gradient is right; "
+            f"{text} The {self._kept(group)} for the adjoint, so the gradient is right; "
             f"without it the gradient of {off(errors, 'would be ')}{more}."
         )
+
+    def _kept(self, group: Group) -> str:
+        """What the tape does for the old values: it may have let go of copies, to keep to its budget."""
+        label = self.trace.arrays[group.first.array].label
+        again = [(pair.array, pair.version) in self.again for pair in group.pairs]
+        if all(again):
+            return f"tape, to keep to its memory_budget, computes {label} again"
+        if any(again):
+            return f"tape kept a copy of {label}, or, to keep to its memory_budget, computes it again"
+        return f"tape kept a copy of {label}"
+
+    def _together(self, wrong: str, right: str) -> str:
+        """What all overwrites together do: some may make good what others do."""
+        errors = self.study.together
+        if not any(errors.values()):
+            return right
+        return wrong.format(off(errors, ""))
 
     def _apart(self, group: Group) -> str:
         """That none of the elements that were written over had been read, where that is so."""

@@ -24,7 +24,7 @@ def spring_forces(
     d = x[b] - x[a]
     length = wp.length(d)
     f = d * (stiffness[0] * (length - rest[s]) / length)
-    # EXPECT race error: force
+    # EXPECT race error: force#2
     # FIX: wp.atomic_add(force, a, f)
     force[a] = force[a] + f
     # FIX: wp.atomic_sub(force, b, f)
