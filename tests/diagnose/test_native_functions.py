@@ -84,3 +84,80 @@ def test_a_wrong_adjoint_snippet_is_found() -> None:
     result = wp.autograd.gradcheck(wrong_squares, 3, [x], [y], raise_exception=False)
     assert result.verdict == "WRONG"
     assert wp.autograd.gradcheck(squares, 3, [x], [y], raise_exception=False).verdict == "AGREE"
+
+
+HAND_OUT = "int next = atomicAdd(counter, 1); tickets[i] = next;"
+
+
+@wp.func_native(HAND_OUT, replay_snippet="")
+def hand_out(counter: wp.array(dtype=int), tickets: wp.array(dtype=int), i: int): ...
+
+
+@wp.func_native(HAND_OUT)
+def hand_out_again(counter: wp.array(dtype=int), tickets: wp.array(dtype=int), i: int): ...
+
+
+@wp.kernel
+def in_order(
+    x: wp.array(dtype=float),
+    counter: wp.array(dtype=int),
+    tickets: wp.array(dtype=int),
+    y: wp.array(dtype=float),
+):
+    i = wp.tid()
+    hand_out(counter, tickets, i)
+    k = tickets[i]
+    y[k] = x[k] * x[k]
+
+
+@wp.kernel
+def in_any_order(
+    x: wp.array(dtype=float),
+    counter: wp.array(dtype=int),
+    tickets: wp.array(dtype=int),
+    y: wp.array(dtype=float),
+):
+    i = wp.tid()
+    hand_out_again(counter, tickets, i)
+    k = tickets[i]
+    y[k] = x[k] * x[k]
+
+
+def alarms(kernel: wp.Kernel, mode: str, *, as_warp: bool) -> list[tuple[str, str, list[str]]]:
+    """What is said of a launch of a kernel that hands out places."""
+    x, y, loss = arrays(2, (1.0, 0.5, 2.0))
+    counter, tickets = wp.zeros(1, dtype=int), wp.zeros(3, dtype=int)
+    with wp.Tape(on_overwrite=mode) as tape:
+        wp.launch(kernel, 3, [x, counter, tickets, y])
+        wp.launch(roots, 3, [y, loss])
+    tape.backward(loss)
+    found = wp.diagnose(tape, loss=loss, as_warp=as_warp)
+    assert found.verdict == "AGREE"
+    return [(f.rule, f.severity, f.arrays) for f in found.findings if f.severity != "info"]
+
+
+@pytest.mark.filterwarnings("ignore::tapedebug.OverwriteWarning")
+@pytest.mark.parametrize("mode", ["preserve", "warn", "ignore"])
+def test_places_that_a_replay_snippet_leaves_alone_are_right_everywhere(mode: str) -> None:
+    assert alarms(in_order, mode, as_warp=False) == []
+    assert alarms(in_order, mode, as_warp=True) == []
+
+
+def test_places_that_are_handed_out_again_are_wrong_in_warp_only() -> None:
+    assert alarms(in_any_order, "ignore", as_warp=False) == []
+    assert alarms(in_any_order, "preserve", as_warp=False) == []
+    assert alarms(in_any_order, "preserve", as_warp=True) == [("overwrite", "error", ["counter"])]
+
+
+@pytest.mark.parametrize("kernel", [in_order, in_any_order], ids=["replay", "again"])
+def test_no_sentence_about_overwrites_of_c_ends_in_nothing(kernel: wp.Kernel) -> None:
+    x, y, loss = arrays(2, (1.0, 0.5, 2.0))
+    counter, tickets = wp.zeros(1, dtype=int), wp.zeros(3, dtype=int)
+    with wp.Tape() as tape:
+        wp.launch(kernel, 3, [x, counter, tickets, y])
+        wp.launch(roots, 3, [y, loss])
+    for as_warp in (False, True):
+        for finding in wp.diagnose(tape, loss=loss, as_warp=as_warp).findings:
+            assert " ." not in finding.message
+            assert "together" not in finding.message
+            assert "( without" not in finding.message

@@ -518,3 +518,42 @@ def test_a_reader_that_no_gradient_comes_back_to_is_not_called_linear() -> None:
         "harmless, nothing that square writes has requires_grad, so no gradient comes back to it" in message
         for message in messages
     )
+
+
+def budgeted(budget: int | None) -> wp.Diagnosis:
+    """Fifty steps in place, of 256 bytes each."""
+    x = wp.array(np.linspace(0.1, 1.0, 64, dtype=np.float32), requires_grad=True)
+    loss = wp.zeros(1, requires_grad=True)
+    with wp.Tape(memory_budget=budget) as tape:
+        for _ in range(50):
+            wp.launch(relax, 64, [x])
+        wp.launch(square_sum, 64, [x, loss])
+    tape.backward(loss)
+    return wp.diagnose(tape, loss=loss)
+
+
+@wp.kernel
+def relax(x: wp.array(dtype=float)):
+    i = wp.tid()
+    v = x[i]
+    x[i] = v - 0.01 * v * v
+
+
+@wp.kernel
+def square_sum(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, x[i] * x[i])
+
+
+def test_a_budget_of_memory_is_told() -> None:
+    (kept,) = budgeted(None).findings
+    assert "The tape kept a copy of x for the adjoint, so the gradient is right;" in kept.message
+    diagnosis = budgeted(2000)
+    (again,) = diagnosis.findings
+    told = (
+        "The tape kept a copy of x, or, to keep to its memory_budget, computes it again for the adjoint, so"
+    )
+    assert told in again.message
+    versions = [item for item in diagnosis.trace.versions if item.status == "preserved"]
+    assert sum(item.recomputed for item in versions) > 10
+    assert all(item.preserved is not item.recomputed for item in versions)
