@@ -35,13 +35,33 @@ async function read(element: HTMLElement): Promise<Payload | null> {
 
 function nameOf(trace: unknown): string {
   const { name, verdict, tape } = (trace ?? {}) as { name?: unknown; verdict?: unknown; tape?: { id?: unknown } };
-  return `${short(String(name ?? "tape"), 40)} · tape ${String(tape?.id ?? "?")} · ${String(verdict ?? "")}`;
+  const called = short(String(name ?? "tape"), 60);
+  const number = /\btape \d+$/.test(called) ? "" : ` · tape ${String(tape?.id ?? "?")}`;
+  const worst = worstOf(trace);
+  return `${called}${number} · ${String(verdict ?? "")}${worst === "info" ? "" : ` · ${worst}`}`;
+}
+
+function findingsOf(trace: unknown): Record<string, unknown>[] {
+  const { findings } = (trace ?? {}) as { findings?: unknown };
+  return Array.isArray(findings) ? (findings as Record<string, unknown>[]) : [];
+}
+
+/** The severity of the worst finding. */
+function worstOf(trace: unknown): string {
+  const severities = findingsOf(trace).map((finding) => finding?.severity);
+  return ["error", "warning"].find((severity) => severities.includes(severity)) ?? "info";
+}
+
+/** Of several tapes a report opens on the one with the worst finding. */
+function worstTape(traces: readonly unknown[]): number {
+  const worst = traces.map(worstOf);
+  return Math.max(0, worst.includes("error") ? worst.indexOf("error") : worst.indexOf("warning"));
 }
 
 /** A report opens on what is wrong; where nothing is, on a launch of the first finding, else on the first kernel. */
 function opening(trace: unknown): Selection {
-  const raw = (trace ?? {}) as { findings?: unknown; launches?: unknown };
-  const findings = (Array.isArray(raw.findings) ? raw.findings : []) as Record<string, unknown>[];
+  const raw = (trace ?? {}) as { launches?: unknown };
+  const findings = findingsOf(trace);
   const worst = findings.find((f) => f?.severity === "error") ?? findings.find((f) => f?.severity === "warning");
   if (typeof worst?.id === "number") return { ...NOTHING, finding: worst.id };
   const named = findings[0]?.launches;
@@ -52,13 +72,15 @@ function opening(trace: unknown): Selection {
 
 function show(host: HTMLElement, payload: Payload): void {
   const { traces, notes } = payload;
-  const store = new PanelStore({ trace: traces[0], status: notes.join(" "), selection: opening(traces[0]) });
+  const first = worstTape(traces);
+  const store = new PanelStore({ trace: traces[first], status: notes.join(" "), selection: opening(traces[first]) });
   if (traces.length === 1) {
     mountPanel(host, store, { fill: true });
     return;
   }
   const choice = h("select", { id: "tapedebug-choice", "aria-label": "Tape" });
   for (const [i, trace] of traces.entries()) choice.append(h("option", { value: i }, nameOf(trace)));
+  choice.value = String(first);
   choice.addEventListener("change", () => {
     const trace = traces[Number(choice.value)];
     store.set({ trace, selection: opening(trace) });

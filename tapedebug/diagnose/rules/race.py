@@ -110,7 +110,7 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
         location=location_of(_culprit(first).span),
         call_site=launch.call_site,
         evidence=_evidence(group, index, elements, effect, severity),
-        fix="" if severity == "info" else _fix(label, _both_write(first)),
+        fix="" if severity == "info" else _fix(label, launch.args[first.param].name, _both_write(first)),
     )
 
 
@@ -189,9 +189,9 @@ def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, s
     return "info", f"{values}; harmless: neither the loss nor its slopes depend on them."
 
 
-def _fix(label: str, both_write: bool) -> str:
+def _fix(label: str, param: str, both_write: bool) -> str:
     if both_write:
-        return f"add with wp.atomic_add({label}, …) if a sum is meant, or give each thread its own element"
+        return f"add with wp.atomic_add({param}, …) if a sum is meant, or give each thread its own element"
     return (
         f"read from one array and write to another in place of {label}, or write in a launch of its own "
         "what no other thread of it reads"

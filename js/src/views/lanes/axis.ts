@@ -250,7 +250,7 @@ function paintSequences(
 }
 
 function sequenceText(sequence: Sequence, folded: boolean): string {
-  return `${folded ? "▸" : "▾"} ×${sequence.count} · ${sequence.length} launches each`;
+  return `${folded ? "▸" : "▾"} ×${sequence.count} · ${sequence.length} ${sequence.length === 1 ? "launch" : "launches"} each`;
 }
 
 /** What of the head is at a place. */
