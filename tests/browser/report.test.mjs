@@ -210,11 +210,16 @@ describe("report", () => {
     await finish();
   });
 
-  test("several tapes are shown one at a time", async () => {
+  test("several tapes are shown one at a time, the one with the worst finding first", async () => {
     const { page, finish } = await open(await write(await fixture("net-40-preserve"), await fixture("net")));
-    assert.equal(await page.textContent(".td-badge"), "✓ gradient AGREE");
-    await page.getByLabel("Tape", { exact: true }).selectOption({ index: 1 });
     assert.equal(await page.textContent(".td-badge"), "✕ gradient WRONG");
+    const choice = page.getByLabel("Tape", { exact: true });
+    assert.equal(await choice.inputValue(), "1");
+    assert.match(await choice.locator("option").last().textContent(), / · WRONG · error$/);
+    const width = (selector) => page.locator(selector).evaluate((element) => element.clientWidth);
+    assert.ok((await width(".td-code")) > 0.9 * (await width(".td-source")), "nothing stands beside the source");
+    await choice.selectOption({ index: 0 });
+    assert.equal(await page.textContent(".td-badge"), "✓ gradient AGREE");
     assert.equal(await page.locator(".td-canvas").count(), 1);
     await finish();
   });
