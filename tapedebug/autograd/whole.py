@@ -223,6 +223,8 @@ def leaves(tape: Any) -> list[Any]:
             array = record.args[p]
             if obstacle("", array) is not None or record.kind == "func":
                 continue
+            if record.plan.fresh_in(record, p):
+                continue  # it reads what it has written itself
             ledger = ledgers[array.buffer]
             state = ledger.state(array)
             key = (id(ledger), state.number)

@@ -50,6 +50,7 @@ class Plan:
         active: Array parameters that have a gradient.
         info: The kernel's AdjointInfo, or None where nothing has a gradient or the kernel has no adjoint.
         touched: Array parameters that are accessed at all.
+        fresh: Those of the written ones of which each thread loads only its own element, after its store.
         found: Those whose present content matters, unless the launch covers it.
         needed: Those whose values the adjoint reads.
         gradients: Those read ones that are gradients of other arrays.
@@ -74,6 +75,7 @@ class Plan:
         "early",
         "exposed",
         "found",
+        "fresh",
         "gradients",
         "heard_back",
         "idle",
@@ -112,6 +114,7 @@ class Plan:
         self.kind, self.name, self.names = kind, name, names
         self.kernel, self.info, self.active, self.strided = kernel, info, active, strided
         self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
+        self.fresh = NOTHING
         self.arrays: tuple[int, ...] = ()
         self.gradients: tuple[int, ...] = ()
         self.idle: tuple[int, ...] = ()
@@ -127,6 +130,10 @@ class Plan:
         self.late = tuple(sorted(info.after)) if info is not None else ()
         self.early = tuple(p for p in self.needed if p not in self.late)
         self.exposed: tuple[tuple[int, int, bool], ...] = ()
+
+    def fresh_in(self, record: Record, param: int) -> bool:
+        """Whether each thread of a launch reads of an array only the element that it has just written."""
+        return param in self.fresh and record.args[param].shape == record.dim
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry; only kernels have one."""
@@ -212,6 +219,7 @@ class KernelPlan(Plan):
             info=info,
             strided=not all(args[i].is_contiguous for i in arrays),
         )
+        self.fresh = analysis.fresh
         self.arrays = tuple(arrays)
         self.gradients = tuple(i for i in arrays if i in self.reads and is_gradient(args[i]))
         self.idle = tuple(p for p in arrays if p not in self.touched)
