@@ -73,6 +73,18 @@ class WholeTape(ShadowProgram):
         It has the rounding of the float32 forward pass and none of the float32 reverse pass: where the
         consumed gradient agrees with it, the reverse pass is right, however far the two runs are apart.
         """
+        return self._along(rounded=False)
+
+    @functools.cached_property
+    def along_rounded(self) -> dict[Port, Floats]:
+        """The same, each result within a launch rounded as much as in float32, but not in the same way.
+
+        How far it is off `along` is what rounding does inside a launch: the derivative of a tanh near 1 is
+        the difference of two numbers that float32 can hardly tell apart.
+        """
+        return self._along(rounded=True)
+
+    def _along(self, *, rounded: bool) -> dict[Port, Floats]:
         single, double = self.shadow(double=False), self.shadow()
 
         def follow(record: Any) -> None:
@@ -81,6 +93,7 @@ class WholeTape(ShadowProgram):
                 double.set(record.args[param], single.values(record.args[param]))
 
         double.forward(0, on_launch=follow)
+        double.space.rounded = rounded
         double.backward({p.array: s.reshape(p.shape) for p, s in self.seeds.items()}, consume=self.consume)
         return {port: double.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
