@@ -11,6 +11,7 @@ from tapedebug.compiler import objects
 from tapedebug.compiler.llvm.expressions import TranslationError
 from tapedebug.compiler.llvm.library import NATIVES, Misfit
 from tapedebug.compiler.llvm.translate import translated
+from tapedebug.compiler.llvm.uniform import is_searchable
 from tapedebug.compiler.text import Text
 
 
@@ -27,7 +28,7 @@ def with_llvm(code: str, symbol: str) -> bytes:
     from tapedebug.compiler.llvm.machine import object_code
 
     try:
-        return object_code(translated(code, symbol))
+        return object_code(translated(code, symbol), searchable=is_searchable(code))
     except (TranslationError, Misfit, RuntimeError) as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
 
@@ -62,7 +63,7 @@ def with_numba(code: str, symbol: str) -> bytes:
         inner, assembly = assembly_of(names["entry"])
     except NumbaError as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
-    return object_code(WRAPPER.format(symbol=symbol, inner=inner), *assembly)
+    return object_code(WRAPPER.format(symbol=symbol, inner=inner), *assembly, searchable=is_searchable(code))
 
 
 COMPILERS: dict[str, Callable[[str, str], bytes]] = {"llvm": with_llvm, "numba": with_numba}

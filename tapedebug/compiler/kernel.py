@@ -83,10 +83,8 @@ class Kernel(Definition):
         self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
         self._entries: dict[Variant, Entry] = {}
         self._plain: dict[Variant, Interpreted] = {}
-        self._unrolled: int | None = None
-        """The longest loop that was written out when it was lowered, now or in a process before."""
         self.settle()
-        self.module.kernels.add(self)
+        self.module.add(self)
 
     @property
     def heard(self) -> frozenset[str]:
@@ -110,9 +108,10 @@ class Kernel(Definition):
 
     def settle(self) -> None:
         """Launch by the settings as they are now."""
-        if self._unrolled not in (None, self.option("max_unroll")):
-            self._unrolled = None
+        notes = self.__dict__.get("_notes")
+        if notes is not None and notes.max_unroll != self.option("max_unroll"):
             self.renew()
+            return
         key = (self.enable_backward, self.heard, config.verify_fp, config.interpreted)
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
 
@@ -140,8 +139,9 @@ class Kernel(Definition):
     @cached_property
     def _lowered(self) -> Lowered:
         self.require_concrete()
-        result = self._lower()
-        self._notes.check(result.captured)
+        notes = self._notes
+        result = self._lower(notes)
+        notes.check(result.captured)
         self._used_by(result.functions)
         return result
 
@@ -149,20 +149,17 @@ class Kernel(Definition):
     def _in_place(self) -> Lowered:
         """The kernel with its variables, for what Warp would make of it."""
         self.require_concrete()
-        _ = self._notes  # which know how long a loop may be to be written out
-        return self._lower(in_place=True)
+        return self._lower(self._notes, in_place=True)
 
-    def _lower(self, *, in_place: bool = False) -> Lowered:
+    def _lower(self, notes: Notes, *, in_place: bool = False) -> Lowered:
         try:
-            fixed = self._notes.captured
-            assert self._unrolled is not None
             return pipeline.lowered(
                 self.__name__,
                 self.origin,
                 self.signature,
                 self.python,
-                fixed,
-                max_unroll=self._unrolled,
+                notes.captured,
+                max_unroll=notes.max_unroll,
                 in_place=in_place,
             )
         except TapedebugError as error:
@@ -176,7 +173,6 @@ class Kernel(Definition):
     @cached_property
     def _notes(self) -> Notes:
         """What earlier processes found out."""
-        self._unrolled = self.option("max_unroll")
         notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown)
         self._used_by(notes.functions)
         return notes
@@ -198,12 +194,12 @@ class Kernel(Definition):
         for plans in (plans for table in self._tables.values() for plans in table):
             for plan in plans.values():
                 plan.kernel = before
-        self._forget_plans()
         self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}
-        if self.generic is not None:
-            self.generic._forget_plans()
         for name in ("_lowered", "_in_place", "_notes", "analysis", "axes"):
             self.__dict__.pop(name, None)
+        self._forget_plans()
+        if self.generic is not None:
+            self.generic._forget_plans()
 
     @cached_property
     def analysis(self) -> Analysis:

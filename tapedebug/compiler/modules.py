@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -52,9 +53,20 @@ class Module:
         self.name = name
         self.options: dict[str, Any] = {}
         self.kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
+        self._lock = threading.Lock()  # threads may define kernels while another changes a setting
 
     def __repr__(self) -> str:
         return f"<module {self.name}: {len(self.kernels)} kernels>"
+
+    def add(self, kernel: Kernel) -> None:
+        """Take a kernel in."""
+        with self._lock:
+            self.kernels.add(kernel)
+
+    def alive(self) -> list[Kernel]:
+        """Its kernels as they are now."""
+        with self._lock:
+            return list(self.kernels)
 
     def option(self, name: str) -> Any:
         """A setting as it is for this module."""
@@ -70,7 +82,7 @@ class Module:
         Raises:
             TapedebugError: A kernel cannot be compiled.
         """
-        for kernel in sorted(self.kernels, key=lambda k: k.key):
+        for kernel in sorted(self.alive(), key=lambda k: k.key):
             kernel.load()
 
 
@@ -118,7 +130,7 @@ def checked_options(options: Mapping[str, Any], whose: str) -> dict[str, Any]:
 def settle() -> None:
     """Let all kernels launch by the settings as they are now."""
     for module in all_modules():
-        for kernel in list(module.kernels):
+        for kernel in module.alive():
             kernel.settle()
 
 

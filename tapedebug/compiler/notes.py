@@ -36,24 +36,31 @@ class Notes:
     Args:
         kernel: The kernel; its identity is taken now.
         kinds: The dataclasses that values may have in them.
+
+    Attributes:
+        max_unroll: The longest loop that is written out where the kernel is lowered, as it was set then.
+        valid: Whether lowering saw what the notes are of, as far as is known; else nothing is kept.
+        used: Whether something that another process kept was used.
     """
 
     def __init__(self, kernel: Any, *kinds: type) -> None:
         self.kernel = kernel
         self.kinds = {kind.__name__: kind for kind in kinds}
         self.settings = settings(kernel)
+        self.max_unroll: int = kernel.option("max_unroll")
         self.identity: Identity | None = identity_of(kernel)
+        self.valid = self.identity is not None
         self.used = False
 
     @property
     def captured(self) -> dict[Any, dict[str, Any]]:
         """What names meant when the notes were opened, by the function that they stand in."""
-        return {} if self.identity is None else self.identity.captured
+        return self.identity.captured if self.identity is not None and self.valid else {}
 
     @property
     def functions(self) -> list[Function]:
         """The functions that the kernel names, and those that they name."""
-        sources = () if self.identity is None else self.identity.sources
+        sources = self.identity.sources if self.identity is not None and self.valid else ()
         return [thing for thing in sources if isinstance(thing, Function)]
 
     def check(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> None:
@@ -64,7 +71,7 @@ class Notes:
         Raises:
             KernelNameError: It did not, and notes were used already: values would belong to two kernels.
         """
-        if self.identity is None:
+        if self.identity is None or not self.valid:
             return
         now = identity_of(self.kernel, self.identity.captured)
         if now is not None and now.digest == self.identity.digest and self._covers(read):
@@ -74,7 +81,7 @@ class Notes:
                 f"kernel `{self.kernel.__name__}`: what it captured has changed since it was launched",
                 mend="define the kernel again after a change",
             )
-        self.identity = None
+        self.valid = False
 
     def _covers(self, read: Iterable[tuple[Any, str, dict[str, Any], Any]]) -> bool:
         """Whether the identity has the value of every name in these expressions."""
@@ -88,7 +95,7 @@ class Notes:
 
     def get(self, what: str) -> Any:
         """What is known, or None."""
-        if self.identity is None:
+        if not self.valid:
             return None
         content = objects.read(self._key(what), SUFFIX)
         if content is None:
@@ -102,7 +109,7 @@ class Notes:
 
     def put(self, what: str, value: Any) -> None:
         """Keep something that is not None; what cannot be kept is computed in every process."""
-        if self.identity is None or self.settings != settings(self.kernel):
+        if not self.valid or self.settings != settings(self.kernel):
             return
         try:
             content = json.dumps(self._plain(value), separators=(",", ":"))

@@ -9,24 +9,22 @@ from typing import Any
 def line_below_cell() -> Callable[[str], None]:
     """Return what shows a line, in place of the one before; an empty one takes it away.
 
+    Plain text, no widget: a notebook that is saved with a widget that was closed says "model not found" when
+    it is opened again.
+
     Raises:
-        ImportError: The notebook extras are not installed.
+        ImportError: IPython is not installed.
     """
-    import ipywidgets
     from IPython.display import display
 
-    label: Any = None
+    handle: Any = None
 
     def show(text: str) -> None:
-        nonlocal label
-        if not text:
-            if label is not None:
-                label.close()
-            label = None
-        elif label is None:
-            label = ipywidgets.Label(text)
-            display(label)
-        else:
-            label.value = text
+        nonlocal handle
+        line = {"text/plain": text}
+        if handle is not None:
+            handle.update(line, raw=True)
+        elif text:
+            handle = display(line, raw=True, display_id=True)
 
     return show

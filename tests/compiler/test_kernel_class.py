@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import numpy as np
 import pytest
 
@@ -62,3 +65,65 @@ def test_options_are_its_own():
     assert wp.Kernel(nothing).enable_backward
     with pytest.raises(AttributeError, match="enable_backward"):
         wp.Kernel(nothing, options={"enable_backwards": False})
+
+
+def test_unrolling_that_changes_after_a_launch_from_the_cache(tmp_path, monkeypatch):
+    """The adjoint has to be lowered, which the launch had not: its code came from the cache."""
+    monkeypatch.setenv("TAPEDEBUG_CACHE_DIR", str(tmp_path))
+
+    def summed(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        s = x[i]
+        for _ in range(6):
+            s = s * 0.5 + s * s
+        y[i] = s
+
+    gradients = []
+    for change in (False, True):
+        kernel = wp.Kernel(summed)
+        x = wp.array([0.25, 0.5], dtype=float, requires_grad=True)
+        y = wp.zeros_like(x)
+        with wp.Tape() as tape:
+            wp.launch(kernel, dim=2, inputs=[x], outputs=[y])
+        assert "_lowered" not in kernel.__dict__ or not change
+        if change:
+            wp.set_module_options({"max_unroll": 3})
+            for notes in tmp_path.glob("*.json"):
+                notes.unlink()
+        tape.backward(grads={y: wp.ones_like(y)})
+        gradients.append(x.grad.numpy())
+    np.testing.assert_array_equal(*gradients)
+
+
+def test_settings_that_change_while_other_threads_compile():
+    def doubled(x: wp.array(dtype=float)):
+        i = wp.tid()
+        for _ in range(4):
+            x[i] = x[i] * 2.0
+
+    failures: list[BaseException] = []
+    shared = wp.Kernel(doubled)
+
+    def compile_some() -> None:
+        try:
+            for _ in range(40):
+                assert "x_adj[" in wp.Kernel(doubled).source("adjoint")
+                assert "x_v[" in shared.source()
+        except BaseException as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=compile_some) for _ in range(3)]
+    try:
+        for thread in threads:
+            thread.start()
+        number = 0
+        while any(thread.is_alive() for thread in threads):
+            wp.set_module_options({"max_unroll": 2 + 6 * (number % 2)})
+            number += 1
+    finally:
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(before)
+    assert not failures

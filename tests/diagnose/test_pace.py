@@ -93,33 +93,32 @@ def test_only_a_terminal_shows_progress(
     assert (find_display() is not None) == shown
 
 
-def test_a_notebook_shows_a_label_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ipywidgets")
-    seen: list[Any] = []
-    closed: list[Any] = []
-    ipython = ModuleType("IPython")
+def test_a_notebook_shows_a_line_that_goes_away_and_leaves_no_widget(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[dict[str, str], bool]] = []
+
+    class Handle:
+        def update(self, bundle: dict[str, str], raw: bool) -> None:
+            seen[-1] = (bundle, raw)
+
+    def display(bundle: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        assert display_id
+        seen.append((bundle, raw))
+        return Handle()
+
+    ipython, module = ModuleType("IPython"), ModuleType("IPython.display")
     ipython.get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
-    display = ModuleType("IPython.display")
-    display.display = seen.append  # type: ignore[attr-defined]
-    widgets = ModuleType("ipywidgets")
-
-    class Label:
-        def __init__(self, value: str) -> None:
-            self.value = value
-
-        def close(self) -> None:
-            closed.append(self)
-
-    widgets.Label = Label  # type: ignore[attr-defined]
-    for module in (ipython, display, widgets):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
+    module.display = display  # type: ignore[attr-defined]
+    for each in (ipython, module):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
     show = find_display()
     assert show is not None
+    show("")
+    assert seen == []
     show("one")
     show("two")
-    assert [label.value for label in seen] == ["two"] and not closed
+    assert seen == [({"text/plain": "two"}, True)]
     show("")
-    assert closed == seen
+    assert seen == [({"text/plain": ""}, True)]
 
 
 def test_the_steps_of_a_diagnosis_are_told_in_order() -> None:

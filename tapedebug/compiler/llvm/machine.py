@@ -29,8 +29,12 @@ def target_machine() -> Any:
     )
 
 
-def object_code(*assembly: str) -> bytes:
+def object_code(*assembly: str, searchable: bool = True) -> bytes:
     """Optimised machine code of modules, linked into one.
+
+    Args:
+        assembly: The modules.
+        searchable: Whether loops can be vectorised in reasonable time, for all that their length says.
 
     Raises:
         RuntimeError: LLVM refuses the assembly.
@@ -46,7 +50,8 @@ def object_code(*assembly: str) -> bytes:
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     vectorised = sum(text.count("\n") for text in assembly) <= VECTORISED
-    options.loop_vectorization = options.slp_vectorization = vectorised
+    options.loop_vectorization = vectorised and searchable
+    options.slp_vectorization = vectorised
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return bytes(machine.emit_object(module))
