@@ -17,7 +17,8 @@ from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._reverse import Step, Table
-from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace, injections_of, is_double
+from tapedebug.runtime._shadow_memory import ShadowBuffer, injections_of, is_double
+from tapedebug.runtime._shadow_space import ShadowSpace
 from tapedebug.runtime._tangents import Calls, forward_special, paired, tangent_calls
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
