@@ -307,8 +307,16 @@ def text(
     guarded: bool = False,
     checked: bool = False,
     stamping: Stamping | None = None,
+    rounded: bool = False,
 ) -> Text:
     """The generated code of a function."""
     return emit(
-        function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked, stamping=stamping
+        function,
+        layout,
+        f64=f64,
+        strided=strided,
+        guarded=guarded,
+        checked=checked,
+        stamping=stamping,
+        rounded=rounded,
     )

@@ -146,6 +146,7 @@ class Plan:
         guarded: bool = False,
         live: bool = False,
         memory: frozenset[int] = NOTHING,
+        rounded: bool = False,
     ) -> Runner:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
@@ -262,6 +263,7 @@ class KernelPlan(Plan):
         guarded: bool = False,
         live: bool = False,
         memory: frozenset[int] = NOTHING,
+        rounded: bool = False,
     ) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for).
 
@@ -269,7 +271,7 @@ class KernelPlan(Plan):
         Stores of `memory` are not re-executed: what they wrote is read as memory holds it.
         """
         heard = self.heard_back if live else NOTHING_SAID if guarded else self.heard_back & CHECKED
-        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted)
+        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted, rounded)
         found = self.adjoints.get(key)
         if found is None:
             entry = self.kernel.adjoint(
@@ -281,6 +283,7 @@ class KernelPlan(Plan):
                 guarded=guarded,
                 strong_zero=config.strong_zero,
                 heard=heard,
+                rounded=rounded,
             )
             found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint")
         return found
