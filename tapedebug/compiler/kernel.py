@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import copy
-from functools import cached_property
 from time import perf_counter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import LOG, config
-from tapedebug._errors import KernelTypeError, TapedebugError
+from tapedebug._errors import KernelTypeError
 from tapedebug._source import Span, display_file
-from tapedebug.compiler import ir, modules, pipeline
-from tapedebug.compiler.definition import Definition
-from tapedebug.compiler.function import Function, is_remembered, read_annotations, unreadable
+from tapedebug.compiler import modules, pipeline
+from tapedebug.compiler.analysed import Analysed
+from tapedebug.compiler.function import Function, is_remembered, read_annotations
 from tapedebug.compiler.ir import Param
-from tapedebug.compiler.lower import Lowered
-from tapedebug.compiler.lower._context import AccessRecord
-from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.pipeline import AdjointInfo, Analysis
-from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF, Remark, Shown
-from tapedebug.compiler.stamps import Stamping
-from tapedebug.compiler.text import Text
+from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
 from tapedebug.compiler.variant import SILENT, Variant
 from tapedebug.lang import types as t
 
@@ -35,7 +29,7 @@ KINDS = ("forward", "adjoint", "tangent")
 KINDS_LISTED = "'forward', 'adjoint' or 'tangent'"
 
 
-class Kernel(Definition):
+class Kernel(Analysed):
     """A function that many threads run, over arrays.
 
     Compiled on first use, each variant alone: forward, adjoint (one for each set of arrays with gradients),
@@ -79,8 +73,6 @@ class Kernel(Definition):
         self.plans: dict[Any, Any] = {}
         self.watched: dict[Any, Any] = {}
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
-        self._infos: dict[tuple[frozenset[int], frozenset[int]], AdjointInfo] = {}
-        self._adjoints: dict[tuple[frozenset[int], frozenset[int]], ir.Function] = {}
         self._entries: dict[Variant, Entry] = {}
         self._plain: dict[Variant, Interpreted] = {}
         self.settle()
@@ -136,51 +128,6 @@ class Kernel(Definition):
             )
         return found
 
-    @cached_property
-    def _lowered(self) -> Lowered:
-        self.require_concrete()
-        notes = self._notes
-        result = self._lower(notes)
-        notes.check(result.captured)
-        self._used_by(result.functions)
-        return result
-
-    @cached_property
-    def _in_place(self) -> Lowered:
-        """The kernel with its variables, for what Warp would make of it."""
-        self.require_concrete()
-        return self._lower(self._notes, in_place=True)
-
-    def _lower(self, notes: Notes, *, in_place: bool = False) -> Lowered:
-        try:
-            return pipeline.lowered(
-                self.__name__,
-                self.origin,
-                self.signature,
-                self.python,
-                notes.captured,
-                max_unroll=notes.max_unroll,
-                in_place=in_place,
-            )
-        except TapedebugError as error:
-            if self.version:
-                error.notes = (f"in its version for {self.version}", *error.notes)
-            # The frames of the compiler tell a user nothing; the message has the user's line.
-            raise error.with_traceback(None) from None
-        except OSError as error:
-            raise unreadable(self.python, "kernel", error) from None
-
-    @cached_property
-    def _notes(self) -> Notes:
-        """What earlier processes found out."""
-        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown)
-        self._used_by(notes.functions)
-        return notes
-
-    def _used_by(self, functions: Iterable[Function]) -> None:
-        for function in functions:
-            function.users.add(self)
-
     def _forget_plans(self) -> None:
         self._tables = {}
         self.settle()
@@ -194,39 +141,11 @@ class Kernel(Definition):
         for plans in (plans for table in self._tables.values() for plans in table):
             for plan in plans.values():
                 plan.kernel = before
-        self._infos, self._adjoints, self._entries, self._plain = {}, {}, {}, {}
-        for name in ("_lowered", "_in_place", "_notes", "analysis", "axes"):
-            self.__dict__.pop(name, None)
+        self._entries, self._plain = {}, {}
+        self._forget()
         self._forget_plans()
         if self.generic is not None:
             self.generic._forget_plans()
-
-    @cached_property
-    def analysis(self) -> Analysis:
-        """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
-        found: Analysis = self._notes.known("analysis", lambda: pipeline.analysis(self._lowered))
-        return found
-
-    @cached_property
-    def axes(self) -> int:
-        """How many thread axes `tid()` asks for."""
-        found: int = self._notes.known("axes", lambda: self._lowered.function.axes)
-        return found
-
-    def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
-        """What the adjoint needs, for these array parameters with gradients; does not compile."""
-        key = (active, replay)
-        if key not in self._infos:
-            self._infos[key] = info = self._notes.known(
-                f"adjoint {sorted(active)} {sorted(replay)}", lambda: self._built_adjoint(active, replay)
-            )
-            self._infos[active, info.replay] = info
-        return self._infos[key]
-
-    def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
-        function, info = pipeline.adjoint(self._lowered, active, replay)
-        self._adjoints[active, info.replay] = function
-        return info
 
     def forward(
         self, *, f64: bool = False, strided: bool = False, heard: frozenset[str] = SILENT
@@ -271,19 +190,23 @@ class Kernel(Definition):
         guarded: bool = False,
         strong_zero: bool = False,
         heard: frozenset[str] = SILENT,
+        rounded: bool = False,
     ) -> Entry | Interpreted:
         """The compiled adjoint for these array parameters with gradients.
 
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
-        parameters are read as memory holds them.
+        parameters are read as memory holds them. With `rounded`, a float64 twin rounds as float32 does, but
+        elsewhere.
         """
         info = self.adjoint_info(active, replay=replay)
         if info.refused is not None:
             raise info.refused.with_traceback(None)
         replay = info.replay - memory
         return self._entry(
-            Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
+            Variant(
+                "adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory, rounded=rounded
+            )
         )
 
     def tangent(
@@ -362,46 +285,6 @@ class Kernel(Definition):
             entry = self._entries[variant] = self._notes.code(str(variant), lambda: self._text(variant))
             LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         return entry
-
-    def _text(self, variant: Variant) -> Text:
-        return pipeline.text(
-            self._function(variant),
-            self.layout,
-            f64=variant.f64,
-            strided=variant.strided,
-            guarded=variant.guarded,
-            checked=BOUNDS in variant.heard,
-            stamping=self._stamping(variant) if variant.tracked else None,
-        )
-
-    def _stamping(self, variant: Variant) -> Stamping:
-        atomic = frozenset((a.param, a.span) for a in self.analysis.accesses if a.kind == "atomic")
-        return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic)
-
-    def _function(self, variant: Variant) -> ir.Function:
-        if variant.kind == "forward":
-            return pipeline.forward(self._lowered, variant.heard)
-        if variant.kind in ("warp_adjoint", "warp_loops"):
-            parts = variant.kind == "warp_adjoint"
-            return pipeline.warp_adjoint(self._in_place, variant.active, variant.replay, parts=parts)
-        if variant.kind == "tangent":
-            return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
-        if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back:
-            adjoint = pipeline.adjoint(
-                self._lowered,
-                variant.active,
-                variant.replay,
-                memory=variant.memory,
-                strong_zero=variant.strong_zero,
-                heard=variant.heard,
-            )[0]
-        else:
-            if (variant.active, variant.replay) not in self._adjoints:
-                self._built_adjoint(variant.active, variant.replay)
-            adjoint = self._adjoints[variant.active, variant.replay]
-        if variant.kind == "adjoint_tangent":
-            return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
-        return adjoint
 
     def source(self, kind: str = "forward") -> str:
         """The generated code, each line with the user's line that it came from.

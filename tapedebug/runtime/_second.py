@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tapedebug.runtime._reverse import Step, Table, address_of, reverse_special
-from tapedebug.runtime._shadow_memory import ShadowBuffer, ShadowSpace
+from tapedebug.runtime._shadow_memory import ShadowBuffer
+from tapedebug.runtime._shadow_space import ShadowSpace
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Bytes
 from tapedebug.runtime.ledger import Need, Scratch

@@ -9,7 +9,7 @@ import numpy as np
 
 from tapedebug.lang import types
 from tapedebug.runtime._reverse import Table
-from tapedebug.runtime._shadow_memory import ShadowSpace
+from tapedebug.runtime._shadow_space import ShadowSpace
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Bytes
 from tapedebug.runtime.plan import Runner

@@ -1,0 +1,159 @@
+"""What is known of a kernel before it is machine code: its IR, what it does to arrays, its generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug.compiler import ir, modules, pipeline
+from tapedebug.compiler.definition import Definition
+from tapedebug.compiler.function import Function, unreadable
+from tapedebug.compiler.lower import Lowered
+from tapedebug.compiler.lower._context import AccessRecord
+from tapedebug.compiler.notes import Notes
+from tapedebug.compiler.pipeline import AdjointInfo, Analysis
+from tapedebug.compiler.remarks import BOUNDS, Remark, Shown
+from tapedebug.compiler.stamps import Stamping
+from tapedebug.compiler.text import Text
+from tapedebug.compiler.variant import Variant
+
+Sets = tuple[frozenset[int], frozenset[int]]
+"""The array parameters with gradients, and those whose stores the adjoint does again."""
+
+
+class Analysed(Definition):
+    """A definition, lowered and differentiated when somebody asks, and what earlier processes found out."""
+
+    def __init__(
+        self,
+        python: Callable[..., Any],
+        key: str | None,
+        module: modules.Module | ModuleType | str | None,
+        types: tuple[Any, ...],
+        options: dict[str, Any],
+    ) -> None:
+        super().__init__(python, key, module, types, options)
+        self._infos: dict[Sets, AdjointInfo] = {}
+        self._adjoints: dict[Sets, ir.Function] = {}
+
+    @cached_property
+    def _lowered(self) -> Lowered:
+        self.require_concrete()
+        notes = self._notes
+        result = self._lower(notes)
+        notes.check(result.captured)
+        self._used_by(result.functions)
+        return result
+
+    @cached_property
+    def _in_place(self) -> Lowered:
+        """The kernel with its variables, for what Warp would make of it."""
+        self.require_concrete()
+        return self._lower(self._notes, in_place=True)
+
+    def _lower(self, notes: Notes, *, in_place: bool = False) -> Lowered:
+        try:
+            return pipeline.lowered(
+                self.__name__,
+                self.origin,
+                self.signature,
+                self.python,
+                notes.captured,
+                max_unroll=notes.max_unroll,
+                in_place=in_place,
+            )
+        except TapedebugError as error:
+            if self.version:
+                error.notes = (f"in its version for {self.version}", *error.notes)
+            # The frames of the compiler tell a user nothing; the message has the user's line.
+            raise error.with_traceback(None) from None
+        except OSError as error:
+            raise unreadable(self.python, "kernel", error) from None
+
+    @cached_property
+    def _notes(self) -> Notes:
+        """What earlier processes found out."""
+        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown)
+        self._used_by(notes.functions)
+        return notes
+
+    def _used_by(self, functions: Iterable[Function]) -> None:
+        for function in functions:
+            function.users.add(self)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
+        found: Analysis = self._notes.known("analysis", lambda: pipeline.analysis(self._lowered))
+        return found
+
+    @cached_property
+    def axes(self) -> int:
+        """How many thread axes `tid()` asks for."""
+        found: int = self._notes.known("axes", lambda: self._lowered.function.axes)
+        return found
+
+    def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
+        """What the adjoint needs, for these array parameters with gradients; does not compile."""
+        key = (active, replay)
+        if key not in self._infos:
+            self._infos[key] = info = self._notes.known(
+                f"adjoint {sorted(active)} {sorted(replay)}", lambda: self._built_adjoint(active, replay)
+            )
+            self._infos[active, info.replay] = info
+        return self._infos[key]
+
+    def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
+        function, info = pipeline.adjoint(self._lowered, active, replay)
+        self._adjoints[active, info.replay] = function
+        return info
+
+    def _text(self, variant: Variant) -> Text:
+        return pipeline.text(
+            self._function(variant),
+            self.layout,
+            f64=variant.f64,
+            rounded=variant.rounded,
+            strided=variant.strided,
+            guarded=variant.guarded,
+            checked=BOUNDS in variant.heard,
+            stamping=self._stamping(variant) if variant.tracked else None,
+        )
+
+    def _stamping(self, variant: Variant) -> Stamping:
+        atomic = frozenset((a.param, a.span) for a in self.analysis.accesses if a.kind == "atomic")
+        return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic)
+
+    def _function(self, variant: Variant) -> ir.Function:
+        if variant.kind == "forward":
+            return pipeline.forward(self._lowered, variant.heard)
+        if variant.kind in ("warp_adjoint", "warp_loops"):
+            parts = variant.kind == "warp_adjoint"
+            return pipeline.warp_adjoint(self._in_place, variant.active, variant.replay, parts=parts)
+        if variant.kind == "tangent":
+            return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
+        if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back:
+            adjoint = pipeline.adjoint(
+                self._lowered,
+                variant.active,
+                variant.replay,
+                memory=variant.memory,
+                strong_zero=variant.strong_zero,
+                heard=variant.heard,
+            )[0]
+        else:
+            if (variant.active, variant.replay) not in self._adjoints:
+                self._built_adjoint(variant.active, variant.replay)
+            adjoint = self._adjoints[variant.active, variant.replay]
+        if variant.kind == "adjoint_tangent":
+            return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
+        return adjoint
+
+    def _forget(self) -> None:
+        """Find it all out again when somebody asks next."""
+        self._infos, self._adjoints = {}, {}
+        for name in ("_lowered", "_in_place", "_notes", "analysis", "axes"):
+            self.__dict__.pop(name, None)
