@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tapedebug.autograd.differences import Floats, Slope, slope
+from tapedebug.autograd.differences import MAX_STEPS, Floats, Slope, slope
 from tapedebug.autograd.matrix import Checkpoint
 from tapedebug.autograd.probes import random_directions, shape_index
 from tapedebug.autograd.program import Port
@@ -19,6 +19,8 @@ ENTRIES = 6  # single entries that are displaced, the largest of the gradient
 FEW = 12  # inputs of up to this size are displaced entry by entry
 EPS = 1e-3  # the largest step, relative to the size of the input
 RUNS = 6  # forward runs that one direction usually takes
+TREMBLING = 1e-2  # of the gradient: where one float32 rounding of the inputs moves it that far
+LEAST = 1e-12  # a step below which float64 differences of a run that trembles are rounding
 NOTHING = 1e-11  # of the loss: a smaller difference in float64 is rounding
 
 
@@ -56,6 +58,7 @@ class Probe:
         allowed: The difference up to which the two agree.
         verdict: Of the consumed gradient in this direction.
         left, right: The slopes on both sides, where they differ.
+        inputs: How many inputs were displaced together.
     """
 
     entry: tuple[int, ...] | None
@@ -68,10 +71,13 @@ class Probe:
     verdict: Verdict = "AGREE"
     left: float = float("nan")
     right: float = float("nan")
+    inputs: int = 1
 
     @property
     def along(self) -> str:
         """The direction, in words."""
+        if self.inputs > 1:
+            return f"a random direction of {self.inputs} inputs together"
         if self.entry is None:
             return "a random direction"
         return f"entry [{', '.join(map(str, self.entry))}]"
@@ -92,6 +98,7 @@ class Gradients:
     exact: Mapping[Port, Floats]  # float64, with the values of the forward pass
     moved: Sequence[Mapping[Port, Floats]]  # `exact` at inputs that differ by one float32 rounding
     least: Mapping[Port, float]  # the norm of a gradient that is as good as zero
+    scale: float = 0.0  # the loss, or the largest change that a gradient promises for an input's own size
 
     def floor(self, port: Port) -> Floats:
         """How far one float32 rounding of the inputs moves each entry."""
@@ -105,7 +112,7 @@ def negligible(program: WholeTape, port: Port) -> Floats:
     """Gradients so small that a change of the input by 100 % moves the loss by less than `NOTHING`."""
     size = np.abs(program.values(port))
     typical = float(np.sqrt(np.mean(size**2))) or 1.0
-    least: Floats = NOTHING * abs(program.loss()) / np.maximum(size, 0.01 * typical)
+    least: Floats = NOTHING * abs(program.base) / np.maximum(size, 0.01 * typical)
     return least
 
 
@@ -152,7 +159,6 @@ def probe_input(
     values = program.values(port)
     consumed, exact = gradients.consumed[port], gradients.exact[port]
     floor = gradients.floor(port)
-    start = np.array([program.loss()])
     probes: list[Probe] = []
     hurried = False
     for flat, direction in _directions(values, exact, effort):
@@ -160,32 +166,68 @@ def probe_input(
         if known and time.perf_counter() > effort.until:
             hurried = True
             continue
-
-        def displaced(step: float, direction: Floats = direction) -> Floats:
-            if checkpoint is not None:
-                checkpoint()
-            return np.array([program.loss({port: values + step * direction})])
-
-        size = float(np.sqrt(((np.nan_to_num(exact) * direction) ** 2).sum()))
-        # Steps along which the gradient promises more change than there is loss leave the linear range.
-        eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
-        found = slope(displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(rtol, size))
         probe = Probe(
             entry=None if flat is None else shape_index(flat, port.shape),
             ad=float(consumed @ direction),
             exact=float(exact @ direction),
-            fd=float(found.value[0]),
-            bar=float(found.bar[0]),
-            size=size,
-            allowed=max(rtol * max(abs(float(found.value[0])), size), NOTHING * abs(float(start[0]))),
+            fd=float("nan"),
+            bar=float("inf"),
+            size=float(np.sqrt(((np.nan_to_num(exact) * direction) ** 2).sum())),
+            allowed=0.0,
         )
-        if probe.ad == probe.exact == 0 and abs(probe.fd) <= probe.bar:
-            probe = replace(probe, allowed=max(probe.allowed, _flat(displaced, start)))
         noise = float(floor @ np.abs(direction))
-        probes.append(_judged(probe, found, noise, 1.0 if flat is None else float(direction[flat])))
+        found, start = measured(program, {port: direction}, probe, rtol, noise, checkpoint)
+        probes.append(judged(found, start, noise, 1.0 if flat is None else float(direction[flat])))
     if hurried:
         program.notes.append(f"{port.name} was displaced in {len(probes)} directions only, to save time")
     return probes
+
+
+def measured(
+    program: WholeTape,
+    directions: Mapping[Port, Floats],
+    probe: Probe,
+    rtol: float,
+    noise: float,
+    checkpoint: Checkpoint | None,
+) -> tuple[Probe, Slope]:
+    """Take the difference of the loss along a direction of one input, or of several.
+
+    Args:
+        program: The tape.
+        directions: How far a step of 1 goes.
+        probe: The gradients along them, and their size.
+        rtol: The relative error to resolve.
+        noise: How far one float32 rounding of the inputs moves the gradient along them.
+        checkpoint: Called before each evaluation.
+
+    Returns:
+        The probe with its difference, not yet judged, and the difference.
+    """
+    start = np.array([program.base])
+
+    def displaced(step: float) -> Floats:
+        if checkpoint is not None:
+            checkpoint()
+        moved = {port: program.values(port) + step * direction for port, direction in directions.items()}
+        return np.array([program.loss(moved)])
+
+    size = probe.size
+    # Steps along which the gradient promises more change than there is loss leave the linear range.
+    eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
+    steps = MAX_STEPS
+    if noise > TREMBLING * size > 0:
+        # So do steps along which the gradient itself becomes another one: no use to begin with them.
+        eps = min(eps, max(LEAST, float(np.finfo(np.float32).eps) * size / noise))
+        steps = MAX_STEPS if eps > LEAST else 2
+    slope_found = slope(
+        displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(rtol, size), max_steps=steps
+    )
+    fd, bar = float(slope_found.value[0]), float(slope_found.bar[0])
+    allowed = max(rtol * max(abs(fd), size), NOTHING * abs(float(start[0])))
+    if probe.ad == probe.exact == 0 and abs(fd) <= bar:
+        allowed = max(allowed, _flat(displaced, start))
+    return replace(probe, fd=fd, bar=bar, allowed=allowed), slope_found
 
 
 def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:
@@ -209,7 +251,7 @@ def _fine_for(rtol: float, size: float) -> Callable[[Floats], Floats]:
     return enough
 
 
-def _judged(probe: Probe, found: Slope, noise: float, unit: float) -> Probe:
+def judged(probe: Probe, found: Slope, noise: float, unit: float) -> Probe:
     """The verdict on the consumed gradient in one direction; `unit` is how far a step of 1 goes."""
     allowed = probe.allowed
     error = abs(probe.ad - probe.fd)

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.autograd.directional import Effort, Gradients, negligible, probe_input
+from tapedebug.autograd.directional import Effort, Gradients, Probe, negligible, probe_input
 from tapedebug.autograd.input_check import InputCheck, judge_input, result_of
+from tapedebug.autograd.joint import BANDS, MANY, SAMPLE, Together
 from tapedebug.autograd.matrix import Checkpoint
+from tapedebug.autograd.program import Port
 from tapedebug.autograd.results import Coverage
 from tapedebug.autograd.shadowed import UNMATCHED
 from tapedebug.autograd.transpose import DotProduct, dot_test
@@ -164,14 +166,20 @@ def _check_inputs(
     effort = _effort(program, directions, max_seconds)
     began = time.perf_counter()
     diverged = not abs(value - value64) <= DIVERGED * max(abs(value), abs(value64))
+    if abs(value - again) > 1e-5 * abs(value):
+        message = f"two forward runs on the same values give the losses {value:.9g} and {again:.9g}"
+        found = [
+            result_of(port, gradients, [], "NONDETERMINISTIC", message, message) for port in program.inputs
+        ]
+        return found, value, value64
+    together: dict[Port, list[Probe]] = {}
+    if len(program.inputs) >= MANY:
+        shared = replace(effort, until=began + max_seconds)
+        together = Together(program, gradients, rtol, shared, checkpoint).run()
     checks = []
     for number, port in enumerate(program.inputs, start=1):
         share = replace(effort, until=began + max_seconds * number / len(program.inputs))
-        if abs(value - again) > 1e-5 * abs(value):
-            message = f"two forward runs on the same values give the losses {value:.9g} and {again:.9g}"
-            checks.append(result_of(port, gradients, [], "NONDETERMINISTIC", message, message))
-            continue
-        probes = probe_input(program, port, gradients, rtol, share, checkpoint)
+        probes = together.get(port) or probe_input(program, port, gradients, rtol, share, checkpoint)
         checks.append(judge_input(program, port, gradients, probes, rtol, diverged))
     return checks, value, value64
 
@@ -181,7 +189,8 @@ def _effort(program: WholeTape, directions: int, max_seconds: float) -> Effort:
     began = time.perf_counter()
     program.loss()
     seconds = max(1e-6, time.perf_counter() - began)
-    effort = Effort.within(max_seconds / seconds / len(program.inputs), directions)
+    parts = len(program.inputs) if len(program.inputs) < MANY else SAMPLE + BANDS
+    effort = Effort.within(max_seconds / seconds / parts, directions)
     if effort != Effort.within(1e12, directions):
         program.notes.append(
             f"each gradient was compared in {effort.entries + effort.random} directions only, to keep to "
@@ -207,4 +216,6 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
         if checkpoint is not None:
             checkpoint()
     least = {port: float(np.linalg.norm(negligible(program, port))) for port in program.inputs}
-    return Gradients(consumed, same, exact, moved, least)
+    promised = [float(np.abs(exact[port]) @ np.abs(program.values(port))) for port in program.inputs]
+    scale = max([abs(program.base), *(size for size in promised if np.isfinite(size))])
+    return Gradients(consumed, same, exact, moved, least, scale)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tapedebug.autograd.differences import Floats
 from tapedebug.autograd.directional import EPS, Gradients, Probe, negligible, unit_direction
+from tapedebug.autograd.float32_bar import SPREAD, Rounding, rounding_of
 from tapedebug.autograd.messages import kink_words
 from tapedebug.autograd.program import Port
 from tapedebug.autograd.verdict import Verdict, worst
@@ -75,7 +76,7 @@ def judge_input(
         rtol: The relative error up to which a gradient agrees.
         diverged: The float32 and the float64 run have different losses.
     """
-    consumed, exact = gradients.consumed[port], gradients.exact[port]
+    consumed = gradients.consumed[port]
     numbers = _numbers(port, gradients, probes)
     rel_error: float | None = None
     if not np.isfinite(consumed).all():
@@ -84,31 +85,45 @@ def judge_input(
         reason = f"{count} of {consumed.size} entries of the consumed gradient are not finite"
         numbers = ""
     else:
-        allowed = rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
-        sure = [p for p in probes if p.verdict != "KINK" and p.bar <= p.allowed]
-        if sure and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure):
-            # The float64 adjoint is confirmed wherever a difference could say anything: it is the reference.
-            verdict, reason = _against_exact(port, gradients, allowed, diverged)
-            if verdict == "AGREE":
-                verdict = _unsure(probes) or verdict
-                reason = _kink(probes) if verdict == "KINK" else reason
-        else:
-            rel_error = max(p.rel_error for p in probes)
-            verdict, reason = _against_differences(probes)
-            if (
-                verdict == "WRONG"
-                and program.meant
-                and _against_exact(port, gradients, allowed, diverged)[0] == "AGREE"
-            ):
-                verdict, reason, rel_error = "UNDECIDABLE", _meant(program), None
-        if verdict == "UNDECIDABLE" and not _follows(program, port, consumed):
-            verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
+        verdict, reason, rel_error = _weighed(program, port, gradients, probes, rtol, diverged)
+        if verdict == "UNDECIDABLE":
+            rounding = rounding_of(program, gradients, port)
+            if rounding.is_dust(probes):
+                verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
+            elif not _follows(program, port, consumed, rounding):
+                verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
     if verdict == "UNDECIDABLE" and not program.meant:
         reason += _beside(program, port, probes)
     if program.blind and verdict in ("AGREE", "WRONG"):
         verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")
     message = f"{numbers}: {reason}".strip(": ")
     return result_of(port, gradients, probes, verdict, reason, message, rel_error)
+
+
+def _weighed(
+    program: WholeTape,
+    port: Port,
+    gradients: Gradients,
+    probes: Sequence[Probe],
+    rtol: float,
+    diverged: bool,
+) -> tuple[Verdict, str, float | None]:
+    """The verdict, the reason, and the relative error where the float64 adjoint is no reference."""
+    exact = gradients.exact[port]
+    allowed = rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
+    sure = [p for p in probes if p.verdict != "KINK" and p.bar <= p.allowed]
+    if sure and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure):
+        # The float64 adjoint is confirmed wherever a difference could say anything: it is the reference.
+        verdict, reason = _against_exact(port, gradients, allowed, diverged)
+        if verdict == "AGREE":
+            verdict = _unsure(probes) or verdict
+            reason = _kink(probes) if verdict == "KINK" else reason
+        return verdict, reason, None
+    verdict, reason = _against_differences(probes)
+    meant = verdict == "WRONG" and program.meant
+    if meant and _against_exact(port, gradients, allowed, diverged)[0] == "AGREE":
+        return "UNDECIDABLE", _meant(program), None
+    return verdict, reason, max(p.rel_error for p in probes)
 
 
 def _against_exact(port: Port, gradients: Gradients, allowed: Floats, diverged: bool) -> tuple[Verdict, str]:
@@ -125,13 +140,16 @@ def _against_exact(port: Port, gradients: Gradients, allowed: Floats, diverged: 
     return "UNDECIDABLE", "float32 rounding is amplified that much"
 
 
-def _follows(program: WholeTape, port: Port, consumed: Floats) -> bool:
+def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Rounding) -> bool:
     """Whether the float32 reverse pass does what its float64 twin does at the values of the float32 run."""
-    along = program.pull_along()[port]
+    along = program.along[port]
     if not np.isfinite(along).all():
         return True
     # What is too small for float32 is not there: that is rounding, too.
-    allowed = SINGLE * np.abs(along).max(initial=0.0) + float(np.finfo(np.float32).tiny)
+    allowed = SINGLE * np.abs(along).max(initial=0.0) + float(np.finfo(np.float32).tiny) + rounding.bar
+    if (np.abs(consumed - along) <= allowed).all():
+        return True
+    allowed += SPREAD * np.abs(program.along_rounded[port] - along)
     return bool((np.abs(consumed - along) <= allowed).all())
 
 

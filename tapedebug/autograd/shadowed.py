@@ -57,7 +57,7 @@ class ShadowProgram:
     def values(self, port: Port) -> Floats:
         """The values of an input, (size,) float64."""
         if port not in self._values:
-            shadow = self._shadow(("forward", True, "versions")).forward(0, 0)
+            shadow = self._shadow(("forward", True, "versions")).reset()
             self._values[port] = shadow.values(port.array).ravel().astype(np.float64)
         return self._values[port]
 
@@ -92,6 +92,7 @@ class ShadowProgram:
     def _new(self, double: bool) -> Shadow:
         shadow = self._make(double)
         shadow.pulse = self.pulse
+        shadow.fix_inputs()
         return shadow
 
     def matches_live(self) -> bool:
@@ -110,11 +111,9 @@ class ShadowProgram:
         return self._shadows[use]
 
     def _run(self, use: Use, changes: Mapping[Port, Floats]) -> Shadow:
-        before = self._at.pop(use, NOWHERE)
-        originals = {port: self.values(port) for port in before if port not in changes}
-        shadow = self._shadow(use).forward(0, 0)
-        # Changes come last: an input that overlaps another one must not be put back by it.
-        for port, values in (*originals.items(), *changes.items()):
+        self._at.pop(use, None)
+        shadow = self._shadow(use).reset()
+        for port, values in changes.items():
             shadow.set(port.array, values.reshape(port.shape))
         shadow.forward(0)
         self._at[use] = changes

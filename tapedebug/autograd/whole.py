@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,7 @@ class WholeTape(ShadowProgram):
             consume="versions" if self.preserves else "current",
         )
         self.seeds = dict(seeds)
+        self._scatter: dict[Port, Floats] | None = None
         self.launches = len(tape.records)
         self.notes: list[str] = []
         probe = self._shadow(("forward", False, "versions"))
@@ -59,12 +61,30 @@ class WholeTape(ShadowProgram):
 
         self.meant = meant_to_differ(tape)
 
-    def pull_along(self) -> dict[Port, Floats]:
+    @functools.cached_property
+    def base(self) -> float:
+        """The objective in float64, with no input replaced."""
+        return self.loss()
+
+    @functools.cached_property
+    def along(self) -> dict[Port, Floats]:
         """The float64 adjoint at the values of the float32 run.
 
         It has the rounding of the float32 forward pass and none of the float32 reverse pass: where the
         consumed gradient agrees with it, the reverse pass is right, however far the two runs are apart.
         """
+        return self._along(rounded=False)
+
+    @functools.cached_property
+    def along_rounded(self) -> dict[Port, Floats]:
+        """The same, each result within a launch rounded as much as in float32, but not in the same way.
+
+        How far it is off `along` is what rounding does inside a launch: the derivative of a tanh near 1 is
+        the difference of two numbers that float32 can hardly tell apart.
+        """
+        return self._along(rounded=True)
+
+    def _along(self, *, rounded: bool) -> dict[Port, Floats]:
         single, double = self.shadow(double=False), self.shadow()
 
         def follow(record: Any) -> None:
@@ -73,8 +93,25 @@ class WholeTape(ShadowProgram):
                 double.set(record.args[param], single.values(record.args[param]))
 
         double.forward(0, on_launch=follow)
+        double.space.rounded = rounded
         double.backward({p.array: s.reshape(p.shape) for p, s in self.seeds.items()}, consume=self.consume)
         return {port: double.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
+
+    def scatter(self, scales: Sequence[float]) -> dict[Port, Floats]:
+        """How far the consumed gradient moves where its seeds, and so its rounding, are scaled.
+
+        Args:
+            scales: Factors of the seeds, which are divided out again.
+        """
+        if self._scatter is None:
+            plain = self.pull(self.seeds)
+            found = {port: np.zeros(port.size) for port in self.inputs}
+            for scale in scales:
+                scaled = self.pull({port: scale * seed for port, seed in self.seeds.items()})
+                for port in self.inputs:
+                    found[port] = np.maximum(found[port], np.abs(scaled[port] / scale - plain[port]))
+            self._scatter = found
+        return self._scatter
 
     def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
         """The objective, with some inputs replaced."""
@@ -223,6 +260,8 @@ def leaves(tape: Any) -> list[Any]:
             array = record.args[p]
             if obstacle("", array) is not None or record.kind == "func":
                 continue
+            if record.plan.fresh_in(record, p):
+                continue  # it reads what it has written itself
             ledger = ledgers[array.buffer]
             state = ledger.state(array)
             key = (id(ledger), state.number)

@@ -116,6 +116,7 @@ class Analysed(Definition):
             self._function(variant),
             self.layout,
             f64=variant.f64,
+            rounded=variant.rounded,
             strided=variant.strided,
             guarded=variant.guarded,
             checked=BOUNDS in variant.heard,

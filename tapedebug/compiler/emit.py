@@ -39,6 +39,10 @@ EXACT = frozenset(
 """Rules whose value is a half where their operands are halves: nothing is rounded."""
 
 
+GRID = 1.3
+"""A rounded twin holds float32 numbers divided by this: it errs as much as float32, but elsewhere."""
+
+
 def emit(
     function: Function,
     layout: Layout,
@@ -48,6 +52,7 @@ def emit(
     guarded: bool = False,
     checked: bool = False,
     stamping: Stamping | None = None,
+    rounded: bool = False,
 ) -> Text:
     """The text of a function.
 
@@ -60,12 +65,17 @@ def emit(
             may not be what it held when the kernel ran. The first element stands for those outside.
         checked: Whether an index outside its array ends the launch, before anything is read or written there.
         stamping: How accesses are tracked; None for not at all.
+        rounded: Whether each result of a twin is rounded to a multiple of float32 numbers.
     """
-    return _Emitter(function, layout, f64, strided, guarded and not checked, checked, stamping).run()
+    return _Emitter(
+        function, layout, f64, strided, guarded and not checked, checked, stamping, rounded=f64 and rounded
+    ).run()
 
 
 @dataclass
 class _Emitter(NativeWriter, StampWriter):
+    rounded: bool = False
+
     def run(self) -> Text:
         function = self.function
         self.used = {v for block in function.blocks for v in block.yields}
@@ -282,6 +292,8 @@ class _Emitter(NativeWriter, StampWriter):
             text = self._wrapped(text, op.result.type)
         if self._is_half(op.result.type) and kind not in EXACT:
             text = f"to_f16({text})"
+        if self.rounded and op.result.type is t.float32 and kind not in EXACT:
+            text = f"f64(to_f32(({text}) * f64({GRID}))) * f64({1 / GRID})"
         self._line(f"{self._name(op.result)} = {text}")
 
     def _of_bits(self, value: Value, target: type[t.Scalar]) -> str:

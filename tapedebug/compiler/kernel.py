@@ -190,19 +190,23 @@ class Kernel(Analysed):
         guarded: bool = False,
         strong_zero: bool = False,
         heard: frozenset[str] = SILENT,
+        rounded: bool = False,
     ) -> Entry | Interpreted:
         """The compiled adjoint for these array parameters with gradients.
 
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
-        parameters are read as memory holds them.
+        parameters are read as memory holds them. With `rounded`, a float64 twin rounds as float32 does, but
+        elsewhere.
         """
         info = self.adjoint_info(active, replay=replay)
         if info.refused is not None:
             raise info.refused.with_traceback(None)
         replay = info.replay - memory
         return self._entry(
-            Variant("adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory)
+            Variant(
+                "adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory, rounded=rounded
+            )
         )
 
     def tangent(

@@ -16,7 +16,7 @@ from typing import Any
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.emit import emit
-from tapedebug.compiler.ir import NATIVE, Function, Op, Param, Value, is_late, ops_of, read_by
+from tapedebug.compiler.ir import NATIVE, Block, Function, Op, Param, Value, is_late, ops_of, read_by
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
@@ -54,6 +54,7 @@ class Analysis:
         says: The kinds of remarks that it makes.
         says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
         elsewhere: Parameters that a thread accesses at other than its own index.
+        fresh: Those of `covers` that a thread reads only at its own index, after it has stored there.
         indices: (parameter, axis, how, number) of each index that it uses: "thread" and which of the thread's
             axes, "constant" and its value (negative ones count from the end), or "other".
         optional: Parameters that it asks whether they are there (`if a:`): None may be passed for them.
@@ -72,6 +73,7 @@ class Analysis:
     elsewhere: frozenset[int] = frozenset()
     optional: frozenset[int] = frozenset()
     indices: tuple[tuple[int, int, str, int], ...] = ()
+    fresh: frozenset[int] = frozenset()
 
     def absent(self, param: int) -> bool:
         """Whether None may be passed for an array parameter: it is unused, or asked whether it is there."""
@@ -140,6 +142,11 @@ def analysis(kernel: Lowered) -> Analysis:
     said = remarks_of(kernel.told.body)
     pointers = {p: op.data[0].native.name for op in natives for p in op.data[0].params.values()}
     reads |= everywhere - writes
+    elsewhere = frozenset(
+        op.data[0]
+        for op in ops_of(body)
+        if op.kind in ("load", "store", "atomic_add") and not at_own_index(kernel.function, op)
+    )
     return Analysis(
         reads=reads,
         writes=writes,
@@ -151,13 +158,10 @@ def analysis(kernel: Lowered) -> Analysis:
         opaque=native.opaque(kernel.function),
         says=remarks_of(opened(kernel.told).body) if said else said,
         says_back=remarks_of(kernel.custom.body) | (said & {PAUSE}),
-        elsewhere=frozenset(
-            op.data[0]
-            for op in ops_of(body)
-            if op.kind in ("load", "store", "atomic_add") and not at_own_index(kernel.function, op)
-        ),
+        elsewhere=elsewhere,
         optional=kernel.optional,
         indices=_indices(kernel.function),
+        fresh=_fresh(kernel.function) - elsewhere - of["atomic_add"] - frozenset(pointers),
     )
 
 
@@ -196,6 +200,23 @@ def _covered(function: Function) -> frozenset[int]:
             if at_own_index(function, node):
                 stored.setdefault(param, set()).add(component)
     return frozenset(p for p, found in stored.items() if len(found) == t.components(function.params[p].type))
+
+
+def _fresh(function: Function) -> frozenset[int]:
+    """Parameters of which each thread has stored its own whole element before it loads any."""
+    loaded: set[int] = set()
+    stored: dict[int, set[int]] = {}
+    fresh: set[int] = set()
+    for node in function.body.ops:
+        inside = [node] if isinstance(node, Op) else list(ops_of(Block([node])))
+        loaded.update(op.data[0] for op in inside if op.kind == "load" and op.data[0] not in fresh)
+        if isinstance(node, Op) and node.kind == "store" and at_own_index(function, node):
+            param, component = node.data
+            found = stored.setdefault(param, set())
+            found.add(component)
+            if param not in loaded and len(found) == t.components(function.params[param].type):
+                fresh.add(param)
+    return frozenset(fresh)
 
 
 def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
@@ -286,8 +307,16 @@ def text(
     guarded: bool = False,
     checked: bool = False,
     stamping: Stamping | None = None,
+    rounded: bool = False,
 ) -> Text:
     """The generated code of a function."""
     return emit(
-        function, layout, f64=f64, strided=strided, guarded=guarded, checked=checked, stamping=stamping
+        function,
+        layout,
+        f64=f64,
+        strided=strided,
+        guarded=guarded,
+        checked=checked,
+        stamping=stamping,
+        rounded=rounded,
     )

@@ -16,6 +16,7 @@ class Variant:
         active: Array parameters with gradients (or tangents).
         replay: Of an adjoint, the parameters whose stores it does again.
         f64: Float32 is float64 throughout.
+        rounded: Of such a twin, each result is rounded as float32 is, but elsewhere: on another grid.
         strided: Arrays may have any strides.
         guarded: Indices that depend on values in memory stay inside their arrays.
         strong_zero: A zero adjoint stays zero.
@@ -37,6 +38,7 @@ class Variant:
     raced: frozenset[int] = frozenset()
     fresh: frozenset[int] = frozenset()
     tracked: str = ""
+    rounded: bool = False
 
     def __str__(self) -> str:
         """The same in every process."""

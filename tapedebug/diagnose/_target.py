@@ -86,5 +86,7 @@ def find_leaves(recorded: Recorded, inputs: Any) -> list[int]:
                 )
         return [number for number in ids if number is not None]
     trace = recorded.trace
-    read = {version.array for version in trace.versions if version.version == 0 and version.reads}
+    read = {
+        arg.array for launch in trace.launches for arg in launch.args if arg.reads and not arg.read_version
+    }
     return [info.id for info in trace.arrays if info.id in read and differentiable(info)]

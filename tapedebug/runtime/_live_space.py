@@ -21,6 +21,7 @@ class LiveSpace:
     f64 = False
     moved = False
     live = True
+    rounded = False
 
     def __init__(self, mode: str, like_warp: bool = False) -> None:
         self.as_warp = like_warp

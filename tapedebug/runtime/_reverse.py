@@ -32,6 +32,10 @@ class Space(Protocol):
         """Float32 arrays are held as float64."""
 
     @property
+    def rounded(self) -> bool:
+        """The adjoints of a float64 twin round as float32 does, but elsewhere."""
+
+    @property
     def moved(self) -> bool:
         """Values are not where the records packed them."""
 
@@ -118,7 +122,8 @@ class Table:
 
     def _entry(self, plan: Plan, replay: frozenset[int], memory: frozenset[int]) -> Runner:
         """What reverses the launches of a plan."""
-        return plan.adjoint_run(replay, self.space.f64, self.space.guarded, self.space.live, memory)
+        space = self.space
+        return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded)
 
     def _special(self, record: Record) -> Runner:
         """The adjoint of a copy, a fill or a custom function."""

@@ -19,12 +19,14 @@ class ShadowSpace:
         buffers: The private copies.
         copies: Needed values that the replay has overwritten.
         scratches: Pre-launch values of in-place launches.
+        rounded: Adjoints of a float64 twin round as float32 does, but elsewhere.
         current: Adjoints see what memory holds now, not the values of the forward pass.
         position: How many records have run.
     """
 
     moved = True
     live = False
+    rounded = False
 
     def __init__(self, tracker: Tracker, f64: bool) -> None:
         if not tracker.dry:

@@ -50,6 +50,7 @@ class Plan:
         active: Array parameters that have a gradient.
         info: The kernel's AdjointInfo, or None where nothing has a gradient or the kernel has no adjoint.
         touched: Array parameters that are accessed at all.
+        fresh: Those of the written ones of which each thread loads only its own element, after its store.
         found: Those whose present content matters, unless the launch covers it.
         needed: Those whose values the adjoint reads.
         gradients: Those read ones that are gradients of other arrays.
@@ -74,6 +75,7 @@ class Plan:
         "early",
         "exposed",
         "found",
+        "fresh",
         "gradients",
         "heard_back",
         "idle",
@@ -112,6 +114,7 @@ class Plan:
         self.kind, self.name, self.names = kind, name, names
         self.kernel, self.info, self.active, self.strided = kernel, info, active, strided
         self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
+        self.fresh = NOTHING
         self.arrays: tuple[int, ...] = ()
         self.gradients: tuple[int, ...] = ()
         self.idle: tuple[int, ...] = ()
@@ -128,6 +131,10 @@ class Plan:
         self.early = tuple(p for p in self.needed if p not in self.late)
         self.exposed: tuple[tuple[int, int, bool], ...] = ()
 
+    def fresh_in(self, record: Record, param: int) -> bool:
+        """Whether each thread of a launch reads of an array only the element that it has just written."""
+        return param in self.fresh and record.args[param].shape == record.dim
+
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry; only kernels have one."""
         raise NotImplementedError(self.kind)
@@ -139,6 +146,7 @@ class Plan:
         guarded: bool = False,
         live: bool = False,
         memory: frozenset[int] = NOTHING,
+        rounded: bool = False,
     ) -> Runner:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
@@ -212,6 +220,7 @@ class KernelPlan(Plan):
             info=info,
             strided=not all(args[i].is_contiguous for i in arrays),
         )
+        self.fresh = analysis.fresh
         self.arrays = tuple(arrays)
         self.gradients = tuple(i for i in arrays if i in self.reads and is_gradient(args[i]))
         self.idle = tuple(p for p in arrays if p not in self.touched)
@@ -254,6 +263,7 @@ class KernelPlan(Plan):
         guarded: bool = False,
         live: bool = False,
         memory: frozenset[int] = NOTHING,
+        rounded: bool = False,
     ) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for).
 
@@ -261,7 +271,7 @@ class KernelPlan(Plan):
         Stores of `memory` are not re-executed: what they wrote is read as memory holds it.
         """
         heard = self.heard_back if live else NOTHING_SAID if guarded else self.heard_back & CHECKED
-        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted)
+        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted, rounded)
         found = self.adjoints.get(key)
         if found is None:
             entry = self.kernel.adjoint(
@@ -273,6 +283,7 @@ class KernelPlan(Plan):
                 guarded=guarded,
                 strong_zero=config.strong_zero,
                 heard=heard,
+                rounded=rounded,
             )
             found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint")
         return found

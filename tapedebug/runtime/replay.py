@@ -68,6 +68,8 @@ class Shadow:
         self.forward_only = False
         self.on_outside: OnLaunch | None = None
         self._inputs: dict[array, Values] = {}
+        self._fixed: dict[array, Values] = {}
+        self._found: dict[array, Values] = {}  # what was there before they were set
         self._saves = self._plan_saves(tracker)
         self._forward = self._forward_table()
         self._pushes: dict[tuple[bool, bool], tuple[Any, Calls]] = {}
@@ -125,7 +127,22 @@ class Shadow:
         if self.position == 0:
             self._inputs.pop(a, None)  # the last one set wins where inputs overlap
             self._inputs[a] = found.copy()
+            if a not in self._found:
+                self._found[a] = buffer.view(a).copy()
         buffer.view(a)[...] = found
+
+    def fix_inputs(self) -> None:
+        """Inputs that were set so far stay so, also after `reset`."""
+        self._fixed = dict(self._inputs)
+        self._found.clear()
+
+    def reset(self) -> Self:
+        """Stand before the first record again, with no inputs replaced but those before `fix_inputs`."""
+        for a, values in reversed(self._found.items()):  # latest first: they may overlap
+            self._buffer(a).view(a)[...] = values
+        self._found.clear()
+        self._inputs = dict(self._fixed)
+        return self.forward(0, 0)
 
     def gradient(self, a: array) -> Values:
         """A copy of the adjoint of `a` after `backward`, of its shape plus the vector dimension."""

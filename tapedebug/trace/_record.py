@@ -264,7 +264,7 @@ class _Builder:
                     Argument(
                         name=plan.names[number],
                         array=self._enter(value),
-                        reads=number in plan.reads,
+                        reads=number in plan.reads and not plan.fresh_in(item, number),
                         writes=number in plan.writes,
                         needed=number in plan.early,
                     )

@@ -391,3 +391,41 @@ def test_a_gradient_of_zero_that_an_overwrite_spoils_is_the_overwrites() -> None
         wp.launch(add_squares, dim=2, inputs=[x], outputs=[loss])
     tape.backward(loss)
     assert [item.rule for item in alarms(tape)] == ["overwrite"]
+
+
+@wp.kernel
+def symplectic(
+    x: wp.array(dtype=float),
+    v: wp.array(dtype=float),
+    x_next: wp.array(dtype=float),
+    v_next: wp.array(dtype=float),
+):
+    i = wp.tid()
+    v_next[i] = v[i] - 0.1 * wp.sin(x[i])
+    x_next[i] = x[i] + 0.1 * v_next[i]
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_velocities_that_each_thread_writes_before_it_reads_them_are_no_inputs(rounds: int) -> None:
+    x = [wp.ones(3, dtype=float, requires_grad=True) for _ in range(6)]
+    v = [wp.ones(3, dtype=float, requires_grad=True) for _ in range(6)]
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    tape = wp.Tape()
+    for _ in range(rounds):
+        tape.reset()
+        loss.zero_()
+        with tape:
+            for step in range(5):
+                launched = [x[step], v[step], x[step + 1], v[step + 1]]
+                wp.launch(symplectic, dim=3, inputs=launched)
+            wp.launch(ignore_none, dim=3, inputs=[x[5]], outputs=[loss])
+        tape.backward(loss)
+        tape.zero()
+    diagnosis = wp.diagnose(tape, loss=loss)
+    assert (diagnosis.verdict, diagnosis.findings) == ("AGREE", [])
+    assert diagnosis.coverage.notes == []
+
+
+@wp.kernel
+def ignore_none(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, x[wp.tid()] * x[wp.tid()])

@@ -34,3 +34,16 @@ def test_the_notebook_about_kernels(printed) -> None:
     assert "second derivatives AGREE" in text
     assert "the index 4 is outside axis 0 of `x`, which has length 4, in thread 3" in text
     assert re.search(r"end_adj\[.*\] \+= adj_", text), "the adjoint of `missed`"
+
+
+def test_the_notebook_about_root_causes(printed) -> None:
+    text = printed("root-causes.ipynb")
+    assert "error · overwrite · t, t_next" in text and "error · disconnected · smoothed, k" in text
+    assert re.search(r"AGREE\n +coverage: 26 of 26 launches .*\n +no findings", text), "the overwrite, mended"
+    assert "norm of the gradient: 0.0" in text and re.search(
+        r"norm of the gradient: 0\.[1-9]\d+\nAGREE", text
+    )
+    assert re.search(r"launch 25 \(conduct\), thread 16, In \[2\]:6", text), "who wrote it"
+    assert len(re.findall(r"before launch \d+: middle [01]\.\d+, its adjoint", text)) == 3
+    assert re.search(r"WRONG\nerror on .*\nThe gradient of k was not zero when backward ran", text)
+    assert text.rstrip().endswith("AGREE []")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tapedebug as wp
 from tapedebug.trace import Trace, record, trace_from_json
@@ -173,6 +174,63 @@ def test_launches_bind_arguments_to_versions() -> None:
     assert [info.role for info in trace.arrays] == ["input", "intermediate", "intermediate", "output"]
     assert trace.tape.preserved_bytes == 8
     assert last.seconds is not None
+
+
+@wp.kernel
+def kick_and_drift(v: wp.array(dtype=float), x: wp.array(dtype=float)):
+    i = wp.tid()
+    v[i] = 2.0
+    x[i] = 3.0 * v[i]
+
+
+@wp.kernel
+def kick_some(v: wp.array(dtype=float), x: wp.array(dtype=float)):
+    i = wp.tid()
+    if i > 0:
+        v[i] = 2.0
+    x[i] = 3.0 * v[i]
+
+
+@wp.kernel
+def kick_late(v: wp.array(dtype=float), x: wp.array(dtype=float)):
+    i = wp.tid()
+    x[i] = 3.0 * v[i]
+    v[i] = 2.0
+    x[i] += v[i]
+
+
+@wp.kernel
+def kick_and_look_around(v: wp.array(dtype=float), x: wp.array(dtype=float)):
+    i = wp.tid()
+    v[i] = 2.0
+    x[i] = 3.0 * v[wp.max(i - 1, 0)]
+
+
+@wp.kernel
+def kick_a_part(v: wp.array(dtype=wp.vec2), x: wp.array(dtype=float)):
+    i = wp.tid()
+    v[i][0] = 2.0
+    x[i] = v[i][0] + v[i][1]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dim", "reads"),
+    [
+        (kick_and_drift, 4, False),
+        (kick_and_drift, 3, True),
+        (kick_some, 4, True),
+        (kick_late, 4, True),
+        (kick_and_look_around, 4, True),
+        (kick_a_part, 4, True),
+    ],
+)
+def test_what_threads_have_written_themselves_is_not_read(kernel: Any, dim: int, reads: bool) -> None:
+    v = wp.zeros(4, dtype=wp.vec2 if kernel is kick_a_part else float, requires_grad=True)
+    x = wp.zeros(4, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(kernel, dim=dim, inputs=[v, x])
+    [launch] = record(tape).launches
+    assert (launch.args[0].reads, launch.args[0].writes) == (reads, True)
 
 
 def test_status_says_what_the_reverse_pass_sees() -> None:
