@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 from collections.abc import Callable
 from typing import Any
@@ -27,8 +28,9 @@ def with_llvm(code: str, symbol: str) -> bytes:
     """
     from tapedebug.compiler.llvm.machine import object_code
 
+    tree = ast.parse(code)
     try:
-        return object_code(translated(code, symbol), searchable=is_searchable(code))
+        return object_code(translated(tree, symbol), searchable=is_searchable(tree))
     except (TranslationError, Misfit, RuntimeError) as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
 
@@ -63,7 +65,9 @@ def with_numba(code: str, symbol: str) -> bytes:
         inner, assembly = assembly_of(names["entry"])
     except NumbaError as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
-    return object_code(WRAPPER.format(symbol=symbol, inner=inner), *assembly, searchable=is_searchable(code))
+    return object_code(
+        WRAPPER.format(symbol=symbol, inner=inner), *assembly, searchable=is_searchable(ast.parse(code))
+    )
 
 
 COMPILERS: dict[str, Callable[[str, str], bytes]] = {"llvm": with_llvm, "numba": with_numba}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -118,4 +119,4 @@ def chain(times: int, line: str = "s_{next} = s_{now} - c * s_{now} * s_{now}") 
     ],
 )
 def test_what_the_vectoriser_searches(lines: list[str], searchable: bool):
-    assert is_searchable(loop_of(*lines)) is searchable
+    assert is_searchable(ast.parse(loop_of(*lines))) is searchable

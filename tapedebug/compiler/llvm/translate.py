@@ -15,13 +15,13 @@ from tapedebug.compiler.llvm.expressions import Expressions, Operand, Translatio
 from tapedebug.compiler.llvm.library import llvm_type
 
 
-def translated(code: str, symbol: str) -> str:
+def translated(code: str | ast.Module, symbol: str) -> str:
     """LLVM assembly of a generated text: `void symbol(i64 lo, i64 hi, ptr args)` and what it calls.
 
     Raises:
         TranslationError: The text is none that the emitter writes.
     """
-    (function,) = ast.parse(code).body
+    (function,) = (ast.parse(code) if isinstance(code, str) else code).body
     assert isinstance(function, ast.FunctionDef)
     return _Translator(symbol).run(function)
 
@@ -181,10 +181,10 @@ class _Translator(Expressions):
             raise TranslationError("no range", node)
         step = 1
         if len(node.args) == 3:
-            if ast.unparse(node.args.pop()) != "-1":
+            if ast.unparse(node.args[2]) != "-1":
                 raise TranslationError("the step is 1 or -1", node)
             step = -1
-        values = [self._expression(a) for a in node.args]
+        values = [self._expression(a) for a in node.args[:2]]
         if any(kind != "i64" for kind, _ in values):
             raise TranslationError(f"a range is of i64; got {values}", node)
         *start, stop = (value for _, value in values)

@@ -24,9 +24,9 @@ Paths = int | None
 value that differs between iterations."""
 
 
-def is_searchable(code: str) -> bool:
+def is_searchable(tree: ast.Module) -> bool:
     """Whether the vectoriser's searches through a generated text come to an end soon."""
-    loops = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.For | ast.While))
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While))
     return all(_Loop(loop).is_searchable() for loop in loops)
 
 
