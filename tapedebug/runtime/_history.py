@@ -37,6 +37,13 @@ LISTED = 16
 MEASURED = 64
 """Of how many inputs in one buffer a pass takes the norm of a gradient that is not zero."""
 
+WHOLE = 1 << 15
+"""Of how many numbers the norm is exact. Of more it is estimated: a look at all of them would cost more than
+the reverse pass of a small launch."""
+
+BLOCKS, BLOCK = 32, 64
+"""How many runs of how many numbers, evenly spread, an estimate looks at."""
+
 Kind = Literal["backward", "zero", "read", "write", "reset"]
 
 
@@ -155,17 +162,37 @@ def digest_of(data: Bytes) -> int:
 
 
 def norm_of(a: array) -> float:
-    """The Euclidean norm of the values of an array; 0 without a look where they are known to be 0."""
+    """The Euclidean norm of the values of an array; 0 without a look where they are known to be 0.
+
+    Of more than `WHOLE` numbers it is an estimate.
+    """
     if a.buffer.fill is not None and not any(a.buffer.fill):
         return 0.0
-    values = a._look().reshape(-1)
+    values = a._look()
     if values.dtype.kind != "f":
         return math.nan
+    looked_at = sample_of(values)
+    return _norm(looked_at) * math.sqrt(values.size / max(1, looked_at.size))
+
+
+def sample_of(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """All values in one row; of more than `WHOLE` that lie side by side some, evenly spread."""
+    row = values.reshape(-1)
+    if values.size <= WHOLE or not values.flags.c_contiguous:
+        return row
+    length = values.size // BLOCKS
+    return row[: BLOCKS * length].reshape(BLOCKS, length)[:, :BLOCK].reshape(-1)
+
+
+def _norm(values: np.ndarray[Any, Any]) -> float:
+    square = float(np.vdot(values, values)) if values.dtype != np.float16 else math.inf
+    if 1e-30 < square < 1e30:
+        return math.sqrt(square)
+    if square == 0 and not values.any():
+        return 0.0
+    wide = values.astype(np.float64)  # too large or small for float32
     with np.errstate(all="ignore"):
-        square = float(np.dot(values, values)) if values.dtype != np.float16 else math.inf
-        if not 1e-30 < square < 1e30:  # too large or small for float32
-            wide = values.astype(np.float64)
-            square = float(np.dot(wide, wide))
+        square = float(np.vdot(wide, wide))
     return math.sqrt(square) if square >= 0 else math.nan
 
 
@@ -241,7 +268,12 @@ class Pass:
                 if history.writes != each.writes or history.digest is not None:
                     history.catch_up(each)
             if memory.fill != b"\0":
-                norms = ((a, norm_of(a.grad)) for a in leaf.arrays[:MEASURED] if a.grad is not None)
+                known = _left_by_last_pass(memory)
+                norms = (
+                    (a, known.get((a.start, a.stop)) or norm_of(a.grad))
+                    for a in leaf.arrays[:MEASURED]
+                    if a.grad is not None
+                )
                 self.before[leaf] = [(a, norm) for a, norm in norms if norm]
         self.begun = clock.tick()
 
@@ -263,6 +295,14 @@ class Pass:
             memory.history.settle(memory)
             leaf.buffer.history.settle(leaf.buffer)
         return Event("backward", self.begun, 0, 0, "", site, tape, at, number, again)
+
+
+def _left_by_last_pass(memory: Buffer) -> dict[tuple[int, int], float]:
+    """The norms of gradients that nothing has touched since the last pass ended."""
+    history = memory.history
+    if history is None or not history.events or history.writes != memory.writes or history.digest is not None:
+        return {}
+    return {(start, stop): after for start, stop, _, after in history.events[-1].norms}
 
 
 def window_opened(buffer: Buffer) -> None:

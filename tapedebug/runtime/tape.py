@@ -18,7 +18,7 @@ from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._calls import BackwardCall, Scope
 from tapedebug.runtime._gradients import Gradients
-from tapedebug.runtime._history import Event, Pass, clock
+from tapedebug.runtime._history import Event, Pass, clock, sample_of
 from tapedebug.runtime._seeds import Seeds, checked_seeds
 from tapedebug.runtime._state import refuse_at_another_time, state
 from tapedebug.runtime._structs_now import changed_structs
@@ -313,13 +313,15 @@ class Tape:
         _observers.notify("backward_done", self, call)
 
     def _again(self, call: BackwardCall) -> bool:
-        """Whether a pass begins from the same seeds as the one before."""
+        """Whether a pass begins from the same seeds as the one before; of large ones a sample is compared."""
         if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
             return False
         last, now = self.backward_calls[-1]._seeds, call._seeds
         if last.keys() == now.keys() == {call.loss}:
             return True
-        return last.keys() == now.keys() and all(np.array_equal(last[a], now[a]) for a in now)
+        return last.keys() == now.keys() and all(
+            np.array_equal(sample_of(last[a]), sample_of(now[a])) for a in now
+        )
 
     # -- versions and replay ----------------------------------------------------------------------------
 

@@ -177,3 +177,15 @@ def test_an_interrupted_pass_did_not_happen() -> None:
     with pytest.raises(RuntimeError):
         tape.backward(grads={fit.w: np.ones(N)})
     assert [event for event in tape.trace().events if event.kind == "backward"] == []
+
+
+def test_norms_of_large_gradients_are_estimated_and_touch_only_a_sample() -> None:
+    from tapedebug.runtime._history import WHOLE, norm_of, sample_of
+
+    rng = np.random.default_rng(4)
+    small, large = rng.normal(size=WHOLE), rng.normal(size=40 * WHOLE)
+    assert norm_of(wp.array(small, dtype=wp.float64)) == pytest.approx(np.linalg.norm(small), rel=1e-12)
+    assert norm_of(wp.array(large, dtype=wp.float64)) == pytest.approx(np.linalg.norm(large), rel=0.05)
+    assert sample_of(large).size < WHOLE / 10
+    assert norm_of(wp.array([1e30, 1e30], dtype=float)) == pytest.approx(2**0.5 * 1e30)
+    assert norm_of(wp.zeros(3, dtype=float)) == 0
