@@ -1,5 +1,4 @@
-"""What `diagnose` returns, whatever the tape: verdict, coverage, text, data; and that it leaves "
-"everything alone."""
+"""What `diagnose` returns, whatever the tape: verdict, coverage, text, data; it leaves everything alone."""
 
 from __future__ import annotations
 
@@ -334,3 +333,20 @@ def test_prose_is_as_wide_as_the_terminal(
     lines = str(diagnosis).splitlines()
     message = [line for line in lines if line.startswith("    ") and not line.startswith("        ")]
     assert longest - 16 < max(len(line) for line in message if "/" not in line) <= longest
+
+
+def test_a_rule_that_breaks_is_a_gap_and_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tapedebug.diagnose import _rules
+
+    def broken(case: Any) -> list[Any]:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(_rules, "RULES", (_rules.Rule("nonfinite", broken), *_rules.RULES[1:]))
+    tape, _, loss = recorded("ignore")
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert [finding.rule for finding in diagnosis.findings if finding.severity == "error"] == ["overwrite"]
+    assert (
+        "nonfinite was not looked for: an error in tapedebug (ZeroDivisionError: division by zero); "
+        "please report it"
+    ) in diagnosis.coverage.notes

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tapedebug.diagnose._rules import OURS
 from tests.scenarios import harness
 
 ALL = harness.programs()
@@ -41,6 +42,7 @@ def test_the_bug_is_found(program: harness.Program, tmp_path: Path, record_prope
     assert program.expected or program.verdict, "it says nowhere what should be found"
     assert not missing, f"not found: {missing}\n{outcome.text}"
     assert not alarms, f"false alarms beside the bug:\n{outcome.text}"
+    assert OURS not in outcome.text
     if program.verdict:
         assert outcome.verdict == program.verdict, outcome.text
 
@@ -53,6 +55,7 @@ def test_what_only_looks_like_it_raises_nothing(
     record_property("scenario", [program.number, program.name, 0, 0, len(outcome.alarms())])
     assert not outcome.alarms(), outcome.text
     assert outcome.verdict == (program.verdict or "AGREE"), outcome.text
+    assert OURS not in outcome.text
 
 
 @pytest.mark.parametrize("program", [item for item in BUGS if item.fixable], ids=name)
@@ -61,6 +64,7 @@ def test_the_fix_is_the_fix(program: harness.Program, tmp_path: Path) -> None:
     outcome = harness.run(program, tmp_path, with_fix=True)
     assert not outcome.alarms(), outcome.text
     assert outcome.verdict == program.fixed_verdict, outcome.text
+    assert OURS not in outcome.text
 
 
 @pytest.mark.parametrize("number", CLASSES)
