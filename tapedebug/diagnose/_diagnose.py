@@ -65,8 +65,8 @@ def diagnose(
 
     Raises:
         TapedebugError: `loss` or one of `inputs` is not on the tape, or `loss` is no scalar with a gradient.
-        TypeError: `tape` is not a tape, a list of losses does not have one for each, `progress` is no
-            function or `max_seconds` no number.
+        TypeError: `tape` is not a tape, `loss` or one of `inputs` no array, a list of losses does not have
+            one for each, `progress` is no function or `max_seconds` no number.
         ValueError: `max_seconds` is not positive.
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]

@@ -47,7 +47,10 @@ def find_seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, An
     if target is None:
         return {}
     if isinstance(target, Mapping):
+        for key in target:
+            _need_array("the loss", key)
         return {key: _values(value) for key, value in target.items()}
+    _need_array("the loss", target)
     if recorded.id_of(target) is None:
         raise TapedebugError(
             f"diagnose: the loss, an {target!r}, is not on this tape",
@@ -67,6 +70,16 @@ def find_seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, An
     return {target: np.ones(target.shape, target._look().dtype)}
 
 
+def _need_array(what: str, found: Any) -> None:
+    from tapedebug.runtime import array
+
+    if not isinstance(found, array):
+        raise TypeError(
+            f"diagnose: {what} must be an array that a recorded launch uses, "
+            f"not {found!r} (of type {type(found).__name__})"
+        )
+
+
 def _values(seed: Any) -> np.ndarray[Any, Any]:
     return np.array(seed._look()) if hasattr(seed, "_look") else np.array(seed)
 
@@ -77,6 +90,8 @@ def find_leaves(recorded: Recorded, inputs: Any) -> list[int]:
         from tapedebug.autograd.flat import arrays_in
 
         given = arrays_in(inputs)
+        for item in given:
+            _need_array("an input", item)
         ids = [recorded.id_of(item) for item in given]
         for item, number in zip(given, ids, strict=True):
             if number is None:

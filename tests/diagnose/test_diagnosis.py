@@ -350,3 +350,15 @@ def test_a_rule_that_breaks_is_a_gap_and_takes_nothing_with_it(monkeypatch: pyte
         "nonfinite was not looked for: an error in tapedebug (ZeroDivisionError: division by zero); "
         "please report it"
     ) in diagnosis.coverage.notes
+
+
+def test_what_is_no_array_is_refused_by_name() -> None:
+    tape, _, loss = recorded("ignore")
+    tape.backward(loss)
+    wanted = r"^diagnose: the loss must be an array that a recorded launch uses, not 3 \(of type int\)$"
+    with pytest.raises(TypeError, match=wanted):
+        wp.diagnose(tape, loss=3)
+    with pytest.raises(TypeError, match=r"^diagnose: the loss must be .* not 'x' \(of type str\)$"):
+        wp.diagnose(tape, loss={"x": 1.0})
+    with pytest.raises(TypeError, match=r"^diagnose: an input must be .* \(of type ndarray\)$"):
+        wp.diagnose(tape, loss=loss, inputs=[np.ones(2)])
