@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._words import place
 from tapedebug.diagnose.reading._graph import overlaps
-from tapedebug.trace import ArrayInfo, Event, Location, Trace
+from tapedebug.trace import ArrayInfo, Event, Finding, Location, Trace
 
 FOLLOWED = 500
 """Of how many inputs of a tape the story is told."""
@@ -142,3 +143,60 @@ def same_line(one: Location | None, other: Location | None) -> bool:
 def first_reader(trace: Trace, array: int) -> list[int]:
     """The first launch that reads an array, as findings list launches."""
     return next(([launch] for v in trace.versions_of(array) for launch in v.reads[:1]), [])
+
+
+class Told(Protocol):
+    """What the rules about passes find: of which pass, and which of their reasons it is."""
+
+    event: Event
+    why: Any
+
+
+F = TypeVar("F", bound=Told)
+
+
+@dataclass(slots=True)
+class Group(Generic[F]):
+    """What is one finding: the inputs of one pass or step, and the others at the same line that are like it.
+
+    Attributes:
+        case: The tape that it is shown on.
+        found: Of the first pass or step.
+        times: When each of them was.
+        others: The other tapes that it is about.
+    """
+
+    case: Case
+    found: list[F] = field(default_factory=list)
+    times: set[int] = field(default_factory=set)
+    others: list[Case] = field(default_factory=list)
+
+
+def grouped(
+    cases: Sequence[Case], look: Callable[[Story, Case], list[F]], when: Callable[[F], Event]
+) -> list[Group[F]]:
+    """Return what `look` finds on all tapes, a group for each line (that of the event `when`) and reason."""
+    groups: dict[Any, Group[F]] = {}
+    for case in cases:
+        for story in stories(case):
+            for found in look(story, case):
+                event = when(found)
+                group = groups.setdefault((site_key(event.call_site), found.why), Group(case))
+                group.times.add(event.clock)
+                if group.case is not case:
+                    group.others.append(case)
+                elif found.event.clock == (group.found or [found])[0].event.clock:
+                    group.found.append(found)
+    return list(groups.values())
+
+
+def told(groups: Sequence[Group[F]], put: Callable[[Group[F]], Finding | None]) -> list[tuple[Case, Finding]]:
+    """Put groups into words; the tapes that an error is about as well are told of it."""
+    findings = []
+    for group in groups:
+        finding = put(group)
+        if finding is not None:
+            findings.append((group.case, finding))
+            for other in group.others if finding.severity == "error" else ():
+                other.elsewhere.append(finding.rule)
+    return findings

@@ -9,7 +9,7 @@ pass alone gives is measured by running it again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -47,37 +47,10 @@ class Found:
         return numbers.get("norm_before", 0.0), numbers.get("norm_after", 0.0)
 
 
-@dataclass(slots=True)
-class Group:
-    """What is one finding: the inputs of one pass, and the passes at the same line that are like it."""
-
-    case: Case
-    found: list[Found] = field(default_factory=list)
-    passes: set[int] = field(default_factory=set)
-    others: list[Case] = field(default_factory=list)
-
-
 def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
     """Return a finding for each line that runs a pass on gradients that should have been zero."""
-    groups: dict[Any, Group] = {}
-    for case in cases:
-        for story in passes.stories(case):
-            for found in _look(story, case.trace):
-                key = (passes.site_key(found.event.call_site), found.why)
-                group = groups.setdefault(key, Group(case))
-                group.passes.add(found.event.clock)
-                if group.case is not case:
-                    group.others.append(case)
-                first = group.found[0].event.clock if group.found else found.event.clock
-                if found.event.clock == first and group.case is case:
-                    group.found.append(found)
-    findings = []
-    for group in groups.values():
-        finding = _finding(group)
-        findings.append((group.case, finding))
-        for other in group.others if finding.severity == "error" else ():
-            other.elsewhere.append(RULE)
-    return findings
+    groups = passes.grouped(cases, lambda story, case: _look(story, case.trace), lambda found: found.event)
+    return passes.told(groups, _finding)
 
 
 def _look(story: Story, trace: Trace) -> list[Found]:
@@ -104,7 +77,7 @@ def _look(story: Story, trace: Trace) -> list[Found]:
     return found
 
 
-def _finding(group: Group) -> Finding:
+def _finding(group: passes.Group[Found]) -> Finding:
     case, first = group.case, group.found[0]
     right = {} if case.experiment.blocked else case.experiment.gradients()
     facts = {found.story.info.label: _facts(found, right) for found in group.found}
@@ -115,8 +88,8 @@ def _finding(group: Group) -> Finding:
     others = [name for name in facts if name != label]
     if others:
         message += f" Likewise that of {words.listed(others)}."
-    if len(group.passes) > 1:
-        message += f" {len(group.passes) - 1} more passes like it (×{len(group.passes)})."
+    if len(group.times) > 1:
+        message += f" {len(group.times) - 1} more passes like it (×{len(group.times)})."
     return Finding(
         rule=RULE,
         severity=severity,
@@ -126,7 +99,7 @@ def _finding(group: Group) -> Finding:
         call_site=first.event.call_site,
         evidence={
             "kind": chosen.why,
-            "occurrences": len(group.passes),
+            "occurrences": len(group.times),
             "pass": int(chosen.event.numbers.get("pass", 0)),
             "gradients": facts,
             "read_at": _place(chosen.read),

@@ -8,7 +8,7 @@ parameter was written afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -50,37 +50,10 @@ class Found:
         return self.read.how in ("optimiser", "launch") or same
 
 
-@dataclass(slots=True)
-class Group:
-    """What is one finding: the inputs of one step, and the steps at the same line that are like it."""
-
-    case: Case
-    found: list[Found] = field(default_factory=list)
-    updates: set[int] = field(default_factory=set)
-    others: list[Case] = field(default_factory=list)
-
-
 def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
     """Return a finding for each line that updates inputs with stale gradients."""
-    groups: dict[Any, Group] = {}
-    for case in cases:
-        for story in passes.stories(case):
-            for found in _look(story, case):
-                key = (passes.site_key(found.read.call_site), found.why)
-                group = groups.setdefault(key, Group(case))
-                group.updates.add(found.read.clock)
-                if group.case is not case:
-                    group.others.append(case)
-                if group.case is case and found.event.clock == (group.found or [found])[0].event.clock:
-                    group.found.append(found)
-    findings = []
-    for group in groups.values():
-        finding = _finding(group)
-        if finding is not None:
-            findings.append((group.case, finding))
-            for other in group.others if finding.severity == "error" else ():
-                other.elsewhere.append(RULE)
-    return findings
+    groups = passes.grouped(cases, _look, lambda found: found.read)
+    return passes.told(groups, _finding)
 
 
 def _look(story: Story, case: Case) -> list[Found]:
@@ -104,7 +77,7 @@ def _look(story: Story, case: Case) -> list[Found]:
     return found
 
 
-def _finding(group: Group) -> Finding | None:
+def _finding(group: passes.Group[Found]) -> Finding | None:
     case = group.case
     right = {} if case.experiment.blocked else case.experiment.gradients()
     facts = {}
@@ -122,8 +95,8 @@ def _finding(group: Group) -> Finding | None:
     others = [found.story.info.label for found in told[1:]]
     if others:
         message += f" Likewise {words.listed(others)}."
-    if len(group.updates) > 1:
-        message += f" {len(group.updates) - 1} more steps like it (×{len(group.updates)})."
+    if len(group.times) > 1:
+        message += f" {len(group.times) - 1} more steps like it (×{len(group.times)})."
     return Finding(
         rule=RULE,
         severity=severity,
@@ -133,7 +106,7 @@ def _finding(group: Group) -> Finding | None:
         call_site=chosen.read.call_site,
         evidence={
             "kind": chosen.why,
-            "occurrences": len(group.updates),
+            "occurrences": len(group.times),
             "gradients": facts,
             "read_by": chosen.read.how,
             "updated_at": _place(chosen.update),
