@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test lint python-tests js-tests browser-tests bench fuzz docs notebook format clean distclean setup system
+.PHONY: help demo lab test lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs notebook format clean distclean setup system
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -100,17 +100,27 @@ js-tests: $(NPM_STAMP)  ## vitest
 	@echo "== vitest" && cd js && npm run --silent test
 
 browser-tests: setup system  ## real JupyterLab in real Chromium
-	@echo "== browser" && cd js && npm run --silent test:browser
+	@# a PYTHON that make was given makes the environment; the tests run in it
+	@echo "== browser" && cd js && PYTHON=$(CURDIR)/$(BIN)/python npm run --silent test:browser
+	@echo "What the browsers showed: build/screenshots"
 
 python-tests: setup  ## pytest
 	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
-bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, a taped launch and compile times, side by side with warp-lang; what recording costs
+gallery: $(PY_STAMP)  ## wrong and right adjoints and their verdicts; a 1 % error in every rule; writes docs/gallery.md
+	@$(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.gallery.table
+
+bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, a taped launch, Jacobians, gradchecks and compile times beside warp-lang; what recording costs
 	@$(BIN)/python -m tests.benchmarks.side_by_side $(BENCH_ARGS)
+	@$(BIN)/python -m tests.benchmarks.jacobians
 	@$(BIN)/python -m tests.benchmarks.compile_times
 	@$(BIN)/python -m tests.benchmarks.recording
 	@$(BIN)/python -m tests.benchmarks.tracking
 	@$(BIN)/python -m tests.benchmarks.memory_budget
+
+bench-ui: setup system  ## how fast the panel opens and moves on tapes of 100,000 and 1,000,000 launches (BENCH_ARGS='--json')
+	@PYTHON=$(CURDIR)/$(BIN)/python node tests/browser/bench/run.mjs $(BENCH_ARGS)
 
 fuzz: $(PY_STAMP)  ## 5,000 random kernels: values, adjoints, tangents, second derivatives (FUZZ_ARGS='--count 500')
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)

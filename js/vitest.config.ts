@@ -1,5 +1,5 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  test: { include: ["tests/**/*.test.ts"], environment: "happy-dom" },
+  test: { include: ["tests/**/*.test.ts"], environment: "happy-dom", setupFiles: ["tests/parts.ts"], testTimeout: 20_000 },
 });

@@ -162,6 +162,7 @@ _LAZY = {
     "visualize": ("tapedebug.visualize", None),
     "notebook": ("tapedebug.notebook", None),
     "optim": ("tapedebug.optim", None),
+    "diff": ("tapedebug.report", "diff"),
     "as_warp": ("tapedebug.aswarp", "as_warp"),
     "GradientError": ("tapedebug.diagnose", "GradientError"),
     "TapeDebugger": ("tapedebug.notebook", "TapeDebugger"),

@@ -14,6 +14,8 @@ from functools import cached_property
 from types import CodeType
 from typing import Any, TypeGuard
 
+from tapedebug._syntax import parsed
+
 LARGEST_SOURCE = 1 << 25
 """Bytes of the largest file that a line is looked up in."""
 
@@ -109,7 +111,7 @@ class Origin:
         text = "\n".join(lines) + "\n"
         try:
             # Indented code is parsed inside an `if`: comments and docstrings may begin further left than it.
-            (node,) = ast.parse("if 1:\n" * bool(self.indent) + text).body
+            (node,) = parsed("if 1:\n" * bool(self.indent) + text).body
         except (SyntaxError, ValueError):
             return None
         if self.indent:
@@ -127,7 +129,7 @@ class Origin:
         code = function.__code__
         lines = linecache.getlines(code.co_filename)
         try:
-            found = [node for node in ast.walk(ast.parse("".join(lines))) if _made(node, code)]
+            found = [node for node in ast.walk(parsed("".join(lines))) if _made(node, code)]
         except SyntaxError:
             found = []
         if not found:

@@ -1,6 +1,6 @@
-"""The command line: `tapedebug run SCRIPT` records every tape of a script and says what is wrong with it.
+"""The command line: `run` records every tape of a script and judges it, `report` and `diff` show traces.
 
-Exit status: 0 clean, 1 a gradient is wrong, 2 the script failed or could not be run.
+Exit status: 0 clean, 1 a gradient is wrong, 2 what was asked for could not be done.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tapedebug._script import ScriptOutcome, run_script
 if TYPE_CHECKING:
     from tapedebug._recording import Recorder
     from tapedebug.diagnose import Diagnosis
+    from tapedebug.trace import Trace
 
 CLEAN, WRONG, FAILED = 0, 1, 2
 
@@ -37,10 +38,11 @@ class Outputs:
     report: Path | None
     trace: Path | None
     json: Path | None
+    named: str = "--report"
 
     def check(self) -> None:
         """Refuse before the script runs, not after an hour, what can not be written."""
-        for option, path in (("--report", self.report), ("--trace", self.trace), ("--json", self.json)):
+        for option, path in ((self.named, self.report), ("--trace", self.trace), ("--json", self.json)):
             if path is None:
                 continue
             if path.is_dir():
@@ -98,17 +100,109 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("script", metavar="SCRIPT", help="the Python file to run")
     run.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script")
+    _add_report(commands)
+    _add_diff(commands)
     return top
+
+
+def _add_report(commands: Any) -> None:
+    command = commands.add_parser(
+        "report",
+        help="write trace files as one HTML report",
+        description="Write trace files (of `tapedebug run --trace` or `Trace.save`) as one HTML file that "
+        "needs no network. Exit status: 0 written, 2 it could not be.",
+    )
+    command.add_argument("files", metavar="FILE", nargs="+", help="a trace file")
+    command.add_argument(
+        "--out", metavar="FILE.html", help="the report; by default beside the first trace file, as .html"
+    )
+    _add_redact_source(command)
+
+
+def _add_diff(commands: Any) -> None:
+    command = commands.add_parser(
+        "diff",
+        help="compare two trace files, before and after a fix",
+        description="Say what changed from one trace file to another: findings, verdicts, gradients, values. "
+        "Exit status: 0 AFTER is clean, 1 a gradient of AFTER is wrong, 2 they could not be compared.",
+    )
+    command.add_argument("before", metavar="BEFORE", help="a trace file")
+    command.add_argument("after", metavar="AFTER", help="another")
+    command.add_argument("--out", metavar="FILE.html", help="also write one HTML file with both side by side")
+    _add_redact_source(command)
+
+
+def _add_redact_source(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--redact-source",
+        action="store_true",
+        help="leave source, generated code and folders out of the HTML file",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (by default that of the process) and return the exit status."""
     options = parser().parse_args(argv)
     try:
-        return _run(options)
+        return {"run": _run, "report": _report, "diff": _diff}[options.command](options)
     except UsageError as error:
         print(f"tapedebug: {error}", file=sys.stderr)
         return FAILED
+
+
+def _report(options: argparse.Namespace) -> int:
+    from tapedebug.report import report
+
+    target = Path(options.out) if options.out else Path(options.files[0]).with_suffix(".html")
+    Outputs(target.absolute(), None, None, "--out").check()
+    traces = [_trace(name) for name in options.files]
+    try:
+        written = report(
+            traces if len(traces) > 1 else traces[0], target, redact_source=options.redact_source
+        )
+    except (OSError, TapedebugError) as error:
+        raise UsageError(f"writing failed: {error}") from None
+    print(f"wrote {written}")
+    return CLEAN
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from tapedebug.report import diff
+
+    target = Path(options.out).absolute() if options.out else None
+    Outputs(target, None, None, "--out").check()
+    found = diff(_trace(options.before), _trace(options.after))
+    print(found)
+    if target is not None:
+        try:
+            found.save(target, redact_source=options.redact_source)
+        except (OSError, TapedebugError) as error:
+            raise UsageError(f"writing failed: {error}") from None
+        print(f"wrote {target}")
+    return WRONG if found.wrong else CLEAN
+
+
+def _trace(name: str) -> Trace:
+    """The trace in a file.
+
+    Raises:
+        UsageError: There is none; the message says what to do instead.
+    """
+    from tapedebug.trace import load_trace
+
+    path = Path(name)
+    if path.suffix == ".py" and path.is_file():
+        raise UsageError(
+            f"{name} is a script, not a trace: `tapedebug run --report FILE.html {name}` runs it"
+        )
+    try:
+        return load_trace(path)
+    except IsADirectoryError:
+        raise UsageError(f"{name} is a folder, not a trace file") from None
+    except FileNotFoundError:
+        raise UsageError(f"the trace file {name} does not exist") from None
+    except (OSError, TapedebugError) as error:
+        raise UsageError(str(error)) from None
 
 
 def _run(options: argparse.Namespace) -> int:

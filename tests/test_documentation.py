@@ -42,6 +42,18 @@ def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
     assert any("gradient AGREE" in line for line in lines), "the diagnosis that the page ends with"
 
 
+def test_the_check_of_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = page[page.index("## Checks of gradients") :]
+    found = re.search(r"```python\n(.*?)```\s+```\n(.*?)```", section, re.S)
+    assert found is not None
+    path = tmp_path / "energies.py"
+    path.write_text(found[1], encoding="utf-8")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.replace(f"{tmp_path}/", "") == found[2]
+
+
 def test_the_page_about_debugging_prints_what_it_promises(tmp_path: Path) -> None:
     script = blocks("docs/debugging.md")
     path = tmp_path / "example.py"
@@ -50,6 +62,17 @@ def test_the_page_about_debugging_prints_what_it_promises(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
     wanted = re.findall(r"^# prints: (.*)$|^print\(.*\)  # (.*)$", script, re.M)
     assert len(wanted) == 7
+    assert done.stdout.splitlines() == ["".join(pair) for pair in wanted]
+
+
+def test_the_page_about_options_of_checks_prints_what_it_promises(tmp_path: Path) -> None:
+    page = (ROOT / "docs/check-options.md").read_text(encoding="utf-8")
+    path = tmp_path / "example.py"
+    path.write_text(blocks("docs/check-options.md"), encoding="utf-8")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = re.findall(r"^print\(.*\)\n# (.*)$|^```\n(d Re w.*)\n```$", page, re.M)
+    assert len(wanted) == 3
     assert done.stdout.splitlines() == ["".join(pair) for pair in wanted]
 
 
@@ -71,6 +94,26 @@ def test_the_page_about_arrays_prints_what_it_promises(torch: bool, tmp_path: Pa
     wanted = promised(script)
     assert len(wanted) == page.count("  # [") - (not torch)
     assert [line for line in done.stdout.splitlines() if line in wanted] == wanted
+
+
+def test_the_page_about_reading_checks_shows_what_is_printed(tmp_path: Path) -> None:
+    page = (ROOT / "docs/reading-checks.md").read_text(encoding="utf-8")
+    first, second, third = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    output = re.findall(r"^```\n(Input .*?)^```", page, re.S | re.M)[0]
+    path = tmp_path / "springs.py"
+    third = third.replace("springs.png", str(tmp_path / "s.png"))
+    headless = "import matplotlib; matplotlib.use('Agg')"
+    path.write_text(f"{first}\n{second}\n{headless}\n{third}", encoding="utf-8")
+    pytest.importorskip("matplotlib")
+    done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+    assert (done.returncode, done.stderr) == (0, "")
+    error_bar = re.compile(r"± \S+;")  # its digits depend on the processor
+    printed, shown = (
+        error_bar.sub("± …;", text.replace(str(path), "springs.py")).splitlines()
+        for text in (done.stdout, output)
+    )
+    assert printed == shown
+    assert (tmp_path / "s.png").stat().st_size > 0
 
 
 def test_every_link_of_readme_and_contributing_leads_somewhere() -> None:

@@ -25,7 +25,17 @@ import {
 } from "../src/views/lanes/geometry.js";
 import { colourScale } from "../src/views/lanes/scale.js";
 import { stripSeries } from "../src/views/lanes/strip.js";
-import { buildTracks, lowerBound, type Track, visibleTracks } from "../src/views/lanes/tracks.js";
+import {
+  ADJOINT_BAD,
+  ADJOINT_DEAD,
+  ADJOINT_UNKNOWN,
+  buildTracks,
+  gallop,
+  lowerBound,
+  type Spans,
+  type Track,
+  visibleTracks,
+} from "../src/views/lanes/tracks.js";
 import { INITIAL_VIEW } from "../src/views/state.js";
 import { type Json, makeNet } from "./make.js";
 
@@ -156,27 +166,45 @@ describe("folds", () => {
 
 describe("tracks", () => {
   it("joins the last needed read of a lost version to what overwrote it", () => {
-    const lost = track("x").lost;
-    expect(lost.map(({ reader, clobberer }) => [reader, clobberer])).toEqual([[1, 4]]);
-    expect(track("x").preserved).toEqual([]);
-    expect(track("x", model(makeNet({ mode: "preserve" }))).preserved.map((c) => [c.reader, c.clobberer])).toEqual([
-      [1, 4],
-    ]);
-    expect(track("force").lost).toEqual([]);
+    const pairs = ({ first, last }: Spans): number[][] => [...first].map((reader, i) => [reader, last[i] as number]);
+    expect(pairs(track("x").life.lost)).toEqual([[1, 4]]);
+    expect(pairs(track("x").life.preserved)).toEqual([]);
+    expect(pairs(track("x", model(makeNet({ mode: "preserve" }))).life.preserved)).toEqual([[1, 4]]);
+    expect(pairs(track("force").life.lost)).toEqual([]);
   });
 
   it("gives versions their lives and events in the order of the tape", () => {
     const force = track("force");
     expect([...force.start]).toEqual([-1, 1, 3, 5]);
-    expect([...force.end]).toEqual([1, 3, 5, 8]);
-    expect([...force.reads]).toEqual([2, 4, 6]);
-    expect([...force.readNeeded]).toEqual([0, 0, 0]);
-    expect([...force.writes]).toEqual([1, 3, 5]);
+    expect([...force.life.end]).toEqual([1, 3, 5, 8]);
+    expect([...force.life.reads]).toEqual([2, 4, 6]);
+    expect([...force.life.neededBefore]).toEqual([0, 0, 0, 0]);
+    expect([...track("x").life.neededBefore]).toEqual([0, 1, 1, 2, 2]);
+    expect([...force.life.writes]).toEqual([1, 3, 5]);
   });
 
-  it("has adjoints only where one flows", () => {
-    expect(track("force").adjoints.map((v) => v.version)).toEqual([1, 2, 3]);
-    expect(track("loss").adjoints.map((v) => v.version)).toEqual([1]);
+  it("has adjoints only where one flows, and tells those that are exactly zero or not finite", () => {
+    const versionsOf = (label: string, net = model()): number[] => [...track(label, net).life.adjoints.version];
+    expect(versionsOf("force")).toEqual([1, 2, 3]);
+    expect(versionsOf("loss")).toEqual([1]);
+    const data = makeNet();
+    const of = (number: number): Json =>
+      (data.versions as Json[]).find((v) => v.array === 4 && v.version === number) as Json;
+    Object.assign(of(1).adjoint as Json, { norm: 0 });
+    Object.assign(of(2).adjoint as Json, { nan: 3 });
+    Object.assign(of(2).value as Json, { inf: 1 });
+    of(3).adjoint = null;
+    const { adjointState, bad } = track("force", model(data)).life;
+    expect([...adjointState]).toEqual([ADJOINT_DEAD, ADJOINT_BAD, ADJOINT_UNKNOWN]);
+    expect([...bad]).toEqual([3]);
+  });
+
+  it("sorts what a hostile trace mixes up", () => {
+    const data = makeNet();
+    for (const version of data.versions as Json[]) version.reads = [6, 2, 4];
+    const { reads, adjoints } = track("force", model(data)).life;
+    expect([...reads]).toEqual([2, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6, 6]);
+    expect([...adjoints.reach]).toEqual([6, 6, 6, 6]);
   });
 
   it("nests views under their parent, also where hostile data makes a circle of them", () => {
@@ -218,6 +246,17 @@ describe("lowerBound", () => {
     expect([0, 1, 2, 3, 4, 7, 8].map((v) => lowerBound(sorted, v))).toEqual([0, 0, 1, 1, 3, 3, 4]);
     expect(lowerBound(sorted, 3, 2)).toBe(2);
     expect(lowerBound([], 3)).toBe(0);
+  });
+
+  it("gallops to the same place", () => {
+    const sorted = Array.from({ length: 100 }, (_, i) => 2 * i);
+    for (const from of [0, 1, 7, 50, 99]) {
+      for (const value of [0, 1, 30, 101, 197, 198, 199]) {
+        if (value >= (sorted[from] as number))
+          expect(gallop(sorted, value, from)).toBe(lowerBound(sorted, value, from));
+      }
+    }
+    expect(gallop([], 3, 0)).toBe(0);
   });
 });
 
@@ -301,7 +340,8 @@ describe("colour scale", () => {
     const net = model(data);
     const scale = colourScale(net, "value");
     expect([scale?.low, scale?.high]).toEqual([1, 100]);
-    expect([0, 1, 2, 3, 4].map((i) => scale?.level(net.trace.versions[i] as never))).toEqual([0, 4, 7, "bad", null]);
+    expect([0, 1, 2, 3, 4].map((i) => scale?.level(net.versionIndex(i, 0)))).toEqual([0, 4, 7, "bad", null]);
+    expect([scale?.bad, scale?.zeros]).toEqual([1, 0]);
     expect(colourScale(net, "findings")).toBeNull();
   });
 });

@@ -122,6 +122,6 @@ describe("PanelStore", () => {
     store.select({ launch: 3 });
     store.select({ launch: 3 });
     expect(heard).toHaveBeenCalledTimes(1);
-    expect(store.get("selection")).toEqual({ launch: 3, array: null, version: null, finding: null });
+    expect(store.get("selection")).toEqual({ launch: 3, array: null, version: null, finding: null, pair: null });
   });
 });

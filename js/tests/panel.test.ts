@@ -90,10 +90,14 @@ describe("panel", () => {
   it("opens the launch and the source line of a finding that is clicked, and closes it again", () => {
     const store = mount();
     find<HTMLButtonElement>(".td-card").click();
-    expect(store.get("selection")).toEqual({ launch: 1, array: 1, version: 0, finding: 0 });
+    expect(store.get("selection")).toEqual({ launch: 1, array: 1, version: 0, finding: 0, pair: null });
     expect(text(".td-choice[aria-selected=true]")).toBe("Launch 1 · spring");
     expect(text(".td-line.td-marked .td-number")).toBe("23");
-    expect(text(".td-line.td-chosen .td-badges")).toBe("r x ● ×2w force");
+    expect(text(".td-line.td-chosen .td-badges")).toBe("✕ errorr x ● ×2w force");
+    expect(find(".td-line.td-chosen").getAttribute("aria-label")).toBe(
+      "line 23: force[i] = x[i] * x[i]; reads x; the adjoint needs these values; writes force; the finding: error",
+    );
+    expect(find(".td-line.td-chosen").nextElementSibling?.className).toBe("td-adjoint");
     expect(text(".td-adjoint pre")).toBe("adj_x = 2.0 * x * adj_force");
     find<HTMLButtonElement>(".td-card").click();
     expect(store.get("selection").finding).toBeNull();
@@ -101,7 +105,7 @@ describe("panel", () => {
 
   it("completes a finding that is chosen from outside by its id", () => {
     const store = mount({ selection: { ...NOTHING, finding: 0 } });
-    expect(store.get("selection")).toEqual({ launch: 1, array: 1, version: 0, finding: 0 });
+    expect(store.get("selection")).toEqual({ launch: 1, array: 1, version: 0, finding: 0, pair: null });
   });
 
   it("walks along the tape with the arrows, forward and then backward", () => {
@@ -116,6 +120,22 @@ describe("panel", () => {
     expect(text(".td-scrub-text")).toBe("launch 7");
     for (let i = 0; i < 20; i++) press("ArrowLeft");
     expect(text(".td-scrub-text")).toBe("launch 0");
+  });
+
+  it("takes what is folded in the lanes as one step, in both directions and both passes", () => {
+    const store = mount({ trace: makeNet({ steps: 40 }), selection: { ...NOTHING, launch: 8 } });
+    const walk = (key: string, times: number): (number | null)[] =>
+      Array.from({ length: times }, () => {
+        press(key);
+        return store.get("selection").launch;
+      });
+    expect(walk("ArrowRight", 3)).toEqual([9, 81, 81]);
+    expect(text(".td-scrub-text")).toBe("launch 81 backward");
+    expect(walk("ArrowRight", 2)).toEqual([80, 8]);
+    expect(walk("ArrowLeft", 2)).toEqual([9, 81]);
+    expect(walk("ArrowLeft", 3)).toEqual([81, 80, 8]);
+    press("g");
+    expect(walk("ArrowRight", 2)).toEqual([9, 10]);
   });
 
   it("goes back to who wrote a value", () => {
@@ -205,7 +225,11 @@ describe("panel", () => {
       input.dispatchEvent(new Event("input"));
       return [...host.querySelectorAll(".td-results li")].map((li) => li.textContent ?? "");
     };
-    expect(search("spri")).toEqual(["kernelspring3 launches", "findingoverwrite · xerror"]);
+    expect(search("spri")).toEqual([
+      "kernelspring3 launches",
+      "findingoverwrite · xerror",
+      "codedef spring(x, force):net.py:21",
+    ]);
     expect(search("net.py:81")).toEqual(["linenet.py:813 launches"]);
     expect(search("nowhere")).toEqual(["nothing of that name"]);
     expect(search("5")[0]).toBe("launchlaunch 5spring");
@@ -308,7 +332,7 @@ describe("mask matrix", () => {
     ]);
     expect(cell([null, "throw", "loss"]).checked).toBe(true);
     expect(cell([null, "throw", "loss"]).getAttribute("aria-label")).toBe(
-      "whole tape: loss by throw, WRONG, relative error 0.38",
+      "check loss by throw, WRONG, largest error 0.38, switched on, whole tape",
     );
     expect(cell([1, "x", "force"]).checked).toBe(false);
   });

@@ -99,13 +99,13 @@ describe("parseTrace", () => {
       "trace.arrays[2].parent is 2, expected another array",
       "trace.arrays[2].label is 5, expected text",
       "trace.arrays[2].shape is an object, expected a list",
+      'trace.findings[1] is "not a finding", expected an object',
       'trace.launches[1].dim is "wide", expected whole numbers from 0',
       "trace.launches[1].dim is NaN, expected whole numbers from 0",
       "trace.launches[1].dim is -3, expected whole numbers from 0",
       "trace.launches[1].scope is 77, expected null or an index from 0 to 2",
       "trace.launches[1].seconds is an object, expected a number",
       "trace.versions[14].array is 1000, expected null or an index from 0 to 5",
-      'trace.findings[1] is "not a finding", expected an object',
     ]);
     expect(trace.launches[1]?.dim).toEqual([256]);
     expect(trace.launches[1]?.scope).toBeNull();

@@ -1,43 +1,13 @@
-import type { AnyModel } from "@anywidget/types";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import widget from "../src/entry/widget.js";
+import { fakeModel } from "./fake-model.js";
 import { makeNet } from "./make.js";
-
-type Handler = () => void;
-
-/** An anywidget model that keeps what is set and tells of it, as the real one does. */
-function fakeModel(traits: Record<string, unknown>) {
-  const handlers = new Map<string, Set<Handler>>();
-  const sent: unknown[] = [];
-  const saved: Record<string, unknown>[] = [];
-  const dirty: Record<string, unknown> = {};
-  const model = {
-    get: (key: string) => traits[key],
-    set: (key: string, value: unknown) => {
-      traits[key] = value;
-      dirty[key] = value;
-      for (const handler of handlers.get(`change:${key}`) ?? []) handler();
-    },
-    save_changes: () => saved.push({ ...dirty }),
-    on: (event: string, handler: Handler) => {
-      const set = handlers.get(event) ?? new Set();
-      handlers.set(event, set.add(handler));
-    },
-    off: (event: string, handler: Handler) => handlers.get(event)?.delete(handler),
-    send: (content: unknown) => sent.push(content),
-  };
-  const python = (key: string, value: unknown): void => {
-    traits[key] = value;
-    for (const handler of handlers.get(`change:${key}`) ?? []) handler();
-  };
-  return { model: model as unknown as AnyModel, sent, saved, traits, python, handlers };
-}
 
 let cleanup: unknown;
 
-function render(traits: Record<string, unknown> = {}) {
+function render(traits: Record<string, unknown> = {}, marked = "") {
   const fake = fakeModel({
-    trace: makeNet(),
+    head: makeNet(),
     mask: [[null, "throw", "loss"]],
     checks: [],
     selection: {},
@@ -45,9 +15,11 @@ function render(traits: Record<string, unknown> = {}) {
     progress: 0,
     status: "",
     can_run: true,
+    height: null,
     ...traits,
   });
   const el = document.createElement("div");
+  el.className = marked;
   document.body.append(el);
   cleanup = widget.render({ model: fake.model, el } as never);
   return { ...fake, el };
@@ -77,7 +49,7 @@ describe("widget", () => {
   it("tells Python the selection by label, and takes it by label, id or finding", () => {
     const { el, traits, python } = render();
     el.querySelector<HTMLElement>(".td-card")?.click();
-    expect(traits.selection).toEqual({ launch: 1, array: "x", version: 0, finding: 0 });
+    expect(traits.selection).toEqual({ launch: 1, array: "x", version: 0, finding: 0, pair: null });
     python("selection", { launch: 3, array: "force" });
     expect(el.querySelector(".td-choice[aria-selected=true]")?.textContent).toBe("Launch 3 · spring");
     expect(el.querySelectorAll(".td-choice")[1]?.textContent).toBe("Array force");
@@ -111,6 +83,37 @@ describe("widget", () => {
     }
     expect(el.querySelector(".td-badge")?.textContent).toBe("✕ gradient WRONG");
     expect(errors).not.toHaveBeenCalled();
+  });
+
+  it("is as high as it was asked to be", () => {
+    const { el, python } = render({ height: 640 });
+    const root = el.querySelector<HTMLElement>(".tapedebug");
+    expect(root?.style.getPropertyValue("--td-height")).toBe("640px");
+    python("height", 320);
+    expect(root?.style.getPropertyValue("--td-height")).toBe("320px");
+    expect(root?.classList.contains("td-fixed")).toBe(true);
+    for (const nonsense of [null, "tall", -3]) {
+      python("height", nonsense);
+      expect(root?.style.getPropertyValue("--td-height")).toBe("");
+      expect(root?.classList.contains("td-fixed")).toBe(false);
+    }
+  });
+
+  it("says that the kernel has gone when its host marks it, and goes on without", async () => {
+    const { el, sent } = render({ running: true, progress: 0.4 });
+    el.classList.add("jupyter-widgets-disconnected");
+    await vi.waitFor(() => expect(el.textContent).toContain("The kernel of this tape has gone"));
+    const run = el.querySelector<HTMLButtonElement>(".td-run");
+    expect(run?.disabled).toBe(true);
+    run?.click();
+    expect(sent).toEqual([]);
+    el.querySelector<HTMLElement>(".td-card")?.click();
+    expect(el.querySelector(".td-choice[aria-selected=true]")?.textContent).toContain("Launch");
+  });
+
+  it("is without a kernel from the start where its host has none", () => {
+    const { el } = render({}, "jupyter-widgets-disconnected");
+    expect(el.querySelector<HTMLButtonElement>(".td-run")?.disabled).toBe(true);
   });
 
   it("leaves nothing behind", () => {

@@ -102,9 +102,15 @@ def _refers_to(module: Any, engines: Sequence[str]) -> bool:
 
 
 def _origin(value: Any) -> str:
-    """The package that a value is from."""
-    named = value if isinstance(value, (type, FunctionType)) else type(value)
-    name = value.__name__ if isinstance(value, ModuleType) else named.__module__
+    """The package that a value is from.
+
+    Nothing is asked of the value itself, as `isinstance` would: a deprecated name may warn when it is.
+    """
+    kind = type(value)
+    if issubclass(kind, ModuleType):
+        name = value.__name__
+    else:
+        name = (value if issubclass(kind, (type, FunctionType)) else kind).__module__
     return str(name).partition(".")[0]
 
 

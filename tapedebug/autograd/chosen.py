@@ -7,20 +7,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tapedebug._errors import GradcheckError
-from tapedebug.autograd.check import Plan, check_pairs_of
-from tapedebug.autograd.end_to_end import end_to_end
-from tapedebug.autograd.input_check import InputCheck
-from tapedebug.autograd.pairs import is_array, obstacle
-from tapedebug.autograd.results import PairResult
-from tapedebug.autograd.subjects import IN_PLACE
-from tapedebug.autograd.tape_check import launch_subject, launch_values
-from tapedebug.autograd.verdict import Tolerance
-from tapedebug.autograd.whole import Labels, Names, not_an_input
+from tapedebug.autograd.checks.check import SMALL, Comparison, Plan, check_pairs_of
+from tapedebug.autograd.programs.launches import LaunchCopy, launch_values
+from tapedebug.autograd.programs.pairs import is_array, obstacle, port
+from tapedebug.autograd.programs.probes import flat_index
+from tapedebug.autograd.programs.program import IN_PLACE, Port
+from tapedebug.autograd.programs.script import Script, Writer
+from tapedebug.autograd.programs.whole import Labels, Names, not_an_input
+from tapedebug.autograd.slopes.compared import MOST as MOST_ENTRIES
+from tapedebug.autograd.slopes.verdict import Tolerance
+from tapedebug.autograd.tapes.end_to_end import end_to_end
+from tapedebug.autograd.tapes.input_check import InputCheck, confirmed
+from tapedebug.autograd.told.pair_result import Gradient, Layout
+from tapedebug.autograd.told.results import PairResult
 
 Key = tuple[int | None, str, str]
+Each = Callable[[PairResult], Any]
 
 SINGLE = 48  # entries of each variable that are evaluated one by one; the others are in random combinations
+MORE = 256  # the same, of small Jacobians
 DENSE = 2  # random directions in each variable
 ABOUT = 60  # forward runs that the end-to-end check of one input takes
 
@@ -66,6 +74,20 @@ class _Progress:
             self.report(min(1.0, done / max(1, self.total)))
 
 
+class _Found(dict[Key, PairResult]):
+    """The results so far, told one by one."""
+
+    def __init__(self, each: Each | None) -> None:
+        super().__init__()
+        self._each = each
+
+    def __setitem__(self, key: Key, result: PairResult) -> None:
+        known = self.get(key)
+        super().__setitem__(key, result)
+        if self._each is not None and (known is None or known != result):
+            self._each(result)
+
+
 def check_pairs(
     tape: Any,
     mask: Sequence[Mapping[str, Any]],
@@ -73,6 +95,8 @@ def check_pairs(
     labels: Labels | None = None,
     progress: Callable[[float], Any] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    each: Each | None = None,
+    all_entries: bool = False,
     eps: float = 1e-4,
     atol: float = 1e-3,
     rtol: float = 1e-2,
@@ -90,6 +114,8 @@ def check_pairs(
         labels: Names of the tape's arrays; by default those of parameters that they were passed as.
         progress: Called with the share of the work that is done, 0 to 1.
         cancelled: Asked often; once it returns True, the results so far are returned.
+        each: Called with each result as soon as it is there; again where what is found later adds to it.
+        all_entries: Evaluate all entries of pairs of launches, not a sample of large ones.
         eps: See `gradcheck`.
         atol: See `gradcheck`; of pairs of one launch.
         rtol: See `gradcheck`; of pairs of one launch.
@@ -103,8 +129,9 @@ def check_pairs(
     names = Names(tape, labels)
     keys = list(dict.fromkeys(_key(tape, names, entry) for entry in mask))
     state = _Progress(len(keys), progress, cancelled)
-    plan = Plan(eps, Tolerance(atol, rtol).checked(), SINGLE, SINGLE, DENSE)
-    found: dict[Key, PairResult] = {}
+    limit = -1 if all_entries else SINGLE
+    plan = Plan(eps, Tolerance(atol, rtol), limit, limit, DENSE).checked()
+    found = _Found(each)
     try:
         if progress is not None:
             progress(0.0)
@@ -113,6 +140,33 @@ def check_pairs(
     except _Cancelled:
         pass
     return [found[key] for key in keys if key in found]
+
+
+def pair_script(tape: Any, pair: PairResult, **options: Any) -> str:
+    """A script that shows one pair of a launch alone, as `GradcheckResult.reproduce` writes it.
+
+    Args:
+        tape: The tape that was checked.
+        pair: What `check_pairs` found.
+        options: Its `eps`, `atol` and `rtol`.
+
+    Raises:
+        GradcheckError: It is no pair of the launch of a kernel, or can not be shown alone.
+    """
+    if pair.launch is None:
+        raise GradcheckError(
+            "no script can be written for the whole tape: an end-to-end check rests on all launches and on "
+            "what was between them",
+            mend="look at the launches one by one: gradcheck_tape(tape) has scripts of those that fail",
+        )
+    record = tape.records[pair.launch]
+    if record.kernel is None:
+        raise GradcheckError(
+            f"no script can be written for launch {record.index}: a {record.kind}, not a kernel"
+        )
+    [(_, values)] = launch_values(tape.tracker, [record])
+    scene = LaunchCopy.of(record, values, [(pair.input, pair.output)]).subject().writer.scene()
+    return Script.of(Writer(lambda: scene), pair, {"eps": 1e-4, "atol": 1e-3, "rtol": 1e-2, **options})()
 
 
 def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
@@ -140,9 +194,7 @@ def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
 # ------------------------------------------------------------------ single launches
 
 
-def _check_launches(
-    tape: Any, keys: Sequence[Key], plan: Plan, state: _Progress, found: dict[Key, PairResult]
-) -> None:
+def _check_launches(tape: Any, keys: Sequence[Key], plan: Plan, state: _Progress, found: _Found) -> None:
     by_launch: dict[int, list[Key]] = {}
     for key in keys:
         if key[0] is not None:
@@ -157,19 +209,47 @@ def _check_launches(
             state.begin(len(by_launch[record.index]), 1)
             state.finish()
     kernels = [record for record in records if record.kernel is not None]
-    for record, values in launch_values(tape, kernels, state.look):
+    for record, values in launch_values(tape.tracker, kernels, state.look):
         wanted = by_launch[record.index]
         state.begin(len(wanted), 1)
         for key, reason in _impossible(record, wanted).items():
             found[key] = _not_checked(key, f"launch {record.index} ({record.name})", reason)
         possible = [key for key in wanted if key not in found]
         if possible:
-            subject = launch_subject(record, values, [(source, target) for _, source, target in possible])
+            mask = [(source, target) for _, source, target in possible]
+            subject = LaunchCopy.of(record, values, mask).subject()
             ports = [*subject.pairs.inputs(), *subject.pairs.outputs()]
-            state.begin(len(wanted), sum(min(p.size, SINGLE) + DENSE for p in ports))
-            for pair in check_pairs_of(subject.program, subject.pairs, plan, state.checkpoint):
-                found[record.index, pair.input.removesuffix(IN_PLACE), pair.output] = pair
+            limited = _limited(plan, subject.pairs.chosen)
+            most = limited.max_inputs if limited.max_inputs > 0 else max(p.size for p in ports)
+            state.begin(len(wanted), sum(min(p.size, most) + DENSE for p in ports))
+
+            def keep(pair: PairResult, index: int = record.index) -> None:
+                named = replace(pair, input=pair.input.removesuffix(IN_PLACE))
+                found[index, named.input, named.output] = named
+
+            kept: list[Comparison] = []
+            for pair in check_pairs_of(
+                subject.program, subject.pairs, limited, state.checkpoint, kept, each=keep
+            ):
+                keep(_with_entries(pair, kept))
         state.finish()
+
+
+def _with_entries(pair: PairResult, kept: Sequence[Comparison]) -> PairResult:
+    """A result with its entries: of a pair that agrees they are dropped earlier, where they are many."""
+    if pair.compared is not None or pair.layout is None:
+        return pair
+    labels = pair.input, pair.output
+    found = next((c for c in kept if (c.source.label, c.target.label) == labels), None)
+    few = found is not None and found.ad.size <= MOST_ENTRIES
+    return replace(pair, compared=found.compared()) if few and found is not None else pair
+
+
+def _limited(plan: Plan, pairs: Sequence[tuple[Any, Any]]) -> Plan:
+    """How many entries of each variable to evaluate one by one: small Jacobians are looked at whole."""
+    if plan.max_inputs < 0 or any(source.size * target.size > SMALL for source, target in pairs):
+        return plan
+    return replace(plan, max_inputs=MORE, max_outputs=MORE)
 
 
 def _impossible(record: Any, wanted: Sequence[Key]) -> dict[Key, str]:
@@ -209,7 +289,7 @@ def _check_whole(
     names: Names,
     keys: Sequence[Key],
     state: _Progress,
-    found: dict[Key, PairResult],
+    found: _Found,
     labels: Labels | None,
 ) -> None:
     by_output: dict[str, list[Key]] = {}
@@ -227,28 +307,36 @@ def _check_whole(
                 found[key] = _not_checked(key, "the whole tape", reason)
         possible = [key for key in wanted if key not in found]
         if possible:
-            inputs = [names.array(key[1]) for key in possible]
             began = time.perf_counter()
-            checks = _objective(tape, target, inputs, labels, state)
-            each = (time.perf_counter() - began) / len(possible)
+            checks = _objective(tape, names, possible, labels, state, found)
+            shared = (time.perf_counter() - began) / len(possible)
             for key, check in zip(possible, checks, strict=True):
-                found[key] = replace(_pair(key, check), seconds=each)
+                found[key] = replace(_pair(key, names, check), seconds=shared)
         state.finish()
 
 
 def _objective(
-    tape: Any, target: Any, inputs: Sequence[Any], labels: Labels | None, state: _Progress
+    tape: Any, names: Names, keys: Sequence[Key], labels: Labels | None, state: _Progress, found: _Found
 ) -> Sequence[InputCheck]:
     """The end-to-end check of one output; of an array, of a fixed random combination of its entries."""
-    from tapedebug.autograd.pairs import port
-    from tapedebug.autograd.probes import random_directions
+    from tapedebug.autograd.programs.probes import random_directions
 
+    target, inputs = names.array(keys[0][2]), [names.array(key[1]) for key in keys]
     shape = port(0, "", target)
     loss = target if shape.size == 1 else {target: random_directions(shape.size, 1)[0].reshape(shape.shape)}
-    return end_to_end(tape, loss, inputs, labels=labels, checkpoint=state.checkpoint).inputs
+    by_array = {id(array): key for array, key in zip(inputs, keys, strict=True)}
+    began = time.perf_counter()
+
+    def keep(check: InputCheck) -> None:
+        key = by_array.get(id(check.array))
+        if key is not None:
+            found[key] = replace(_pair(key, names, check), seconds=time.perf_counter() - began)
+
+    return end_to_end(tape, loss, inputs, labels=labels, checkpoint=state.checkpoint, each=keep).inputs
 
 
-def _pair(key: Key, check: InputCheck) -> PairResult:
+def _pair(key: Key, names: Names, check: InputCheck) -> PairResult:
+    target, source = port(0, key[2], names.array(key[2])), port(0, key[1], names.array(key[1]))
     return PairResult(
         launch=None,
         subject="the whole tape",
@@ -260,4 +348,19 @@ def _pair(key: Key, check: InputCheck) -> PairResult:
         message=check.message,
         entries=check.consumed.size,
         evaluated=check.consumed.size,
+        layout=Layout.of(target, source),
+        gradient=_gradient(check, target, source),
     )
+
+
+def _gradient(check: InputCheck, target: Port, source: Port) -> Gradient:
+    size = check.consumed.size
+    fd, bar = np.full(size, np.nan), np.full(size, np.nan)
+    for probe in check.probes:
+        if probe.entry is not None and probe.inputs == 1:
+            place = flat_index(probe.entry, check.consumed.shape)
+            fd[place], bar[place] = probe.fd / probe.unit, probe.bar / probe.unit
+    consumed, reference = check.consumed.ravel(), check.reference.ravel()
+    types = target.array.dtype, source.array.dtype
+    sure = confirmed(check.probes)
+    return Gradient(types, target.size, consumed, reference, sure, fd, bar, check.kink)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug.autograd.flat import flat_call
-from tapedebug.autograd.pairs import is_array
-from tapedebug.autograd.shadowed import launch_shadow, tape_shadow
-from tapedebug.autograd.subjects import function_subject, named_ports
-from tapedebug.autograd.whole import Names, not_an_input
+from tapedebug.autograd.programs.flat import flat_call
+from tapedebug.autograd.programs.pairs import is_array
+from tapedebug.autograd.programs.shadowed import launch_shadow, tape_shadow
+from tapedebug.autograd.programs.subjects import function_subject, named_ports
+from tapedebug.autograd.programs.whole import Names, not_an_input
 from tapedebug.lang.types import is_float, type_name
 from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._generic import concrete

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tapedebug.autograd.check import Comparison, Plan, check_pairs_of
-from tapedebug.autograd.jacobian import positive
-from tapedebug.autograd.pairs import Mask
-from tapedebug.autograd.plots import plot_errors
-from tapedebug.autograd.results import Coverage, GradcheckResult, PairResult
-from tapedebug.autograd.subjects import Subject, subject_of
-from tapedebug.autograd.transpose import DotProduct, dot_test
-from tapedebug.autograd.verdict import Tolerance, worst
+from tapedebug._pace import Pace
+from tapedebug.autograd.checks.check import Comparison, Plan
+from tapedebug.autograd.checks.complexes import Chosen, complex_names
+from tapedebug.autograd.checks.one_subject import checked, collect
+from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
+from tapedebug.autograd.plots import plot_errors, require_matplotlib
+from tapedebug.autograd.programs.pairs import Mask
+from tapedebug.autograd.programs.subjects import Subject, subject_of
+from tapedebug.autograd.slopes.verdict import Tolerance
+from tapedebug.autograd.told.results import GradcheckResult
 
 
 def gradcheck(
@@ -34,6 +37,22 @@ def gradcheck(
     plot_relative_error: bool = False,
     plot_absolute_error: bool = False,
     show_summary: bool = True,
+    restore_inputs: bool = True,
+    sample: Sample = "random",
+    reference: ReferenceKind = "float64",
+    nondet_tol: float = 0.0,
+    check_backward_ad: bool = True,
+    check_forward_ad: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+    check_sparse_nnz: bool | None = None,
+    complex: Chosen = None,
+    progress: Callable[[str], None] | bool | None = None,
+    max_seconds: float | None = None,
 ) -> GradcheckResult:
     """Check the gradient of a kernel or function.
 
@@ -53,7 +72,8 @@ def gradcheck(
         rtol: Relative tolerance.
         raise_exception: Raise where the check does not pass.
         input_output_mask: Pairs (input, output) to check, each by name or by index among the inputs and
-            among the outputs; all pairs if None.
+            among the outputs, perhaps with entries: "x[3:5]", "x[2].y", "state.q[0]", ("x", slice(3, 5)); all
+            pairs if None.
         device: The device to run on.
         max_blocks: Accepted and ignored on the CPU.
         block_dim: Accepted and ignored on the CPU.
@@ -63,22 +83,65 @@ def gradcheck(
         plot_relative_error: Show the relative errors of the Jacobians (needs matplotlib).
         plot_absolute_error: Show the absolute errors.
         show_summary: Print the table and what stands beside it.
+        restore_inputs: Accepted: inputs keep their values in any case.
+        sample: Which scalars `max_inputs_per_var` and `max_outputs_per_var` leave: a fixed `"random"` sample,
+            or the `"first"` ones.
+        reference: `"float64"` as above; `"float32"`: one central difference of the kernel as it is, at `eps`.
+        nondet_tol: By how much two runs on the same values may differ, absolutely.
+        check_backward_ad: False leaves the adjoint out (a kernel need have none); for `check_forward_ad`.
+        check_forward_ad: Compare tangents with the differences, too, in float32 and in float64.
+        check_batched_grad: Check that several adjoints at once give what they give one by one.
+        check_batched_forward_grad: The same of tangents.
+        check_undefined_grad: Check that outputs without an adjoint (`.grad` is None, or nothing was set)
+            count as having one of zero. Shows only where something is wrong.
+        check_grad_dtypes: Check that after `Tape.backward` each gradient has dtype, shape and device of its
+            array.
+        fast_mode: Compare random combinations; entries only where one of them is off.
+        masked: Leave entries out that are zero by the traced sparsity of the kernel.
+        check_sparse_nnz: The old name of `masked`.
+        complex: Arrays of vec2 that hold complex numbers (real, imaginary), by name or by place among all
+            arguments; True: all of vec2. Their derivatives are told as complex numbers, gradients as
+            ∂/∂a + i ∂/∂b of z = a + ib; entries are compared one by one, not in `fast_mode`.
+        progress: A function that is told each step; True or False: show a line with the current step or none;
+            None: where there is a terminal or a notebook.
+        max_seconds: Stop after that time; pairs that were not reached are UNDECIDABLE.
 
     Returns:
         A result that is true where all pairs agree (and there was one); see `GradcheckResult`.
 
     Raises:
         GradcheckFailure: A ValueError that names the failing pair, where `raise_exception` is set.
-        GradcheckError: The mask names what there is not, or a step or tolerance is not one.
+        GradcheckError: The mask names what there is not, a step or tolerance is not one, or options do not
+            fit together.
         LaunchError: The arguments do not fit the kernel.
     """
-    positive(eps)
-    plan = Plan(eps, Tolerance(atol, rtol).checked(), max_inputs_per_var, max_outputs_per_var)
-    subject = subject_of(function, dim, inputs, outputs, device, input_output_mask, in_place=True)
+    if plot_relative_error or plot_absolute_error:
+        require_matplotlib()
+    options = Options(
+        nondet_tol=nondet_tol,
+        check_backward_ad=check_backward_ad,
+        check_forward_ad=check_forward_ad,
+        check_batched_grad=check_batched_grad,
+        check_batched_forward_grad=check_batched_forward_grad,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        fast_mode=fast_mode,
+        masked=masked_of(masked, check_sparse_nnz),
+        reference=reference,
+        sample=sample,
+    ).checked()
+    tolerance = Tolerance(atol, rtol)
+    plan = Plan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
     kept: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
-    dot = dot_test(subject.program) if subject.pairs.chosen else None
-    pairs = check_pairs_of(subject.program, subject.pairs, plan, kept=kept)
-    result = collect(subject, pairs, dot)
+    with Pace(progress, max_seconds, caller="gradcheck") as pace:
+        subject = subject_of(
+            function, dim, inputs, outputs, device, input_output_mask,
+            in_place=True, adjoint=check_backward_ad,
+        )  # fmt: skip
+        subject.complex = complex_names(subject.program.subject, complex, subject.arguments)
+        if subject.complex:
+            plan = replace(plan, options=replace(options, fast_mode=False))
+        result = result_of(subject, plan, pace, kept)
     if show_summary:
         print(result.summary())
     if kept:
@@ -88,21 +151,9 @@ def gradcheck(
     return result
 
 
-def collect(subject: Subject, pairs: Sequence[PairResult], dot: DotProduct | None = None) -> GradcheckResult:
-    """The result of a check of one kernel or function."""
-    notes = [*subject.pairs.notes, *dict.fromkeys(note for pair in pairs for note in pair.notes)]
-    notes += [dot.message] if dot is not None and dot.message else []
-    entries, evaluated = sum(pair.entries for pair in pairs), sum(pair.evaluated for pair in pairs)
-    summary = f"{len(pairs)} input-output pairs checked, {evaluated} of {entries} entries"
-    if not pairs:
-        summary = "nothing was checked: no pair of an input and an output with requires_grad=True"
-    return GradcheckResult(
-        subject=subject.program.subject,
-        verdict=worst(pair.verdict for pair in pairs),
-        pairs=tuple(pairs),
-        coverage=Coverage(summary, 1, 1 if pairs else 0, tuple(notes)),
-        dot_products=() if dot is None else (dot,),
-        scripts={}
-        if subject.script is None
-        else {i: subject.script_for(pair) for i, pair in enumerate(pairs)},
-    )
+def result_of(
+    subject: Subject, plan: Plan, pace: Pace, kept: list[Comparison] | None = None
+) -> GradcheckResult:
+    """Check a kernel or function: the adjoint, and what `plan.options` ask for beside it."""
+    pace.subject = subject.program.subject
+    return collect(subject, *checked(subject, plan, pace, kept), plan)

@@ -1,23 +1,20 @@
-"""`jacobian` and `jacobian_fd`: Jacobians by the adjoint and by differences."""
+"""`jacobian` and `jacobian_fd`: Jacobians by the adjoint, by the tangent and by differences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal
 
 from tapedebug._errors import GradcheckError
-from tapedebug.autograd.differences import Floats
-from tapedebug.autograd.matrix import adjoints, differences
-from tapedebug.autograd.metadata import FunctionMetadata
-from tapedebug.autograd.pairs import Mask
-from tapedebug.autograd.plots import plot_matrices
-from tapedebug.autograd.probes import Probes
-from tapedebug.autograd.program import Pairs, Port, Program
-from tapedebug.autograd.subjects import Subject, subject_of
-
-Jacobians = dict[tuple[int, int], Any]
+from tapedebug._pace import Pace
+from tapedebug.autograd.options import Sample, positive, whole_number
+from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
+from tapedebug.autograd.programs.metadata import FunctionMetadata
+from tapedebug.autograd.programs.pairs import Mask, why_nothing
+from tapedebug.autograd.programs.subjects import Subject, subject_of
+from tapedebug.autograd.sparse.filled import Reference, Request, fill
+from tapedebug.autograd.sparse.jacobians import Jacobians
+from tapedebug.autograd.sparse.matrices import require_scipy
 
 
 def jacobian(
@@ -28,14 +25,24 @@ def jacobian(
     input_output_mask: Mask = None,
     device: Any = None,
     max_blocks: int = 0,
-    block_dim: int = 256,
+    block_dim: int | None = 256,
     max_outputs_per_var: int = -1,
     plot_jacobians: bool = False,
     metadata: FunctionMetadata | None = None,
+    restore_inputs: bool = True,
+    *,
+    mode: Literal["adjoint", "tangent", "fewest"] = "adjoint",
+    sparse: bool = False,
+    sample: Sample = "random",
+    progress: Callable[[str], None] | bool | None = None,
+    max_seconds: float | None = None,
 ) -> Jacobians:
-    """The Jacobians of a kernel or function, by its adjoint, row by row.
+    """The Jacobians of a kernel or function, by its adjoint.
 
-    Everything runs on private copies: no array and no gradient of the caller changes.
+    Where entries can be other than zero is traced from what each thread reads and writes; rows that share no
+    column take one adjoint run together, all runs are one compiled run, and a random product verifies it. A
+    Jacobian that is not sparse takes an adjoint run for each row. Everything runs on private copies: no array
+    and no gradient of the caller changes.
 
     Args:
         function: A kernel, or a Python function that takes arrays (and other arguments) and returns an array
@@ -46,34 +53,56 @@ def jacobian(
         outputs: The kernel's further arguments; optional for functions. A kernel without them has the arrays
             that it writes as outputs, numbered among themselves.
         input_output_mask: Pairs (input, output) to compute, each by name or by index among the inputs and
-            among the outputs; all pairs if None.
+            among the outputs, perhaps with entries: "x[3:5]", "x[2].y", "state.q[0]", ("x", slice(3, 5)); all
+            pairs if None.
         device: The device to run on.
         max_blocks: Accepted and ignored on the CPU.
         block_dim: Accepted and ignored on the CPU.
-        max_outputs_per_var: Evaluate that many rows of each Jacobian, a fixed sample of them with the first
-            and the last; all if <= 0.
+        max_outputs_per_var: Evaluate that many rows of each Jacobian; all if <= 0.
         plot_jacobians: Show the Jacobians (needs matplotlib).
-        metadata: Labels for the plot, if not those of the kernel or function.
+        metadata: Labels, strides and element types for the plot, if not those of the kernel or function; an
+            empty one is filled with them.
+        restore_inputs: Accepted; what a function does to its arguments is always undone.
+        mode: `"tangent"` computes the columns by tangents in place of the rows by adjoints: fewer runs where
+            there are fewer inputs than outputs, but it says nothing of the adjoint. `"fewest"` takes
+            adjoints, tangents or both together, whichever are fewer runs: four of an arrow of any size.
+        sparse: Return matrices of type `scipy.sparse.csr_array`, of scalars by scalars, in place of arrays
+            (needs scipy). What they do not store is zero.
+        sample: With `max_outputs_per_var`, a fixed `"random"` sample of the rows with the first and the last,
+            or the `"first"` ones.
+        progress: Called with a few words at each step; None shows them on a terminal or in a notebook; False
+            shows nothing.
+        max_seconds: What it may take; rows that are not there by then are NaN, and a warning says so.
 
     Returns:
         (input index, output index) → 2-D array of the input's dtype, of shape (scalars in the output,
-        elements in the input); entries that were not evaluated are NaN.
+        elements in the input): one element of a Jacobian by an array of vectors is a vector. With `sparse`, a
+        float32 (of float64 inputs: float64) matrix of shape (scalars in the output, scalars in the input).
+        Entries that were not evaluated are NaN. A field of a struct has its name for an index,
+        ("state.q", 0); names find all of them: `found["x", "y"]`. `found.runs` tells how many runs it took.
 
     Raises:
         GradcheckError: No input or no output has a derivative, or the mask names what there is not.
         LaunchError: The arguments do not fit the kernel.
+        OutOfTime: Of sparse matrices, which can not say what is missing: `max_seconds` is over.
+        TapedebugError: `sparse=True` without scipy, or `plot_jacobians=True` without matplotlib.
     """
-    subject = subject_of(function, dim, inputs, outputs, device, input_output_mask)
-    program, pairs = _required(subject)
-    matrices: dict[tuple[Port, Port], Floats] = {}
-    for target in pairs.outputs():
-        rows = Probes.of(target.size, max_outputs_per_var)
-        sources = [source for source, chosen in pairs.chosen if chosen is target]
-        for source, found in adjoints(program, target, rows, sources).items():
-            whole = np.full((target.size, source.size), np.nan)
-            whole[rows.units] = found.values
-            matrices[source, target] = whole
-    return _returned(subject, pairs, matrices, plot_jacobians, metadata, "Jacobian")
+    whole_number("jacobian", "max_outputs_per_var", max_outputs_per_var)
+    _one_of("jacobian", "mode", mode, ("adjoint", "tangent", "fewest"))
+    _one_of("jacobian", "sample", sample, ("random", "first"))
+    if sparse:
+        require_scipy()
+    if plot_jacobians:
+        require_matplotlib()
+    with Pace(progress, max_seconds, caller="jacobian", doing="computing") as pace:
+        subject = _subject(
+            function, dim, inputs, outputs, device, input_output_mask, pace, adjoint=mode != "tangent"
+        )
+        request = Request(
+            subject.program, subject.pairs, mode, max_outputs_per_var, sample, sparse, pace.pulse
+        )
+        found = fill(request)
+    return _shown(found, subject, plot_jacobians, metadata, "Jacobian")
 
 
 def jacobian_fd(
@@ -84,17 +113,24 @@ def jacobian_fd(
     input_output_mask: Mask = None,
     device: Any = None,
     max_blocks: int = 0,
-    block_dim: int = 256,
+    block_dim: int | None = 256,
     max_inputs_per_var: int = -1,
     eps: float = 1e-4,
     plot_jacobians: bool = False,
     metadata: FunctionMetadata | None = None,
+    restore_inputs: bool = True,
+    *,
+    reference: Reference = "float64",
+    sparse: bool = False,
+    sample: Sample = "random",
+    progress: Callable[[str], None] | bool | None = None,
+    max_seconds: float | None = None,
 ) -> Jacobians:
-    """The Jacobians of a kernel or function by finite differences, column by column.
+    """The Jacobians of a kernel or function by finite differences.
 
     The differences are taken of the float64 twin of the kernels, with steps from `eps` downward that are
-    extrapolated
-    to zero: they are exact to many more digits than differences in float32.
+    extrapolated to zero: they are exact to many more digits than differences in float32. Columns that share
+    no row are displaced together, as in `jacobian`.
 
     Args:
         function: See `jacobian`.
@@ -105,11 +141,18 @@ def jacobian_fd(
         device: See `jacobian`.
         max_blocks: See `jacobian`.
         block_dim: See `jacobian`.
-        max_inputs_per_var: Evaluate that many columns of each Jacobian (scalars of the input), a fixed
-            sample of them with the first and the last; all if <= 0.
-        eps: The largest step of the sweep; it is rounded to a power of two.
+        max_inputs_per_var: Evaluate that many columns of each Jacobian (scalars of the input); all if <= 0.
+        eps: The largest step of the sweep; it is rounded to a power of two. The step itself of `reference`
+            `"float32"`.
         plot_jacobians: See `jacobian`.
         metadata: See `jacobian`.
+        restore_inputs: See `jacobian`.
+        reference: `"float32"` takes the documents' plain central differences at one step, in the precision of
+            the program.
+        sparse: See `jacobian`.
+        sample: With `max_inputs_per_var`, which columns; see `jacobian`.
+        progress: See `jacobian`.
+        max_seconds: See `jacobian`; of columns.
 
     Returns:
         As `jacobian`.
@@ -117,66 +160,70 @@ def jacobian_fd(
     Raises:
         GradcheckError: As `jacobian`; or `eps` is not positive.
         LaunchError: The arguments do not fit the kernel.
+        OutOfTime: As `jacobian`.
+        TapedebugError: As `jacobian`.
     """
     positive(eps)
-    subject = subject_of(function, dim, inputs, outputs, device, input_output_mask)
-    program, pairs = _required(subject)
-    matrices: dict[tuple[Port, Port], Floats] = {}
-    for source in pairs.inputs():
-        columns = Probes.of(source.size, max_inputs_per_var)
-        targets = pairs.outputs(source)
-        rows = {target: Probes.of(target.size) for target in targets}
-        for target, found in differences(program, source, targets, columns, rows, eps=eps).items():
-            whole = np.full((target.size, source.size), np.nan)
-            whole[:, columns.units] = found.value
-            matrices[source, target] = whole
-    return _returned(subject, pairs, matrices, plot_jacobians, metadata, "Jacobian by finite differences")
+    whole_number("jacobian_fd", "max_inputs_per_var", max_inputs_per_var)
+    _one_of("jacobian_fd", "reference", reference, ("float64", "float32"))
+    _one_of("jacobian_fd", "sample", sample, ("random", "first"))
+    if sparse:
+        require_scipy()
+    if plot_jacobians:
+        require_matplotlib()
+    with Pace(progress, max_seconds, caller="jacobian_fd", doing="computing") as pace:
+        subject = _subject(function, dim, inputs, outputs, device, input_output_mask, pace, adjoint=False)
+        request = Request(
+            subject.program, subject.pairs, "differences", max_inputs_per_var, sample, sparse, pace.pulse,
+            eps, reference,
+        )  # fmt: skip
+        found = fill(request)
+    return _shown(found, subject, plot_jacobians, metadata, "Jacobian by finite differences")
 
 
-def positive(eps: float) -> None:
-    """Refuse a step that is not one.
-
-    Raises:
-        GradcheckError: `eps` is not a positive number.
-    """
-    if not eps > 0:
-        raise GradcheckError(f"eps, the largest step, must be positive; got {eps!r}", mend="leave it at 1e-4")
+def _one_of(caller: str, name: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise GradcheckError(
+            f"{caller}: {name} is {', '.join(map(repr, known[:-1]))} or {known[-1]!r}; got {value!r}",
+            mend=f"leave it at {known[0]!r}",
+        )
 
 
-def _required(subject: Subject) -> tuple[Program, Pairs]:
+def _subject(
+    function: Any,
+    dim: Any,
+    inputs: Any,
+    outputs: Any,
+    device: Any,
+    mask: Mask,
+    pace: Pace,
+    *,
+    adjoint: bool,
+) -> Subject:
+    subject = subject_of(function, dim, inputs, outputs, device, mask, adjoint=adjoint)
     if not subject.pairs.chosen:
         raise GradcheckError(
             f"{subject.program.subject} has no Jacobian to compute: "
             "no pair of a differentiable input and output",
             notes=subject.pairs.notes,
-            mend="set requires_grad=True on at least one input and one output, of dtype float",
+            mend=why_nothing(subject.pairs.notes)[1],
         )
-    return subject.program, subject.pairs
+    pace.subject = subject.program.subject
+    subject.program.pulse = pace.pulse
+    return subject
 
 
-def _returned(
-    subject: Subject,
-    pairs: Pairs,
-    matrices: dict[tuple[Port, Port], Floats],
-    plot: bool,
-    metadata: FunctionMetadata | None,
-    title: str,
+def _shown(
+    found: Jacobians, subject: Subject, plot: bool, metadata: FunctionMetadata | None, title: str
 ) -> Jacobians:
-    found = {
-        (source.index, target.index): (source, matrices[source, target]) for source, target in pairs.chosen
-    }
+    if metadata is None and not plot:
+        return found
+    labels = subject.metadata
+    if metadata is not None and metadata.is_empty:
+        vars(metadata).update(vars(labels))  # as the documents' does, so that it can be used for other plots
+    elif metadata is not None:
+        labels = metadata
     if plot:
-        labels = subject.metadata if metadata is None or metadata.is_empty else metadata
-        plain = {key: matrix for key, (_, matrix) in found.items()}
-        plot_matrices(plain, labels, show=True, title=f"{title} of {labels.key}")
-    return {key: as_array(matrix, source) for key, (source, matrix) in found.items()}
-
-
-def as_array(matrix: Floats, source: Port) -> Any:
-    """A matrix of scalars as a 2-D array of the input's element type."""
-    from tapedebug.runtime.array import array
-
-    values = matrix
-    if source.components > 1:
-        values = matrix.reshape(matrix.shape[0], -1, source.components)
-    return array(values, dtype=source.array.dtype)
+        matrices = {key: matrix_of(value) for key, value in found.items()}
+        plot_matrices(matrices, labels, show=True, title=f"{title} of {labels.key}")
+    return found

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapedebug._errors import GradcheckError
-from tapedebug.autograd.differences import Floats, slope
-from tapedebug.autograd.flat import arrays_in
 from tapedebug.autograd.forward import require_floats
-from tapedebug.autograd.pairs import is_array, obstacle
-from tapedebug.autograd.probes import random_directions
-from tapedebug.autograd.subjects import function_subject
-from tapedebug.autograd.verdict import Verdict
-from tapedebug.autograd.whole import Names, leaves, not_an_input
+from tapedebug.autograd.kinds import Floats
+from tapedebug.autograd.programs.flat import arrays_in
+from tapedebug.autograd.programs.pairs import is_array, obstacle
+from tapedebug.autograd.programs.probes import random_directions
+from tapedebug.autograd.programs.subjects import function_subject
+from tapedebug.autograd.programs.whole import Names, leaves, not_an_input
+from tapedebug.autograd.slopes.differences import slope
+from tapedebug.autograd.slopes.verdict import Verdict
 from tapedebug.lang.types import float64
 from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._second import SecondShadow
@@ -53,6 +55,10 @@ class HessianCheck:
     bar: float
     verdict: Verdict
     message: str
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """How it shows itself in a notebook."""
+        return import_module("tapedebug.notebook.display").static_bundle(self)
 
     def __bool__(self) -> bool:
         return self.verdict == "AGREE"

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from tapedebug._errors import GradcheckError
-from tapedebug.autograd.check import Comparison, Plan, check_pairs_of
-from tapedebug.autograd.jacobian import positive
-from tapedebug.autograd.matrix import Checkpoint
-from tapedebug.autograd.pairs import Mask, is_array, obstacle
-from tapedebug.autograd.plots import plot_errors
-from tapedebug.autograd.results import Coverage, GradcheckResult, PairResult
-from tapedebug.autograd.shadowed import UNMATCHED
-from tapedebug.autograd.subjects import Subject, kernel_subject
-from tapedebug.autograd.transpose import DotProduct, dot_test
-from tapedebug.autograd.verdict import Tolerance, worst
-
-Values = np.ndarray[Any, Any]
+from tapedebug._pace import OutOfTime, Pace
+from tapedebug.autograd.checks.check import Comparison, Plan
+from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
+from tapedebug.autograd.plots import plot_errors, require_matplotlib
+from tapedebug.autograd.programs.executors import handed_out, require_executor
+from tapedebug.autograd.programs.launches import Choice, LaunchCopy, Masks, launch_values, spelled
+from tapedebug.autograd.programs.script import Scene, Script, Writer
+from tapedebug.autograd.slopes.verdict import Tolerance, worst
+from tapedebug.autograd.tapes.launch_check import (
+    LaunchCheck,
+    LaunchWork,
+    check_in_sight,
+    check_launch,
+    left_notes,
+    not_reached,
+)
+from tapedebug.autograd.tapes.whole_check import WholeCheck
+from tapedebug.autograd.told.pair_result import entries_of
+from tapedebug.autograd.told.results import Coverage, GradcheckResult, PairResult, PairResults
 
 
 def gradcheck_tape(
@@ -30,7 +36,7 @@ def gradcheck_tape(
     atol: float = 1e-3,
     rtol: float = 1e-2,
     raise_exception: bool = True,
-    input_output_masks: Mapping[str, Sequence[tuple[str | int, str | int]]] | None = None,
+    input_output_masks: Masks = None,
     blacklist_kernels: Sequence[str] | None = None,
     whitelist_kernels: Sequence[str] | None = None,
     max_inputs_per_var: int = -1,
@@ -40,12 +46,30 @@ def gradcheck_tape(
     show_summary: bool = True,
     reverse_launches: bool = False,
     skip_to_launch_index: int = 0,
+    sample: Sample = "random",
+    reference: ReferenceKind = "float64",
+    nondet_tol: float = 0.0,
+    check_backward_ad: bool = True,
+    check_forward_ad: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+    check_sparse_nnz: bool | None = None,
+    end_to_end: bool = False,
+    loss: Any = None,
+    inputs: Any = None,
+    executor: Any = None,
+    progress: Callable[[str], None] | bool | None = None,
+    max_seconds: float | None = None,
 ) -> GradcheckResult:
     """Check the gradient of each kernel launch on a tape.
 
     Launches are checked one by one, with the values that their arrays held when they ran (the tape is
     replayed in private memory); what the arrays hold now does not matter, and nothing of them changes. What
-    goes wrong between launches (an overwritten array, a severed chain) shows in `end_to_end`, not here.
+    goes wrong between launches (an overwritten array, a severed chain) shows with `end_to_end=True` only.
 
     Args:
         tape: The tape.
@@ -53,10 +77,10 @@ def gradcheck_tape(
         atol: See `gradcheck`.
         rtol: See `gradcheck`.
         raise_exception: Raise where the check does not pass.
-        input_output_masks: By kernel key, the pairs (input, output) to check, each by name or index. Arrays
-            that a launch reads count as inputs, arrays that it writes as outputs, however they were passed;
-            indices are those of the kernel's arguments for inputs, and count the arrays that it writes for
-            outputs.
+        input_output_masks: By kernel key, or by index of a single launch (which counts more), the pairs
+            (input, output) to check, each by name or index. Arrays that a launch reads count as inputs,
+            arrays that it writes as outputs, however they were passed; indices are those of the kernel's
+            arguments for inputs, and count the arrays that it writes for outputs.
         blacklist_kernels: Keys of kernels to leave out.
         whitelist_kernels: Keys of the only kernels to check, if not empty.
         max_inputs_per_var: See `gradcheck`.
@@ -65,7 +89,32 @@ def gradcheck_tape(
         plot_absolute_error: Show absolute errors.
         show_summary: Print the tables and what stands beside them.
         reverse_launches: Begin with the last launch.
-        skip_to_launch_index: Leave out that many launches at the beginning of the order.
+        skip_to_launch_index: Leave out that many launches (copies and fills count) at the beginning of the
+            order.
+        sample: See `gradcheck`, as for all that follow up to `check_sparse_nnz`.
+        reference: What the adjoint is compared with.
+        nondet_tol: By how much two runs may differ.
+        check_backward_ad: Check the adjoint.
+        check_forward_ad: Check the tangent.
+        check_batched_grad: Check several adjoints at once.
+        check_batched_forward_grad: Check several tangents at once.
+        check_undefined_grad: Check outputs without an adjoint, in one launch of each kernel and each kind of
+            arguments.
+        check_grad_dtypes: Check dtype and shape of gradients.
+        fast_mode: Compare random combinations only.
+        masked: Leave out entries outside of the traced sparsity.
+        check_sparse_nnz: The old name of `masked`.
+        end_to_end: Check the gradient of the whole tape that `Tape.backward` gives, as the function
+            `end_to_end` does, and each launch in lockstep with the reverse pass: for the adjoints that arrive
+            there, so that each wrong launch is named once; not all its entries one by one. `rtol` counts, of
+            the gradient's size; `atol` does not, as a loss has no size of its own.
+        loss: With `end_to_end`: the loss; see the function.
+        inputs: With `end_to_end`: the arrays whose gradients are wanted; see the function.
+        executor: Any executor of `concurrent.futures`, whose workers check the launches, in chunks. Results
+            are the same to the last bit. Launches whose errors are plotted are checked here.
+        progress: Called with a few words at each launch; by default they are shown on a terminal or in a
+            notebook; False shows nothing.
+        max_seconds: Stop after that long: what was not checked by then is UNDECIDABLE.
 
     Returns:
         A result that is true where all pairs of all launches agree (and there was one); see
@@ -73,34 +122,41 @@ def gradcheck_tape(
 
     Raises:
         GradcheckFailure: A ValueError that names the failing pair, where `raise_exception` is set.
-        GradcheckError: A mask or list names what there is not, or a step or tolerance is not one.
+        GradcheckError: A mask or list names what there is not, a step or tolerance is not one, nothing is
+            left after `skip_to_launch_index`, or the executor broke down.
     """
-    positive(eps)
-    plan = Plan(eps, Tolerance(atol, rtol).checked(), max_inputs_per_var, max_outputs_per_var)
-    _check_keys(tape, input_output_masks, blacklist_kernels, whitelist_kernels)
-    wanted, notes = _wanted(
-        tape, blacklist_kernels, whitelist_kernels, reverse_launches, skip_to_launch_index
-    )
-    found: dict[int, list[PairResult]] = {}
-    scripts: dict[int, tuple[Subject, list[PairResult]]] = {}
-    dots: dict[int, DotProduct] = {}
-    masks = input_output_masks or {}
-    for record, values in launch_values(tape, wanted, notes=notes):
-        subject = launch_subject(record, values, masks.get(record.kernel.key))
-        dot = dot_test(subject.program) if subject.pairs.chosen else None
-        if dot is not None:
-            dots[record.index] = dot
-            notes += [dot.message] if dot.message else []
-        kept: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
-        results = check_pairs_of(subject.program, subject.pairs, plan, kept=kept)
-        found[record.index] = results
-        scripts[record.index] = subject, results
-        notes += _launch_notes(record, subject, results)
-        if kept:
-            plot_errors(kept, subject.metadata, relative=plot_relative_error, absolute=plot_absolute_error)
-    order = sorted(found, reverse=reverse_launches)
-    result = _collect(tape, [(index, *scripts[index]) for index in order], notes)
-    result = replace(result, dot_products=tuple(dots[index] for index in order if index in dots))
+    _require_tape(tape)
+    if plot_relative_error or plot_absolute_error:
+        require_matplotlib()
+    options = Options(
+        nondet_tol=nondet_tol,
+        check_backward_ad=check_backward_ad,
+        check_forward_ad=check_forward_ad,
+        check_batched_grad=check_batched_grad,
+        check_batched_forward_grad=check_batched_forward_grad,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        fast_mode=fast_mode,
+        masked=masked_of(masked, check_sparse_nnz),
+        reference=reference,
+        sample=sample,
+    ).checked()
+    tolerance = Tolerance(atol, rtol)
+    plan = Plan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
+    require_executor(executor, "gradcheck_tape")
+    choice = Choice(
+        input_output_masks, blacklist_kernels, whitelist_kernels, reverse_launches, skip_to_launch_index
+    ).checked(tape.records)
+    _require_fitting(end_to_end, {"loss": loss, "inputs": inputs}, input_output_masks)
+    plots = {"relative": plot_relative_error, "absolute": plot_absolute_error}
+    with Pace(progress, max_seconds, caller="gradcheck_tape", doing="checking") as pace:
+        check = _TapeCheck(tape, choice, plan, pace)
+        if end_to_end:
+            records, notes = choice.split(tape.records)
+            result = WholeCheck(tape, loss, inputs, plan, pace).run(records, notes, check.script)
+        else:
+            check.run(None if any(plots.values()) else executor, plots)
+            result = check.result()
     if show_summary:
         print(result.summary())
     if raise_exception:
@@ -108,131 +164,145 @@ def gradcheck_tape(
     return result
 
 
-def _check_keys(tape: Any, masks: Any, black: Any, white: Any) -> None:
-    known = list(dict.fromkeys(r.kernel.key for r in tape.records if r.kernel is not None))
-    for name, given in (
-        ("input_output_masks", masks),
-        ("blacklist_kernels", black),
-        ("whitelist_kernels", white),
-    ):
-        for key in given or ():
-            if key not in known:
-                raise GradcheckError(
-                    f"gradcheck_tape: {name} names the kernel {key!r}; "
-                    f"the kernels on the tape are {', '.join(known) or 'none'}",
-                    mend="use the key of a kernel that was launched",
-                )
+def _require_tape(tape: Any) -> None:
+    from tapedebug.runtime.tape import Tape
 
-
-def _wanted(
-    tape: Any, black: Sequence[str] | None, white: Sequence[str] | None, backwards: bool, skip: int
-) -> tuple[list[Any], list[str]]:
-    """The records to check in recorded order, and why others are not."""
-    notes: list[str] = []
-    records = list(reversed(tape.records)) if backwards else list(tape.records)
-    if skip:
-        notes.append(
-            f"not checked: the first {min(skip, len(records))} launches in this order (skip_to_launch_index)"
+    if not isinstance(tape, Tape):
+        raise GradcheckError(
+            f"gradcheck_tape: a tape is needed; got {tape!r} ({type(tape).__name__})",
+            mend="record launches inside `with wp.Tape() as tape:`, or use gradcheck for a kernel",
         )
-    chosen = []
-    left_out: dict[str, list[int]] = {}
-    for record in records[max(0, skip) :]:
-        reason = _exclusion(record, black, white)
-        if reason is None:
-            chosen.append(record)
-        else:
-            left_out.setdefault(reason, []).append(record.index)
-    notes += [f"not checked: {_indices(indices)}: {reason}" for reason, indices in left_out.items()]
-    return sorted(chosen, key=lambda record: record.index), notes
 
 
-def _exclusion(record: Any, black: Sequence[str] | None, white: Sequence[str] | None) -> str | None:
-    if record.kind == "func":
-        return "a function that was recorded with record_func, not a kernel"
-    if record.kernel is None:
-        return f"a {record.kind}, not a kernel"
-    if record.kernel.key in (black or ()):
-        return f"{record.kernel.key} is on the blacklist"
-    if white and record.kernel.key not in white:
-        return f"{record.kernel.key} is not on the whitelist"
-    return None
+def _require_fitting(whole: bool, given: Mapping[str, Any], masks: Masks) -> None:
+    """Refuse arguments that say nothing.
 
-
-def _indices(indices: Sequence[int]) -> str:
-    ordered = sorted(indices)
-    if len(ordered) > 6:
-        return f"{len(ordered)} launches ({', '.join(map(str, ordered[:3]))}, …, {ordered[-1]})"
-    return f"launch{'es' * (len(ordered) > 1)} {', '.join(map(str, ordered))}"
-
-
-def launch_values(
-    tape: Any,
-    wanted: Sequence[Any],
-    checkpoint: Checkpoint | None = None,
-    notes: list[str] | None = None,
-) -> Iterator[tuple[Any, dict[Any, Values]]]:
-    """Replay the tape once; yield each record of `wanted` with its arrays' values just before it ran.
-
-    Should the replay end with other values than the arrays hold, `notes` are told.
+    Raises:
+        GradcheckError: A loss or inputs without `end_to_end`, or masks with it.
     """
-    if not wanted:
-        return
-    shadow = tape.replay(stop=0)
-    for record in wanted:
-        shadow.forward(shadow.position, record.index)
-        if checkpoint is not None:
-            checkpoint()
-        yield record, {a: shadow.values(a) for a in record.args if is_array(a)}
-    if notes is not None and not shadow.forward(shadow.position).matches_live():
-        notes.append(UNMATCHED)
-
-
-def launch_subject(record: Any, values: dict[Any, Values], mask: Mask = None) -> Subject:
-    """One launch of a tape, at given values; what it reads are its inputs, what it writes its outputs."""
-    return kernel_subject(
-        record.kernel, record.dim, record.args, [], mask, launch=record.index, values=values
-    )
-
-
-def _launch_notes(record: Any, subject: Subject, results: Sequence[PairResult]) -> list[str]:
-    where = f"launch {record.index} ({record.kernel.key})"
-    notes = [f"{where}: {note}" for result in results for note in result.notes]
-    if results:
-        return notes
-    reasons = [
-        reason
-        for p, array in enumerate(record.args)
-        if (reason := obstacle(record.param_name(p), array)) is not None
-    ]
-    why = "; ".join(reasons) or "; ".join(subject.pairs.notes) or "it has no differentiable input and output"
-    return [*notes, f"not checked: {where}: {why.removeprefix('not checked: ')}"]
-
-
-def _collect(
-    tape: Any, checked: Sequence[tuple[int, Subject, list[PairResult]]], notes: Sequence[str]
-) -> GradcheckResult:
-    pairs: list[PairResult] = []
-    scripts: dict[int, Callable[[], str]] = {}
-    for _, subject, results in checked:
-        for pair in results:
-            scripts[len(pairs)] = subject.script_for(pair)
-            pairs.append(pair)
-    launches = len(tape.records)
-    covered = sum(bool(results) for _, _, results in checked)
-    entries, evaluated = sum(p.entries for p in pairs), sum(p.evaluated for p in pairs)
-    summary = (
-        f"{covered} of {launches} launches checked one by one: {len(pairs)} input-output pairs, "
-        f"{evaluated} of {entries} entries"
-    )
-    if not pairs:
-        summary = (
-            f"nothing was checked: none of {launches} launches has an input and an output "
-            "with requires_grad=True"
+    idle = [name for name, value in given.items() if value is not None]
+    if idle and not whole:
+        raise GradcheckError(
+            f"gradcheck_tape: {' and '.join(idle)} without end_to_end=True: launches are checked one by one, "
+            "with all that they read and write",
+            mend="pass end_to_end=True",
         )
-    return GradcheckResult(
-        subject=f"tape of {launches} launches",
-        verdict=worst(pair.verdict for pair in pairs),
-        pairs=tuple(pairs),
-        coverage=Coverage(summary, launches, covered, tuple(dict.fromkeys(notes))),
-        scripts=scripts,
-    )
+    if whole and masks:
+        raise GradcheckError(
+            "gradcheck_tape: input_output_masks and end_to_end=True do not go together",
+            mend="name the arrays whose gradients are wanted: inputs=[…]; or check launches one by one",
+        )
+
+
+@dataclass
+class _TapeCheck:
+    """The launches of one tape, and what was found of them."""
+
+    tape: Any
+    choice: Choice
+    plan: Plan
+    pace: Pace
+    found: list[LaunchCheck] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unmatched: list[str] = field(default_factory=list)
+
+    def run(self, executor: Any, plots: Mapping[str, bool]) -> None:
+        """Check the launches that were chosen."""
+        records, self.notes = self.choice.split(self.tape.records)
+        try:
+            if executor is None:
+                for work in self._works(records):
+                    self.pace.subject = work.name
+                    self.pace.begin(f"{work.name}, {len(self.found) + 1} of {len(records)}")
+                    self._check(work, plots)
+            else:
+                works = handed_out(
+                    check_launch, self._works(records), len(records), executor,
+                    caller="gradcheck_tape", told=lambda work: work.name, pulse=self.pace.pulse,
+                )  # fmt: skip
+                with closing(works):
+                    for check in works:
+                        self.found.append(check)
+                        self.pace.begin(f"{len(self.found)} of {len(records)} launches done")
+        except OutOfTime as error:
+            self._give_up(records[len(self.found) :], str(error))
+
+    def _works(self, records: Sequence[Any]) -> Iterator[LaunchWork]:
+        # What becomes of adjoints that nobody set is the same in all launches that share a plan.
+        seen: set[int] = set()
+        again = replace(self.plan, options=replace(self.plan.options, check_undefined_grad=False))
+        values = launch_values(self.tape.tracker, records, self.pace.pulse, self.unmatched)
+        for record, held in values:
+            plan = again if id(record.plan) in seen else self.plan
+            seen.add(id(record.plan))
+            yield LaunchWork(LaunchCopy.of(record, held, self.choice.mask(record)), plan)
+
+    def _check(self, work: LaunchWork, plots: Mapping[str, bool]) -> None:
+        kept: list[Comparison] | None = [] if any(plots.values()) else None
+        subject = work.subject()
+        self.found.append(check_in_sight(work, subject, self.pace, kept))
+        if kept:
+            plot_errors(kept, subject.metadata, **plots)
+
+    def _give_up(self, records: Sequence[Any], reason: str) -> None:
+        """There is no time left for these."""
+        self.found += [not_reached(record, reason) for record in records]
+        self.notes.append(f"not checked: {spelled(record.index for record in records)}: {reason}")
+
+    def result(self) -> GradcheckResult:
+        """All that was found."""
+        pairs: list[PairResult] = []
+        scripts: dict[int, Callable[[], str]] = {}
+        for check in self.found:
+            writer = self._writer(check.index)
+            for pair in check.pairs:
+                scripts[len(pairs)] = Script.of(writer, pair, self.plan.settings())
+                pairs.append(pair)
+        notes = [*self.notes, *left_notes(self.found)]
+        for check in self.found:
+            notes += [check.dot.message] if check.dot is not None and check.dot.message else []
+            notes += [f"launch {check.index} ({check.kernel}): {note}" for note in check.notes]
+        summary, covered = self._summary(pairs)
+        launches = len(self.tape.records)
+        return GradcheckResult(
+            subject=f"tape of {launches} launches",
+            verdict=worst(pair.verdict for pair in pairs),
+            pairs=PairResults(pairs),
+            coverage=Coverage(summary, launches, covered, tuple(dict.fromkeys([*notes, *self.unmatched]))),
+            dot_products=tuple(check.dot for check in self.found if check.dot is not None),
+            scripts=scripts,
+            settings=self.plan.settings(),
+        )
+
+    def _summary(self, pairs: Sequence[PairResult]) -> tuple[str, int]:
+        launches = len(self.tape.records)
+        if not launches:
+            return "nothing was checked: the tape is empty", 0
+        if not pairs:
+            nothing = (
+                f"nothing was checked: none of {launches} launches has an input and an output "
+                "with requires_grad=True"
+            )
+            return nothing, 0
+        covered = sum(any(pair.evaluated or pair.zeros for pair in check.pairs) for check in self.found)
+        summary = (
+            f"{covered} of {launches} launches checked one by one: {len(pairs)} input-output pairs, "
+            f"{entries_of(pairs)}"
+        )
+        return summary, covered
+
+    def script(self, index: int, pair: PairResult) -> Script:
+        """The script of a pair of a launch."""
+        return Script.of(self._writer(index), pair, self.plan.settings())
+
+    def _writer(self, index: int) -> Writer:
+        """Writes what the scripts of a launch share from the tape, also when it has been reset since."""
+        tracker, record = self.tape.tracker, self.tape.records[index]
+        mask = self.choice.mask(record)
+
+        def scene() -> Scene:
+            [(_, values)] = launch_values(tracker, [record])
+            work = LaunchWork(LaunchCopy.of(record, values, mask), self.plan)
+            return work.subject().writer.scene()
+
+        return Writer(scene)

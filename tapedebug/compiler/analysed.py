@@ -18,6 +18,7 @@ from tapedebug.compiler.pipeline import AdjointInfo, Analysis
 from tapedebug.compiler.remarks import BOUNDS, Remark, Shown
 from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
+from tapedebug.compiler.tracing import TracedSite, TraceInfo
 from tapedebug.compiler.variant import Variant
 
 Sets = tuple[frozenset[int], frozenset[int]]
@@ -38,6 +39,7 @@ class Analysed(Definition):
         super().__init__(python, key, module, types, options)
         self._infos: dict[Sets, AdjointInfo] = {}
         self._adjoints: dict[Sets, ir.Function] = {}
+        self._traces: dict[frozenset[int], TraceInfo | None] = {}
 
     @cached_property
     def _lowered(self) -> Lowered:
@@ -76,7 +78,7 @@ class Analysed(Definition):
     @cached_property
     def _notes(self) -> Notes:
         """What earlier processes found out."""
-        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown)
+        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown, TraceInfo, TracedSite)
         self._used_by(notes.functions)
         return notes
 
@@ -96,6 +98,15 @@ class Analysed(Definition):
         found: int = self._notes.known("axes", lambda: self._lowered.function.axes)
         return found
 
+    @cached_property
+    def follows_values(self) -> bool:
+        """Whether floats decide how long a loop runs, or perhaps which element is touched.
+
+        Such a kernel may never end, or leave its arrays, at values far from those that it was written for.
+        """
+        found: bool = self._notes.known("follows values", lambda: pipeline.follows_values(self._lowered))
+        return found
+
     def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
         """What the adjoint needs, for these array parameters with gradients; does not compile."""
         key = (active, replay)
@@ -105,6 +116,19 @@ class Analysed(Definition):
             )
             self._infos[active, info.replay] = info
         return self._infos[key]
+
+    def trace_info(self, active: frozenset[int]) -> TraceInfo | None:
+        """What its traced variant tells of these arrays; None where native functions touch them."""
+        if self.analysis.native:
+            return None
+        if active not in self._traces:
+
+            def compute() -> TraceInfo | None:
+                found = pipeline.traced(self._lowered, active)
+                return None if found is None else found[1]
+
+            self._traces[active] = self._notes.known(f"traced {sorted(active)}", compute)
+        return self._traces[active]
 
     def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
         function, info = pipeline.adjoint(self._lowered, active, replay)
@@ -121,6 +145,7 @@ class Analysed(Definition):
             guarded=variant.guarded,
             checked=BOUNDS in variant.heard,
             stamping=self._stamping(variant) if variant.tracked else None,
+            tracing=self.trace_info(variant.active) if variant.kind == "traced" else None,
         )
 
     def _stamping(self, variant: Variant) -> Stamping:
@@ -135,6 +160,10 @@ class Analysed(Definition):
             return pipeline.warp_adjoint(self._in_place, variant.active, variant.replay, parts=parts)
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
+        if variant.kind == "traced":
+            found = pipeline.traced(self._lowered, variant.active, stores=bool(variant.replay))
+            assert found is not None
+            return found[0]
         if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back:
             adjoint = pipeline.adjoint(
                 self._lowered,
@@ -154,6 +183,6 @@ class Analysed(Definition):
 
     def _forget(self) -> None:
         """Find it all out again when somebody asks next."""
-        self._infos, self._adjoints = {}, {}
-        for name in ("_lowered", "_in_place", "_notes", "analysis", "axes"):
+        self._infos, self._adjoints, self._traces = {}, {}, {}
+        for name in ("_lowered", "_in_place", "_notes", "analysis", "axes", "follows_values"):
             self.__dict__.pop(name, None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 from collections.abc import Callable
 from typing import Any
 
 from tapedebug._config import config
+from tapedebug._syntax import parsed
 from tapedebug.compiler import objects
 from tapedebug.compiler.llvm.expressions import TranslationError
 from tapedebug.compiler.llvm.library import NATIVES, Misfit
@@ -28,7 +28,7 @@ def with_llvm(code: str, symbol: str) -> bytes:
     """
     from tapedebug.compiler.llvm.machine import object_code
 
-    tree = ast.parse(code)
+    tree = parsed(code)
     try:
         return object_code(translated(tree, symbol), searchable=is_searchable(tree))
     except (TranslationError, Misfit, RuntimeError) as error:
@@ -66,7 +66,7 @@ def with_numba(code: str, symbol: str) -> bytes:
     except NumbaError as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
     return object_code(
-        WRAPPER.format(symbol=symbol, inner=inner), *assembly, searchable=is_searchable(ast.parse(code))
+        WRAPPER.format(symbol=symbol, inner=inner), *assembly, searchable=is_searchable(parsed(code))
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tapedebug.compiler.emit_native import NativeWriter
-from tapedebug.compiler.emit_stamps import StampWriter
+from tapedebug.compiler.emit_trace import TraceWriter
 from tapedebug.compiler.ir import (
     MEMORY,
     NATIVE,
@@ -28,6 +28,7 @@ from tapedebug.compiler.ir import (
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
+from tapedebug.compiler.tracing import TraceInfo
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
@@ -53,6 +54,7 @@ def emit(
     checked: bool = False,
     stamping: Stamping | None = None,
     rounded: bool = False,
+    tracing: TraceInfo | None = None,
 ) -> Text:
     """The text of a function.
 
@@ -66,14 +68,23 @@ def emit(
         checked: Whether an index outside its array ends the launch, before anything is read or written there.
         stamping: How accesses are tracked; None for not at all.
         rounded: Whether each result of a twin is rounded to a multiple of float32 numbers.
+        tracing: What the function's `trace` operations tell; None where it has none.
     """
     return _Emitter(
-        function, layout, f64, strided, guarded and not checked, checked, stamping, rounded=f64 and rounded
+        function,
+        layout,
+        f64,
+        strided,
+        guarded and not checked,
+        checked,
+        stamping,
+        rounded=f64 and rounded,
+        tracing=tracing,
     ).run()
 
 
 @dataclass
-class _Emitter(NativeWriter, StampWriter):
+class _Emitter(NativeWriter, TraceWriter):
     rounded: bool = False
 
     def run(self) -> Text:
@@ -105,6 +116,7 @@ class _Emitter(NativeWriter, StampWriter):
             self._block(function.body)
         self.span = None
         self._stamp_epilogue()
+        self._trace_epilogue()
         for name in self.stacks:
             self._line(f"stack_free({name})")
         return Text(tuple(self.lines), tuple(self.remarks))
@@ -154,6 +166,7 @@ class _Emitter(NativeWriter, StampWriter):
         if self._speaks():
             self._line(f"journal = journal_at(args, {self.layout.journal})")
         self._stamp_prologue()
+        self._trace_prologue()
 
     def _thread_loops(self, *, backwards: bool) -> int:
         """The loops over threads; innermost the last axis, so that its index needs no division."""
@@ -265,6 +278,8 @@ class _Emitter(NativeWriter, StampWriter):
             if self.checked:
                 self._check(op)
             self._line(f"{self._name_of(op)} = {self._offset(op)}")
+        elif op.kind == "trace":
+            self._trace(op)
         elif op.kind in MEMORY:
             self._stamp(op)
             self._memory(op)

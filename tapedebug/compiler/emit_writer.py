@@ -17,6 +17,7 @@ from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.remarks import Remark
 from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Line
+from tapedebug.compiler.tracing import TraceInfo
 from tapedebug.lang import types as t
 
 
@@ -44,6 +45,8 @@ class Writer:
     remarks: dict[Remark, int] = field(default_factory=dict)
     always: set[int] = field(default_factory=set)
     stamped: int = 0
+    tracing: TraceInfo | None = None
+    columns: dict[int, int] = field(default_factory=dict)
 
     @contextmanager
     def _suite(self, indent: int = 1) -> Iterator[None]:

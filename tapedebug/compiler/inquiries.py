@@ -1,4 +1,4 @@
-"""What else may be asked of a kernel: what Warp would make of it, and what its adjoint keeps."""
+"""What else may be asked of a kernel: what Warp would make of it, what its adjoint keeps, what it touches."""
 
 from __future__ import annotations
 
@@ -44,6 +44,21 @@ def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | Non
     origins = [kernel.origin, *(function.origin for function in kernel._notes.functions)]
     words = {word for origin in origins for line in origin.lines for word in line.split()}
     return _adjoint(kernel, active) if words & {"for", "while"} else None
+
+
+def traced(
+    kernel: Kernel, active: frozenset[int], *, stores: bool, strided: bool = False
+) -> Entry | Interpreted:
+    """The compiled kernel that tells which elements it accesses: see `compiler.tracing`.
+
+    Args:
+        kernel: One that has `trace_info`.
+        active: The array parameters of which it tells.
+        stores: Whether it writes to its arrays, as it must where that decides what it accesses.
+        strided: Whether arrays may have any strides.
+    """
+    writes = kernel.analysis.writes if stores else frozenset()
+    return kernel._entry(Variant("traced", active, writes, strided=strided, guarded=True))
 
 
 def native_calls(kernel: Kernel) -> list[tuple[frozenset[int], bool]]:

@@ -164,6 +164,7 @@ STRUCTURAL = {
     "tell": "(value, …) (remark,): leave values in the journal",
     "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
     "pause": "() (remark,): in plain Python, wait for a debugger",
+    "trace": "(offset,) (site,): tell the place of an element that is accessed (`compiler.tracing`)",
     "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
 }
 
@@ -177,7 +178,9 @@ DOT = frozenset({"load_dot", "store_dot", "add_dot"})
 ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_dot"})
 MEMORY = frozenset({"load", "load_after", "store", "atomic_add"}) | ADJOINT | DOT | ADJOINT_DOT
 """What reads or writes an element: of an array, of its adjoint, or of the tangent of one of them."""
-EFFECTS = frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"native", "note"} | REMARKS
+EFFECTS = (
+    frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"native", "note", "trace"} | REMARKS
+)
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 
 

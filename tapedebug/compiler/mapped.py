@@ -14,6 +14,7 @@ from typing import Any
 
 from tapedebug._errors import KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
+from tapedebug._syntax import parsed
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.lower import lower_kernel
@@ -100,7 +101,7 @@ def _kernel(
     typed = ", ".join(f"{param}: wp.{t.type_name(kind)}" for param, kind in kinds.items())
     head = f"def {name}({typed}):".replace("dtype=", "dtype=wp.")
     script = (head, *(f"    {line}" for line in lines))
-    tree = ast.parse("\n".join((f"def {name}({', '.join(kinds)}):", *script[1:])))
+    tree = parsed("\n".join((f"def {name}({', '.join(kinds)}):", *script[1:])))
     namespace: dict[str, Any] = {"wp": importlib.import_module("tapedebug")}
     if function is not None:
         namespace[function[0]] = function[1]

@@ -4,6 +4,7 @@ source → lower → verify → opened                        the kernel in IR
 → keep_log → adjoint_of → remove_dead_code → verify     its adjoint
 → tangent_of → remove_dead_code → verify                its tangent
 → adjoint_tangent_of → remove_dead_code → verify        the tangent of its adjoint
+→ traced_of → remove_dead_code → verify                 the kernel that tells what it touches
 → emit → translated → LLVM → object code                machine code
 """
 
@@ -16,7 +17,19 @@ from typing import Any
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.emit import emit
-from tapedebug.compiler.ir import NATIVE, Block, Function, Op, Param, Value, is_late, ops_of, read_by
+from tapedebug.compiler.ir import (
+    NATIVE,
+    Block,
+    Function,
+    Op,
+    Param,
+    Value,
+    While,
+    is_late,
+    ops_of,
+    read_by,
+    walk,
+)
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.lower._context import AccessRecord as Access
@@ -30,10 +43,12 @@ from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
+from tapedebug.compiler.passes.traced import traced_of, without_stores
 from tapedebug.compiler.passes.verify import verify
 from tapedebug.compiler.remarks import PAUSE
 from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.text import Text
+from tapedebug.compiler.tracing import TraceInfo
 from tapedebug.lang import types as t
 
 
@@ -187,6 +202,20 @@ def _index(value: Value) -> tuple[str, int]:
     return "other", 0
 
 
+def follows_values(kernel: Lowered) -> bool:
+    """Whether floats decide how long a loop runs, or become integers, which may be indices."""
+    return any(
+        isinstance(node, While) or (isinstance(node, Op) and (node.kind in NATIVE or _counts_floats(node)))
+        for block in kernel.function.blocks
+        for node in walk(block)
+    )
+
+
+def _counts_floats(op: Op) -> bool:
+    result, args = op.result, op.args
+    return result is not None and result.type in t.INTEGERS and any(arg.type in t.FLOATS for arg in args)
+
+
 def _all_of(sets: Iterable[frozenset[int]]) -> frozenset[int]:
     return frozenset().union(*sets)
 
@@ -292,6 +321,20 @@ def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = Fals
     return verify(remove_dead_code(tangent_of(kernel.function, active, strong_zero=strong_zero)))
 
 
+def traced(
+    kernel: Lowered, active: frozenset[int], *, stores: bool = True
+) -> tuple[Function, TraceInfo] | None:
+    """The kernel in IR that tells what it touches, and what that means; None where nobody can know.
+
+    Without `stores` it writes to no array: right where nothing that decides is read from what it writes.
+    """
+    found = traced_of(kernel.function, active & differentiable(kernel.function.params))
+    if found is None:
+        return None
+    function, info = found
+    return verify(remove_dead_code(function if stores else without_stores(function))), info
+
+
 def adjoint_tangent(adjoint: Function, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The tangent of an adjoint in IR."""
     active = active & differentiable(adjoint.params)
@@ -308,6 +351,7 @@ def text(
     checked: bool = False,
     stamping: Stamping | None = None,
     rounded: bool = False,
+    tracing: TraceInfo | None = None,
 ) -> Text:
     """The generated code of a function."""
     return emit(
@@ -319,4 +363,5 @@ def text(
         checked=checked,
         stamping=stamping,
         rounded=rounded,
+        tracing=tracing,
     )

@@ -12,9 +12,10 @@ class Variant:
     """Which of a kernel's programs, and of what kind.
 
     Attributes:
-        kind: `"forward"`, `"adjoint"`, `"tangent"` or `"adjoint_tangent"`.
-        active: Array parameters with gradients (or tangents).
-        replay: Of an adjoint, the parameters whose stores it does again.
+        kind: `"forward"`, `"adjoint"`, `"tangent"`, `"adjoint_tangent"` or `"traced"`.
+        active: Array parameters with gradients (or tangents), or whose accesses are told.
+        replay: Of an adjoint, the parameters whose stores it does again; of a traced one, those that it
+            writes: all or none.
         f64: Float32 is float64 throughout.
         rounded: Of such a twin, each result is rounded as float32 is, but elsewhere: on another grid.
         strided: Arrays may have any strides.

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
+from tapedebug._pace import OutOfTime, Pace
 from tapedebug.diagnose._behind import Again, reveal
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._consumed import allow_for_consumed
 from tapedebug.diagnose._diagnosis import Diagnosis, severity
-from tapedebug.diagnose._pace import VERDICT_SHARE, OutOfTime, Pace
 from tapedebug.diagnose._rules import apply, apply_across
 from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._several import joined, losses_for
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
     from tapedebug.trace import Recorded
+
+VERDICT_SHARE = 0.6
+"""Of `max_seconds`, for the end-to-end verdict; the rest is for what explains it."""
 
 SUMMARISED = 1 << 27
 """Bytes of versions up to which a diagnosis also summarises their values; a panel shows them."""
@@ -56,7 +59,7 @@ def diagnose(
             tape read before it wrote them.
         as_warp: The program was written for Warp: what would go wrong there is an error.
         progress: Called with a few words before something that takes time. By default a diagnosis of more
-            than half a second shows a line on a terminal or in a notebook, and takes it away at the end;
+            than half a second shows a line on a terminal, and takes it away at the end, or in a notebook;
             False shows nothing.
         max_seconds: What it may take. What there was no time for is left out, and the coverage says so.
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tapedebug._errors import TapedebugError
+from tapedebug._pace import OutOfTime
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose._pace import OutOfTime
 from tapedebug.diagnose.rules import (
     accumulated,
     after_loss,

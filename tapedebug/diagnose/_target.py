@@ -87,7 +87,7 @@ def _values(seed: Any) -> np.ndarray[Any, Any]:
 def find_leaves(recorded: Recorded, inputs: Any) -> list[int]:
     """Ids of the arrays whose gradients matter."""
     if inputs is not None:
-        from tapedebug.autograd.flat import arrays_in
+        from tapedebug.autograd.programs.flat import arrays_in
 
         given = arrays_in(inputs)
         for item in given:

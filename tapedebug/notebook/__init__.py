@@ -44,11 +44,15 @@ def latest_panel() -> TapeDebugger | None:
 
 def load_ipython_extension(ipython: Any) -> None:
     """``%load_ext tapedebug``: the magics, and the connection for the JupyterLab extension."""
+    from tapedebug.notebook._cells import cells
     from tapedebug.notebook._gate import gate
-    from tapedebug.notebook.magics import TapeMagics
+    from tapedebug.notebook._next import next_cell
+    from tapedebug.notebook.magics import install
 
-    ipython.register_magics(TapeMagics)
+    install(ipython)
     gate.install(ipython)
+    cells.install(ipython)
+    next_cell.install(ipython)  # after the gate: a recording begins when the checks have ended
     if getattr(ipython, "kernel", None) is not None:
         from tapedebug.notebook import _comm
 

@@ -2,7 +2,7 @@
 
 Each message is a dict with ``type`` and, for a question, a number ``request`` that its answer repeats. What
 is said is written down on the other side: ``js/src/lab/protocol.ts``. With ipykernel 7 messages arrive
-while a cell runs, in another thread; a tape that is being recorded is then left alone, and the answer is
+while a cell runs, in another thread; then the list is told, and what would look into a tape is answered with
 ``busy``.
 """
 
@@ -10,18 +10,25 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from tapedebug._errors import TapeError
 from tapedebug.notebook import _shell
-from tapedebug.notebook._checks import CheckRunner, describe, write_report
+from tapedebug.notebook._answers import answer_later
+from tapedebug.notebook._checks import CheckRunner, checked_tapes, describe, write_report
 from tapedebug.notebook._gate import gate
+from tapedebug.notebook._marks import cell_marks
 from tapedebug.notebook._mask import check_mask
+from tapedebug.notebook._next import next_cell
 from tapedebug.notebook._subject import Subject, default_mask, remember, subject_of, tape_row
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
 
 TARGET = "tapedebug"
+
+PROCESS = uuid4().hex
+"""Tells this kernel from the one that a restart puts in its place, under the same id."""
 
 
 def register() -> None:
@@ -46,19 +53,25 @@ class Connection:
         self._runners: dict[int, CheckRunner] = {}
         channel.on_msg(self._heard)
         channel.on_close(self._closed)
-        self._say("hello", version=__version__)
+        self._deaf = next_cell.listen(lambda told: self._say("next", **told))
+        self._say("hello", version=__version__, process=PROCESS, next=next_cell.describe())
 
     def _heard(self, message: dict[str, Any]) -> None:
         question = message.get("content", {}).get("data", {})
         request = question.get("request")
         try:
             kind = question.get("type")
-            if kind in {"run", "cancel"}:
+            if kind in {"run", "cancel", "arm", "forget"}:
                 getattr(self, f"_{kind}")(question)
                 self._say("done", request=request)
+            elif kind == "list":
+                self._say("tapes", request=request, tapes=tape_rows(), busy=gate.cell_running)
             elif kind == "diagnose":
                 self._diagnose(question, request)
-            elif kind in {"list", "trace", "export"}:
+            elif kind == "ask":
+                subject = self._runner(question).subject
+                answer_later(subject, question.get("question"), request, self._send)
+            elif kind in {"trace", "export", "marks"}:
                 with gate.between_cells() as quiet:
                     answer = getattr(self, f"_{kind}")(question) if quiet else ("busy", {})
                 self._say(answer[0], request=request, **answer[1])
@@ -68,17 +81,38 @@ class Connection:
             self._say("error", request=request, message=describe(error))
 
     def _closed(self, _: Any = None) -> None:
+        self._deaf()
         for runner in self._runners.values():
             runner.cancel()
 
-    def _say(self, kind: str, *, request: int | None = None, **fields: Any) -> None:
+    def _say(
+        self, kind: str, *, request: int | None = None, buffers: list[bytes] | None = None, **fields: Any
+    ) -> None:
         message = {"type": kind, **fields}
         if request is not None:
             message["request"] = request
-        self._channel.send(message)
+        if buffers is None:
+            self._channel.send(message)
+        else:
+            self._channel.send(message, buffers=buffers)
 
-    def _list(self, _: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        return "tapes", {"tapes": tape_rows()}
+    def _send(self, message: dict[str, Any], buffers: list[bytes]) -> None:
+        self._channel.send(message, buffers=buffers)
+
+    def _arm(self, question: dict[str, Any]) -> None:
+        next_cell.arm(question.get("on") is True)
+
+    def _forget(self, question: dict[str, Any]) -> None:
+        """A tab was closed: nobody waits for its checks, and nothing of it need be kept."""
+        runner = self._runners.pop(question.get("tape", -1), None)
+        if runner is not None:
+            runner.cancel()
+
+    def _marks(self, _: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        from tapedebug.runtime import live_tapes
+        from tapedebug.runtime._state import active_tape
+
+        return "marks", {"cells": cell_marks(tape for tape in live_tapes() if tape is not active_tape())}
 
     def _trace(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         tape = find_tape(question.get("tape"))
@@ -88,9 +122,11 @@ class Connection:
             runner = self._runners[tape.id] = self._new_runner(subject)
         return "trace", {
             "tape": tape.id,
-            "trace": subject.trace,
-            "mask": default_mask(subject.trace),
+            "head": subject.head,
+            "columns": list(subject.packed.columns),
+            "mask": default_mask(subject.head),
             "checks": runner.checks,
+            "buffers": list(subject.packed.columns.values()),
         }
 
     def _new_runner(self, subject: Subject) -> CheckRunner:
@@ -103,7 +139,7 @@ class Connection:
 
     def _run(self, question: dict[str, Any]) -> None:
         runner = self._runner(question)
-        runner.start(check_mask(question.get("mask", []), runner.subject.trace))
+        runner.start(check_mask(question.get("mask", []), runner.subject.source))
 
     def _cancel(self, question: dict[str, Any]) -> None:
         self._runner(question).cancel()
@@ -111,9 +147,9 @@ class Connection:
     def _export(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         runner = self._runner(question)
         number = runner.subject.source.tape.id
-        target = write_report(runner.subject.trace, runner.checks, f"tapedebug-report-{number}.html")
+        target = write_report(runner.subject, runner.checks, f"tapedebug-report-{number}.html")
         self._say("state", tape=number, state={"status": f"Report written to {target}"})
-        return "done", {}
+        return "done", {"message": f"Report written to {target}"}
 
     def _diagnose(self, question: dict[str, Any], request: int | None) -> None:
         """Diagnose a tape beside the notebook, and answer with the list of tapes when it is done."""
@@ -123,7 +159,7 @@ class Connection:
 
         def work() -> None:
             try:
-                with gate.for_check(lambda: None):
+                with gate.for_check(lambda: None, f"the diagnosis of tape {tape.id}"):
                     remember(tape, _shell.in_namespace(lambda: diagnose(tape, progress=False)))
                     rows = tape_rows()
                 self._say("tapes", request=request, tapes=rows)
@@ -156,7 +192,18 @@ def find_tape(number: Any) -> Tape:
 
 
 def tape_rows() -> list[dict[str, Any]]:
-    """Return what the side bar shows of each live tape, newest first. Nothing is computed for it."""
+    """Return what the side bar shows of each live tape, newest first. Nothing is computed for it.
+
+    A running cell may record meanwhile, so what is counted here may change under the counting.
+    """
     from tapedebug.runtime import live_tapes
 
-    return [tape_row(tape) for tape in sorted(live_tapes(), key=lambda tape: -tape.id)]
+    for attempt in range(5):
+        try:
+            checked = checked_tapes()
+            tapes = sorted(live_tapes(), key=lambda tape: -tape.id)
+            return [{**tape_row(tape), "checking": tape.id in checked} for tape in tapes]
+        except RuntimeError:
+            if attempt == 4:
+                raise
+    raise AssertionError("unreachable")

@@ -20,6 +20,7 @@ class CellGate:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._depth = 0
+        self._holder = ""
         self._cancellers: list[Callable[[], None]] = []
         self._shells: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -57,19 +58,45 @@ class CellGate:
                 self._lock.release()
 
     @contextmanager
-    def for_check(self, cancel: Callable[[], None]) -> Iterator[None]:
-        """Wait for the running cell, then hold the gate. Interrupting a waiting cell calls `cancel`."""
-        with self._lock:
-            self._cancellers.append(cancel)
+    def for_check(self, cancel: Callable[[], None], name: str = "another check") -> Iterator[None]:
+        """Wait for what runs, then hold the gate. Interrupting a waiting cell calls `cancel`.
+
+        Args:
+            cancel: Ends what is done meanwhile, soon.
+            name: What those are told that wait for it.
+        """
+        with self._lock, self.cancelling(cancel):
+            self._holder = name
             try:
                 yield
             finally:
-                self._cancellers.remove(cancel)
+                self._holder = ""
+
+    @contextmanager
+    def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
+        """Within `for_check`: interrupting a waiting cell calls `cancel`, too."""
+        self._cancellers.append(cancel)
+        try:
+            yield
+        finally:
+            self._cancellers.remove(cancel)
 
     @property
     def busy(self) -> bool:
         """Whether a cell or a check is running."""
         return self._lock.locked()
+
+    @property
+    def holder(self) -> str | None:
+        """What is running, in the words of a status line; None where nothing is."""
+        if self.cell_running:
+            return "the running cell"
+        return (self._holder or "another check") if self.busy else None
+
+    @property
+    def cell_running(self) -> bool:
+        """Whether a cell is running."""
+        return self._depth > 0
 
     def _wait(self) -> None:
         while True:

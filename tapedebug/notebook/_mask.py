@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import GradcheckError
+
+if TYPE_CHECKING:
+    from tapedebug.trace import Launch, Trace
 
 MaskEntry = list[Any]
 
 
-def check_mask(mask: Iterable[Any], trace: dict[str, Any]) -> list[MaskEntry]:
+def check_mask(mask: Iterable[Any], trace: Trace) -> list[MaskEntry]:
     """Return `mask` as a list of ``[launch, input, output]`` without repetitions.
 
     Args:
@@ -22,15 +25,14 @@ def check_mask(mask: Iterable[Any], trace: dict[str, Any]) -> list[MaskEntry]:
         GradcheckError: An entry names a launch, argument or array that the tape does not have; the message
             lists those that it has.
     """
-    checked: list[MaskEntry] = []
+    checked: dict[tuple[Any, ...], MaskEntry] = {}
     for entry in mask:
         sound = _check_entry(entry, trace)
-        if sound not in checked:
-            checked.append(sound)
-    return checked
+        checked.setdefault(tuple(sound), sound)
+    return list(checked.values())
 
 
-def _check_entry(entry: Any, trace: dict[str, Any]) -> MaskEntry:
+def _check_entry(entry: Any, trace: Trace) -> MaskEntry:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
         raise GradcheckError(
             f"a mask entry is [launch, input, output], with None for the whole tape; not {entry!r}"
@@ -39,14 +41,14 @@ def _check_entry(entry: Any, trace: dict[str, Any]) -> MaskEntry:
     if launch is None:
         known, where = _labels(trace), "the tape"
     else:
-        count = len(trace["launches"])
+        count = len(trace.launches)
         if isinstance(launch, bool) or not isinstance(launch, int) or not 0 <= launch < count:
             raise GradcheckError(
                 f"mask entry {list(entry)!r}: there is no launch {launch!r}; "
                 f"this tape has {count} launches, counted from 0"
             )
-        record = trace["launches"][launch]
-        known, where = _arguments(record), f"launch {launch} ({record['name']})"
+        record = trace.launches[launch]
+        known, where = _arguments(record), f"launch {launch} ({record.name})"
     for name in (source, target):
         if name not in known:
             raise GradcheckError(
@@ -56,9 +58,9 @@ def _check_entry(entry: Any, trace: dict[str, Any]) -> MaskEntry:
     return [launch, source, target]
 
 
-def _labels(trace: dict[str, Any]) -> list[str]:
-    return [array["label"] for array in trace["arrays"]]
+def _labels(trace: Trace) -> list[str]:
+    return [info.label for info in trace.arrays]
 
 
-def _arguments(record: dict[str, Any]) -> list[str]:
-    return [argument["name"] for argument in record["args"] if argument["array"] is not None]
+def _arguments(launch: Launch) -> list[str]:
+    return [argument.name for argument in launch.args if argument.array is not None]

@@ -17,6 +17,18 @@ _BY_CELL: dict[str, tuple[str, list[TapeDebugger]]] = {}
 _LATEST: list[TapeDebugger] = []
 
 
+def forget(panel: TapeDebugger) -> None:
+    """Hold on to a panel no more: it was closed."""
+    if panel in _LATEST:
+        _LATEST.clear()
+    for cell, (execution, panels) in list(_BY_CELL.items()):
+        left = [other for other in panels if other is not panel]
+        if left:
+            _BY_CELL[cell] = (execution, left)
+        else:
+            del _BY_CELL[cell]
+
+
 def open_panel(obj: Any, **options: Any) -> TapeDebugger:
     """Return a new panel for `obj`, and close those that the same cell showed when it ran before.
 
@@ -31,7 +43,7 @@ def open_panel(obj: Any, **options: Any) -> TapeDebugger:
     if cell is not None:
         before, panels = _BY_CELL.get(cell, ("", []))
         if before != execution:
-            for old in panels:
+            for old in list(panels):
                 old.close()
             panels = []
         _BY_CELL[cell] = (execution, [*panels, panel])

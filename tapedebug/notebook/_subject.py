@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._source import display_file
 from tapedebug.notebook import _shell
+from tapedebug.notebook._ends import Ends, begins_with, ends_of
+from tapedebug.trace._json import encode
+from tapedebug.trace._pack import Packed, pack, seal_columns
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
@@ -19,8 +22,11 @@ if TYPE_CHECKING:
 
 MOST_SUMMARISED = 1 << 27
 """Bytes of array versions up to which the panel of a tape that nobody diagnosed shows their values."""
+MOST_REPLAYED = 10_000
+"""Launches up to which it does: finding the values runs them again."""
 
-_DIAGNOSES: weakref.WeakKeyDictionary[Tape, Diagnosis] = weakref.WeakKeyDictionary()
+_DIAGNOSES: weakref.WeakKeyDictionary[Tape, tuple[Diagnosis, Ends]] = weakref.WeakKeyDictionary()
+"""With the records that were diagnosed: the tape may be reset and recorded again."""
 _NAMES: weakref.WeakKeyDictionary[Tape, str] = weakref.WeakKeyDictionary()
 _CELLS: weakref.WeakKeyDictionary[Tape, tuple[str, str]] = weakref.WeakKeyDictionary()
 
@@ -33,12 +39,37 @@ class Subject:
     tape: Tape | None
 
     @cached_property
+    def packed(self) -> Packed:
+        """The trace as panels take it, with these `checks`."""
+        head, columns = pack(self.source)
+        return Packed({**head, "checks": self.checks}, columns)
+
+    @cached_property
+    def checks(self) -> list[dict[str, Any]]:
+        """The checks of the trace, and all pairs of the whole tape that nobody has checked."""
+        checks: list[dict[str, Any]] = encode(self.source.checks)
+        known = {(check["input"], check["output"]) for check in checks if check["launch"] is None}
+        return checks + [unchecked(*pair) for pair in whole_tape_pairs(self.source) if pair not in known]
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What there is little of, as JSON-compatible data: all but launches, versions and scopes."""
+        return self.packed.head
+
+    @cached_property
+    def sealed(self) -> str:
+        """The columns as text, for a file."""
+        return seal_columns(self.packed)
+
+    @cached_property
     def trace(self) -> dict[str, Any]:
-        """The trace as JSON-compatible data; its checks list all pairs that can be checked end to end."""
-        data = self.source.to_json()
-        known = {(check["input"], check["output"]) for check in data["checks"] if check["launch"] is None}
-        data["checks"] += [unchecked(*pair) for pair in whole_tape_pairs(self.source) if pair not in known]
-        return data
+        """All of it as JSON-compatible data; of 100,000 launches that takes seconds, and 150 MB of text."""
+        return {**self.source.to_json(), "checks": self.checks}
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What the answers to questions about it keep for the next one."""
+        return {}
 
     def labels(self) -> dict[array, str]:
         """What the trace calls each array of the tape.
@@ -86,13 +117,20 @@ def remember(tape: Tape, diagnosis: Diagnosis) -> None:
     """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
     if tape in _CELLS:
         diagnosis.trace.name = _CELLS[tape][1]
-    _DIAGNOSES[tape] = diagnosis
+    known = _DIAGNOSES.get(tape)
+    if known is None or known[0] is not diagnosis:  # shown again, it is as old as it was
+        _DIAGNOSES[tape] = diagnosis, ends_of(tape)
 
 
 def made_in(tape: Tape, cell: str, name: str | None) -> None:
     """Say which cell's ``%%tape`` made a tape, and what the user calls it; its call site is in IPython."""
     place = display_file(cell)
     _CELLS[tape] = (place, name or place)
+
+
+def called(tape: Tape) -> str:
+    """What the user calls a tape, as far as anybody has asked; else empty."""
+    return _NAMES.get(tape, "")
 
 
 def tape_row(tape: Tape) -> dict[str, Any]:
@@ -150,7 +188,11 @@ def unchecked(source: str, target: str) -> dict[str, Any]:
 
 
 def default_mask(trace: dict[str, Any]) -> list[list[Any]]:
-    """Return the pairs that are on at first: those of the whole tape, which are cheap and say most."""
+    """Return the pairs that are on at first: those of the whole tape, which are cheap and say most.
+
+    Args:
+        trace: The trace as JSON-compatible data, or the head of it.
+    """
     return [[None, check["input"], check["output"]] for check in trace["checks"] if check["launch"] is None]
 
 
@@ -162,9 +204,11 @@ def text_of(subject: Subject) -> str:
 
 
 def _diagnosis_of(tape: Tape) -> Diagnosis | None:
-    """Return the diagnosis of a tape, unless more was recorded since."""
-    diagnosis = _DIAGNOSES.get(tape)
-    return diagnosis if diagnosis is not None and diagnosis.trace.tape.launches == len(tape.records) else None
+    """Return the diagnosis of a tape, unless more, or something else, was recorded since."""
+    diagnosis, ends = _DIAGNOSES.get(tape, (None, ()))
+    if diagnosis is None or diagnosis.trace.tape.launches != len(tape.records):
+        return None
+    return diagnosis if begins_with(tape, ends, len(tape.records)) else None
 
 
 def _trace_of(tape: Tape) -> Trace:
@@ -184,6 +228,8 @@ def _summarise_small(recorded: Recorded) -> None:
     from tapedebug.trace._values import add_summaries
 
     size = {info.id: info.stop - info.start for info in recorded.trace.arrays}
+    if len(recorded.trace.launches) > MOST_REPLAYED:
+        return
     if sum(size[version.array] for version in recorded.trace.versions) <= MOST_SUMMARISED:
         add_summaries(recorded)
 

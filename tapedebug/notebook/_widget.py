@@ -13,15 +13,22 @@ from uuid import uuid4
 import anywidget
 import traitlets
 
-from tapedebug._errors import GradcheckError
-from tapedebug.notebook import _shell
+from tapedebug._errors import GradcheckError, TapedebugError
+from tapedebug.notebook import _panels, _shell, _siblings
+from tapedebug.notebook._answers import answer_later
 from tapedebug.notebook._checks import CheckRunner, describe, write_report
 from tapedebug.notebook._gate import gate
 from tapedebug.notebook._mask import check_mask
-from tapedebug.notebook._subject import default_mask, subject_of
-from tapedebug.notebook.display import bundle_of
+from tapedebug.notebook._selection import SelectionError, check_selection, still_there
+from tapedebug.notebook._subject import Subject, default_mask, subject_of
+from tapedebug.notebook.display import bundle_of, saved_answers
 
 STATIC = Path(__file__).parent.parent / "static"
+
+LOWEST = 200
+"""CSS pixels: less shows no lane."""
+
+UNSET: Any = object()
 
 
 class TapeDebugger(anywidget.AnyWidget):
@@ -34,30 +41,39 @@ class TapeDebugger(anywidget.AnyWidget):
     Args:
         obj: A `Tape`, a `Trace` or a `Diagnosis`. Checks need the tape itself: of a trace they say so.
         mask: The pairs to switch on; by default those of the whole tape.
+        height: Of the panel, in CSS pixels; by default what suits the window.
 
     Attributes:
-        trace: The tape as JSON-compatible data (schema: ``docs/trace.md``).
+        head: What there is little of, as JSON-compatible data, and what each of `columns` holds. Read only.
+        columns: Launches and versions as bytes (packed form: ``docs/trace.md``). Read only.
         mask: The pairs that *Run* recomputes: a list of ``[launch, input, output]``, launch None for the
             whole tape.
         checks: The results, a list of dicts with ``launch``, ``input``, ``output``, ``verdict``,
             ``max_abs_error``, ``max_rel_error``, ``message`` and ``seconds``; ``verdict`` is None for a
             pair that was not run.
         selection: What is selected: a dict with any of ``launch`` (index), ``array`` (id or label),
-            ``version``, ``finding`` (id).
+            ``version``, ``finding`` (id) and ``pair`` (as in `mask`; the one whose Jacobian is looked at).
+        height: In CSS pixels, or None.
+        verdict: On the gradient, as the panel says it: the diagnosis' or, where there was none, the worst of
+            the whole-tape checks. Read only.
+        findings: What the diagnosis found, worst first: a list of dicts (schema: ``docs/trace.md``). Read
+            only, and not synced.
         running: Whether checks are running.
         progress: Of the running checks, 0 to 1.
+        beat: Counts up every second while checks run, so that the panel knows that its kernel is alive.
         status: The last news, in words.
         can_run: Whether the tape is here, so that checks can be run.
 
     Raises:
         TypeError: `obj` can not be shown.
-        traitlets.TraitError: `mask` names a pair that the tape does not have.
+        traitlets.TraitError: `mask` names a pair that the tape does not have, or `height` is none.
     """
 
     _esm = STATIC / "widget.js"
     _css = STATIC / "widget.css"
 
-    trace = traitlets.Dict(read_only=True).tag(sync=True)
+    head = traitlets.Dict(read_only=True).tag(sync=True)
+    columns = traitlets.Dict(read_only=True).tag(sync=True)
     mask = traitlets.List().tag(sync=True)
     checks = traitlets.List(traitlets.Dict()).tag(sync=True)
     selection = traitlets.Dict().tag(sync=True)
@@ -65,23 +81,30 @@ class TapeDebugger(anywidget.AnyWidget):
     progress = traitlets.Float(0.0).tag(sync=True)
     status = traitlets.Unicode("").tag(sync=True)
     can_run = traitlets.Bool(False).tag(sync=True)
+    beat = traitlets.Int(0).tag(sync=True)
+    height = traitlets.Any(None, allow_none=True).tag(sync=True)
+    verdict = traitlets.Unicode("NOT CHECKED", read_only=True).tag(sync=True)
+    findings = traitlets.List(traitlets.Dict(), read_only=True)
 
-    def __init__(self, obj: Any, *, mask: Iterable[Any] | None = None) -> None:
+    def __init__(self, obj: Any, *, mask: Iterable[Any] | None = None, height: float | None = None) -> None:
         subject = subject_of(obj)
         self._display_ids: list[str] = []
+        # the validators of `mask` and `selection` need the trace, so it is there before any trait is set
         self._runner = CheckRunner(subject, self._report)
-        # the validator of `mask` needs the trace, so it is there before any trait is set
-        self._known = subject.trace
+        self._runner.learn(_siblings.found_elsewhere(subject))
         super().__init__(
-            mask=default_mask(subject.trace) if mask is None else list(mask),
-            checks=subject.trace["checks"],
+            mask=default_mask(subject.head) if mask is None else list(mask),
+            checks=self._runner.checks,
             can_run=subject.tape is not None,
+            height=height,
         )
-        self.set_trait("trace", subject.trace)
+        self._show_subject(subject)
+        _siblings.opened(self)
         self.on_msg(self._heard)
         shell = _shell.current()
         if shell is not None:
             gate.install(shell)
+            _siblings.follow(shell)
 
     def run(self, mask: Iterable[Any] | None = None) -> list[dict[str, Any]]:
         """Check the pairs that are switched on, as *Run* does, and wait for the results.
@@ -96,15 +119,76 @@ class TapeDebugger(anywidget.AnyWidget):
             TapedebugError: No pair is on, or the tape can not be checked.
             traitlets.TraitError: `mask` names a pair that the tape does not have.
         """
+        self._require_open()
         if mask is not None:
             self.mask = list(mask)
-        results = self._runner.run(self.mask)
-        self._update_saved()
-        return results
+        return self._runner.run(self.mask)
 
     def cancel(self) -> None:
-        """Stop the running checks after the pair that they are at."""
+        """Stop the running checks; the results so far stay."""
         self._runner.cancel()
+
+    def select(
+        self,
+        *,
+        finding: Any = UNSET,
+        launch: Any = UNSET,
+        array: Any = UNSET,
+        version: Any = UNSET,
+        pair: Any = UNSET,
+    ) -> None:
+        """Select something, as a click does; what is not named is not selected.
+
+        Args:
+            finding: The id of a finding, a `Finding`, or one of the dicts of `findings`.
+            launch: The index of a launch.
+            array: The label or id of an array, or the array itself.
+            version: Of that array.
+            pair: ``(launch, input, output)``, launch None for the whole tape: shows its Jacobian.
+
+        Raises:
+            traitlets.TraitError: The tape has no such thing; the message says what it has.
+        """
+        given = {"finding": finding, "launch": launch, "array": array, "version": version, "pair": pair}
+        self.selection = {part: value for part, value in given.items() if value is not UNSET}
+
+    def refresh(self) -> None:
+        """Show what was recorded or diagnosed since; masks and results that still fit stay.
+
+        Raises:
+            TapedebugError: A check of the tape is running, or the panel was closed.
+        """
+        self._require_open()
+        if self._runner.running:
+            raise TapedebugError(
+                "A check of this tape is running: it needs the tape as it is drawn.",
+                mend="Wait for it, or call cancel(); then refresh.",
+            )
+        before = self._runner.subject
+        if before.tape is None:
+            return
+        subject = subject_of(before.tape)
+        mask, selection = self.mask, self.selection
+        self._runner.adopt(subject)
+        with self.hold_sync():
+            fitting = _siblings.that_fit(mask, subject.source)
+            self.mask = default_mask(subject.head) if mask and not fitting else fitting
+            self.selection = still_there(selection, subject)
+            self.checks = self._runner.checks
+            self.status = ""
+            self._show_subject(subject)
+        self._update_saved()
+
+    def close(self) -> None:
+        """Take the panel away and let go of its tape; what was shown stays as it was last seen."""
+        runner: CheckRunner | None = getattr(self, "_runner", None)  # none where there was nothing to show
+        if runner is not None:
+            runner.cancel()
+            self._runner = CheckRunner(Subject(runner.subject.source, None), _nothing)
+            self._display_ids.clear()
+            _siblings.closed(self)
+            _panels.forget(self)
+        super().close()
 
     def export(self, path: str | Path = "tapedebug-report.html") -> Path:
         """Write what the panel shows as one offline HTML file.
@@ -118,42 +202,95 @@ class TapeDebugger(anywidget.AnyWidget):
         Raises:
             OSError: It can not be written.
         """
-        return write_report(self.trace, self.checks, path)
+        return write_report(self._runner.subject, self.checks, path)
 
-    def _shown(self) -> dict[str, Any]:
-        """The trace with the results of the runs since."""
-        return {**self.trace, "checks": list(self.checks)}
+    @property
+    def trace(self) -> dict[str, Any]:
+        """The tape as JSON-compatible data (schema: ``docs/trace.md``); made when it is asked for."""
+        return self._runner.subject.trace
 
     @traitlets.validate("mask")
     def _validate_mask(self, proposal: Any) -> list[Any]:
         try:
-            return check_mask(proposal["value"], self._known)
+            return check_mask(proposal["value"], self._runner.subject.source)
         except GradcheckError as error:
             raise traitlets.TraitError(str(error)) from None
+
+    @traitlets.validate("selection")
+    def _validate_selection(self, proposal: Any) -> dict[str, Any]:
+        try:
+            return check_selection(proposal["value"], self._runner.subject)
+        except SelectionError as error:
+            raise traitlets.TraitError(str(error)) from None
+
+    @traitlets.validate("height")
+    def _validate_height(self, proposal: Any) -> float | None:
+        height = proposal["value"]
+        number = isinstance(height, int | float) and not isinstance(height, bool)
+        if height is None or (number and LOWEST <= height < float("inf")):
+            return None if height is None else float(height)
+        raise traitlets.TraitError(
+            f"height is a number of CSS pixels, {LOWEST} or more, or None; not {height!r:.80}"
+        )
+
+    @traitlets.observe("checks")
+    def _judge(self, _: Any = None) -> None:
+        self.set_trait("verdict", _siblings.judgement(self._runner.subject.source.verdict, self.checks))
+
+    def _show_subject(self, subject: Subject) -> None:
+        self._passes = _siblings.passes_of(subject)
+        with self.hold_sync():  # in one message: one is nothing without the other
+            self.set_trait("head", subject.head)
+            self.set_trait("columns", subject.packed.columns)
+        self.set_trait("findings", subject.head["findings"])
+        self._judge()
+
+    def _require_open(self) -> None:
+        if self.comm is None:
+            raise TapedebugError(
+                "This panel was closed.", mend="Open another: TapeDebugger(tape), or show the tape."
+            )
 
     def _heard(self, _: Any, content: Any, __: Any) -> None:
         """A button was pressed. There is no cell to show a traceback in: errors go to the status line."""
         kind = content.get("type") if isinstance(content, dict) else None
         try:
             if kind == "run":
-                self._start()
+                self._start(content.get("mask"))
             elif kind == "cancel":
-                self.status = "Cancelling …"
                 self.cancel()
             elif kind == "export":
                 self.status = f"Report written to {self.export()}"
+            elif kind == "ask":
+                answer_later(self._runner.subject, content.get("question"), content.get("request"), self.send)
         except Exception as error:
             self.status = describe(error)
 
-    def _start(self) -> None:
-        self._runner.start(self.mask)
+    def _start(self, mask: Any = None) -> None:
+        """Run these pairs, or those that are switched on."""
+        self._runner.start(self.mask if mask is None else check_mask(mask, self._runner.subject.source))
 
     def _report(self, **changes: Any) -> None:
         with self.hold_sync():
             for name, value in changes.items():
                 self.set_trait(name, value)
-        if "checks" in changes:
+        if changes.get("running") is False:
             self._update_saved()
+            _siblings.share(self)
+
+    def _learn(self, checks: list[dict[str, Any]]) -> None:
+        """Another panel of this tape has results."""
+        self._runner.learn(checks)
+        if self.checks != self._runner.checks:
+            self.checks = self._runner.checks
+            self._update_saved()
+
+    def _look_for_passes(self) -> None:
+        """After another reverse pass the adjoints that the front end has are those of the one before."""
+        passes = _siblings.passes_of(self._runner.subject)
+        if passes != self._passes:
+            self._passes = passes
+            self.send({"type": "passes", "passes": passes})
 
     # -- display: what a saved notebook holds is brought up to date when checks have run
 
@@ -179,8 +316,14 @@ class TapeDebugger(anywidget.AnyWidget):
 
     def bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook keeps of the panel: MIME data and metadata."""
-        return bundle_of(self._shown(), repr(self), model_id=self.model_id, mask=self.mask)
+        subject, checks = self._runner.subject, self.checks
+        answers = saved_answers(subject, checks)
+        return bundle_of(subject, checks, repr(self), model_id=self.model_id, mask=self.mask, answers=answers)
 
     def __repr__(self) -> str:
-        tape = self.trace["tape"]
-        return f"TapeDebugger({self.trace['name']!r}, tape {tape['id']}, {tape['launches']} launches)"
+        trace = self._runner.subject.source
+        return f"TapeDebugger({trace.name!r}, tape {trace.tape.id}, {trace.tape.launches} launches)"
+
+
+def _nothing(**_: Any) -> None:
+    """A check that was running when its panel was closed has nobody to tell."""

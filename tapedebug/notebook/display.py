@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from tapedebug.notebook import _shell
 from tapedebug.notebook._html import trace_html
-from tapedebug.notebook._subject import subject_of
+from tapedebug.notebook._subject import Subject, subject_of
+from tapedebug.report import Room, answered, embed_answers
 
 TRACE_MIME = "application/vnd.tapedebug.trace+json"
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
-MOST_SAVED = 8_000_000
-"""Bytes of JSON that a notebook may be made to carry for one panel; a tape of about 15,000 launches."""
+MOST_SAVED = 4_000_000
+"""Bytes of JSON that a notebook may be made to carry for one panel; a tape of about 100,000 launches."""
+
+MOST_ANSWERS = Room(bytes=300_000, seconds=1.0)
+"""What a notebook may be made to carry, and wait for, of what is only computed when somebody looks."""
+MOST_ANSWERED = 5_000
+"""Launches of a tape up to which a saved notebook has such answers: showing it must not take long."""
 
 Bundle = tuple[dict[str, Any], dict[str, Any]]
 
@@ -34,38 +41,89 @@ def tape_bundle(obj: Any, include: Any = None, exclude: Any = None) -> Bundle:
         panel = open_panel(obj)
     except ImportError as error:
         warnings.warn(f"The panel can not be shown ({error}); this is its static form.", stacklevel=2)
-        return bundle_of(subject_of(obj).trace, text)
+        subject = subject_of(obj)
+        return bundle_of(subject, subject.checks, text)
     data, metadata = panel.bundle()
     return {**data, "text/plain": text}, metadata
 
 
+def static_bundle(obj: Any) -> Bundle:
+    """Return the MIME bundle of what has no panel: static HTML in a notebook, and text everywhere.
+
+    Args:
+        obj: An array, Jacobians, or the result of `end_to_end` or `hvp_check`.
+    """
+    data: dict[str, Any] = {"text/plain": repr(obj)}
+    if _shell.in_notebook():
+        data["text/html"] = _static_html(obj)
+    return data, {}
+
+
 def bundle_of(
-    trace: dict[str, Any], text: str, *, model_id: str | None = None, mask: list[Any] | None = None
+    subject: Subject,
+    checks: Sequence[dict[str, Any]],
+    text: str,
+    *,
+    model_id: str | None = None,
+    mask: list[Any] | None = None,
+    answers: list[dict[str, Any]] | None = None,
 ) -> Bundle:
     """Return the MIME bundle of a trace.
 
     Args:
-        trace: The trace as JSON-compatible data.
+        subject: What is shown.
+        checks: The results of its checks so far.
         text: The plain-text form.
         model_id: The live widget that shows it.
         mask: The pairs that are switched on, for the panel without a kernel.
+        answers: What `saved_answers` gave, for the panel without a kernel.
     """
     data: dict[str, Any] = {"text/plain": text}
     metadata: dict[str, Any] = {}
-    size = len(json.dumps(trace, separators=(",", ":")))
+    head = {**subject.head, "checks": list(checks)}
+    size = len(subject.sealed) + len(json.dumps(head, separators=(",", ":")))
     note = ""
     if size <= MOST_SAVED:
-        data[TRACE_MIME] = trace
-        metadata[TRACE_MIME] = {"mask": mask or []}
+        data[TRACE_MIME] = {"head": head, "columns": subject.sealed}
+        metadata[TRACE_MIME] = {"mask": mask or [], "answers": answers or []}
     else:
         note = (
             f"The tape's trace ({size / 1e6:.0f} MB) is too large to keep in a notebook. "
             "Write it to a file with %tape_report."
         )
-    data["text/html"] = trace_html(trace, note)
+    data["text/html"] = trace_html(head, note)
     if model_id is not None:
         data[WIDGET_MIME] = {"version_major": 2, "version_minor": 0, "model_id": model_id}
     return data, metadata
+
+
+def saved_answers(subject: Subject, checks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the answers that a saved notebook carries: Jacobians that failed, values around findings.
+
+    Args:
+        subject: Who answers.
+        checks: The results of its checks so far.
+    """
+    launches = subject.source.launches
+    if subject.tape is None or len(launches) > MOST_ANSWERED:
+        return []
+    known = answered(subject.source, subject.tape, packed=subject.packed, checks=checks)
+    return embed_answers(known.head, launches, known.ask, known.kinds, MOST_ANSWERS)[0]
+
+
+def _static_html(obj: Any) -> str:
+    from tapedebug.autograd.sparse.jacobians import Jacobians
+    from tapedebug.runtime import array, indexedarray
+
+    if isinstance(obj, array | indexedarray):
+        from tapedebug.notebook._array_html import array_html
+
+        return array_html(obj)
+    from tapedebug.notebook import _results_html
+
+    if isinstance(obj, Jacobians):
+        return _results_html.jacobians_html(obj)
+    return _results_html.check_html(obj)
 
 
 def _plain(obj: Any) -> str:

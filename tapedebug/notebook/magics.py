@@ -1,58 +1,107 @@
-"""The magics: ``%%tape`` and ``%tape_report``. Their options are the Python keywords."""
+"""The magics that run a cell: ``%%tape``, ``%%gradcheck`` and ``%%jacobian``.
+
+Their options are the Python keywords of what they call, see `_options`.
+"""
 
 # IPython is seen without its types, so that mypy runs where it is not installed
 # mypy: disable-error-code="misc, untyped-decorator"
 
 from __future__ import annotations
 
-import ast
-import sys
-from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, output_can_be_silenced
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic import cell_magic, magics_class, output_can_be_silenced
+from IPython.core.magic_arguments import magic_arguments
 
-from tapedebug.notebook import _shell
+from tapedebug.autograd import gradcheck_tape, jacobian
+from tapedebug.diagnose import diagnose
+from tapedebug.notebook import _completion, _shell
+from tapedebug.notebook._cell import CellCode
+from tapedebug.notebook._magic_base import Base, told
+from tapedebug.notebook._options import Option, keyword, options, parse
+from tapedebug.notebook._report_magics import ReportMagics
 from tapedebug.notebook._subject import made_in, remember
+from tapedebug.runtime import Tape
+from tapedebug.runtime.config import MODES, TRACKS
 
-if TYPE_CHECKING:
-    from tapedebug.runtime import Tape
+NAME = Option("--name", kind="new", metavar="VAR", help="keep the tape in this variable")
+RESULT = Option("--result", kind="new", metavar="VAR", help="keep the result in this variable")
 
-MODES = ("preserve", "warn", "error", "ignore")
-DEFAULT_REPORT = "tapedebug-report.html"
+RECORDING = (
+    keyword(Tape, "on_overwrite", choices=MODES, default="preserve"),
+    keyword(Tape, "track", choices=TRACKS),
+    keyword(Tape, "memory_budget", metavar="BYTES"),
+)
+
+CHECKING = (
+    *(keyword(gradcheck_tape, name) for name in ("eps", "atol", "rtol")),
+    keyword(gradcheck_tape, "raise_exception", default=False),
+    keyword(gradcheck_tape, "input_output_masks", metavar="EXPRESSION"),
+    keyword(gradcheck_tape, "blacklist_kernels", kind="kernel", nargs="+", metavar="KERNEL"),
+    keyword(gradcheck_tape, "whitelist_kernels", kind="kernel", nargs="+", metavar="KERNEL"),
+    *(
+        keyword(gradcheck_tape, name)
+        for name in (
+            "max_inputs_per_var",
+            "max_outputs_per_var",
+            "plot_relative_error",
+            "plot_absolute_error",
+            "reverse_launches",
+            "skip_to_launch_index",
+            "sample",
+            "reference",
+            "nondet_tol",
+            "check_backward_ad",
+            "check_forward_ad",
+            "check_batched_grad",
+            "check_batched_forward_grad",
+            "check_undefined_grad",
+            "check_grad_dtypes",
+            "fast_mode",
+            "masked",
+            "end_to_end",
+        )
+    ),
+    keyword(gradcheck_tape, "loss", kind="array", metavar="ARRAY"),
+    keyword(gradcheck_tape, "inputs", kind="array", nargs="+", metavar="ARRAY"),
+    keyword(gradcheck_tape, "max_seconds"),
+)
+"""Of `gradcheck_tape`."""
+
+DIFFERENTIATING = (
+    keyword(jacobian, "input_output_mask", metavar="EXPRESSION"),
+    *(
+        keyword(jacobian, name)
+        for name in ("max_outputs_per_var", "plot_jacobians", "mode", "sparse", "sample", "max_seconds")
+    ),
+)
+"""Of `jacobian`."""
 
 
 @magics_class
-class TapeMagics(Magics):
-    """Records cells and writes reports."""
-
-    def __init__(self, shell: Any) -> None:
-        super().__init__(shell)
-        self._last: Tape | None = None
+class TapeMagics(Base):
+    """Records cells, and checks what they launch."""
 
     @cell_magic
     @output_can_be_silenced
     @magic_arguments()
-    @argument(
-        "--on-overwrite",
-        choices=MODES,
-        default="preserve",
-        help="what to do when a launch overwrites values that the reverse pass still needs: keep a copy "
-        "(preserve, the default), keep it as evidence only and warn, raise an error, or ignore it",
+    @options(
+        *RECORDING,
+        NAME,
+        keyword(diagnose, "loss", kind="array", metavar="ARRAY"),
+        keyword(diagnose, "inputs", kind="array", nargs="+", metavar="ARRAY"),
+        keyword(diagnose, "as_warp"),
+        keyword(diagnose, "max_seconds"),
+        Option("--panel", kind="new", metavar="VAR", help="keep the panel in this variable"),
+        Option("--no-panel", action="store_true", help="show no panel"),
+        Option("--height", type=float, metavar="PIXELS", help="the height of the panel, in CSS pixels"),
     )
-    @argument("--name", metavar="VAR", help="keep the tape in this variable")
-    @argument(
-        "--loss",
-        metavar="VAR",
-        help="after the cell, run the reverse pass from this array and diagnose the tape",
-    )
-    @argument("--panel", metavar="VAR", help="keep the panel in this variable, to read and set its mask")
-    @argument("--no-panel", action="store_true", help="show no panel")
     def tape(self, line: str, cell: str) -> Any:
         """Record the launches of this cell on a tape, and show it.
+
+        With --loss the reverse pass runs from that array after the cell, and the tape is diagnosed.
 
         Examples::
 
@@ -63,77 +112,126 @@ class TapeMagics(Magics):
             simulate(x, loss)
         """
         __tracebackhide__ = True
-        from tapedebug.runtime import Tape
-
-        options = parse_argstring(self.tape, line)
-        for name in (options.name, options.panel):
-            if name is not None and not name.isidentifier():
-                raise UsageError(f"%%tape: {name!r} is not the name of a variable")
-        if options.panel and options.no_panel:
+        given = parse(self.tape, "%%tape", line)
+        if given.panel and given.no_panel:
             raise UsageError("%%tape: --panel keeps the panel that --no-panel does not open; choose one")
-        tape = Tape(on_overwrite=options.on_overwrite)
-        self._last = tape
-        if options.name is not None:
-            self.shell.user_ns[options.name] = tape
-        code = CellCode(self.shell, cell)
-        made_in(tape, code.name, options.name)
-        with tape:
-            value = code.run()
-        if options.loss is not None:
-            self._diagnose(tape, options.loss)
-        if not options.no_panel:
-            self._show(tape, options.panel)
+        idle = [
+            f"--{name.replace('_', '-')}"
+            for name in ("inputs", "as_warp", "max_seconds")
+            if getattr(given, name)
+        ]
+        if idle and given.loss is None:
+            says = " and ".join(idle) + (" says" if len(idle) == 1 else " say")
+            raise UsageError(f"%%tape: {says} how to diagnose; name the loss: --loss ARRAY")
+        tape, value = self._recorded("%%tape", given, cell)
+        if given.loss is not None:
+            self._diagnose(tape, given)
+        if not given.no_panel:
+            self._show(tape, given)
         return value
 
-    @line_magic
+    @cell_magic
+    @output_can_be_silenced
     @magic_arguments()
-    @argument(
-        "file", nargs="?", default=DEFAULT_REPORT, help=f"the file to write (default: {DEFAULT_REPORT})"
+    @options(*CHECKING, *RECORDING, NAME, RESULT)
+    def gradcheck(self, line: str, cell: str) -> Any:
+        """Run this cell, and check the gradient of each launch in it against finite differences.
+
+        Each launch is checked with the values that its arrays had when it ran, on copies. With --end-to-end
+        the gradient of the whole cell is checked, from --loss. Nothing is raised where gradients do not
+        agree, unless --raise-exception is given: the result shows itself.
+
+        Examples::
+
+            %%gradcheck
+            wp.launch(square, dim=n, inputs=[x], outputs=[y])
+
+            %%gradcheck --end-to-end --loss loss --result found
+            simulate(x, loss)
+        """
+        __tracebackhide__ = True
+        given = parse(self.gradcheck, "%%gradcheck", line)
+        tape, _ = self._recorded("%%gradcheck", given, cell)
+        asked = self.keywords("%%gradcheck", CHECKING, given)
+        with told("%%gradcheck"):
+            result = gradcheck_tape(tape, **{**asked, "show_summary": False, "raise_exception": False})
+        self.keep(given.result, result)
+        if not _shell.in_notebook():
+            print(result.summary())
+        if given.raise_exception and not result:
+            self.display(result)
+            with told("%%gradcheck"):
+                result.raise_if_failed()
+        return result
+
+    @cell_magic
+    @output_can_be_silenced
+    @magic_arguments()
+    @options(
+        Option(
+            "--launch",
+            type=int,
+            metavar="NUMBER",
+            help="which launch of the cell, counted from 0; by default the last one that has a Jacobian",
+        ),
+        *DIFFERENTIATING,
+        *RECORDING,
+        NAME,
+        RESULT,
     )
-    @argument(
-        "--tape",
-        metavar="VAR",
-        help="the tape, trace or diagnosis in this variable (default: the newest tape)",
-    )
-    def tape_report(self, line: str) -> Any:
-        """Write a tape as one HTML file that opens anywhere, without a network."""
-        from tapedebug.report import report
+    def jacobian(self, line: str, cell: str) -> Any:
+        """Run this cell, and show the Jacobians of a launch in it, by its adjoint.
 
-        options = parse_argstring(self.tape_report, line)
-        subject = self._subject(options.tape)
-        path = Path(options.file).expanduser()
-        report(subject, path)
-        print(f"Report written to {path.absolute()} ({path.stat().st_size / 1000:.0f} kB)")
-        if _shell.in_notebook() and not path.is_absolute():
-            from IPython.display import FileLink
+        They are those at the values that the arrays of the launch had when it ran, and computed on copies.
 
-            return FileLink(str(path))
-        return None
+        Examples::
 
-    def _subject(self, name: str | None) -> Any:
-        if name is not None:
-            return self._variable("%tape_report", "--tape", name)
-        from tapedebug.runtime import live_tapes
+            %%jacobian
+            wp.launch(square, dim=n, inputs=[x], outputs=[y])
 
-        tapes = live_tapes()
-        if self._last is not None:
-            return self._last
-        if not tapes:
-            raise UsageError(
-                "%tape_report: there is no tape to report; record one with %%tape or `with Tape():`"
-            )
-        return max(tapes, key=lambda tape: tape.id)
+            %%jacobian --mode tangent --result J
+            wp.launch(square, dim=n, inputs=[x], outputs=[y])
+        """
+        __tracebackhide__ = True
+        from tapedebug.notebook._cell_jacobian import jacobian_of_launch
 
-    def _diagnose(self, tape: Tape, name: str) -> None:
-        from tapedebug.diagnose import diagnose
+        given = parse(self.jacobian, "%%jacobian", line)
+        tape, _ = self._recorded("%%jacobian", given, cell)
+        asked = self.keywords("%%jacobian", DIFFERENTIATING, given)
+        with told("%%jacobian"):
+            found = jacobian_of_launch(tape, given.launch, **asked)
+        self.keep(given.result, found)
+        return found
 
-        loss = self._variable("%%tape", "--loss", name)
-        tape.backward(loss)
-        remember(tape, diagnose(tape, loss=loss))
+    def _recorded(self, magic: str, given: argparse.Namespace, cell: str) -> tuple[Tape, Any]:
+        """Run the cell with a tape; return it, and the value of the cell's last line."""
+        __tracebackhide__ = True
+        for option in ("name", "panel", "result"):
+            name = getattr(given, option, None)
+            if name is not None and not name.isidentifier():
+                raise UsageError(f"{magic}: {name!r} is not the name of a variable")
+        with told(magic):
+            tape = Tape(**self.keywords(magic, RECORDING, given))
+        Base.last = tape
+        self.keep(given.name, tape)
+        code = CellCode(self.shell, cell)
+        made_in(tape, code.name, given.name)
+        with tape:
+            value = code.run()
+        return tape, value
 
-    def _show(self, tape: Tape, name: str | None) -> None:
-        from IPython.display import display
+    def _diagnose(self, tape: Tape, given: argparse.Namespace) -> None:
+        __tracebackhide__ = True
+        loss = self.variable("%%tape", "--loss", given.loss)
+        inputs = (
+            None if given.inputs is None else [self.variable("%%tape", "--inputs", n) for n in given.inputs]
+        )
+        with told("%%tape"):
+            tape.backward(loss)
+            found = diagnose(tape, loss, inputs, as_warp=given.as_warp, max_seconds=given.max_seconds)
+        remember(tape, found)
 
+    def _show(self, tape: Tape, given: argparse.Namespace) -> None:
         from tapedebug.notebook._panels import open_panel
 
         if not _shell.in_notebook():
@@ -141,50 +239,24 @@ class TapeMagics(Magics):
 
             print(text_of(subject_of(tape)))
             return
-        panel = open_panel(tape)
-        if name is not None:
-            self.shell.user_ns[name] = panel
-        display(panel)
-
-    def _variable(self, magic: str, option: str, name: str) -> Any:
-        try:
-            return self.shell.user_ns[name]
-        except KeyError:
-            raise UsageError(f"{magic}: {option} {name}: there is no variable {name!r}") from None
+        panel = open_panel(tape, height=given.height)
+        self.keep(given.panel, panel)
+        self.display(panel)
 
 
-class CellCode:
-    """The code under a cell magic, with the line numbers and the name (``In [4]``) of the whole cell."""
-
-    def __init__(self, shell: Any, cell: str) -> None:
-        # the magic's own line is line 1 of what the user sees
-        source = "\n" + shell.transform_cell(cell)
-        self._shell = shell
-        self.name = shell.compile.cache(source, number=_cell_number(shell), raw_code=source)
-        self._module = shell.compile.ast_parse(source, filename=self.name)
-
-    def run(self) -> Any:
-        """Run it in the user's namespace; return the value of its last expression, or None."""
-        __tracebackhide__ = True
-        body = self._module.body
-        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-        globals_, locals_ = self._shell.user_global_ns, self._shell.user_ns
-        exec(self._shell.compile(self._module, self.name, "exec"), globals_, locals_)
-        if last is None:
-            return None
-        expression = ast.Expression(last.value)
-        return eval(self._shell.compile(expression, self.name, "eval"), globals_, locals_)
+def install(shell: Any) -> None:
+    """Add all our magics to a shell, with completion."""
+    recording, writing = TapeMagics(shell), ReportMagics(shell)
+    for magics in (recording, writing):
+        shell.register_magics(magics)
+    _completion.install(shell, by_name(recording, writing))
 
 
-def _cell_number(shell: Any) -> int:
-    """Return the number of the cell that is running: that of the nearest frame that is a cell.
-
-    `execution_count` is already that of the next cell, or not, depending on how this one was started.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        number = shell.compile._filename_map.get(frame.f_code.co_filename)
-        if number is not None:
-            return int(number)
-        frame = frame.f_back
-    return int(shell.execution_count)
+def by_name(*groups: Any) -> dict[str, Any]:
+    """Return magics by their names with per cent signs."""
+    found: dict[str, Any] = {}
+    for group in groups:
+        for kind, sign in (("line", "%"), ("cell", "%%")):
+            for name in group.magics[kind]:
+                found[sign + name] = getattr(group, name)
+    return found

@@ -2,5 +2,11 @@
 
 from __future__ import annotations
 
+from tapedebug.report._answers import Room as Room
+from tapedebug.report._answers import embed_answers as embed_answers
 from tapedebug.report._assets import BundleError as BundleError
+from tapedebug.report._diff import Diff as Diff
+from tapedebug.report._diff import diff as diff
 from tapedebug.report._report import report as report
+from tapedebug.report._report import write_report as write_report
+from tapedebug.report._subject import answered as answered

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from tapedebug._errors import TapedebugError
+from tapedebug._policy import source_hash
 
 STATIC = Path(__file__).parent.parent / "static"
 
@@ -29,8 +28,8 @@ class Assets:
         return "; ".join(
             (
                 "default-src 'none'",
-                f"script-src '{_hash(self.script)}'",
-                f"style-src '{_hash(self.style)}'",
+                f"script-src {source_hash(self.script)}",
+                f"style-src {source_hash(self.style)}",
                 "base-uri 'none'",
                 "form-action 'none'",
             )
@@ -59,8 +58,3 @@ def load_assets(folder: Path | None = None) -> Assets:
             raise BundleError(f"{path} can not be put into a page: it contains </{element} or <!--")
         parts[element] = text
     return Assets(script=parts["script"], style=parts["style"])
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return "sha256-" + base64.b64encode(digest).decode("ascii")

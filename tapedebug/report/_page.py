@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
+import time
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -27,6 +29,10 @@ _PAGE = """\
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
+<meta name="color-scheme" content="light dark">
+<meta name="robots" content="noindex">
+<meta name="format-detection" content="telephone=no">
+<meta name="description" content="{description}">
 <meta name="generator" content="tapedebug {version}">
 <title>{title}</title>
 <style>{style}</style>
@@ -56,8 +62,8 @@ def embed_json(value: Any) -> str:
 def embed_data(value: Any) -> tuple[str, str]:
     """Return the type and the text of the element that carries `value`.
 
-    Large data is packed (gzip, base64), which browsers undo by themselves: a tape of 100,000 launches takes
-    90 MB as JSON and less than a tenth of it packed. Small data stays as it is, for readers and other tools.
+    Large data is packed (gzip, base64), which browsers undo by themselves. Small data stays as it is, for
+    readers and other tools; the columns of traces are packed in any case.
     """
     text = embed_json(value)
     if len(text) <= MOST_PLAIN:
@@ -66,21 +72,48 @@ def embed_data(value: Any) -> tuple[str, str]:
     return "application/gzip+base64", base64.b64encode(packed).decode("ascii")
 
 
-def build_page(traces: list[Json], notes: list[str], assets: Assets, version: str) -> str:
-    """Return the whole file."""
-    name = traces[0]["name"] if len(traces) == 1 else f"{traces[0]['name']} and {len(traces) - 1} more"
-    verdict = _worst(traces)
-    kind, data = embed_data({"traces": traces, "notes": notes})
+def build_page(payload: Json, assets: Assets, version: str) -> str:
+    """Return the whole file.
+
+    Args:
+        payload: What the script reads: `traces` (sealed), `notes`, `answers`, and `diff` where two are
+            compared.
+        assets: The front end.
+        version: That of tapedebug.
+    """
+    written = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(_now()))
+    kind, data = embed_data({**payload, "version": version, "written": written})
+    title = _title(payload)
     return _PAGE.format(
+        description=escape(f"Gradients of {title[:200]}, written {written}", quote=True),
         policy=escape(assets.policy, quote=True),
         version=escape(version, quote=True),
-        title=escape(f"{name[:120]} · {verdict} · tapedebug"),
+        title=escape(f"{title} · tapedebug"),
         style=assets.style,
-        summary="\n".join(_summary(traces, notes)),
+        summary="\n".join(_summary(payload)),
         kind=kind,
         data=data,
         script=assets.script,
     )
+
+
+def _now() -> float:
+    """The time, or what reproducible builds say it is."""
+    return float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+
+
+def _title(payload: Json) -> str:
+    traces = _heads(payload)
+    name = str(traces[0]["name"])[:120]
+    if "diff" in payload:
+        return f"{name} → {str(traces[1]['name'])[:120]} · before and after"
+    if len(traces) > 1:
+        name += f" and {len(traces) - 1} more"
+    return f"{name} · {_worst(traces)}"
+
+
+def _heads(payload: Json) -> list[Json]:
+    return [trace["head"] for trace in payload["traces"]]
 
 
 def _worst(traces: list[Json]) -> str:
@@ -88,17 +121,22 @@ def _worst(traces: list[Json]) -> str:
     return min((str(trace["verdict"]) for trace in traces), key=order.index)
 
 
-def _summary(traces: list[Json], notes: list[str]) -> Iterator[str]:
-    for trace in traces:
+def _summary(payload: Json) -> Iterator[str]:
+    if "diff" in payload:
+        yield "<h1>Before and after</h1>"
+        yield f"<pre>{escape(payload['diff']['text'])}</pre>"
+    for trace in _heads(payload):
         yield f"<h1>{escape(trace['name'])} · tape {escape(str(trace['tape']['id']))}</h1>"
         verdict, coverage = escape(trace["verdict"]), trace["coverage"]
         yield f"<p><strong>Gradient: {verdict}.</strong> {escape(coverage['summary'])}</p>"
-        yield from (f"<p>{escape(note)}</p>" for note in coverage["notes"])
+        notes = [*coverage["notes"], *trace.get("notes", ())]
+        yield from (f"<p>{escape(note)}</p>" for note in notes)
         yield from _findings(trace["findings"])
         yield from _checks([check for check in trace["checks"] if check["verdict"] is not None])
+        yield from _events(trace)
         facts = ", ".join(f"{key} {value}" for key, value in trace["environment"].items())
         yield f"<p>{escape(facts)}</p>"
-    yield from (f"<p>{escape(note)}</p>" for note in notes)
+    yield from (f"<p>{escape(note)}</p>" for note in payload["notes"])
     yield "<p>The lanes, the source and the values need JavaScript; they are in this file.</p>"
 
 
@@ -137,6 +175,18 @@ def _checks(checks: list[Json]) -> Iterator[str]:
     yield "</table>"
     if len(checks) > MOST_LISTED:
         yield f"<p>and {len(checks) - MOST_LISTED} more, not listed here</p>"
+
+
+def _events(trace: Json) -> Iterator[str]:
+    if not trace["events"]:
+        return
+    yield "<h2>Around the tape</h2><ul>"
+    for event in trace["events"][-MOST_LISTED:]:
+        array, site = event["array"], event["call_site"]
+        what = "the tape" if array is None else f"{event['of']} of {trace['arrays'][array]['label']}"
+        where = f" at {site['file']}:{site['line']}" if site else ""
+        yield f"<li>{escape(event['kind'] + ': ' + what + where)}</li>"
+    yield "</ul>"
 
 
 def _row(tag: str, *cells: str) -> str:

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug._atomic import written_whole
+from tapedebug.report._answers import Room, embed_answers
 from tapedebug.report._assets import load_assets
 from tapedebug.report._page import build_page
+from tapedebug.report._redact import Redactor
 from tapedebug.report._reduce import Json, reduce_trace
+from tapedebug.report._subject import Subject, subject_of
+from tapedebug.trace._pack import Packed, seal
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
@@ -25,7 +29,9 @@ def report(
 ) -> Path:
     """Write a report: one HTML file that shows the panel, with no network and nothing to install.
 
-    The file appears complete or not at all. Very long texts and lists are cut, and the report says so.
+    The file appears complete or not at all. Very long texts and lists are cut, and the report says so. Where
+    the tape is alive in this process, the Jacobians of the pairs that failed and the values around the
+    findings are computed and put into the file, too.
 
     Args:
         obj: A `Tape`, a `Trace`, a `Diagnosis`, the JSON data of a trace, or a list of these, which the
@@ -43,16 +49,38 @@ def report(
         BundleError: The front end of this installation was not built.
         OSError: The file can not be written.
     """
+    return write_report([subject_of(item) for item in _items(obj)], path, redact_source=redact_source)
+
+
+def write_report(
+    subjects: Sequence[Subject],
+    path: str | os.PathLike[str],
+    *,
+    redact_source: bool = False,
+    diff: Json | None = None,
+) -> Path:
+    """Write a report of what `subject_of` gave; `diff` is what the page says about two of them."""
     from tapedebug import __version__
 
+    assets = load_assets()  # before the minutes that answers may take
     traces: list[Json] = []
+    answers: list[Json] = []
     notes: list[str] = []
-    for item in _items(obj):
-        trace, said = reduce_trace(_trace_of(item), redact_source=redact_source)
-        traces.append(trace)
-        notes.extend(note for note in said if note not in notes)
-    page = build_page(traces, notes, load_assets(), __version__)
-    return _write(page, Path(path).absolute())
+    room = Room().shared(len(subjects))
+    for number, subject in enumerate(subjects):
+        head, said = reduce_trace(subject.head, redact_source=redact_source)
+        launches = subject.trace.launches
+        embedded, more = embed_answers(subject.head, launches, subject.ask, subject.kinds, room)
+        if redact_source:
+            redactor = Redactor(subject.head)
+            embedded = [redactor.answer(item) for item in embedded]
+        traces.append(seal(Packed(head, subject.columns)))
+        answers += [{"tape": number, **item} for item in embedded]
+        notes.extend(note for note in [*said, *more] if note not in notes)
+    data: Json = {"traces": traces, "notes": notes, "answers": answers}
+    if diff is not None:
+        data["diff"] = diff
+    return _write(build_page(data, assets, __version__), Path(path).absolute())
 
 
 def _items(obj: Any) -> list[Any]:
@@ -61,25 +89,6 @@ def _items(obj: Any) -> list[Any]:
     if not obj:
         raise TypeError("there is nothing to report: the sequence is empty")
     return list(obj)
-
-
-def _trace_of(obj: Any) -> Json:
-    from tapedebug.diagnose import Diagnosis
-    from tapedebug.runtime import Tape
-    from tapedebug.trace import Trace, trace_from_json
-
-    if isinstance(obj, dict):
-        obj = trace_from_json(obj)  # so that damaged data is told here, not in the browser
-    elif isinstance(obj, Tape):
-        obj = obj.trace()
-    elif isinstance(obj, Diagnosis):
-        obj = obj.trace
-    if not isinstance(obj, Trace):
-        raise TypeError(
-            "a report is made of a Tape, a Trace, a Diagnosis or the JSON data of a trace, "
-            f"not of {type(obj).__name__} {obj!r:.80}"
-        )
-    return obj.to_json()
 
 
 def _write(page: str, target: Path) -> Path:

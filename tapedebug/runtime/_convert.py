@@ -67,6 +67,8 @@ def infer_dtype(data: Any) -> Any:
         first = first[0]
     if isinstance(first, types.Struct):
         return type(first)
+    if isinstance(first, np.ndarray) and first.dtype.kind == "c":
+        return types.vec2f if first.dtype == np.complex64 else types.vec2d
     values = _as_numpy(data, None)
     scalar = types.from_numpy(values.dtype)
     if scalar is None:
@@ -93,7 +95,7 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
             if np.isscalar(data)
             else "pass a list or an ndarray",
         )
-    values = _as_numpy(data, types.numpy_dtype(dtype))
+    values = _as_numpy(_in_parts(data, dtype), types.numpy_dtype(dtype))
     inner = types.value_shape(dtype)
     if shape is not None:
         wanted = shape + inner
@@ -107,6 +109,22 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
     if not inner:
         return values if values.ndim else values.reshape(1)
     return _with_inner(values, dtype, inner)
+
+
+def _in_parts(data: Any, dtype: Any) -> Any:
+    """Complex NumPy numbers as pairs (real, imaginary), for elements of vec2.
+
+    Raises:
+        ArrayError: Complex numbers for elements of another type: NumPy would drop the imaginary part.
+    """
+    if not isinstance(data, np.ndarray) or data.dtype.kind != "c":
+        return data
+    if types.value_shape(dtype) != (2,) or not types.is_float(dtype):
+        raise ArrayError(
+            f"array: complex numbers ({data.dtype}) are no elements of {types.type_name(dtype)}",
+            mend="use dtype=vec2 (vec2d) for pairs of real and imaginary part, or pass data.real",
+        )
+    return np.ascontiguousarray(data).view(data.real.dtype).reshape(*data.shape, 2)
 
 
 def _structured(data: Any, kind: Any, shape: Shape | None) -> Values:

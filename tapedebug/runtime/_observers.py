@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +16,22 @@ observers: list[Any] = []
 `tape_reset(tape)`, called before the records are gone."""
 
 _live: weakref.WeakSet[Tape] = weakref.WeakSet()
+_heard: ContextVar[bool] = ContextVar("heard", default=True)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Tapes of this thread are no one's meanwhile: nobody hears of them, and new ones are not listed."""
+    token = _heard.set(False)
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
+def are_heard() -> bool:
+    """Whether tapes are somebody's."""
+    return _heard.get()
 
 
 def live_tapes() -> list[Tape]:
@@ -22,12 +41,16 @@ def live_tapes() -> list[Tape]:
 
 def enrol(tape: Tape) -> None:
     """A tape was made."""
+    if not _heard.get():
+        return
     _live.add(tape)
     notify("tape_created", tape)
 
 
 def notify(event: str, *args: Any) -> None:
     """Call the observers that have a method of this name."""
+    if not _heard.get():
+        return
     for observer in observers:
         method = getattr(observer, event, None)
         if method is not None:

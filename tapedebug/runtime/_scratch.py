@@ -45,7 +45,7 @@ def set_scratch(
         stop = max(own[p].stop for p in members)
         buffer = record.args[min(members)].buffer
         copy = shared = kept.get((buffer, start, stop))
-        if tracker.mode != "ignore" and copy is None:
+        if tracker.mode != "ignore" and copy is None and not tracker.dry:
             copy = buffer.copy_range(start, stop)
         found.append(Scratch(tuple(sorted(members)), start, stop, copy))
         if tracker.budget is not None and copy is not None:

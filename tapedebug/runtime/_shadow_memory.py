@@ -49,10 +49,11 @@ class ShadowBuffer:
     ) -> None:
         self._allocate(ledger.buffer, f64, used)
         if tracker.dry:
-            # One launch that has not run: memory as it is, also where the launch will overwrite it.
+            # Nothing has run: memory as it is, also where a launch will overwrite it.
             self._take_over(used)
-        for live in reversed([live for live in ledger.liveins if not live.injected]):
-            self._load(live, live.content(self.buffer))
+        else:
+            for live in reversed([live for live in ledger.liveins if not live.injected]):
+                self._load(live, live.content(self.buffer))
         self.injections: dict[int, list[tuple[LiveIn, Bytes]]] = {}
         self.late: list[tuple[LiveIn, Bytes]] = []
         for live in ledger.liveins:
@@ -79,16 +80,16 @@ class ShadowBuffer:
                 mend="replay without dtype=, or use one array for each type",
             )
         self.double = self.scale > 1 or np.dtype(np.float64) in scalars
-        self.data = _aligned(self.buffer.nbytes * self.scale)
+        self.data = aligned(self.buffer.nbytes * self.scale)
         self.adjoint: Bytes | None = None
         self.tangent: Bytes | None = None
         self.adjoint_tangent: Bytes | None = None
 
     def stretch(self, a: array) -> int:
         """How much further apart the elements of `a` are here, in scalars."""
-        return self.scale * types.numpy_dtype(a.dtype).itemsize // self._stored(a).itemsize
+        return self.scale * types.numpy_dtype(a.dtype).itemsize // self.stored(a).itemsize
 
-    def _stored(self, a: array) -> np.dtype[Any]:
+    def stored(self, a: array) -> np.dtype[Any]:
         """The dtype that the scalars of `a` have here."""
         scalar = types.numpy_dtype(a.dtype)
         return _widened(scalar, self.scale) if self.scale > 1 else scalar
@@ -138,19 +139,19 @@ class ShadowBuffer:
     def gradient(self) -> Bytes:
         """The adjoint memory; zeros when it is first asked for."""
         if self.adjoint is None:
-            self.adjoint = _aligned(self.data.size)
+            self.adjoint = aligned(self.data.size)
         return self.adjoint
 
     def tangents(self) -> Bytes:
         """The tangent memory; zeros when it is first asked for."""
         if self.tangent is None:
-            self.tangent = _aligned(self.data.size)
+            self.tangent = aligned(self.data.size)
         return self.tangent
 
     def adjoint_tangents(self) -> Bytes:
         """The memory of the tangents of adjoints; zeros when it is first asked for."""
         if self.adjoint_tangent is None:
-            self.adjoint_tangent = _aligned(self.data.size)
+            self.adjoint_tangent = aligned(self.data.size)
         return self.adjoint_tangent
 
     def range(self, start: int, stop: int, memory: Bytes | None = None) -> Bytes:
@@ -186,16 +187,22 @@ class ShadowBuffer:
         base: int = memory.ctypes.data
         return base + (a.ptr - self.buffer.address) * self.scale
 
-    def _seen(self, a: array, memory: Bytes) -> Values:
-        scalar = self._stored(a)
+    def seen(
+        self, a: array, memory: Bytes, rows: tuple[()] | tuple[int], apart: tuple[()] | tuple[int]
+    ) -> Values:
+        """`a` in memory like that of this buffer, which may have several `rows`, so many bytes `apart`."""
+        scalar = self.stored(a)
         inner = types.value_shape(a.dtype)
         return np.ndarray(
-            a.shape + inner,
+            rows + a.shape + inner,
             scalar,
             memory,
             (a.ptr - self.buffer.address) * self.scale,
-            tuple(s * self.scale for s in a.strides) + contiguous_strides(inner, scalar.itemsize),
+            apart + tuple(s * self.scale for s in a.strides) + contiguous_strides(inner, scalar.itemsize),
         )
+
+    def _seen(self, a: array, memory: Bytes) -> Values:
+        return self.seen(a, memory, (), ())
 
     def _load(self, live: LiveIn, content: Bytes) -> None:
         """Write the elements of a live-in, and nothing between them."""
@@ -211,11 +218,19 @@ class ShadowBuffer:
 
     def _take_over(self, used: list[array]) -> None:
         """Hold what the buffer of the user holds now."""
-        if not self.mixed:
-            self.data[:] = self._expanded(self.buffer.data)
+        if not self.mixed and self._in_step(used):
+            found = self._expanded(self.buffer.data)
+            self.data[: found.size] = found
             return
         for a in used:
             self.view(a)[...] = a._look()
+
+    def _in_step(self, used: list[array]) -> bool:
+        """Whether all floats lie where those of an array of nothing else would: fields of structs may not."""
+        item = 8 // self.scale
+        return self.scale == 1 or not any(
+            place % item for a in used for place in (a.ptr - self.buffer.address, *a.strides)
+        )
 
     def _expanded(self, content: Bytes) -> Bytes:
         if self.scale == 1:
@@ -255,7 +270,8 @@ def is_double(dtype: Any) -> bool:
     return found is types.float64
 
 
-def _aligned(nbytes: int) -> Bytes:
+def aligned(nbytes: int) -> Bytes:
+    """Zeros in the middle of their own memory, aligned as a buffer is, with a margin on both sides."""
     block = np.zeros(nbytes + ALIGNMENT + 2 * MARGIN, np.uint8)
     lead = MARGIN - block.ctypes.data % ALIGNMENT
     return block[lead : lead + nbytes]

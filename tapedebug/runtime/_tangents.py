@@ -40,8 +40,10 @@ def tangent_calls(
             for p, slot in record.plan.dotted(detached):
                 table.words[base + slot] = space.dot(record.args[p])
             calls.append((record.plan.tangent_run(space.f64, detached), address))
+        elif record.kind == "func":
+            calls.append((_custom(record, space, lost), 0))
         else:
-            calls.append((_tangent_special(record, space, lost, detached), 0))
+            calls.append((tangent_special(record, space, detached), 0))
     return table, calls
 
 
@@ -60,18 +62,19 @@ def _opaque(
     return called, address
 
 
-def _tangent_special(
-    record: Record, space: ShadowSpace, lost: Callable[[Record], None], detached: bool
-) -> Runner:
-    """A copy, a fill or a custom function, with its tangent."""
-    if record.kind == "func":
-        floats = [a for a in record.args if isinstance(a, array) and types.is_float(a.dtype)]
+def _custom(record: Record, space: ShadowSpace, lost: Callable[[Record], None]) -> Runner:
+    """A custom function, which does not run."""
+    floats = [a for a in record.args if isinstance(a, array) and types.is_float(a.dtype)]
 
-        def called(lo: int, hi: int, where: int) -> None:
-            if record.func is not None and any(space.dot_view(a).any() for a in floats):
-                lost(record)
+    def called(lo: int, hi: int, where: int) -> None:
+        if record.func is not None and any(space.dot_view(a).any() for a in floats):
+            lost(record)
 
-        return called
+    return called
+
+
+def tangent_special(record: Record, space: ShadowSpace, detached: bool = False) -> Runner:
+    """A copy or a fill, with its tangent."""
     values = forward_special(record, space)
     dest = record.args[0]
     if not types.is_float(dest.dtype) or (detached and 0 not in record.active):

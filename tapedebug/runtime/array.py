@@ -6,6 +6,7 @@ versions and gradients belong to memory, not to Python objects.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,8 @@ class array(Exchange, Arithmetic):
 
     Args:
         data: A sequence, a NumPy array or another array. Vector elements come from vectors or from a last
-            dimension of their length: `(N, 3)` gives N vec3.
+            dimension of their length: `(N, 3)` gives N vec3. Complex NumPy numbers give vec2 of real and
+            imaginary part.
         dtype: Element type; `float`, `int`, `bool` mean float32, int32, bool. By default that of the data (a
             list of
             Python floats is float64, as in NumPy).
@@ -257,6 +259,10 @@ class array(Exchange, Arithmetic):
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """How it shows itself in a notebook."""
+        return importlib.import_module("tapedebug.notebook.display").static_bundle(self)
 
     # -- values -----------------------------------------------------------------------------------------
 

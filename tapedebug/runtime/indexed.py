@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -133,6 +134,10 @@ class indexedarray:
 
     def __str__(self) -> str:
         return str(self.numpy())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """How it shows itself in a notebook."""
+        return importlib.import_module("tapedebug.notebook.display").static_bundle(self)
 
     def __getitem__(self, key: Any) -> Any:
         raise ArrayError(

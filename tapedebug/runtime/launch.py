@@ -183,20 +183,20 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
     """
     generic, kernel = kernel, concrete(kernel, args)
     if kernel.flat or flat:
-        plan, found = _plan_of(kernel, args, checked=False)
+        plan, found = _plan_of(kernel, args)
         if generic is not kernel and not plan.watched:  # found at once the next time
             generic.plans[tuple([a._kind if type(a) is array else type(a) for a in found])] = plan
         return plan, found
-    return _plan_of(kernel, _flatten.check_and_flatten(kernel, args), checked=True)
+    return _plan_of(kernel, _flatten.check_and_flatten(kernel, args))
 
 
-def _plan_of(kernel: Any, args: tuple[Any, ...], *, checked: bool) -> tuple[KernelPlan, tuple[Any, ...]]:
+def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
     """The plan for flat arguments; of taken-apart ones the key begins with None, which no argument has."""
     lead = () if kernel.flat else (None,)
-    if checked:
-        plan = kernel.plans.get((*lead, *[a._kind if type(a) is array else type(a) for a in args]))
-        if plan is not None:
-            return plan, args
+    key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
+    plan = kernel.plans.get(key) or kernel.watched.get(key)
+    if plan is not None:
+        return plan, args
     args = _arguments.checked(kernel, args)
     key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
     plan = kernel.plans.get(key) or kernel.watched.get(key)

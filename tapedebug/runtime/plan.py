@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.compiler.remarks import BOUNDS, PAUSE
+from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
 from tapedebug.runtime.array import array
@@ -139,6 +139,10 @@ class Plan:
         """The forward entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
+    def asserted_run(self) -> Runner:
+        """The forward entry with its assertions; only kernels have one."""
+        raise NotImplementedError(self.kind)
+
     def adjoint_run(
         self,
         replay: frozenset[int],
@@ -255,6 +259,11 @@ class KernelPlan(Plan):
             entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard)
             self.twins[f64] = runner(entry, self.kernel, heard)
         return self.twins[f64]
+
+    def asserted_run(self) -> Runner:
+        """The forward entry with the assertions of a launch, which prints nothing."""
+        heard = self.heard & FATAL
+        return runner(self.kernel.forward(strided=self.strided, heard=heard), self.kernel, heard)
 
     def adjoint_run(
         self,

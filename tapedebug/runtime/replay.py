@@ -9,31 +9,29 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Literal, Self
 
-import numpy as np
-
 from tapedebug._errors import TapeError
-from tapedebug.lang import types
-from tapedebug.runtime._fields import by_field
+from tapedebug.compiler.remarks import ASSERT
+from tapedebug.runtime._held import Held
+from tapedebug.runtime._held import Values as Values
+from tapedebug.runtime._one_launch import one_launch
 from tapedebug.runtime._reverse import Step, Table
-from tapedebug.runtime._shadow_memory import ShadowBuffer, injections_of, is_double
-from tapedebug.runtime._shadow_space import ShadowSpace
-from tapedebug.runtime._tangents import Calls, forward_special, paired, tangent_calls
+from tapedebug.runtime._shadow_memory import ShadowBuffer
+from tapedebug.runtime._tangents import Calls, forward_special, tangent_calls
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
-from tapedebug.runtime.launch import launch_dims, packed_for, resolve
 from tapedebug.runtime.ledger import Need, Scratch
-from tapedebug.runtime.plan import KernelPlan, Runner
-from tapedebug.runtime.record import Record, call_site
+from tapedebug.runtime.plan import Runner
+from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
-Values = np.ndarray[Any, Any]
 OnLaunch = Callable[[Record], Any]
 Consume = Literal["versions", "current"]
 
 
-class Shadow:
+class Shadow(Held):
     """A private copy of everything that a tape touches, which runs the tape's records.
 
     A new shadow stands before the first record (`position` 0), with the values that the tape found. Shadows
@@ -56,26 +54,15 @@ class Shadow:
     """
 
     def __init__(self, tracker: Tracker, dtype: Any = None) -> None:
-        self.f64 = is_double(dtype)
+        super().__init__(tracker, dtype)
         self.records: list[Record] = list(tracker.records)
-        self.position = 0
         self.uncovered = _uncovered(self.records)
-        # The tables of packed arguments refer to the space, and the space to no table: a shadow that is
-        # dropped goes away at once, with all its memory.
-        self.space = ShadowSpace(tracker, self.f64)
-        self._buffers = self.space.buffers
         self.pulse: Callable[[], None] | None = None
         self.forward_only = False
         self.on_outside: OnLaunch | None = None
-        self._inputs: dict[array, Values] = {}
-        self._fixed: dict[array, Values] = {}
-        self._found: dict[array, Values] = {}  # what was there before they were set
         self._saves = self._plan_saves(tracker)
-        self._forward = self._forward_table()
         self._pushes: dict[tuple[bool, bool], tuple[Any, Calls]] = {}
-        self.lost: list[str] = []
         self._tables: dict[tuple[str, int, bool], tuple[Table, dict[int, Step]]] = {}
-        self._injections = injections_of(self._buffers)
 
     @classmethod
     def for_launch(
@@ -100,41 +87,9 @@ class Shadow:
         Raises:
             LaunchError: The arguments do not fit the kernel.
         """
-        plan, checked = resolve(kernel, tuple(args), flat=flat)
-        if active is not None and active != plan.active:
-            plan = KernelPlan(plan.kernel, checked, plan.packers, active)
-        sizes, threads, slots = launch_dims(kernel, dim)
-        tracker = Tracker("preserve", dry=True)
-        record = Record(0, plan, checked, sizes, threads, packed_for(plan, checked, slots), call_site(), None)
-        tracker.before(record)
-        tracker.records.append(record)
-        return cls(tracker, dtype)
+        return cls(one_launch(kernel, dim, args, active=active, flat=flat), dtype)
 
-    # -- values ---------------------------------------------------------------------------------------
-
-    def values(self, a: array) -> Values:
-        """A copy of the values of `a` now, of its shape plus the vector dimension.
-
-        Raises:
-            TapeError: The tape does not use the array's memory.
-        """
-        return self._buffer(a).view(a).copy()
-
-    def set(self, a: array, values: Any) -> None:
-        """Replace the values of `a`; before the first record as an input, which outlasts `forward(0)`."""
-        buffer = self._buffer(a)
-        found = _fitting("the values for", a, values)
-        if self.position == 0:
-            self._inputs.pop(a, None)  # the last one set wins where inputs overlap
-            self._inputs[a] = found.copy()
-            if a not in self._found:
-                self._found[a] = buffer.view(a).copy()
-        buffer.view(a)[...] = found
-
-    def fix_inputs(self) -> None:
-        """Inputs that were set so far stay so, also after `reset`."""
-        self._fixed = dict(self._inputs)
-        self._found.clear()
+    # -- running --------------------------------------------------------------------------------------
 
     def reset(self) -> Self:
         """Stand before the first record again, with no inputs replaced but those before `fix_inputs`."""
@@ -144,46 +99,10 @@ class Shadow:
         self._inputs = dict(self._fixed)
         return self.forward(0, 0)
 
-    def gradient(self, a: array) -> Values:
-        """A copy of the adjoint of `a` after `backward`, of its shape plus the vector dimension."""
-        buffer = self._buffer(a)
-        if buffer.adjoint is None:
-            return np.zeros_like(buffer.view(a))
-        return buffer.view(a, adjoint=True).copy()
-
-    def drop_gradient(self, a: array, where: Values) -> None:
-        """Set the adjoint of `a` to zero at some elements."""
-        buffer = self._buffer(a)
-        buffer.gradient()
-        buffer.view(a, adjoint=True)[where] = 0
-
     def inject(self) -> None:
         """Load what something outside the tape wrote just before the record that runs next."""
         for buffer in self._injections.get(self.position, ()):
             buffer.inject(self.position)
-
-    def move_gradient(self, a: array, b: array) -> None:
-        """Take the adjoint of `a` away, and add it to that of `b`, an array of the same shape."""
-        mine, yours = self._buffer(a), self._buffer(b)
-        mine.gradient()
-        yours.gradient()
-        given = mine.view(a, adjoint=True)
-        yours.view(b, adjoint=True)[...] += given
-        given[...] = 0
-
-    def matches_live(self) -> bool:
-        """Whether what this replay computed is, bit for bit, what the arrays of the user hold.
-
-        Ranges that something outside the tape wrote since are left out.
-        """
-        for buffer, mine in self._buffers.items():
-            for a in mine.written:
-                if not np.array_equal(mine.view(a), a._look(), equal_nan=types.is_float(a.dtype)):
-                    return False
-            assert buffer is mine.buffer
-        return True
-
-    # -- running --------------------------------------------------------------------------------------
 
     def forward(
         self,
@@ -207,6 +126,16 @@ class Shadow:
             TapeError: `start` is neither 0 nor `position`.
         """
         return self._run(self._forward[1], start, stop, on_launch, skip=skip)
+
+    def assert_once(self) -> None:
+        """Run a launch with its assertions, which other runs leave out: displaced inputs may break them.
+
+        Raises:
+            KernelAssertionError: One does not hold.
+        """
+        for record, (_, address) in zip(self.records, self._forward[1], strict=True):
+            if record.kernel is not None and ASSERT in record.kernel.speech():
+                record.plan.asserted_run()(0, record.threads, address)
 
     def push(
         self,
@@ -240,27 +169,6 @@ class Shadow:
         if tangents is not None:
             self._set_tangents(tangents)
         return self._run(self._pushes[way][1], start, stop, on_launch, moving=True)
-
-    def tangent(self, a: array) -> Values:
-        """A copy of the tangent of `a` after `push`, of its shape plus the vector dimension."""
-        buffer = self._buffer(a)
-        return np.zeros_like(buffer.view(a)) if buffer.tangent is None else buffer.dots(a).copy()
-
-    def inner(self, other: Shadow) -> tuple[float, float]:
-        """The inner product of all tangents here with all adjoints of another shadow of the same tape.
-
-        Where `push` and `backward` stand before the same record, it is ⟨w, J v⟩ = ⟨Jᵀ w, v⟩ whatever record
-        that is, if each adjoint is the transpose of its tangent. Both shadows are of float64.
-
-        Returns:
-            The product, and the sum of the absolute values of its terms.
-        """
-        pairs = [(mine, other._buffers[buffer]) for buffer, mine in self._buffers.items()]
-        return paired([(mine.tangent, yours.adjoint) for mine, yours in pairs if mine.double])
-
-    def written_outside(self, index: int) -> bool:
-        """Whether something outside the tape wrote just before record `index`."""
-        return index in self._injections
 
     def _run(
         self,
@@ -370,45 +278,6 @@ class Shadow:
         found: bytes = ctypes.string_at(self._forward[1][record.index][1], record.plan.kernel.layout.size)
         return found
 
-    def _buffer(self, a: Any) -> ShadowBuffer:
-        found = self._buffers.get(a.buffer) if isinstance(a, array) else None
-        if found is None:
-            told = f"the array{a._facts()}" if isinstance(a, array) else repr(a)
-            raise TapeError(
-                f"replay: {told} is not on the tape", mend="pass an array that a recorded launch uses"
-            )
-        return found
-
-    def _restart(self) -> None:
-        if self.position:
-            for buffer in self._buffers.values():
-                buffer.restart()
-            self.position = 0
-        for a, values in self._inputs.items():
-            self._buffer(a).view(a)[...] = values
-
-    def _seed(self, seeds: Mapping[array, Any]) -> None:
-        for buffer in self._buffers.values():
-            if buffer.adjoint is not None:
-                buffer.adjoint.fill(0)
-        for a, values in by_field(seeds, "replay: the seed"):
-            buffer = self._buffer(a)
-            buffer.gradient()
-            buffer.view(a, adjoint=True)[...] = _fitting("the seed of", a, values)
-
-    def _set_tangents(self, tangents: Mapping[array, Any]) -> None:
-        self.lost = []
-        for buffer in self._buffers.values():
-            if buffer.tangent is not None:
-                buffer.tangent.fill(0)
-        for a, values in by_field(tangents, "replay: the tangent"):
-            buffer = self._buffer(a)
-            if not types.is_float(a.dtype):
-                raise TapeError(
-                    f"replay: the array{a._facts()} has no tangent", mend="pass tangents of float arrays"
-                )
-            buffer.dots(a)[...] = _fitting("the tangent of", a, values)
-
     def _note_lost(self, record: Record) -> None:
         if record.kind == "kernel":
             name = record.plan.kernel.analysis.opaque[0]
@@ -436,7 +305,9 @@ class Shadow:
     def _keep_scratch(self, scratch: Scratch, buffer: ShadowBuffer) -> None:
         self.space.scratches[scratch] = buffer.range(scratch.start, scratch.stop).copy()
 
-    def _forward_table(self) -> tuple[Any, list[tuple[Runner, int]]]:
+    @cached_property
+    def _forward(self) -> tuple[Any, list[tuple[Runner, int]]]:
+        """What runs each record forward, and what must be kept alive for it."""
         table = Table(self.records, self.space)
         calls: list[tuple[Runner, int]] = []
         for record in self.records:
@@ -451,28 +322,16 @@ class Shadow:
             raise TapeError(
                 f"replay: consume is 'versions' or 'current'; got {consume!r}", mend="use one of these"
             )
-        for record in self.records:
-            for p in record.plan.active:
-                self._buffer(record.args[p]).gradient()
         key = (consume, self.position, config.strong_zero)
         if key not in self._tables:
+            for record in self.records:
+                for p in record.plan.active:
+                    self._buffer(record.args[p]).gradient()
             self.space.current = consume == "current"
             self.space.position = self.position
             table = Table(self.records, self.space)
             self._tables = {key: (table, {step[0].index: step for step in table.steps(self.records)})}
         return self._tables[key][1]
-
-
-def _fitting(what: str, a: array, values: Any) -> Values:
-    found = np.asarray(values)
-    wanted = a.shape + types.value_shape(a.dtype)
-    if found.shape != wanted:
-        have = "have" if what.startswith("the values") else "has"
-        raise TapeError(
-            f"replay: {what} the array{a._facts()} {have} shape {found.shape}, not {wanted}",
-            mend=f"pass values of shape {wanted}",
-        )
-    return found
 
 
 def _uncovered(records: list[Record]) -> list[str]:

@@ -129,7 +129,7 @@ class Tape:
             state.tape = None
         while self.scope is not None:
             self.record_scope_end()
-        if self.records:
+        if self.records and _observers.are_heard():
             self._remember_names()
         self.ended = clock.tick()
         _observers.notify("tape_exited", self)

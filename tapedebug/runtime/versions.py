@@ -108,6 +108,11 @@ class Tracker:
         probe = RangeState(-1, a)
         return ledger is not None and any(probe.meets(state) for state in ledger.within(a.start, a.stop))
 
+    def include(self, a: array) -> None:
+        """Make an array known that nothing on the tape uses, with the values that it has now."""
+        if not self.uses(a):
+            self._open_livein(self.resolve(a), a.buffer)
+
     def before(self, record: Record) -> bool:
         """A launch is about to run: open what it reads and needs, close what it overwrites.
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from tapedebug.trace._decode import TraceError as TraceError
 from tapedebug.trace._file import load_trace as load_trace
 from tapedebug.trace._json import trace_from_json as trace_from_json
+from tapedebug.trace._pack import Packed as Packed
+from tapedebug.trace._pack import pack as pack
+from tapedebug.trace._pack import seal as seal
 from tapedebug.trace._record import Recorded as Recorded
 from tapedebug.trace._record import record as record
 from tapedebug.trace._record import record_with_arrays as record_with_arrays

@@ -12,6 +12,7 @@ import itertools
 import linecache
 
 from tapedebug._source import Span
+from tapedebug._syntax import parsed
 
 LONGEST = 40
 
@@ -53,7 +54,7 @@ def _calls(file: str, first_line: str) -> dict[tuple[int, int, int], ast.Call]:
     """All calls in a file by position. `first_line` notices a cell or file that was replaced."""
     source = "".join(linecache.getlines(file))
     try:
-        tree = ast.parse(source)
+        tree = parsed(source)
     except (SyntaxError, ValueError, RecursionError):  # notebook cells with magics are stored as plain Python
         return {}
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tapedebug._environment import environment
 from tapedebug._names import find_names
 from tapedebug._ranges import Ranges, range_key
 from tapedebug._source import Span, display_file
@@ -376,15 +376,3 @@ def _set_roles(trace: Trace) -> None:
         elif info.id in first_read and info.requires_grad:
             role = "input"
         info.role = role
-
-
-def environment() -> dict[str, str]:
-    """Return the versions that a report should name."""
-    import tapedebug
-
-    return {
-        "tapedebug": tapedebug.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "platform": platform.platform(terse=True),
-    }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tapedebug.autograd.differences import Slope, slope
+from tapedebug.autograd.slopes.differences import Slope, slope
 
 
 def default(values: np.ndarray) -> np.ndarray:
@@ -32,6 +32,9 @@ SMOOTH = {
     "identity at 1000": (lambda x: x, 1e3, lambda x: 1.0),
     "fast sine": (lambda x: np.sin(1e4 * x), 0.7, lambda x: 1e4 * np.cos(1e4 * x)),
     "near a pole": (lambda x: 1 / x, 1e-6, lambda x: -1 / x**2),
+    "very near a pole": (lambda x: 1 / x, 1e-15, lambda x: -1 / x**2),
+    "very near the end of the domain": (np.sqrt, 1e-20, lambda x: 0.5 / np.sqrt(x)),
+    "fast beside zero": (lambda x: np.sin(1e20 * x), 1e-20, lambda x: 1e20 * np.cos(1e20 * x)),
     "near the end of the domain": (np.sqrt, 1e-5, lambda x: 0.5 / np.sqrt(x)),
     "huge": (lambda x: 1e30 * x * x, 0.3, lambda x: 2e30 * x),
     "tiny": (lambda x: 1e-20 * x, 0.3, lambda x: 1e-20),

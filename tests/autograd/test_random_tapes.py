@@ -79,3 +79,17 @@ def test_what_is_checked_is_what_backward_gives(seed: int, mode: str) -> None:
     tape.backward(loss)
     for check in checks:
         np.testing.assert_array_equal(check.consumed, check.array.grad.numpy())
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_in_lockstep_no_launch_is_blamed_that_is_right(seed: int) -> None:
+    quiet: dict[str, Any] = {"end_to_end": True, "show_summary": False, "raise_exception": False}
+    tape, loss, _ = record(seed, "preserve")
+    kept = gradcheck_tape(tape, loss=loss, **quiet)
+    assert kept.verdict == "AGREE", str(kept)
+    tape, loss, _ = record(seed, "ignore")
+    lost = gradcheck_tape(tape, loss=loss, rtol=1e-3, **quiet)
+    assert lost.verdict == end_to_end(tape, loss).verdict
+    off = [pair for pair in lost.pairs if pair.verdict == "WRONG"]
+    assert bool(off) == any(pair.launch is not None for pair in off), "where it is wrong a launch is named"
+    assert all("overwrote values" in pair.message for pair in off if pair.launch is not None)

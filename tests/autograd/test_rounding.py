@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import end_to_end
-from tapedebug.autograd.whole import WholeTape
+from tapedebug.autograd.programs.whole import WholeTape
 
 
 @wp.kernel

@@ -11,9 +11,10 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd, jvp
-from tapedebug.autograd.guard import uninterrupted, untouched
+from tapedebug.autograd.programs.guard import uninterrupted, untouched
 from tapedebug.runtime._observers import observers
 from tapedebug.runtime._state import state
+from tapedebug.runtime.batch import Several
 from tapedebug.runtime.buffer import _REGISTRY
 from tapedebug.runtime.replay import Shadow
 from tests.autograd import kernels as k
@@ -115,6 +116,7 @@ class Interrupter:
         self.error = error
         for owner, names in (
             (Shadow, ("forward", "backward", "push", "set", "values", "gradient", "tangent")),
+            (Several, ("forward", "backward", "push", "_run", "_empty")),
             (wp.Tape, ("__enter__", "__exit__")),
         ):
             for name in names:
@@ -126,8 +128,9 @@ class Interrupter:
         def method(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
             self.left -= 1
+            mine = self.left == 0  # calls in this call count, too
             result = real(*args, **kwargs)
-            if self.left == 0:
+            if mine:
                 raise self.error
             return result
 
@@ -145,7 +148,7 @@ def test_an_interrupt_anywhere_leaves_everything_as_it_was(
     interrupter = Interrupter(monkeypatch, error)
     CHECKS[name](world)
     calls = interrupter.calls
-    assert calls > 5
+    assert calls > 4
     points = sorted({int(p) for p in np.geomspace(1, calls, 6)})
     for point in points:
         interrupter.left = point
@@ -214,6 +217,27 @@ def test_a_guard_in_a_thread_leaves_signals_alone() -> None:
     thread.start()
     thread.join()
     assert handlers == [signal.getsignal(signal.SIGINT)]
+
+
+def test_nobody_hears_of_the_tapes_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+
+    class Ear:
+        def tape_created(self, tape: wp.Tape) -> None:
+            heard.append("made")
+
+        def tape_exited(self, tape: wp.Tape) -> None:
+            heard.append("recorded")
+
+        def backward_done(self, tape: wp.Tape, call: Any) -> None:
+            heard.append("backward")
+
+    monkeypatch.setattr("tapedebug.runtime._observers.observers", [Ear()])
+    x, y = k.vector([0.5, -2.0, 3.0]), k.vector([0.0, 0.0, 0.0])
+    gradcheck(k.times, 3, [x], [y], check_undefined_grad=True, **QUIET)
+    assert heard == []
+    World()
+    assert heard == ["made", "recorded", "backward"]
 
 
 def test_numpy_writes_to_watched_arrays_are_put_back() -> None:

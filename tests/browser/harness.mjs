@@ -1,6 +1,6 @@
 /**
- * A real JupyterLab in temporary folders, and Chromium that fails the test on any page error, console error or request
- * to another site. Nothing of the user's own Jupyter set-up is read or written.
+ * A real JupyterLab or Notebook 7 in temporary folders, and Chromium that fails the test on any page error, console error or
+ * request to another site. Nothing of the user's own Jupyter set-up is read or written. All helpers work in both.
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -26,18 +26,51 @@ const FLAGS = [
   "--disable-dev-shm-usage",
 ];
 
-/** Console errors that JupyterLab itself writes, each with its reason. Nothing of ours belongs here. */
-const NOISE = [];
+/** Console errors that Jupyter itself writes, each with its reason. Nothing of ours belongs here. */
+const NOISE = [
+  {
+    // Notebook 7.6: its plugin for shortcuts looks up the schema of every plugin that the registry names, also where the
+    // page has none. It throws with no extension of anybody installed, from its own bundle alone.
+    pattern:
+      /^page error: TypeError: Cannot read properties of undefined \(reading 'schema'\)\n(\s*at (?!.*labextension).*(\n|$))+$/,
+  },
+];
 
 const WAIT = 60_000;
 
-export async function startBrowser() {
+/** Every browser of this file, for the case that no test is there to close it. */
+const browsers = [];
+
+export function startBrowser(flags = []) {
   const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-  return chromium.launch({ executablePath, headless: true, args: FLAGS });
+  const browser = chromium.launch({ executablePath, headless: true, args: [...FLAGS, ...flags] });
+  browsers.push(browser);
+  return browser;
 }
 
+/** What differs between the two: the program, the name of its settings, the address of a notebook. */
+const APPS = {
+  lab: {
+    title: "JupyterLab",
+    module: "jupyterlab",
+    traits: "LabApp",
+    path: (path) => `/lab/tree/${path}`,
+    query: "&reset",
+  },
+  notebook: {
+    title: "Notebook 7",
+    module: "notebook",
+    traits: "JupyterNotebookApp",
+    path: (path) => `/notebooks/${path}`,
+    query: "",
+  },
+};
+
+export const startLab = () => startServer(APPS.lab);
+export const startNotebook = () => startServer(APPS.notebook);
+
 /** Starts a server whose notebooks are in `root`; `stop()` ends it and removes everything. */
-export async function startLab() {
+async function startServer(app) {
   const home = await mkdtemp(join(tmpdir(), "tapedebug-lab-"));
   const folder = async (...names) => {
     const path = join(home, ...names);
@@ -69,7 +102,7 @@ export async function startLab() {
     process.env.PYTHON ?? "python",
     [
       "-m",
-      "jupyterlab",
+      app.module,
       "--no-browser",
       "--allow-root",
       "--ip=127.0.0.1",
@@ -77,22 +110,32 @@ export async function startLab() {
       "--ServerApp.port_retries=0",
       `--IdentityProvider.token=${token}`,
       `--ServerApp.root_dir=${root}`,
-      "--LabApp.expose_app_in_browser=True",
-      `--LabApp.workspaces_dir=${await folder("workspaces")}`,
-      `--LabApp.user_settings_dir=${settings}`,
+      `--${app.traits}.expose_app_in_browser=True`,
+      `--${app.traits}.workspaces_dir=${await folder("workspaces")}`,
+      `--${app.traits}.user_settings_dir=${settings}`,
     ],
     { cwd: root, env, stdio: ["ignore", "pipe", "pipe"] },
   );
   let log = "";
   server.stdout.on("data", (data) => (log += data));
   server.stderr.on("data", (data) => (log += data));
+  // whatever becomes of the test, the server and its kernels do not outlive it
+  process.once("exit", () => server.kill("SIGTERM"));
   const origin = `http://127.0.0.1:${port}`;
-  await ready(`${origin}/api/status?token=${token}`, server, () => log);
+  try {
+    await ready(`${origin}/api/status?token=${token}`, server, app.title, () => log);
+  } catch (error) {
+    // nobody gets to stop them; what runs on would keep this file from ending
+    server.kill("SIGKILL");
+    for (const browser of await Promise.allSettled(browsers)) await browser.value?.close();
+    await rm(home, { recursive: true, force: true, maxRetries: 5 });
+    throw error;
+  }
   return {
     root,
     origin,
     log: () => log,
-    url: (path) => `${origin}/lab/tree/${path}?token=${token}&reset`,
+    url: (path) => `${origin}${app.path(path)}?token=${token}${app.query}`,
     add: (from, to) => cp(from, join(root, to)),
     write: (name, notebook) => writeFile(join(root, name), JSON.stringify(notebook)),
     stop: async () => {
@@ -112,12 +155,9 @@ export async function openPage(browser, lab, path, { width = 1400, height = 900,
   const page = await context.newPage();
   page.setDefaultTimeout(WAIT);
   const problems = [];
-  page.on("pageerror", (error) => problems.push(`page error: ${error.stack ?? error}`));
-  page.on("console", (message) => {
-    if (message.type() !== "error") return;
-    const text = message.text();
-    if (!NOISE.some(({ pattern }) => pattern.test(text))) problems.push(`console error: ${text}`);
-  });
+  const note = (problem) => NOISE.some(({ pattern }) => pattern.test(problem)) || problems.push(problem);
+  page.on("pageerror", (error) => note(`page error: ${error.stack ?? error}`));
+  page.on("console", (message) => message.type() === "error" && note(`console error: ${message.text()}`));
   page.on("request", (request) => {
     const url = request.url();
     if (
@@ -232,15 +272,18 @@ async function freePort() {
   });
 }
 
-async function ready(url, server, log) {
+async function ready(url, server, title, log) {
+  let failure;
+  server.once("error", (error) => (failure = error));
   const until = Date.now() + WAIT;
   while (Date.now() < until) {
-    if (server.exitCode !== null) throw new Error(`JupyterLab ended at once:\n${log()}`);
+    if (failure !== undefined) throw new Error(`${title} can not be started: ${failure.message}`);
+    if (server.exitCode !== null) throw new Error(`${title} ended at once (${server.exitCode}):\n${log()}`);
     const response = await fetch(url).catch(() => null);
     if (response?.ok) return;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  throw new Error(`JupyterLab did not start within ${WAIT / 1000} s:\n${log()}`);
+  throw new Error(`${title} did not start within ${WAIT / 1000} s:\n${log()}`);
 }
 
 /** Brings an element to the middle of the view and waits until the notebook has stopped moving. */

@@ -159,7 +159,7 @@ test("a saved notebook keeps the results of the checks", async () => {
     .flatMap((cell) => cell.outputs ?? [])
     .filter((output) => TRACE_MIME in (output.data ?? {}));
   assert.equal(outputs.length, 1);
-  const { checks } = outputs[0].data[TRACE_MIME];
+  const { checks } = outputs[0].data[TRACE_MIME].head;
   assert.equal(checks.find(({ launch, input }) => launch === 2 && input === "x")?.verdict, "AGREE");
   assert.match([outputs[0].data["text/html"]].flat().join(""), /gradient WRONG/);
 });

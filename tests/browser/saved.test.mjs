@@ -3,10 +3,9 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { codeCell, notebook, openPage, ROOT, screenshot, setTheme, show, startBrowser, startLab } from "./harness.mjs";
+import { openPage, ROOT, screenshot, setTheme, show, startBrowser, startLab } from "./harness.mjs";
+import { netTrace, saved } from "./programs.mjs";
 
-const TRACE_MIME = "application/vnd.tapedebug.trace+json";
-const WIDGET_MIME = "application/vnd.jupyter.widget-view+json";
 const EVIL = "</script><img src=x onerror=alert(1)>";
 let lab;
 let browser;
@@ -18,24 +17,6 @@ after(async () => {
   await browser?.close();
   await lab?.stop();
 });
-
-async function netTrace() {
-  return JSON.parse(await readFile(join(ROOT, "js/tests/fixtures/net.trace.json"), "utf8"));
-}
-
-function saved(...traces) {
-  const outputs = traces.map((trace) => ({
-    output_type: "display_data",
-    metadata: { [TRACE_MIME]: { mask: [[null, "throw", "loss"]] } },
-    data: {
-      "text/plain": "<Tape>",
-      "text/html": "<p>static fallback</p>",
-      [TRACE_MIME]: trace,
-      [WIDGET_MIME]: { version_major: 2, version_minor: 0, model_id: "0123456789abcdef0123456789abcdef" },
-    },
-  }));
-  return { ...notebook(), cells: outputs.map((output, number) => codeCell("tape", number, [output])) };
-}
 
 test("a saved tape shows without a kernel, never 'model not found'", async () => {
   await lab.write("saved.ipynb", saved(await netTrace()));
@@ -80,5 +61,21 @@ test("names with markup stay text, and what is no trace says so without breaking
   for (const text of said) assert.match(text, /This trace can not be shown.*This is not a tapedebug trace/s);
   await show(panels.nth(1));
   await screenshot(page, "saved-hostile");
+  await finish();
+});
+
+test("a packed tape shows as well, and one that was cut short says so", async () => {
+  const path = join(ROOT, "js", "tests", "fixtures", "net.packed.json");
+  const packed = JSON.parse(await readFile(path, "utf8"));
+  const short = { ...packed, columns: packed.columns.slice(0, 400) };
+  await lab.write("packed.ipynb", saved(packed, short));
+  const { page, finish } = await openPage(browser, lab, "packed.ipynb");
+  const panels = page.locator(".jp-OutputArea-output .tapedebug");
+  await panels.nth(1).waitFor({ state: "attached" });
+  await panels.first().getByText("overwrites values of").first().waitFor();
+  await panels.first().getByRole("tab", { name: "Graph" }).click();
+  await panels.first().locator(".td-g-launch").first().waitFor();
+  await screenshot(page, "saved-graph-light");
+  assert.match(await panels.nth(1).textContent(), /This trace can not be shown.*columns of this trace are damaged/s);
   await finish();
 });

@@ -1,4 +1,4 @@
-/** The side bar through a kernel's life: not loaded, loaded, busy, restarted; and another notebook beside it. */
+/** The side bar through a kernel's life: not loaded, loaded, busy, restarted; and another notebook and a console beside it. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { command, kernelIdle, notebook, openPage, python, screenshot, startBrowser, startLab } from "./harness.mjs";
@@ -21,6 +21,10 @@ with wp.Tape() as parabola:
     wp.launch(square, dim=3, inputs=[x], outputs=[y])
     wp.launch(total, dim=3, inputs=[y], outputs=[loss])
 parabola.backward(loss)`;
+const SLOW = `with wp.Tape() as slow:
+    for _ in range(40):
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        time.sleep(0.1)`;
 let lab;
 let browser;
 let page;
@@ -29,7 +33,7 @@ let bar;
 
 before(async () => {
   [lab, browser] = await Promise.all([startLab(), startBrowser()]);
-  await lab.write("first.ipynb", notebook(KERNELS, RECORD, "time.sleep(4)"));
+  await lab.write("first.ipynb", notebook(KERNELS, RECORD, SLOW, "del slow"));
   await lab.write("second.ipynb", notebook("1 + 1"));
   ({ page, finish } = await openPage(browser, lab, "first.ipynb"));
   await kernelIdle(page);
@@ -46,12 +50,15 @@ const runCell = (number) =>
     void globalThis.jupyterapp.commands.execute("notebook:run-cell");
   }, number);
 
+const front = (path) => command(page, "docmanager:open", { path });
+
 test("it says that tapedebug is not loaded, and loads it", async () => {
   await command(page, "tapedebug:show-tapes");
   await bar.getByText("tapedebug is not loaded in this kernel.").waitFor();
   await screenshot(page, "sidebar-not-loaded");
   await bar.getByRole("button", { name: "Load tapedebug" }).click();
   await bar.getByText("No live tape in this kernel.").waitFor();
+  await screenshot(page, "sidebar-empty");
 });
 
 test("a tape appears when its cell has run, and opens in a tab that can check it", async () => {
@@ -60,71 +67,95 @@ test("a tape appears when its cell has run, and opens in a tab that can check it
   const row = bar.locator("[data-tape]");
   await row.waitFor();
   const said = (await row.textContent()).replaceAll("\u00a0", " ");
-  assert.match(said, /^Tape \d+2 launches · 3 arrays · backward ×1In \[2\]:4$/);
+  assert.match(said, /^(parabola · t|T)ape \d+2 launches · 3 arrays · backward ×1In \[2\]:4$/);
   await row.click();
   const tab = page.locator(".td-tab .tapedebug");
   await tab.getByRole("heading", { name: /^parabola · tape \d+$/ }).waitFor();
-  assert.match(
-    await page.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel").allTextContents().then(String),
-    /parabola · tape \d+/,
-  );
+  await page.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel", { hasText: /parabola · tape \d+/ }).waitFor();
   await tab.locator(".td-run").click();
   await tab.getByText(/^1 pair checked in .* s: 1 AGREE\.$/).waitFor();
   await screenshot(page, "sidebar-tab");
+  await tab.getByRole("tab", { name: "Graph" }).click();
+  await tab.locator(".td-g-launch").nth(1).waitFor();
+  await tab.getByRole("tab", { name: /^Jacobian/ }).click();
+  await tab.getByText("Choose a pair: click a cell of the input–output mask below.").waitFor();
+  await screenshot(page, "sidebar-tab-graph");
   await bar.locator(".td-side-name", { hasText: /^parabola · tape \d+$/ }).waitFor();
-  await command(page, "docmanager:open", { path: "first.ipynb" });
+  await front("first.ipynb");
 });
 
 test("on request it diagnoses a tape, and its tab shows the findings", async () => {
   await bar.getByRole("button", { name: "Diagnose" }).click();
   await bar.locator(".td-side-badge", { hasText: "✓ no findings" }).waitFor();
-  assert.equal(await bar.getByRole("button", { name: "Diagnose" }).count(), 0);
+  await bar.getByText("✓ gradient AGREE").waitFor();
+  await bar.getByRole("button", { name: "Diagnose again" }).waitFor();
   await page.locator(".td-tab .tapedebug .td-badge", { hasText: "gradient AGREE" }).waitFor({ state: "attached" });
+});
+
+test("it exports a report, and says where to", async () => {
+  await bar.getByRole("button", { name: "Export" }).click();
+  await bar.getByText(/^Report written to .*tapedebug-report-\d+\.html$/).waitFor();
 });
 
 test("a second click brings the same tab to the front", async () => {
   await bar.locator("[data-tape]").click();
   await page.locator(".td-tab .tapedebug").waitFor();
   assert.equal(await page.locator(".td-tab").count(), 1);
-  await command(page, "docmanager:open", { path: "first.ipynb" });
+  await front("first.ipynb");
 });
 
-test("while a cell runs it says so, and catches up afterwards", async () => {
+test("the menu of a row does the same", async () => {
+  await bar.locator(".td-side-row").click({ button: "right" });
+  await page.getByRole("menuitem", { name: "Open Tape", exact: true }).click();
+  await page.locator(".td-tab .tapedebug").waitFor();
+  assert.equal(await page.locator(".td-tab").count(), 1);
+  await front("first.ipynb");
+});
+
+test("while a cell records it says so, and catches up afterwards", async () => {
   await runCell(2);
-  await page.waitForTimeout(300);
-  await bar.getByRole("button", { name: "↻" }).click();
-  await bar.getByText("A cell is running; the list follows when it is done.").waitFor();
+  await bar.getByText("A cell is running. Tapes can be opened when it is done.").waitFor();
+  await bar.getByText("● recording").waitFor();
+  await screenshot(page, "sidebar-recording");
   await bar.getByText("A cell is running").waitFor({ state: "detached" });
-  assert.equal(await bar.locator("[data-tape]").count(), 1);
-});
-
-test("it follows the notebook in front", async () => {
-  await command(page, "docmanager:open", { path: "second.ipynb" });
-  await bar.getByText("tapedebug is not loaded in this kernel.").waitFor();
-  assert.equal(await bar.locator(".td-side-notebook").textContent(), "second.ipynb");
-  await command(page, "docmanager:open", { path: "first.ipynb" });
-  await bar.locator("[data-tape]").waitFor();
-  assert.equal(await bar.locator(".td-side-notebook").textContent(), "first.ipynb");
+  await bar.getByText("● recording").waitFor({ state: "detached" });
+  assert.equal(await bar.locator("[data-tape]").count(), 2);
 });
 
 test("a tape that nobody holds any more leaves the list", async () => {
-  await python(page, "tape = wp.Tape()");
-  await page.waitForFunction(() => document.querySelectorAll("#tapedebug-sidebar [data-tape]").length === 2);
-  await python(page, "del tape");
+  await runCell(3);
   await page.waitForFunction(() => document.querySelectorAll("#tapedebug-sidebar [data-tape]").length === 1);
+});
+
+test("it follows the notebook in front, and a console", async () => {
+  await front("second.ipynb");
+  await bar.getByText("tapedebug is not loaded in this kernel.").waitFor();
+  assert.equal(await bar.locator(".td-side-notebook").textContent(), "second.ipynb");
+  await front("first.ipynb");
+  await bar.locator("[data-tape]").waitFor();
+  assert.equal(await bar.locator(".td-side-notebook").textContent(), "first.ipynb");
+  await command(page, "console:create", { kernelPreference: { name: "python3" } });
+  await page.locator(".jp-CodeConsole").waitFor();
+  await bar.locator(".td-side-notebook", { hasText: "Console 1" }).waitFor();
+  await bar.getByText("tapedebug is not loaded in this kernel.").waitFor();
+  await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.dispose());
+  await bar.locator(".td-side-notebook", { hasText: "first.ipynb" }).waitFor();
+  await front("first.ipynb");
 });
 
 test("after a restart the list is empty, and the tab keeps what was last seen", async () => {
   await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart());
   await bar.locator("[data-tape]").waitFor({ state: "detached" });
+  await bar.getByText("The kernel was restarted, and its tapes went with it.").waitFor();
   await page.evaluate(() => {
     for (const tab of globalThis.jupyterapp.shell.widgets("main")) {
       if (tab.content?.hasClass?.("td-tab")) globalThis.jupyterapp.shell.activateById(tab.id);
     }
   });
-  const tab = page.locator(".td-tab .tapedebug");
-  await tab.getByText("The kernel of this tape has gone: this is what was last seen.").waitFor();
-  assert.ok(await tab.locator(".td-run").isDisabled());
+  const said = "The kernel of this tape was restarted. This is what was last seen; it can be read, and nothing more.";
+  await page.locator(".td-notice", { hasText: said }).waitFor();
+  assert.ok(await page.locator(".td-tab .tapedebug .td-run").isDisabled());
   await screenshot(page, "sidebar-restarted");
+  assert.equal(await python(page, "print(1)"), "1\n"); // and the notebook goes on
   await finish();
 });

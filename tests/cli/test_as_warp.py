@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -269,3 +270,24 @@ def test_a_module_that_was_imported_in_a_block_goes_on_working(installed: Module
     import tapedebug as td
 
     assert cooling.vec() is td.vec3
+
+
+class Deprecated:
+    """A name of a module that warns when it is asked what it is, as PyTorch's do."""
+
+    @property
+    def __class__(self) -> type:
+        warnings.warn("use another name", FutureWarning, stacklevel=2)
+        return type(self)
+
+
+def test_names_of_other_modules_are_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("library_with_an_old_name")
+    module.old = Deprecated()  # type: ignore[attr-defined]
+    with pytest.warns(FutureWarning):
+        isinstance(module.old, type)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with as_warp():
+            pass

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.autograd.tapes.thread import Thread
 from tapedebug.compiler.stamps import (
     EPOCH_SHIFT,
     NEVER,
@@ -26,7 +27,6 @@ from tapedebug.compiler.stamps import (
     site_of,
     words_of,
 )
-from tapedebug.diagnose.experiments._thread import Thread
 from tapedebug.runtime.journal import Journal
 from tests.compiler.generator import program
 from tests.compiler.test_generated import THREADS, Trial, arguments, load

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.experiments import _thread
-from tapedebug.diagnose.experiments._thread import Lost, Thread, evaluate
+from tapedebug.autograd.tapes import thread as _thread
+from tapedebug.autograd.tapes.thread import Lost, Thread, evaluate
 
 
 @wp.func

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._pace import Pace
 from tapedebug.diagnose._diagnose import _case
-from tapedebug.diagnose._pace import Pace
 from tapedebug.diagnose.rules import wrong_adjoint
 from tapedebug.runtime.plan import KernelPlan
 

@@ -5,8 +5,10 @@ import time
 import pytest
 
 import tapedebug as wp
-from tapedebug.notebook import _comm
+from tapedebug.notebook import _comm, _subject
 from tapedebug.notebook._gate import gate
+from tests.notebook.conftest import square, total
+from tests.trace.unpacked import unpacked
 
 
 class Channel:
@@ -21,8 +23,9 @@ class Channel:
     def on_close(self, callback):
         self.closed = callback
 
-    def send(self, data):
+    def send(self, data, buffers=None):
         self.sent.append(data)
+        self.buffers = buffers
 
     def ask(self, **question):
         """Send a question; return the answer to it."""
@@ -39,8 +42,14 @@ def channel():
     return channel
 
 
-def test_it_says_hello_with_its_version(channel):
-    assert channel.sent == [{"type": "hello", "version": wp.__version__}]
+def test_it_says_hello_with_its_version_and_what_it_will_do_next(channel):
+    [hello] = channel.sent
+    assert hello == {
+        "type": "hello",
+        "version": wp.__version__,
+        "process": _comm.PROCESS,
+        "next": {"state": "off", "tape": hello["next"]["tape"], "message": hello["next"]["message"]},
+    }
 
 
 def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wrong, monkeypatch):
@@ -62,6 +71,7 @@ def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wron
         "backwardRuns": 1,
         "preservedBytes": 0,
         "recording": False,
+        "checking": False,
         "verdict": "NOT CHECKED",
         "findings": None,
     }
@@ -85,7 +95,9 @@ def test_it_hands_out_a_trace_and_runs_its_checks(channel, wrong):
     tape, _, _ = wrong
     answer = channel.ask(type="trace", tape=tape.id)
     assert answer["type"] == "trace"
-    assert answer["trace"]["tape"]["id"] == tape.id
+    assert answer["head"]["tape"]["id"] == tape.id
+    columns = dict(zip(answer["columns"], channel.buffers, strict=True))
+    assert unpacked(answer["head"], columns)["versions"] == _subject.subject_of(tape).trace["versions"]
     assert [None, "x", "loss"] in answer["mask"]
     mask = [[None, "x", "loss"], [1, "x", "y"]]
     assert channel.ask(type="run", tape=tape.id, mask=mask) == {"type": "done"}
@@ -123,22 +135,87 @@ def test_questions_that_make_no_sense_get_an_answer_in_words(channel, wrong):
     }
 
 
-def test_while_a_cell_runs_it_is_busy(channel, wrong):
+def test_while_a_cell_runs_it_lists_what_goes_on_and_looks_into_nothing(channel, wrong):
     tape, _, _ = wrong
     gate.cell_starts()
     try:
-        assert channel.ask(type="list") == {"type": "busy"}
-        assert channel.ask(type="trace", tape=tape.id) == {"type": "busy"}
+        with wp.Tape() as recording:
+            listed = channel.ask(type="list")
+            rows = {row["tape"]: row["recording"] for row in listed["tapes"]}
+            assert (listed["busy"], rows[recording.id], rows[tape.id]) == (True, True, False)
+            assert channel.ask(type="trace", tape=tape.id) == {"type": "busy"}
+            assert channel.ask(type="marks") == {"type": "busy"}
     finally:
         gate.cell_ends()
-    assert channel.ask(type="list")["type"] == "tapes"
+    assert channel.ask(type="list")["busy"] is False
+
+
+def test_the_list_says_which_tapes_are_being_checked_and_by_whomever(channel, wrong, monkeypatch):
+    tape, _, _ = wrong
+    panel = wp.TapeDebugger(tape)
+    done = []
+
+    def until_cancelled(*args, cancelled, **options):
+        while not cancelled():
+            time.sleep(0.005)
+        done.append(True)
+        return []
+
+    monkeypatch.setattr("tapedebug.autograd.check_pairs", until_cancelled)
+    panel._start()
+    [row] = [row for row in channel.ask(type="list")["tapes"] if row["tape"] == tape.id]
+    assert row["checking"] is True
+    panel.cancel()
+    until = time.monotonic() + 10
+    while panel.running and time.monotonic() < until:
+        time.sleep(0.01)
+    [row] = [row for row in channel.ask(type="list")["tapes"] if row["tape"] == tape.id]
+    assert (row["checking"], done) == (False, [True])
+    panel.close()
+
+
+def test_a_tab_that_was_closed_keeps_nothing(channel, wrong, monkeypatch):
+    tape, _, _ = wrong
+    channel.ask(type="trace", tape=tape.id)
+    [runner] = _comm_of(channel)._runners.values()
+    cancelled = []
+    monkeypatch.setattr(runner, "cancel", lambda: cancelled.append(True))
+    assert channel.ask(type="forget", tape=tape.id) == {"type": "done"}
+    assert (cancelled, _comm_of(channel)._runners) == ([True], {})
+    assert channel.ask(type="forget", tape=tape.id) == {"type": "done"}
+
+
+def _comm_of(channel):
+    return channel.hear.__self__
+
+
+def test_all_front_ends_hear_that_the_next_cell_will_be_recorded(channel):
+    other = Channel()
+    _comm.opened(other, {})
+    assert channel.ask(type="arm", on=True) == {"type": "done"}
+    try:
+        told = [message for message in other.sent if message["type"] == "next"]
+        assert [message["state"] for message in told] == ["armed"]
+        third = Channel()
+        _comm.opened(third, {})
+        assert third.sent[0]["next"]["state"] == "armed"
+    finally:
+        channel.ask(type="arm", on=False)
+    assert [message["state"] for message in other.sent if message["type"] == "next"] == ["armed", "off"]
+    other.closed({})
+    count = len(other.sent)
+    channel.ask(type="arm", on=False)
+    assert len(other.sent) == count
 
 
 def test_a_report_is_written_and_its_place_told(channel, wrong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tape, _, _ = wrong
-    assert channel.ask(type="export", tape=tape.id) == {"type": "done"}
     target = tmp_path / f"tapedebug-report-{tape.id}.html"
+    assert channel.ask(type="export", tape=tape.id) == {
+        "type": "done",
+        "message": f"Report written to {target}",
+    }
     assert target.exists()
     told = {"type": "state", "tape": tape.id, "state": {"status": f"Report written to {target}"}}
     assert told in channel.sent
@@ -183,7 +260,7 @@ def test_on_request_it_diagnoses_a_tape(channel, wrong):
     assert x is not None
     [row] = [row for row in answers[0]["tapes"] if row["tape"] == tape.id]
     assert (row["verdict"], row["findings"]["error"]) == ("WRONG", 1)
-    assert channel.ask(type="trace", tape=tape.id)["trace"]["verdict"] == "WRONG"
+    assert channel.ask(type="trace", tape=tape.id)["head"]["verdict"] == "WRONG"
 
 
 def test_a_tape_that_has_grown_is_not_checked_as_the_one_that_was_drawn(channel, wrong):
@@ -198,11 +275,68 @@ def test_a_tape_that_has_grown_is_not_checked_as_the_one_that_was_drawn(channel,
         "The tape has changed since this was drawn: it had 4 launches and has 5 now.\n"
         "  = mend: Show it again, then run."
     )
-    assert channel.ask(type="trace", tape=tape.id)["trace"]["tape"]["launches"] == 5
+    assert channel.ask(type="trace", tape=tape.id)["head"]["tape"]["launches"] == 5
     channel.ask(type="run", tape=tape.id, mask=[[1, "x", "y"]])
     until = time.monotonic() + 30
     while {"running": False} not in [m.get("state") for m in channel.sent] and time.monotonic() < until:
         time.sleep(0.01)
-    [done] = [m["state"] for m in channel.sent if "checks" in m.get("state", {})]
+    *_, done = [m["state"] for m in channel.sent if "checks" in m.get("state", {})]
     assert [c["verdict"] for c in done["checks"] if c["launch"] == 1] == ["AGREE"]
     panel.close()
+
+
+def record_again(tape, x, loss):
+    """Reset a tape and record on it again, as often as it was, with the gradient right this time."""
+    y = wp.zeros(3, dtype=float, requires_grad=True)
+    tape.reset()
+    with tape:
+        work = wp.clone(x)
+        wp.launch(square, dim=3, inputs=[work], outputs=[y])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+        wp.copy(wp.zeros(3, dtype=float), y)
+
+
+def test_a_tape_that_was_recorded_again_keeps_no_results_however_many_launches_it_has(channel, wrong):
+    tape, x, loss = wrong
+    _subject.remember(tape, wp.diagnose(tape))
+    assert any(check["verdict"] for check in channel.ask(type="trace", tape=tape.id)["checks"])
+    launches = len(tape.records)
+    record_again(tape, x, loss)
+    assert len(tape.records) == launches
+    again = channel.ask(type="trace", tape=tape.id)
+    assert [check["verdict"] for check in again["checks"] if check["verdict"]] == []
+    assert again["head"]["verdict"] == "NOT CHECKED"
+
+
+def test_a_tape_that_was_recorded_again_is_not_checked_as_the_one_that_was_drawn(channel, wrong):
+    tape, x, loss = wrong
+    channel.ask(type="trace", tape=tape.id)
+    record_again(tape, x, loss)
+    answer = channel.ask(type="run", tape=tape.id, mask=[[1, "x", "y"]])
+    assert answer == {"type": "done"}
+    wait_until(lambda: not channel.hear.__self__._runners[tape.id].running)
+    told = [message["state"].get("status", "") for message in channel.sent if message["type"] == "state"]
+    assert any(
+        text.startswith("The tape was reset and recorded again since this was drawn.") for text in told
+    )
+
+
+def wait_until(holds):
+    for _ in range(3000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
+def test_a_tape_that_has_grown_keeps_what_was_found_of_its_launches(channel, wrong):
+    tape, _, loss = wrong
+    found = channel.ask(type="trace", tape=tape.id)
+    runner = channel.hear.__self__._runners[tape.id]
+    done = {"verdict": "AGREE", "max_abs_error": 0.0, "max_rel_error": 0.0, "message": "", "seconds": 0.0}
+    runner.learn([{"launch": 1, "input": "x", "output": "y", **done}])
+    runner.learn([{**check, **done} for check in found["checks"]])
+    with tape:
+        wp.launch(square, dim=1, inputs=[loss], outputs=[wp.zeros(1, dtype=float)])
+    checks = channel.ask(type="trace", tape=tape.id)["checks"]
+    assert [check["launch"] for check in checks if check["verdict"]] == [1]

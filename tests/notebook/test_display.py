@@ -6,7 +6,10 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.notebook import display, mimebundle
+from tapedebug.notebook._subject import subject_of
+from tapedebug.trace import trace_from_json
 from tests.notebook._traces import net_trace
+from tests.trace.unpacked import unsealed
 
 
 def test_a_terminal_gets_text(shell, wrong):
@@ -21,7 +24,7 @@ def test_a_notebook_gets_all_forms(front_end, wrong):
     data, metadata = front_end.display_formatter.format(tape)
     assert set(data) == {"text/plain", "text/html", display.TRACE_MIME, display.WIDGET_MIME}
     assert data["text/plain"] == repr(tape)
-    assert data[display.TRACE_MIME]["tape"]["id"] == tape.id
+    assert data[display.TRACE_MIME]["head"]["tape"]["id"] == tape.id
     assert [None, "x", "loss"] in metadata[display.TRACE_MIME]["mask"]
     assert json.loads(json.dumps(data)) == data
     panel = wp.notebook.latest_panel()
@@ -32,7 +35,9 @@ def test_a_trace_shows_itself(front_end, wrong):
     trace = wrong[0].trace()
     data, _ = front_end.display_formatter.format(trace)
     assert data["text/plain"] == repr(trace)
-    assert data[display.TRACE_MIME]["format"] == "tapedebug-trace"
+    saved = unsealed(data[display.TRACE_MIME])
+    assert saved["launches"] == trace.to_json()["launches"]
+    assert saved["versions"] == trace.to_json()["versions"]
 
 
 def test_without_widgets_there_is_the_static_form(front_end, wrong, monkeypatch):
@@ -53,7 +58,8 @@ def test_without_widgets_there_is_the_static_form(front_end, wrong, monkeypatch)
 
 def test_a_trace_that_is_too_large_stays_out_of_the_notebook(monkeypatch):
     monkeypatch.setattr(display, "MOST_SAVED", 1000)
-    data, metadata = display.bundle_of(net_trace(), "text", model_id="1", mask=[])
+    subject = subject_of(trace_from_json(net_trace()))
+    data, metadata = display.bundle_of(subject, [], "text", model_id="1", mask=[])
     assert set(data) == {"text/plain", "text/html", display.WIDGET_MIME}
     assert metadata == {}
     assert "too large to keep in a notebook" in data["text/html"]
@@ -70,9 +76,9 @@ def test_the_saved_output_follows_the_checks(front_end, wrong):
         front_end.run_cell("display(panel)").raise_error()
         panel.run([(1, "x", "y")])
     first, *updates = captured.outputs
-    checks = updates[-1].data[display.TRACE_MIME]["checks"]
+    checks = updates[-1].data[display.TRACE_MIME]["head"]["checks"]
     assert [c["verdict"] for c in checks if c["launch"] == 1] == ["AGREE"]
-    assert not [c for c in first.data[display.TRACE_MIME]["checks"] if c["launch"] == 1]
+    assert not [c for c in first.data[display.TRACE_MIME]["head"]["checks"] if c["launch"] == 1]
     assert updates[-1].metadata[display.TRACE_MIME]["mask"] == [[1, "x", "y"]]
     panel.close()
 

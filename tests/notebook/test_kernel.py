@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.trace.unpacked import unsealed
+
 KERNELS = """\
 import time
 import tapedebug as wp
@@ -82,7 +84,7 @@ def test_a_recorded_cell_shows_all_forms_of_its_tape(client):
         "application/vnd.tapedebug.trace+json",
         "application/vnd.jupyter.widget-view+json",
     }
-    trace = shown["data"]["application/vnd.tapedebug.trace+json"]
+    trace = unsealed(shown["data"]["application/vnd.tapedebug.trace+json"])
     assert trace["name"] == "tape"
     site = trace["launches"][0]["call_site"]
     number = reply["execution_count"]
@@ -112,6 +114,7 @@ def test_the_side_bar_connects_and_hears_of_the_tapes(client):
 
 def test_a_cell_waits_for_a_check_that_was_started_from_the_panel(client):
     """The cell would otherwise write into the arrays that the check reads."""
+    client.run(RECORD)
     reply, heard = client.run(
         "from tapedebug.notebook import latest_panel\n"
         "import tapedebug.autograd as autograd\n"

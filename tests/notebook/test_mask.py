@@ -5,7 +5,12 @@ import pytest
 from tapedebug import GradcheckError
 from tapedebug.notebook._mask import check_mask
 from tapedebug.notebook._subject import default_mask
-from tests.notebook._traces import net_trace
+from tapedebug.trace import trace_from_json
+from tests.notebook import _traces
+
+
+def net_trace():
+    return trace_from_json(_traces.net_trace())
 
 
 def test_tuples_become_lists_and_repetitions_go():
@@ -15,7 +20,7 @@ def test_tuples_become_lists_and_repetitions_go():
 
 def test_the_default_is_the_whole_tape():
     trace = net_trace()
-    mask = default_mask(trace)
+    mask = default_mask(trace.to_json())
     assert mask
     assert all(launch is None for launch, _, _ in mask)
     assert check_mask(mask, trace) == mask
@@ -54,7 +59,7 @@ def test_what_does_not_fit_is_named(entry, message):
 
 def test_an_unknown_array_of_the_whole_tape_lists_the_labels():
     trace = net_trace()
-    labels = ", ".join(array["label"] for array in trace["arrays"])
+    labels = ", ".join(info.label for info in trace.arrays)
     with pytest.raises(GradcheckError) as caught:
         check_mask([[None, "thrwo", "loss"]], trace)
     assert str(caught.value) == (

@@ -47,3 +47,96 @@ def test_the_notebook_about_root_causes(printed) -> None:
     assert len(re.findall(r"before launch \d+: middle [01]\.\d+, its adjoint", text)) == 3
     assert re.search(r"WRONG\nerror on .*\nThe gradient of k was not zero when backward ran", text)
     assert text.rstrip().endswith("AGREE []")
+
+
+def test_the_notebook_about_checks(printed) -> None:
+    text = printed("gradchecks.ipynb")
+    assert "WRONG: d force[4].y / d x[4].y: AD -0.692913, FD -24.6404 ±" in text
+    assert "only the component .y of force is concerned" in text
+    assert re.findall(r"^\('x.*\) (\w+)$", text, re.M) == ["AGREE", "WRONG", "AGREE"], "the masks"
+    assert '"""kernel forces: WRONG"""' in text, "the script of the failure"
+    assert "Gradient check for kernel forces passed" in text, "once it is mended"
+    assert "{(0, 0): (24, 8), (1, 0): (24, 7)}" in text
+    sparse = re.search(r"6000 × 6000 entries, (\d+) stored; (\d+) runs", text)
+    assert sparse is not None and sparse[1] == "17994" and int(sparse[2]) == 8
+    assert "each launch alone: AGREE\nend to end: WRONG" in text
+    assert "values that the adjoint needs were overwritten before the reverse pass" in text
+    assert "Gradient check for tape of 14 launches passed" in text, "with values preserved"
+    assert "Gradient check for the gradient of kernel forces passed" in text
+    assert text.rstrip().endswith("passed")
+
+
+def test_the_notebook_about_overwrites(printed) -> None:
+    text = printed("overwrites.ipynb")
+    gradient = {
+        mode: float(number)
+        for mode, number in re.findall(r"^(preserve|ignore) +d loss / d hunger = +(-?[\d.]+)", text, re.M)
+    }
+    [difference] = re.findall(r"in NumPy, by differences: (-?[\d.]+)", text)
+    assert abs(gradient["preserve"] - float(difference)) < 2e-3 < abs(gradient["ignore"] - float(difference))
+    assert "OverwriteError: launch 0 (live" in text and "rabbits[i] = r + dt * (r - r * f)" in text
+    assert len(re.findall("✕ error · overwrite", text)) == 2
+    assert "AGREE [('info', 'overwrite', ['scratch'])]" in text, "the harmless one"
+    assert "info stale-value · x was written over after the tape had recorded" in text
+    assert "the same gradient: True" in text
+
+
+def test_the_notebook_about_nan(printed) -> None:
+    text = printed("nan-hunt.ipynb")
+    assert "gradient [[nan nan nan]]" in text
+    assert "d[2] * d[2]) at In [2]:5 has the operand 0: its slope is infinite at 0" in text
+    assert "'cause': 'sqrt(0)'" in text and "'operands': [0.0]" in text
+    assert "stretch_where [nan nan nan]" in text and "both operands of where are computed" in text
+    assert re.search(r"stretch_inside \[0\.4\d+ ", text)
+    assert re.search(r"^AGREE · 60 of 60 launches", text, re.M)
+    assert re.search(r"^KINK · ", text, re.M)
+
+
+def test_the_notebook_about_dynamic_loops(printed) -> None:
+    text = printed("dynamic-loops.ipynb")
+    assert "[1.4641001 1.4641001 1.4641001 1.4641001 1.4641001]" in text
+    assert "off by 30 % (2.36 in place of 1.46 for rate[2, 0])" in text, "what Warp gives"
+    assert "Gradient check for kernel anomaly passed" in text
+    [difference] = re.findall(r"largest difference: ([\d.e-]+)", text)
+    assert float(difference) < 1e-5
+    assert "adj_c_3 = v_11 * adj_c_2" in text, "the loop backward"
+
+
+def test_the_notebook_about_custom_gradients(printed) -> None:
+    text = printed("custom-gradients.ipynb")
+    assert "Gradient check for kernel activate passed" in text
+    assert "adj_sharper, the gradient of sharper, is not the derivative by x." in text
+    assert "UNDECIDABLE" in text and "the gradient of levels is meant to differ" in text
+    assert text.rstrip().endswith("Gradient check for kernel solve passed")
+
+
+def test_the_notebook_about_jacobians_and_masks(printed) -> None:
+    text = printed("jacobians-and-masks.ipynb")
+    misses = [float(number) for number in re.findall(r"misses by ([\d.e+-]+) m", text)]
+    assert len(misses) == 8 and misses[0] > 0.5 and misses[-1] < 1e-6
+    assert re.findall(r"AGREE (\d+) entries", text) == ["96", "32", "3"]
+    assert re.search(r"^0 angles → hand AGREE", text, re.M)
+    assert re.search(r"^None lengths → loss AGREE", text, re.M)
+    assert "observed: [[[0, 'angles', 'hand'], [None, 'lengths', 'loss']]]" in text
+    assert text.rstrip().endswith("[[None, 'angles', 'loss'], [None, 'lengths', 'loss']]")
+
+
+def test_the_notebook_about_reports(printed) -> None:
+    text = printed("reading-a-report.ipynb")
+    assert "WRONG\n121 of 121 launches checked end to end" in text
+    assert re.search(r"error · overwrite · surface\n +launch 1 \(rise\) overwrites values of surface", text)
+    assert re.search(r"canal.html +has the line of the kernel in it: True", text)
+    assert re.search(r"redacted.html +has the line of the kernel in it: False", text)
+    assert "60 versions lost, the first of surface by launch 1" in text
+
+
+def test_the_notebook_about_before_and_after(printed) -> None:
+    text = printed("before-after.ipynb")
+    assert "gradient of the doses: [0. 0. 0.]" in text
+    assert "WRONG [('error', 'disconnected'), ('error', 'overwrite'), ('info', 'overwrite')]" in text
+    assert re.findall(r"verdict +(\w+ → \w+)", text) == ["WRONG → WRONG", "WRONG → AGREE"]
+    assert re.findall(r"findings +(.+)", text) == [
+        "2 gone, 0 new, 1 still there",
+        "3 gone, 0 new, 0 still there",
+    ]
+    assert re.search(r"^\d{3,} kB$", text, re.M), "the file"

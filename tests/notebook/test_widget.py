@@ -9,6 +9,7 @@ import traitlets
 import tapedebug as wp
 from tapedebug.notebook import _checks, latest_panel
 from tapedebug.notebook._gate import gate
+from tests.trace.unpacked import unpacked
 
 WHOLE = [None, "x", "loss"]
 
@@ -148,8 +149,8 @@ def test_cancel_keeps_what_is_done_and_says_so(panel, monkeypatch):
 
     entered = threading.Event()
 
-    def until_cancelled(tape, mask, *, labels, progress, cancelled):
-        first = check_pairs(tape, mask[:1], labels=labels)
+    def until_cancelled(tape, mask, *, labels, progress, cancelled, each):
+        first = check_pairs(tape, mask[:1], labels=labels, each=each)
         progress(0.5)
         entered.set()
         while not cancelled():
@@ -239,6 +240,26 @@ def test_a_check_waits_for_the_running_cell(panel):
     assert verdicts(panel)[1, "x", "y"] == "AGREE"
 
 
+def test_a_check_says_for_which_other_check_it_waits(panel):
+    panel.mask = [(1, "x", "y")]
+    with gate.for_check(lambda: None, "the check of tape 7 (net)"):
+        press(panel, "run")
+        assert panel.status == "Waiting for the check of tape 7 (net) …"
+    wait(panel)
+    assert verdicts(panel)[1, "x", "y"] == "AGREE"
+
+
+def test_those_who_wait_for_a_check_are_told_its_tape(panel, monkeypatch):
+    told = []
+    monkeypatch.setattr("tapedebug.autograd.check_pairs", lambda *_, **__: told.append(gate.holder) or [])
+    panel.mask = [(1, "x", "y")]
+    press(panel, "run")
+    wait(panel)
+    trace = panel.trace
+    assert told == [f"the check of tape {trace['tape']['id']} ({trace['name']})"]
+    assert gate.holder is None
+
+
 def test_progress_is_told_no_faster_than_it_can_be_seen(wrong):
     told = []
     from tapedebug.notebook._subject import subject_of
@@ -275,3 +296,127 @@ def test_values_are_summarised_only_where_that_is_quick(wrong, monkeypatch):
     assert any(version["value"] for version in _subject.subject_of(tape).trace["versions"])
     monkeypatch.setattr(_subject, "MOST_SUMMARISED", 16)
     assert not any(version["value"] for version in _subject.subject_of(tape).trace["versions"])
+
+
+def told_of(panel, name):
+    """All values that a trait has from now on."""
+    told = []
+    panel.observe(lambda change: told.append(change.new), name)
+    return told
+
+
+def test_each_result_is_told_as_soon_as_it_is_there(panel, monkeypatch):
+    monkeypatch.setattr(_checks, "BETWEEN_RESULTS", 0.0)
+    panel.mask = [(1, "x", "y"), (3, "y", "loss"), WHOLE]
+    told = told_of(panel, "checks")
+    press(panel, "run")
+    wait(panel)
+    counts = [sum(check["verdict"] is not None for check in checks) for checks in told]
+    assert counts == sorted(counts)
+    assert {1, 2, 3} <= set(counts)
+
+
+def test_a_result_is_not_held_back_while_a_slow_one_goes_on(panel, monkeypatch):
+    from tapedebug.autograd import check_pairs
+
+    monkeypatch.setattr(_checks, "BETWEEN_RESULTS", 0.05)
+    entered, go = threading.Event(), threading.Event()
+
+    def slow(tape, mask, *, each, progress, **options):
+        results = check_pairs(tape, mask[:2], each=each, **options)
+        entered.set()
+        while not go.wait(0.02):
+            progress(0.5)
+        return results
+
+    monkeypatch.setattr("tapedebug.autograd.check_pairs", slow)
+    panel.mask = [(1, "x", "y"), (3, "y", "loss"), WHOLE]
+    press(panel, "run")
+    assert entered.wait(30)
+    until = time.monotonic() + 10
+    while verdicts(panel).get((3, "y", "loss")) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert panel.running
+    assert verdicts(panel)[3, "y", "loss"] == "AGREE"
+    go.set()
+    wait(panel)
+
+
+def test_a_pair_can_be_run_by_itself_and_the_mask_stays(panel):
+    before = panel.mask
+    panel._handle_custom_msg({"type": "run", "mask": [[1, "x", "y"]]}, [])
+    wait(panel)
+    assert panel.mask == before
+    assert verdicts(panel)[1, "x", "y"] == "AGREE"
+    assert verdicts(panel)[None, "x", "loss"] is None
+    panel._handle_custom_msg({"type": "run", "mask": [[1, "x", "speed"]]}, [])
+    assert panel.status.startswith("mask entry [1, 'x', 'speed']: launch 1 (square) has no array 'speed'")
+
+
+def test_a_run_beats_also_while_it_says_nothing_else(panel, monkeypatch):
+    monkeypatch.setattr(_checks, "BETWEEN_BEATS", 0.02)
+    monkeypatch.setattr("tapedebug.autograd.check_pairs", lambda *_, **__: time.sleep(0.3) or [])
+    beats = told_of(panel, "beat")
+    press(panel, "run")
+    wait(panel)
+    assert len(beats) >= 3
+    time.sleep(0.1)
+    count = len(beats)
+    time.sleep(0.1)
+    assert len(beats) == count
+
+
+def test_an_error_keeps_what_is_done_and_says_so(panel, monkeypatch):
+    from tapedebug.autograd import check_pairs
+
+    def fails_later(tape, mask, *, each, **options):
+        check_pairs(tape, mask[:1], each=each, **options)
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr("tapedebug.autograd.check_pairs", fails_later)
+    panel.mask = [(1, "x", "y"), WHOLE]
+    press(panel, "run")
+    wait(panel)
+    assert panel.status == "After 1 of 2 pairs: ZeroDivisionError: float division by zero"
+    assert verdicts(panel)[1, "x", "y"] == "AGREE"
+
+
+def test_the_status_says_how_long_it_will_take(wrong):
+    from tapedebug.notebook._subject import subject_of
+
+    runner = _checks.CheckRunner(subject_of(wrong[0]), lambda **_: None)
+    runner._asked = [[1, "x", "y"], [3, "y", "loss"]]
+    assert runner._standing(0.5, 0.5) == "Checking 2 pairs, 0 done …"
+    assert runner._standing(0.25, 4.0) == "Checking 2 pairs, 0 done, about 12 s left …"
+    assert runner._standing(0.1, 60.0) == "Checking 2 pairs, 0 done, about 9 min left …"
+
+
+def test_cancelling_when_nothing_runs_says_nothing(panel):
+    press(panel, "cancel")
+    assert panel.status == ""
+
+
+def test_a_panel_is_shown_and_reported_without_making_json_of_the_trace(wrong, monkeypatch, tmp_path):
+    def slow(trace):
+        raise AssertionError("of 100,000 launches that takes seconds")
+
+    monkeypatch.setattr(wp.trace.Trace, "to_json", slow)
+    panel = wp.TapeDebugger(wrong[0])
+    panel.run([(1, "x", "y")])
+    panel.selection = {"launch": 1}
+    panel.bundle()
+    panel.export(tmp_path / "report.html")
+    panel.refresh()
+    panel.close()
+    with pytest.raises(AssertionError):
+        panel.trace
+
+
+def test_the_tape_travels_as_bytes(panel):
+    state = panel.get_state()
+    assert "trace" not in state
+    assert state["head"]["columns"]["launches.name"]["length"] == 4
+    data = unpacked(state["head"], state["columns"])
+    assert data["launches"] == panel.trace["launches"]
+    assert data["versions"] == panel.trace["versions"]
+    assert all(type(column) is bytes for column in state["columns"].values())

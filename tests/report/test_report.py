@@ -9,15 +9,17 @@ import hashlib
 import json
 import os
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tapedebug.report import BundleError, _assets, _page, _reduce, report
+from tapedebug.report import BundleError, _assets, _page, report
 from tapedebug.report._page import embed_json
-from tapedebug.trace import TraceError, trace_from_json
+from tapedebug.trace import TraceError, _pack, trace_from_json
+from tests.report import pages
+from tests.report.pages import Page
+from tests.trace.unpacked import unsealed
 
 FIXTURES = Path(__file__).parents[2] / "js" / "tests" / "fixtures"
 EVIL = "</script><img src=x onerror=alert(1)><!-- \u2028 &"
@@ -33,41 +35,9 @@ def net() -> Json:
 @pytest.fixture(autouse=True)
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A front end of two lines: these tests are about the page, and run without Node."""
-    folder = tmp_path / "static"
-    folder.mkdir()
-    (folder / "report.js").write_text("console.log('panel');\n", "utf-8")
-    (folder / "report.css").write_text(".tapedebug { color: red }\n", "utf-8")
+    folder = pages.bundle(tmp_path)
     monkeypatch.setattr(_assets, "STATIC", folder)
     return folder
-
-
-class Page(HTMLParser):
-    """The elements of a page, as a browser without JavaScript sees them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, str] = {}
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self.tags.append((tag, values))
-        self._open.append(f"{tag}#{values['id']}" if "id" in values else tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        while self._open and self._open.pop().partition("#")[0] != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        for name in self._open:
-            self.texts[name] = self.texts.get(name, "") + data
-
-    def payload(self) -> Json:
-        data: Json = json.loads(self.texts["script#tapedebug-trace"])
-        return data
 
 
 def write(obj: Any, tmp_path: Path, **options: Any) -> tuple[str, Page]:
@@ -98,7 +68,7 @@ def poison(net: Json) -> Json:
 def test_the_data_comes_back_unchanged(net: Json, tmp_path: Path) -> None:
     _, page = write(net, tmp_path)
     (trace,) = page.payload()["traces"]
-    assert trace == trace_from_json(net).to_json()
+    assert trace == {**trace_from_json(net).to_json(), "notes": []}
     assert page.payload()["notes"] == []
 
 
@@ -183,7 +153,7 @@ def test_long_things_are_cut_and_said_to_be(
     net["arrays"][0]["label"] = "x" * 1_000_000
     net["findings"][0]["evidence"]["elements"] = list(range(1000))
     net["kernels"][1]["adjoint"] = "a = 1\n" * 100_000
-    monkeypatch.setattr(_reduce, "MOST_HISTOGRAMS", 5)
+    monkeypatch.setattr(_pack, "MOST_EXACT", 5)
     text, page = write(net, tmp_path)
     assert len(text) < 300_000
     (trace,) = page.payload()["traces"]
@@ -192,9 +162,11 @@ def test_long_things_are_cut_and_said_to_be(
     assert trace["versions"][0]["value"]["histogram"] is None
     assert page.payload()["notes"] == [
         "The generated adjoint of spring_forces was cut to 100,000 characters.",
-        "Histograms were left out: there are 23 versions of arrays, more than 5.",
         "2 long texts and lists were cut.",
     ]
+    left_out = "Histograms of values were left out: there are 23 versions of arrays, more than 5."
+    assert trace["notes"] == [left_out]
+    assert left_out in page.texts["noscript"]
 
 
 def test_several_tapes_in_one_report(net: Json, tmp_path: Path) -> None:
@@ -275,5 +247,6 @@ def test_large_data_is_packed_and_comes_back(
     packed = page.texts["script#tapedebug-trace"]
     assert re.fullmatch(r"[A-Za-z0-9+/]+=*", packed)
     data = json.loads(gzip.decompress(base64.b64decode(packed)))
-    assert data == {"traces": [trace_from_json(net).to_json()], "notes": []}
+    assert (data["notes"], data["answers"]) == ([], [])
+    assert [unsealed(trace)["versions"] for trace in data["traces"]] == [net["versions"]]
     assert len(packed) < 10_000

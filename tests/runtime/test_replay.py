@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.runtime._one_launch import one_launch
 from tapedebug.runtime.replay import Shadow
 from tests.runtime.kernels import cube_in_place, drift, gather, move, scale, square, total
 
@@ -317,3 +318,23 @@ def test_inputs_by_label():
     assert str(caught.value) == (
         "the tape has no array 'z'; it has x, y\n  = mend: use one of these, or the array itself"
     )
+
+
+@pytest.mark.parametrize("seen_by_numpy", [False, True])
+def test_shadows_of_one_launch_start_from_what_memory_holds_when_they_are_made(seen_by_numpy):
+    x = vector(1, 2)
+    window = x.numpy() if seen_by_numpy else None
+    launch = one_launch(cube_in_place, 2, [x])
+    for dtype in (None, wp.float64):
+        for start in ([1, 2], [3, 4]):
+            x.assign([float(value) for value in start])
+            shadow = Shadow(launch, dtype).forward()
+            assert shadow.values(x).tolist() == [value**3 for value in start]
+            assert shadow.backward({x: [1.0, 1.0]}).gradient(x).tolist() == [3 * v * v for v in start]
+            assert shadow.reset().values(x).tolist() == start
+    assert x.numpy().tolist() == [3, 4]
+    ledger = launch.ledgers[x.buffer]
+    assert [need.copy for need in ledger.needs] == [live.copy for live in ledger.liveins] == [None]
+    assert [scratch.copy for scratch in launch.records[0].scratch] == [None]
+    assert ledger.guarded == {}, "nothing was copied"
+    del window

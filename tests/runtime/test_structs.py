@@ -427,10 +427,10 @@ def test_gradchecks_see_the_fields() -> None:
         ("bodies.mass", f"state.bodies.{name}") for name in ("pos", "mass", "inner.x")
     }
     with pytest.raises(
-        wp.GradcheckError, match="names the argument 7; those there are 0: state, 1: bodies\n"
+        wp.GradcheckError, match="names the input 7; the inputs are 0: state.q, 0: state.scale, 1: "
     ):
         wp.autograd.gradcheck(step, input_output_mask=[(7, "out")], **args)
-    with pytest.raises(wp.GradcheckError, match="names the input 'state.r'; the inputs are 0: state.q, 1: "):
+    with pytest.raises(wp.GradcheckError, match="names the input 'state.r'; the inputs are 0: state.q, 0: "):
         wp.autograd.gradcheck(step, input_output_mask=[("state.r", "out")], **args)
 
 

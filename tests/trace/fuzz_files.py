@@ -31,7 +31,7 @@ from typing import Any
 import tapedebug as wp
 from tapedebug.diagnose._text import format_diagnosis
 from tapedebug.report._reduce import reduce_trace
-from tapedebug.trace import Trace, TraceError, load_trace
+from tapedebug.trace import Trace, TraceError, load_trace, pack
 from tapedebug.visualize import Options, to_dot
 
 SECONDS = 5.0
@@ -334,7 +334,7 @@ def show(trace: Trace, seed: int) -> None:
     options = Options(simplify_graph=simplify, hide_readonly_arrays=hide, ignore_graph_scopes=ignore)
     options.most_launches = chance.choice([1, 300])
     to_dot(trace, options).encode()
-    reduced, _ = reduce_trace(trace.to_json(), redact_source=chance.random() < 0.5)
+    reduced, _ = reduce_trace(pack(trace).head, redact_source=chance.random() < 0.5)
     json.dumps(reduced, allow_nan=False).encode()
     for content in trace.contents if trace.data else ():
         look = trace.values if content.kind == "value" else trace.adjoints

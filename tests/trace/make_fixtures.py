@@ -12,10 +12,12 @@ from types import ModuleType
 from typing import Any
 
 import tapedebug as wp
+from tapedebug.trace import pack, seal, trace_from_json
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "js" / "tests" / "fixtures"
 SHOWN = "/home/ada/net/net.py"
+PACKED = ("net", "recorded-preserve")
 CASES = {"recorded-ignore": (12, "ignore"), "recorded-preserve": (40, "preserve")}
 
 
@@ -59,6 +61,12 @@ def record(name: str) -> dict[str, Any]:
     return data
 
 
+def packed(name: str) -> dict[str, Any]:
+    """The trace of one case, as it was saved, in the packed form."""
+    saved = json.loads((FOLDER / f"{name}.trace.json").read_text(encoding="utf-8"))
+    return seal(pack(trace_from_json(saved)))
+
+
 def _rebase(trace: Any) -> None:
     """The clock goes on for the whole process; here the tape is the first."""
     start = trace.tape.began - 1
@@ -76,6 +84,10 @@ def main() -> None:
         path = FOLDER / f"{name}.trace.json"
         indent = None
         path.write_text(json.dumps(record(name), indent=indent, allow_nan=False) + "\n", encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
+    for name in PACKED:
+        path = FOLDER / f"{name}.packed.json"
+        path.write_text(json.dumps(packed(name), allow_nan=False) + "\n", encoding="utf-8")
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
 
 

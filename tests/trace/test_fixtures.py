@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from typing import Any
 
 import pytest
 
 from tapedebug.trace import trace_from_json
-from tests.trace.make_fixtures import CASES, FOLDER, record
+from tests.trace.make_fixtures import CASES, FOLDER, PACKED, packed, record
 
 
 def stable(data: dict[str, Any]) -> dict[str, Any]:
@@ -39,6 +41,15 @@ def test_fixtures_are_current(name: str) -> None:
     assert stable(saved) == stable(json.loads(json.dumps(record(name)))), (
         "run python -m tests.trace.make_fixtures"
     )
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_fixtures_are_current(name: str) -> None:
+    saved = json.loads((FOLDER / f"{name}.packed.json").read_text(encoding="utf-8"))
+    now = packed(name)
+    assert saved["head"] == now["head"]
+    columns = [gzip.decompress(base64.b64decode(data["columns"])) for data in (saved, now)]
+    assert columns[0] == columns[1], "run python -m tests.trace.make_fixtures"
 
 
 def test_the_handwritten_fixtures_are_traces() -> None:

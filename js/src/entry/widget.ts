@@ -1,11 +1,16 @@
 /** The anywidget module: an anywidget model on one side, a store on the other. Nothing here knows of JupyterLab. */
 import type { AnyModel, RenderProps } from "@anywidget/types";
-import { type MaskEntry, PanelStore, type Selection } from "../trace/store.js";
+import { Questions } from "../trace/questions.js";
+import { type Answer, type MaskEntry, PanelStore, type Question, type Selection, Unanswered } from "../trace/store.js";
+import { isPacked } from "../trace/unpack.js";
 import { mountPanel } from "../views/panel.js";
+import { fetchParts, type PartName, type Parts } from "../views/parts.js";
+import type { Panel } from "../views/state.js";
 
 /** The traits of `tapedebug.notebook.TapeDebugger`. */
 interface Traits {
-  trace: unknown;
+  head: unknown;
+  columns: unknown;
   mask: unknown;
   checks: unknown;
   selection: unknown;
@@ -13,20 +18,41 @@ interface Traits {
   progress: number;
   status: string;
   can_run: boolean;
+  beat: number;
+  /** CSS pixels, or null. */
+  height: number | null;
 }
 
-const TRAITS = ["trace", "mask", "checks", "selection", "running", "progress", "status", "can_run"] as const;
+const TRAITS = [
+  "head",
+  "columns",
+  "mask",
+  "checks",
+  "selection",
+  "running",
+  "progress",
+  "status",
+  "can_run",
+  "beat",
+] as const;
+
+/** The class that a widget manager gives to views whose kernel has gone. */
+const DISCONNECTED = "jupyter-widgets-disconnected";
+const GONE = "The kernel of this tape has gone: this is what was last seen.";
+const NEEDED = "This needs the kernel of the tape, which has gone.";
+
+function isPair(entry: unknown): entry is MaskEntry {
+  return (
+    Array.isArray(entry) &&
+    entry.length === 3 &&
+    (entry[0] === null || Number.isInteger(entry[0])) &&
+    typeof entry[1] === "string" &&
+    typeof entry[2] === "string"
+  );
+}
 
 function readMask(value: unknown): MaskEntry[] {
-  if (!Array.isArray(value)) return [];
-  return value.filter(
-    (entry): entry is MaskEntry =>
-      Array.isArray(entry) &&
-      entry.length === 3 &&
-      (entry[0] === null || Number.isInteger(entry[0])) &&
-      typeof entry[1] === "string" &&
-      typeof entry[2] === "string",
-  );
+  return Array.isArray(value) ? value.filter(isPair) : [];
 }
 
 /** Ids are for the panel; labels are for Python to read and write, where they are unique. */
@@ -37,8 +63,8 @@ function arrayOf(key: unknown, labels: readonly unknown[]): number | string | nu
   return id < 0 ? key : id;
 }
 
-function labelsOf(trace: unknown): unknown[] {
-  const arrays = (trace as { arrays?: unknown } | null)?.arrays;
+function labelsOf(head: unknown): unknown[] {
+  const arrays = (head as { arrays?: unknown } | null)?.arrays;
   return Array.isArray(arrays) ? arrays.map((array: unknown) => (array as { label?: unknown } | null)?.label) : [];
 }
 
@@ -53,6 +79,7 @@ function readSelection(value: unknown, labels: readonly unknown[]): Selection {
     array: arrayOf(raw.array, labels),
     version: index("version"),
     finding: index("finding"),
+    pair: isPair(raw.pair) ? raw.pair : null,
   };
 }
 
@@ -60,34 +87,57 @@ function same(a: unknown, b: unknown): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
+/** Head and columns come in one message, and are told of one after the other. */
+function pullTrace(model: AnyModel<Traits>, store: PanelStore): void {
+  const [head, columns] = [model.get("head"), model.get("columns")];
+  const now = { head, columns };
+  const before = store.get("trace");
+  if (isPacked(before) && before.head === head && before.columns === columns) return;
+  store.set({ trace: isPacked(now) ? now : head, passes: 0 });
+}
+
 /** Traits → store. Equal values are not set again, so that an echo of the panel's own change does not make it anew. */
 function pull(model: AnyModel<Traits>, store: PanelStore, keys: readonly (keyof Traits)[]): void {
   for (const key of keys) {
     const value = model.get(key);
-    if (key === "trace") store.set({ trace: value });
+    if (key === "head" || key === "columns") pullTrace(model, store);
     else if (key === "mask") {
       const mask = readMask(value);
       if (!same(mask, store.get("mask"))) store.set({ mask });
     } else if (key === "checks") store.set({ checks: Array.isArray(value) ? value : [] });
-    else if (key === "selection") store.select(readSelection(value, labelsOf(model.get("trace"))));
+    else if (key === "selection") store.select(readSelection(value, labelsOf(model.get("head"))));
     else if (key === "running") store.set({ running: value === true });
     else if (key === "progress") store.set({ progress: Number(value) || 0 });
     else if (key === "status") store.set({ status: String(value ?? "") });
+    else if (key === "beat") store.set({ beat: Number(value) || 0 });
     else store.set({ canRun: value === true });
   }
 }
 
 function pushSelection(model: AnyModel<Traits>, selection: Selection): void {
   const { array } = selection;
-  const labels = labelsOf(model.get("trace"));
+  const labels = labelsOf(model.get("head"));
   const label = typeof array === "number" ? labels[array] : array;
   const unique = typeof label === "string" && labels.filter((other) => other === label).length === 1;
   model.set("selection", { ...selection, array: unique ? label : array });
 }
 
 function render({ model, el }: RenderProps<Traits>): () => void {
-  const say = (type: "run" | "cancel" | "export") => (): void => model.send({ type });
-  const store = new PanelStore({}, { run: say("run"), cancel: say("cancel"), exportReport: say("export") });
+  const say = (type: "cancel" | "export") => (): void => model.send({ type });
+  const run = (only?: readonly MaskEntry[]): void => model.send(only ? { type: "run", mask: only } : { type: "run" });
+  const questions = new Questions<Question>((request, question) => model.send({ type: "ask", request, question }));
+  const ask = (question: Question): Promise<Answer> =>
+    el.closest(`.${DISCONNECTED}`) === null ? questions.ask(question) : Promise.reject(new Unanswered(NEEDED));
+  const store = new PanelStore({}, { run, cancel: say("cancel"), exportReport: say("export"), ask });
+  const hear = (message: unknown, buffers: DataView[]): void => {
+    const { type, passes } = (typeof message === "object" && message !== null ? message : {}) as Record<
+      string,
+      unknown
+    >;
+    if (type === "passes") store.set({ passes: Number(passes) || 0 });
+    else questions.hear(message, buffers);
+  };
+  model.on("msg:custom", hear);
   pull(model, store, TRAITS);
   let pulling = false;
   const listeners = TRAITS.map((key) => {
@@ -109,11 +159,71 @@ function render({ model, el }: RenderProps<Traits>): () => void {
     if (changed.has("mask") || changed.has("selection")) model.save_changes();
   });
   const unmount = mountPanel(el, store);
+  const resize = (): void => setHeight(el, model.get("height"));
+  resize();
+  model.on("change:height", resize);
+  const connection = watchConnection(model, el, () => {
+    questions.end(GONE);
+    store.set({ canRun: false, running: false, asked: null, status: GONE });
+  });
   return () => {
+    connection();
     for (const { key, listener } of listeners) model.off(`change:${key}`, listener);
+    model.off("change:height", resize);
+    model.off("msg:custom", hear);
+    questions.end("The panel was closed.");
     unsubscribe();
     unmount();
   };
 }
+
+function setHeight(el: HTMLElement, height: unknown): void {
+  const root = el.querySelector<HTMLElement>(".tapedebug");
+  const given = typeof height === "number" && height > 0;
+  root?.classList.toggle("td-fixed", given);
+  if (given) root?.style.setProperty("--td-height", `${height}px`);
+  else root?.style.removeProperty("--td-height");
+}
+
+/**
+ * Calls `gone` when somebody restarts the kernel. Jupyter's widget managers then mark the view, which may be deep inside a box of
+ * other widgets. Of a kernel that dies by itself nobody tells a widget anything: `views/watch.ts` notices that it is silent.
+ */
+function watchConnection(model: AnyModel<Traits>, el: HTMLElement, gone: () => void): () => void {
+  const look = (): void => {
+    if (el.closest(`.${DISCONNECTED}`) !== null) gone();
+  };
+  const observer = new MutationObserver(look);
+  observer.observe(el, { attributes: true, attributeFilter: ["class"] });
+  // the boxes around it are marked one after the other
+  let timer = 0;
+  const later = (): void => {
+    timer = window.setTimeout(look, 200);
+  };
+  model.on("comm_live_update", later);
+  look();
+  return () => {
+    observer.disconnect();
+    window.clearTimeout(timer);
+    model.off("comm_live_update", later);
+  };
+}
+
+/** Parts come from the kernel when they are opened first, as anywidget's own module came: no address is asked. */
+async function fetchPart<Name extends PartName>(panel: Panel, name: Name): Promise<Parts[Name]> {
+  const { buffers } = await panel.store.ask({ type: "part", name });
+  const [code] = buffers;
+  if (code === undefined) throw new Error(`The kernel has no part "${name}" of the panel.`);
+  const bytes = code.buffer.slice(code.byteOffset, code.byteOffset + code.byteLength) as ArrayBuffer;
+  const url = URL.createObjectURL(new Blob([bytes], { type: "text/javascript" }));
+  try {
+    const part = (await import(url)) as { default: Parts[Name] };
+    return part.default;
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+fetchParts(fetchPart);
 
 export default { render };

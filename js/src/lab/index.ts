@@ -1,6 +1,25 @@
+import { automaticPlugin } from "./automatic.js";
+import { marksPlugin } from "./cellmarks.js";
+import { commandsPlugin } from "./commands.js";
+import { launcherPlugin } from "./launcher.js";
 import { outputPlugin } from "./output.js";
+import { settingsPlugin } from "./settings.js";
 import { sidebarPlugin } from "./sidebar.js";
 import { tapesPlugin } from "./tapes.js";
+import { toolbarPlugin } from "./toolbar.js";
+import { traceFilePlugin } from "./tracefile.js";
 import { viewerPlugin } from "./viewer.js";
 
-export default [tapesPlugin, viewerPlugin, sidebarPlugin, outputPlugin];
+export default [
+  settingsPlugin,
+  tapesPlugin,
+  viewerPlugin,
+  commandsPlugin,
+  sidebarPlugin,
+  toolbarPlugin,
+  launcherPlugin,
+  marksPlugin,
+  automaticPlugin,
+  traceFilePlugin,
+  outputPlugin,
+];

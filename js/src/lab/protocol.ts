@@ -1,6 +1,6 @@
 /** What the side bar, the debugger's tab and the kernel say to each other over the comm `tapedebug`. */
 import type { JSONObject } from "@lumino/coreutils";
-import type { MaskEntry } from "../trace/store.js";
+import type { Question as Asked, MaskEntry } from "../trace/store.js";
 
 export const TARGET = "tapedebug";
 export const TRACE_MIME = "application/vnd.tapedebug.trace+json";
@@ -24,8 +24,38 @@ export interface TapeRow {
   readonly backwardRuns: number;
   readonly preservedBytes: number;
   readonly recording: boolean;
+  /** Some panel is running checks on it. */
+  readonly checking: boolean;
   readonly verdict: string;
   readonly findings: Counts | null;
+}
+
+/** Whether the next cell that is executed will be recorded, and what came of the last that was. */
+export interface NextCell {
+  readonly state: "off" | "armed" | "recording";
+  readonly tape: number | null;
+  readonly message: string;
+}
+
+/** What stands beside one line of a cell; `launch` and `finding` are where a click leads. */
+export interface Mark {
+  readonly kind: "read" | "write" | "overwrite" | "lost-read" | "finding";
+  readonly severity: "error" | "warning" | "info" | null;
+  readonly text: string;
+  readonly title: string;
+  readonly launch: number | null;
+  readonly finding: number | null;
+}
+
+/** The marks of one cell, by line from 1. They hold for the text that was executed, and for no other. */
+export interface CellMarks {
+  /** The id of the cell; null where the kernel was not told: then its execution count says which it is. */
+  readonly cell: string | null;
+  readonly count: number;
+  readonly source: string;
+  readonly tape: number;
+  readonly name: string;
+  readonly lines: readonly { readonly line: number; readonly marks: readonly Mark[] }[];
 }
 
 /** How a run of checks on one tape stands; only what has changed is there. */
@@ -34,6 +64,7 @@ export interface RunState {
   readonly progress?: number;
   readonly status?: string;
   readonly checks?: readonly unknown[];
+  readonly beat?: number;
 }
 
 export type Question =
@@ -42,20 +73,33 @@ export type Question =
   | { readonly type: "run"; readonly tape: number; readonly mask: readonly MaskEntry[] }
   | { readonly type: "cancel"; readonly tape: number }
   | { readonly type: "export"; readonly tape: number }
-  | { readonly type: "diagnose"; readonly tape: number };
+  | { readonly type: "ask"; readonly tape: number; readonly question: Asked }
+  | { readonly type: "diagnose"; readonly tape: number }
+  | { readonly type: "arm"; readonly on: boolean }
+  | { readonly type: "marks" }
+  | { readonly type: "forget"; readonly tape: number };
 
 export type Answer =
-  | { readonly type: "hello"; readonly version: string }
-  | { readonly type: "tapes"; readonly tapes: readonly TapeRow[] }
+  | {
+      readonly type: "hello";
+      readonly version: string;
+      /** Tells one process from the next: a restarted kernel keeps its id. */
+      readonly process: string;
+      readonly next: NextCell;
+    }
+  | { readonly type: "tapes"; readonly tapes: readonly TapeRow[]; readonly busy?: boolean }
+  | ({ readonly type: "next" } & NextCell)
+  | { readonly type: "marks"; readonly cells: readonly CellMarks[] }
   | {
       readonly type: "trace";
       readonly tape: number;
+      /** Packed: `{head, columns}`. */
       readonly trace: unknown;
       readonly mask: readonly MaskEntry[];
       readonly checks: readonly unknown[];
     }
   | { readonly type: "state"; readonly tape: number; readonly state: RunState }
-  | { readonly type: "done" }
+  | { readonly type: "done"; readonly message?: string }
   | { readonly type: "busy" }
   | { readonly type: "error"; readonly message: string };
 
@@ -66,9 +110,22 @@ export function asJson(question: Numbered<Question>): JSONObject {
   return question as unknown as JSONObject;
 }
 
+/** A trace as it travels: `columns` names the buffers of the message, in their order. */
+interface TraceMessage {
+  readonly head?: unknown;
+  readonly columns?: unknown;
+}
+
+function packedOf({ head, columns }: TraceMessage, buffers: readonly DataView[]): unknown {
+  const names = Array.isArray(columns) ? columns : [];
+  return { head, columns: Object.fromEntries(names.map((name, i) => [String(name), buffers[i]])) };
+}
+
 /** A message of the kernel, or null where it is none that this version knows. */
-export function readAnswer(data: unknown): Numbered<Answer> | null {
+export function readAnswer(data: unknown, buffers: readonly DataView[] = []): Numbered<Answer> | null {
   if (typeof data !== "object" || data === null || !("type" in data)) return null;
-  const known = ["hello", "tapes", "trace", "state", "done", "busy", "error"];
-  return known.includes(String(data.type)) ? (data as Numbered<Answer>) : null;
+  const known = ["hello", "tapes", "next", "marks", "trace", "state", "done", "busy", "error"];
+  if (!known.includes(String(data.type))) return null;
+  const answer = data as Numbered<Answer>;
+  return answer.type === "trace" ? { ...answer, trace: packedOf(data as TraceMessage, buffers) } : answer;
 }

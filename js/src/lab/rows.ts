@@ -1,4 +1,6 @@
 /** What a row of the side bar says. */
+import type { Verdict } from "../trace/types.js";
+import { VERDICT_SIGNS } from "../views/words.js";
 import type { Counts, TapeRow } from "./protocol.js";
 
 export interface Badge {
@@ -32,11 +34,26 @@ export function title(row: Pick<TapeRow, "tape" | "name">): string {
 
 export function facts(row: TapeRow): string {
   const parts = [amount(row.launches, "launch", "launches"), amount(row.arrays, "array", "arrays")];
-  if (row.recording) parts.push("recording");
   parts.push(row.backwardRuns === 0 ? "no backward yet" : `backward ×${row.backwardRuns}`);
-  if (row.onOverwrite !== "preserve") parts.push(row.onOverwrite);
+  if (row.onOverwrite !== "preserve") parts.push(`on_overwrite=${row.onOverwrite}`);
   else if (row.preservedBytes > 0) parts.push(`kept ${bytes(row.preservedBytes)}`);
   return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
+}
+
+/** What goes on with a tape, in a few words; empty where nothing does. */
+export function activity(row: TapeRow, diagnosing: boolean, progress: number | null): string {
+  if (row.recording) return "● recording";
+  if (diagnosing) return "… diagnosing";
+  if (progress !== null) return `… running checks, ${Math.round(100 * progress)} %`;
+  return row.checking ? "… running checks" : "";
+}
+
+/** The verdict of a diagnosis; null where nobody has asked for one. */
+export function verdict(row: TapeRow): { text: string; kind: string } | null {
+  if (row.findings === null) return null;
+  const known = Object.hasOwn(VERDICT_SIGNS, row.verdict) ? (row.verdict as Verdict) : "NOT CHECKED";
+  const text = known === "NOT CHECKED" ? "gradient not checked" : `gradient ${known}`;
+  return { text: `${VERDICT_SIGNS[known]} ${text}`, kind: known.toLowerCase().replace(" ", "-") };
 }
 
 export function bytes(count: number): string {
@@ -51,6 +68,6 @@ export function bytes(count: number): string {
   return `${text} ${units[unit]}`;
 }
 
-function amount(count: number, one: string, many: string): string {
+export function amount(count: number, one: string, many: string): string {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }

@@ -1,13 +1,21 @@
 /** A tape that was saved in an output: the panel without a kernel behind it. */
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Widget } from "@lumino/widgets";
+import { EmbeddedAnswers } from "../trace/embedded.js";
+import { isRecord } from "../trace/reader.js";
+import { unseal } from "../trace/sealed.js";
 import { PanelStore } from "../trace/store.js";
+import { holdAllParts } from "../views/allparts.js";
 import { mountPanel } from "../views/panel.js";
 import { savedMask } from "./mask.js";
 import { TRACE_MIME } from "./protocol.js";
 
+holdAllParts();
+
 export class SavedTape extends Widget implements IRenderMime.IRenderer {
-  private readonly store = new PanelStore();
+  private answers = new EmbeddedAnswers([]);
+  private readonly store = new PanelStore({}, { ask: (question) => this.answers.ask(question) });
+  private latest: IRenderMime.IMimeModel | null = null;
   private unmount: (() => void) | null = null;
 
   constructor() {
@@ -15,10 +23,14 @@ export class SavedTape extends Widget implements IRenderMime.IRenderer {
     this.addClass("td-saved");
   }
 
-  renderModel(model: IRenderMime.IMimeModel): Promise<void> {
-    this.store.set({ trace: model.data[TRACE_MIME] ?? null, mask: savedMask(model.metadata[TRACE_MIME]) });
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this.latest = model;
+    const saved: unknown = model.metadata[TRACE_MIME];
+    const trace = await unseal(model.data[TRACE_MIME] ?? null);
+    if (this.isDisposed || this.latest !== model) return;
+    this.answers = new EmbeddedAnswers(isRecord(saved) ? saved.answers : []);
+    this.store.set({ trace, mask: savedMask(saved) });
     this.unmount ??= mountPanel(this.node, this.store);
-    return Promise.resolve();
   }
 
   override dispose(): void {

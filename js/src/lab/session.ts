@@ -1,27 +1,50 @@
-/** The live tapes of one notebook's kernel: one comm, opened when somebody looks, and opened again after a restart. */
+/** The live tapes of the kernel of a notebook or console: one comm, opened when there is a reason, and again after a restart. */
 import type { ISessionContext } from "@jupyterlab/apputils";
 import type { Kernel, KernelMessage } from "@jupyterlab/services";
 import { DisposableDelegate, type IDisposable } from "@lumino/disposable";
 import { type ISignal, Signal } from "@lumino/signaling";
-import { type Answer, asJson, type Question, readAnswer, TARGET, type TapeRow } from "./protocol.js";
+import { Questions } from "../trace/questions.js";
+import type { Question as Asked, Answer as Given } from "../trace/store.js";
+import { type Answer, asJson, type NextCell, type Question, readAnswer, TARGET, type TapeRow } from "./protocol.js";
 
 /**
  * - `no-kernel`: the notebook has none; `foreign`: it is not a Python kernel
  * - `connecting`: asked, no answer yet; `ready`: connected
  * - `absent`: the kernel runs, tapedebug is not loaded in it; `gone`: it was lost or restarted
+ * - `closed`: the notebook or console was closed
  */
-export type SessionState = "no-kernel" | "foreign" | "connecting" | "ready" | "absent" | "gone";
+export type SessionState = "no-kernel" | "foreign" | "connecting" | "ready" | "absent" | "gone" | "closed";
 
-const LOST: readonly string[] = ["restarting", "autorestarting", "terminating", "dead"];
+/** What happens to a kernel, as it is told. */
+const LOST: Readonly<Partial<Record<Kernel.Status, string>>> = {
+  restarting: "was restarted",
+  autorestarting: "died",
+  dead: "died",
+  terminating: "was shut down",
+};
+
+/** Milliseconds between looks at something that goes on in the kernel. */
+const LOOK = 1_500;
+const OFF: NextCell = { state: "off", tape: null, message: "" };
+const NOT_LOADED = "tapedebug is not loaded in this kernel: run %load_ext tapedebug.";
+/** Code that may load tapedebug into a kernel. */
+const MENTION = /tapedebug/;
 
 export class TapeSession implements IDisposable {
   readonly changed: ISignal<this, void>;
   /** What the kernel says without having been asked: the progress of runs. */
   readonly news: ISignal<this, Answer>;
+  /** The list of tapes has been brought up to date. */
+  readonly listed: ISignal<this, void>;
   state: SessionState = "no-kernel";
+  /** What happened to the kernel that is gone: "was restarted", "died". */
+  lost = "";
+  /** Which process answers; empty where none does. */
+  process = "";
   tapes: readonly TapeRow[] = [];
-  /** The kernel has not answered yet, because a cell is running. */
+  /** A cell is running. */
   busy = false;
+  next: NextCell = OFF;
   /** Tapes that the kernel is diagnosing. */
   readonly diagnosing = new Set<number>();
   /** The last error, in the kernel's words. */
@@ -29,19 +52,30 @@ export class TapeSession implements IDisposable {
 
   private readonly changedSignal = new Signal<this, void>(this);
   private readonly newsSignal = new Signal<this, Answer>(this);
+  private readonly listedSignal = new Signal<this, void>(this);
+  private looking: ReturnType<typeof setTimeout> | undefined;
+  /** Somebody ran code that speaks of tapedebug, so it may be there. */
+  private mentioned = false;
   private kernel: Kernel.IKernelConnection | null = null;
   private comm: Kernel.IComm | null = null;
   private watchers = 0;
   private requests = 0;
   private readonly open = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
   private disposed = false;
+  private readonly questions = new Questions<{ readonly tape: number; readonly question: Asked }>((request, about) => {
+    if (this.comm === null) throw new Error("not connected");
+    this.comm.send(asJson({ type: "ask", request, ...about }));
+  });
 
   constructor(
     readonly context: ISessionContext,
     private readonly label: () => string,
+    /** Whether the document has code that speaks of tapedebug: then a kernel that was there before may have it. */
+    private readonly speaks: () => boolean = () => false,
   ) {
     this.changed = this.changedSignal;
     this.news = this.newsSignal;
+    this.listed = this.listedSignal;
     context.kernelChanged.connect(this.adopt, this);
     context.statusChanged.connect(this.statusChanged, this);
     context.iopubMessage.connect(this.overheard, this);
@@ -56,6 +90,11 @@ export class TapeSession implements IDisposable {
   /** The notebook's name, for titles. */
   get name(): string {
     return this.label();
+  }
+
+  /** Where the notebook is on the server. */
+  get path(): string {
+    return this.context.path;
   }
 
   get kernelId(): string | null {
@@ -85,12 +124,30 @@ export class TapeSession implements IDisposable {
     this.ask({ type: "list" }).then(
       (answer) => {
         if (answer.type === "tapes") this.tapes = answer.tapes;
-        this.busy = answer.type === "busy";
-        this.error = "";
+        this.busy = answer.type === "busy" || (answer.type === "tapes" && answer.busy === true);
         this.emit();
+        if (answer.type === "tapes" && !this.busy) this.listedSignal.emit();
+        this.lookAgain();
       },
       (error: Error) => this.fail(error),
     );
+  }
+
+  /** Records the next cell that is executed, or does not after all. */
+  async arm(on: boolean): Promise<void> {
+    if (this.state !== "ready") {
+      await this.connect();
+      await this.settled();
+    }
+    if ((this.state as SessionState) !== "ready") throw new Error(NOT_LOADED);
+    await this.ask({ type: "arm", on });
+  }
+
+  /** While something goes on in the kernel and somebody watches, the list is looked at now and then. */
+  private lookAgain(): void {
+    clearTimeout(this.looking);
+    const goesOn = this.busy || this.tapes.some((row) => row.recording || row.checking);
+    if (this.watchers > 0 && goesOn && this.state === "ready") this.looking = setTimeout(() => this.refresh(), LOOK);
   }
 
   /** Lets the kernel say what is wrong with a tape; the list then has its findings. */
@@ -101,6 +158,7 @@ export class TapeSession implements IDisposable {
     try {
       const answer = await this.ask({ type: "diagnose", tape });
       if (answer.type === "tapes") this.tapes = answer.tapes;
+      this.listedSignal.emit();
     } catch (error) {
       this.error = error instanceof Error ? error.message : String(error);
     } finally {
@@ -121,13 +179,18 @@ export class TapeSession implements IDisposable {
     });
   }
 
+  /** Asks about a tape what a panel asks for only when somebody looks at it. */
+  askAbout(tape: number, question: Asked): Promise<Given> {
+    return this.questions.ask({ tape, question });
+  }
+
   /** The number of the newest tape, connecting first where need be. */
   async newest(): Promise<number> {
     if (this.state !== "ready") {
       await this.connect();
       await this.settled();
     }
-    if (this.state !== "ready") throw new Error("tapedebug is not loaded in this kernel: run %load_ext tapedebug.");
+    if (this.state !== "ready") throw new Error(NOT_LOADED);
     const answer = await this.ask({ type: "list" });
     if (answer.type === "busy") throw new Error("A cell is running. Try again when it is done.");
     if (answer.type !== "tapes") throw new Error(`The kernel answered "${answer.type}" when asked for its tapes.`);
@@ -152,7 +215,8 @@ export class TapeSession implements IDisposable {
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
-    this.drop("no-kernel");
+    clearTimeout(this.looking);
+    this.drop("closed");
     Signal.clearData(this);
   }
 
@@ -182,22 +246,31 @@ export class TapeSession implements IDisposable {
   private adopt(): void {
     const kernel = this.context.session?.kernel ?? null;
     if (kernel === this.kernel) return;
+    this.lost = this.kernel === null ? "" : kernel === null ? "was shut down" : "was replaced by another";
     this.drop(kernel === null ? "no-kernel" : "absent");
     this.kernel = kernel;
-    if (this.watchers > 0) void this.connect();
+    if (this.watchers > 0 || this.speaks()) void this.connect();
   }
 
   private statusChanged(_: ISessionContext, status: Kernel.Status): void {
-    if (LOST.includes(status)) this.drop("gone");
-    else if (this.state === "gone" && status === "idle") this.setState("absent");
+    const lost = LOST[status];
+    if (lost !== undefined) {
+      if (this.state !== "gone") this.lost = lost;
+      this.drop("gone");
+    } else if (this.state === "gone" && status === "idle") this.setState("absent");
   }
 
   /** After each execution in the kernel, whoever asked for it, there may be new tapes. */
   private overheard(_: ISessionContext, message: KernelMessage.IMessage): void {
-    if (this.watchers === 0 || message.header.msg_type !== "status") return;
-    const content = message.content as { execution_state?: string };
+    const content = message.content as { execution_state?: string; code?: string };
+    if (message.header.msg_type === "execute_input") {
+      if (MENTION.test(content.code ?? "")) this.mentioned = true;
+      if (this.watchers > 0 && this.comm !== null) this.refresh(); // a cell has begun: it may record
+    }
     const parent = message.parent_header as { msg_type?: string };
-    if (content.execution_state === "idle" && parent.msg_type === "execute_request") this.refresh();
+    const done = content.execution_state === "idle" && parent.msg_type === "execute_request";
+    const reason = this.watchers > 0 || this.mentioned || this.state === "ready";
+    if (message.header.msg_type === "status" && done && reason) this.refresh();
   }
 
   private async connect(): Promise<void> {
@@ -213,7 +286,9 @@ export class TapeSession implements IDisposable {
     this.comm = comm;
     this.setState("connecting");
     comm.onMsg = (message) => {
-      if (comm === this.comm) this.receive(message.content.data);
+      const buffers = views(message.buffers);
+      if (comm !== this.comm || this.questions.hear(message.content.data, buffers)) return;
+      this.receive(message.content.data, buffers);
     };
     // a kernel where tapedebug is not loaded knows no such target, and closes the comm at once
     comm.onClose = () => {
@@ -222,12 +297,20 @@ export class TapeSession implements IDisposable {
     comm.open();
   }
 
-  private receive(data: unknown): void {
-    const answer = readAnswer(data);
+  private receive(data: unknown, buffers: readonly DataView[]): void {
+    const answer = readAnswer(data, buffers);
     if (answer === null) return;
     if (answer.type === "hello") {
+      this.process = answer.process;
+      this.next = answer.next;
+      this.lost = "";
       this.setState("ready");
       this.refresh();
+      return;
+    }
+    if (answer.type === "next") {
+      this.next = answer;
+      this.emit();
       return;
     }
     const waiting = answer.request === undefined ? undefined : this.open.get(answer.request);
@@ -252,10 +335,21 @@ export class TapeSession implements IDisposable {
     if (comm !== null && !comm.isDisposed) comm.dispose();
     for (const waiting of this.open.values()) waiting.reject(new Error("The kernel went away before it answered."));
     this.open.clear();
+    this.questions.end("The kernel went away before it answered.");
     this.tapes = [];
     this.busy = false;
+    this.mentioned = false;
+    this.next = OFF;
+    this.process = "";
+    this.diagnosing.clear();
     this.error = "";
     this.state = state;
     this.emit();
   }
+}
+
+function views(buffers: readonly (ArrayBuffer | ArrayBufferView)[] | undefined): DataView[] {
+  return (buffers ?? []).map((b) =>
+    ArrayBuffer.isView(b) ? new DataView(b.buffer, b.byteOffset, b.byteLength) : new DataView(b),
+  );
 }

@@ -1,30 +1,38 @@
-/** The side bar: the live tapes of the notebook in front, worst news first in each row. */
+/** The side bar: the live tapes of the notebook or console in front, worst news first in each row. */
 import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import type { IDisposable } from "@lumino/disposable";
 import type { Message } from "@lumino/messaging";
 import { Widget } from "@lumino/widgets";
+import { guarded, PALETTE } from "./commands.js";
 import { button, element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
-import type { TapeRow } from "./protocol.js";
-import { counts, facts, title } from "./rows.js";
+import type { Answer, TapeRow } from "./protocol.js";
+import { activity, counts, facts, title, verdict } from "./rows.js";
 import type { SessionState, TapeSession } from "./session.js";
 import { ITapes, ITapeViewer } from "./tokens.js";
+import { FACES } from "./toolbar.js";
 
 const ID = "tapedebug-sidebar";
 
-/** What stands in place of the list where there is no list. */
+/** What stands in place of the list where there is no list, and what to do about it. */
 const EXPLAIN: Record<Exclude<SessionState, "ready">, string> = {
-  "no-kernel": "This notebook has no kernel. A saved tape still shows in its cell.",
-  foreign: "This notebook's kernel is not Python.",
+  "no-kernel": "There is no kernel. Choose one in the notebook's toolbar; a saved tape still shows in its cell.",
+  foreign: "This kernel is not Python, and tapedebug is.",
   connecting: "Asking the kernel for its tapes …",
   absent: "tapedebug is not loaded in this kernel.",
-  gone: "The kernel has restarted or died, and its tapes with it. Run the notebook again to record new ones.",
+  gone: "It starts again …",
+  closed: "This notebook was closed.",
 };
 
 export class SideBar extends Widget {
   private session: TapeSession | null = null;
   private watching: IDisposable | null = null;
+  /** How far the checks are that run for tabs of this page. */
+  private readonly progress = new Map<number, number>();
+  /** What an action came to. */
+  private told = "";
+  private drawn = "";
 
   constructor(
     tapes: ITapes,
@@ -41,6 +49,20 @@ export class SideBar extends Widget {
     this.follow(tapes.current);
   }
 
+  async open(tape: number): Promise<void> {
+    if (this.session !== null) await this.viewer.open(this.session, tape);
+  }
+
+  async export(tape: number): Promise<void> {
+    const answer = await this.session?.ask({ type: "export", tape });
+    if (answer?.type === "busy") throw new Error("A cell is running. Export the report when it is done.");
+    if (answer?.type === "done") this.tell(answer.message ?? "");
+  }
+
+  async diagnose(tape: number): Promise<void> {
+    await this.session?.diagnose(tape);
+  }
+
   /** The kernel is asked only while somebody looks. */
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
@@ -55,8 +77,12 @@ export class SideBar extends Widget {
   private follow(session: TapeSession | null): void {
     this.unwatch();
     this.session?.changed.disconnect(this.draw, this);
+    this.session?.news.disconnect(this.hear, this);
     this.session = session;
+    this.progress.clear();
+    this.told = "";
     session?.changed.connect(this.draw, this);
+    session?.news.connect(this.hear, this);
     if (this.isVisible) this.watch();
     this.draw();
   }
@@ -70,17 +96,67 @@ export class SideBar extends Widget {
     this.watching = null;
   }
 
+  private hear(session: TapeSession, answer: Answer): void {
+    if (answer.type !== "state") return;
+    const { running, progress } = answer.state;
+    if (running === false) this.progress.delete(answer.tape);
+    else if (running === true || this.progress.has(answer.tape)) {
+      this.progress.set(answer.tape, progress ?? this.progress.get(answer.tape) ?? 0);
+    }
+    if (running !== undefined) session.refresh();
+    this.draw();
+  }
+
+  private tell(text: string): void {
+    this.told = text;
+    this.draw();
+  }
+
+  /** An action that fails says so in the side bar. */
+  private act(work: () => Promise<unknown>): () => void {
+    return () => {
+      this.told = "";
+      work().catch((error: Error) => {
+        if (this.session !== null) this.session.error = error.message;
+        this.draw();
+      });
+    };
+  }
+
+  /** Draws anew what has changed, and leaves the keyboard's focus where it was. */
   private draw(): void {
-    const session = this.session;
+    const { session } = this;
+    const { state, lost, tapes, busy, next, error, name } = session ?? ({} as Partial<TapeSession>);
+    const drawn = JSON.stringify([
+      session === null,
+      [state, lost, tapes, busy, next, error, name, this.told],
+      [...(session?.diagnosing ?? []), ...this.progress],
+    ]);
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
+    const active = document.activeElement;
+    const key = active instanceof HTMLElement && this.node.contains(active) ? active.dataset.key : undefined;
+    const scroll = this.node.scrollTop;
+    this.node.replaceChildren(...this.content());
+    this.node.scrollTop = scroll;
+    if (key !== undefined) this.node.querySelector<HTMLElement>(`[data-key=${JSON.stringify(key)}]`)?.focus();
+  }
+
+  private content(): Node[] {
+    const { session } = this;
     const head = element("div", "td-side-head", element("h2", "td-side-title", "Gradient tapes"));
     if (session === null) {
-      this.node.replaceChildren(head, element("p", "td-side-note", "Open a notebook to see the tapes of its kernel."));
-      return;
+      return [head, note("Open a notebook or a console to see the tapes of its kernel.")];
     }
-    head.append(button("td-side-refresh", "↻", "Ask the kernel again", () => session.refresh()));
+    const refresh = key(
+      button("td-side-refresh", "↻", "Ask the kernel again", () => session.refresh()),
+      "refresh",
+    );
+    refresh.setAttribute("aria-label", "Ask the kernel again");
+    head.append(refresh);
     const name = element("div", "td-side-notebook", session.name);
-    name.title = session.name;
-    this.node.replaceChildren(head, name, ...this.body(session));
+    name.title = session.path;
+    return [head, name, ...this.body(session)];
   }
 
   private body(session: TapeSession): Node[] {
@@ -90,20 +166,19 @@ export class SideBar extends Widget {
       problem.setAttribute("role", "alert");
       parts.push(problem);
     }
-    if (session.state !== "ready") {
-      parts.push(element("p", "td-side-note", EXPLAIN[session.state]));
-      if (session.state === "absent") {
-        parts.push(
-          button("td-side-load", "Load tapedebug", "Run %load_ext tapedebug in this kernel", () => void session.load()),
-        );
-      }
-      return parts;
-    }
-    if (session.busy) parts.push(element("p", "td-side-note", "A cell is running; the list follows when it is done."));
+    if (session.state !== "ready") return [...parts, ...notReady(session)];
+    if (this.told !== "") parts.push(status(this.told));
+    parts.push(nextButton(session, (work) => this.act(work)));
+    if (session.next.message !== "") parts.push(status(session.next.message));
+    if (session.busy) parts.push(status("A cell is running. Tapes can be opened when it is done."));
     if (session.tapes.length > 0) parts.push(this.list(session));
     else if (!session.busy) {
       parts.push(
-        element("p", "td-side-note", "No live tape in this kernel. Record one with ", element("code", "", "%%tape")),
+        note(
+          "No live tape in this kernel. Put ",
+          element("code", "", "%%tape"),
+          " on top of a cell that launches kernels, or press the button above and run the cell.",
+        ),
       );
     }
     return parts;
@@ -111,51 +186,129 @@ export class SideBar extends Widget {
 
   private list(session: TapeSession): HTMLElement {
     const list = element("ul", "td-side-list");
-    for (const row of session.tapes)
-      list.append(element("li", "td-side-row", this.row(session, row), diagnosis(session, row)));
+    list.setAttribute("aria-label", `Tapes of ${session.name}, newest first`);
+    for (const row of session.tapes) {
+      const item = element("li", "td-side-row", this.row(session, row), this.actions(session, row));
+      item.dataset.row = String(row.tape);
+      list.append(item);
+    }
     return list;
   }
 
   private row(session: TapeSession, row: TapeRow): HTMLElement {
-    const open = button("td-side-tape", "", `Open the debugger on tape ${row.tape}`, () => {
-      this.viewer.open(session, row.tape).catch((error: Error) => {
-        session.error = error.message;
-        this.draw();
-      });
-    });
-    open.dataset.tape = String(row.tape);
+    const open = button(
+      "td-side-tape",
+      "",
+      `Open the debugger on tape ${row.tape}`,
+      this.act(() => this.open(row.tape)),
+    );
+    key(open, `open-${row.tape}`).dataset.tape = String(row.tape);
     const badges = counts(row.findings).map((badge) => {
       const shown = element("span", `td-side-badge td-${badge.kind}`, badge.text);
       shown.title = badge.title;
       return shown;
     });
-    open.append(
-      element("span", "td-side-name", title(row)),
-      element("span", "td-side-counts", ...badges),
-      element("span", "td-side-facts", facts(row)),
-      element("span", "td-side-place", row.madeAt),
-    );
+    const judged = verdict(row);
+    const doing = activity(row, session.diagnosing.has(row.tape), this.progress.get(row.tape) ?? null);
+    open.append(element("span", "td-side-name", title(row)), element("span", "td-side-counts", ...badges));
+    if (judged !== null) open.append(element("span", `td-side-verdict td-verdict-${judged.kind}`, judged.text));
+    if (doing !== "") open.append(element("span", "td-side-doing", doing));
+    open.append(element("span", "td-side-facts", facts(row)), element("span", "td-side-place", row.madeAt));
     return open;
+  }
+
+  private actions(session: TapeSession, row: TapeRow): HTMLElement {
+    const { tape } = row;
+    const busy = session.diagnosing.has(tape);
+    const make = (name: string, text: string, hint: string, work: () => Promise<unknown>, off = false) => {
+      const made = key(button(`td-side-action td-side-${name}`, text, hint, this.act(work)), `${name}-${tape}`);
+      made.disabled = off;
+      return made;
+    };
+    const box = element("div", "td-side-actions");
+    box.append(make("open", "Open", `Open the debugger on tape ${tape}`, () => this.open(tape), session.busy));
+    if (this.progress.has(tape)) {
+      box.append(
+        make("cancel", "Cancel checks", "End the checks after the pair they are at", () =>
+          session.ask({ type: "cancel", tape }),
+        ),
+      );
+    } else {
+      const again = row.findings === null ? "Diagnose" : "Diagnose again";
+      const hint = "Check the gradient of this tape end to end, and say what is wrong with it";
+      const off = busy || row.recording || row.launches === 0;
+      box.append(make("diagnose", busy ? "Diagnosing …" : again, hint, () => this.diagnose(tape), off));
+    }
+    box.append(
+      make(
+        "export",
+        "Export",
+        "Write a report: one HTML file that opens without a network",
+        () => this.export(tape),
+        session.busy,
+      ),
+    );
+    return box;
   }
 }
 
-/** Findings cost a replay of the tape, so they are asked for. */
-function diagnosis(session: TapeSession, row: TapeRow): Node {
-  if (row.findings !== null || row.recording || row.launches === 0) return document.createDocumentFragment();
-  const busy = session.diagnosing.has(row.tape);
-  const ask = button(
-    "td-side-diagnose",
-    busy ? "Diagnosing …" : "Diagnose",
-    "Check the gradient of this tape end to end, and say what is wrong with it",
-    () => void session.diagnose(row.tape),
+function notReady(session: TapeSession): Node[] {
+  const { state, lost } = session;
+  if (state === "ready") return [];
+  const parts: Node[] = [];
+  const again = lost === "" ? "" : " Run the notebook again to record new ones.";
+  if (lost !== "" && state !== "no-kernel")
+    parts.push(status(`The kernel ${lost}, and its tapes went with it.${again}`));
+  parts.push(note(EXPLAIN[state]));
+  if (state === "absent") {
+    const load = "Run %load_ext tapedebug in this kernel";
+    parts.push(
+      key(
+        button("td-side-load", "Load tapedebug", load, () => void session.load()),
+        "load",
+      ),
+    );
+  }
+  return parts;
+}
+
+function nextButton(session: TapeSession, act: (work: () => Promise<unknown>) => () => void): HTMLElement {
+  const { state } = session.next;
+  const { sign, title: hint } = FACES[state];
+  const text = { off: "Record next cell", armed: "The next cell will be recorded", recording: "Recording …" }[state];
+  const made = key(
+    button(
+      "td-side-next",
+      `${sign} ${text}`,
+      hint,
+      act(() => session.arm(state === "off")),
+    ),
+    "next",
   );
-  ask.disabled = busy;
-  return ask;
+  made.dataset.state = state;
+  made.disabled = state === "recording";
+  made.setAttribute("aria-pressed", String(state !== "off"));
+  return made;
+}
+
+function note(...children: (Node | string)[]): HTMLElement {
+  return element("p", "td-side-note", ...children);
+}
+
+function status(text: string): HTMLElement {
+  const made = note(text);
+  made.setAttribute("role", "status");
+  return made;
+}
+
+function key<E extends HTMLElement>(made: E, name: string): E {
+  made.dataset.key = name;
+  return made;
 }
 
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   id: "tapedebug:sidebar",
-  description: "Lists the live tapes of the current notebook's kernel.",
+  description: "Lists the live tapes of the kernel of the notebook or console in front.",
   autoStart: true,
   requires: [ITapes, ITapeViewer],
   optional: [ILabShell, ILayoutRestorer, ICommandPalette],
@@ -173,10 +326,26 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     const command = "tapedebug:show-tapes";
     app.commands.addCommand(command, {
       label: "Show Live Tapes",
-      caption: "Show the side bar with the tapes of this notebook's kernel",
+      caption: "Show the side bar with the tapes of this kernel",
       icon: tapeIcon,
       execute: () => (labShell ?? app.shell).activateById(ID),
     });
-    palette?.addItem({ command, category: "Gradient Tapes" });
+    palette?.addItem({ command, category: PALETTE });
+    const run = guarded();
+    const rows: readonly (readonly [string, string, (tape: number) => Promise<void>])[] = [
+      ["tapedebug:row-open", "Open Tape", (tape) => bar.open(tape)],
+      ["tapedebug:row-diagnose", "Diagnose Tape", (tape) => bar.diagnose(tape)],
+      ["tapedebug:row-export", "Export Report of Tape", (tape) => bar.export(tape)],
+    ];
+    for (const [rank, [id, label, work]] of rows.entries()) {
+      app.commands.addCommand(id, {
+        label,
+        execute: run(async () => {
+          const row = app.contextMenuHitTest((node) => node.classList.contains("td-side-row"));
+          if (row !== undefined) await work(Number(row.dataset.row));
+        }),
+      });
+      app.contextMenu.addItem({ command: id, selector: ".td-side-row", rank });
+    }
   },
 };

@@ -1,45 +1,100 @@
-/** Follows the notebook in front, and keeps one session for each open notebook. */
-import type { JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { INotebookTracker, type NotebookPanel } from "@jupyterlab/notebook";
+/** Follows the notebook or console in front, and keeps one session for each that is open. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ILabShell } from "@jupyterlab/application";
+import { IConsoleTracker } from "@jupyterlab/console";
+import { INotebookTracker } from "@jupyterlab/notebook";
 import { Signal } from "@lumino/signaling";
+import type { Widget } from "@lumino/widgets";
 import { TapeSession } from "./session.js";
-import { ITapes } from "./tokens.js";
+import { ITapes, type TapeHost } from "./tokens.js";
 
 class Tapes implements ITapes {
   current: TapeSession | null = null;
   readonly currentChanged: Signal<ITapes, TapeSession | null> = new Signal(this);
-  private readonly sessions = new Map<NotebookPanel, TapeSession>();
+  readonly changed: Signal<ITapes, TapeSession> = new Signal(this);
+  private readonly hosts = new Map<TapeHost, TapeSession>();
 
-  constructor(tracker: INotebookTracker) {
-    tracker.currentChanged.connect((_, panel) => this.follow(panel));
-    this.follow(tracker.currentWidget);
+  constructor(
+    private readonly notebooks: INotebookTracker,
+    private readonly consoles: IConsoleTracker | null,
+  ) {
+    notebooks.forEach((panel) => {
+      this.of(panel);
+    });
+    notebooks.widgetAdded.connect((_, panel) => this.of(panel));
+    notebooks.currentChanged.connect((_, panel) => panel && this.show(panel));
+    consoles?.forEach((panel) => {
+      this.of(panel);
+    });
+    consoles?.widgetAdded.connect((_, panel) => this.of(panel));
+    consoles?.currentChanged.connect((_, panel) => panel && this.show(panel));
+    this.show(notebooks.currentWidget);
   }
 
-  of(panel: NotebookPanel): TapeSession {
-    const known = this.sessions.get(panel);
+  get sessions(): readonly TapeSession[] {
+    return [...this.hosts.values()];
+  }
+
+  of(host: TapeHost): TapeSession {
+    const known = this.hosts.get(host);
     if (known !== undefined) return known;
-    const session = new TapeSession(panel.sessionContext, () => panel.title.label);
-    this.sessions.set(panel, session);
-    panel.disposed.connect(() => {
-      this.sessions.delete(panel);
+    const session = new TapeSession(
+      host.sessionContext,
+      () => host.title.label,
+      () => speaks(host),
+    );
+    this.hosts.set(host, session);
+    session.changed.connect((one) => this.changed.emit(one));
+    host.disposed.connect(() => {
+      this.hosts.delete(host);
       session.dispose();
+      if (this.current === session) this.show(this.notebooks.currentWidget ?? this.consoles?.currentWidget ?? null);
     });
+    this.changed.emit(session);
     return session;
   }
 
-  private follow(panel: NotebookPanel | null): void {
-    const session = panel === null ? null : this.of(panel);
+  hostOf(session: TapeSession): TapeHost | null {
+    for (const [host, one] of this.hosts) if (one === session) return host;
+    return null;
+  }
+
+  /** Something came to the front; what is no notebook and no console changes nothing. */
+  front(widget: Widget | null): void {
+    if (widget !== null && this.hosts.has(widget as TapeHost)) this.show(widget as TapeHost);
+  }
+
+  private show(host: TapeHost | null): void {
+    const session = host === null || host.isDisposed ? null : this.of(host);
     if (session === this.current) return;
     this.current = session;
     this.currentChanged.emit(session);
   }
 }
 
+/** Whether a notebook has code that speaks of tapedebug; of a console nothing is known before it runs some. */
+function speaks(host: TapeHost): boolean {
+  const cells = "context" in host ? host.content.model?.cells : undefined;
+  if (cells === undefined) return false;
+  for (const cell of cells) if (cell.type === "code" && cell.sharedModel.source.includes("tapedebug")) return true;
+  return false;
+}
+
 export const tapesPlugin: JupyterFrontEndPlugin<ITapes> = {
   id: "tapedebug:tapes",
-  description: "Knows the live tapes of each notebook's kernel.",
+  description: "Knows the live tapes of the kernel of each notebook and console.",
   autoStart: true,
   requires: [INotebookTracker],
+  optional: [IConsoleTracker, ILabShell],
   provides: ITapes,
-  activate: (_, tracker: INotebookTracker) => new Tapes(tracker),
+  activate: (
+    _: JupyterFrontEnd,
+    notebooks: INotebookTracker,
+    consoles: IConsoleTracker | null,
+    labShell: ILabShell | null,
+  ) => {
+    const tapes = new Tapes(notebooks, consoles);
+    labShell?.currentChanged.connect((_, { newValue }) => tapes.front(newValue));
+    return tapes;
+  },
 };

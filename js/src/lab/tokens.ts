@@ -1,21 +1,49 @@
+import type { ConsolePanel } from "@jupyterlab/console";
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import { Token } from "@lumino/coreutils";
 import type { ISignal } from "@lumino/signaling";
 import type { TapeSession } from "./session.js";
 
+/** What has a kernel whose tapes can be looked at. */
+export type TapeHost = NotebookPanel | ConsolePanel;
+
 export interface ITapes {
-  /** The tapes of the notebook in front; null where there is none. */
+  /** The tapes of the notebook or console in front; null where there is none. */
   readonly current: TapeSession | null;
-  /** Another notebook came to the front. What happens within one, its session says. */
+  /** Another notebook or console came to the front. What happens within one, its session says. */
   readonly currentChanged: ISignal<ITapes, TapeSession | null>;
-  of(panel: NotebookPanel): TapeSession;
+  /** All sessions, and what tells of a new one and of each change within one. */
+  readonly sessions: readonly TapeSession[];
+  readonly changed: ISignal<ITapes, TapeSession>;
+  of(host: TapeHost): TapeSession;
+  hostOf(session: TapeSession): TapeHost | null;
 }
 
-export const ITapes = new Token<ITapes>("tapedebug:ITapes", "The live tapes of each notebook's kernel.");
+export const ITapes = new Token<ITapes>("tapedebug:ITapes", "The live tapes of the kernels of notebooks and consoles.");
+
+/** Where in a tape a tab opens. */
+export interface TapePlace {
+  readonly launch: number | null;
+  readonly finding: number | null;
+}
 
 export interface ITapeViewer {
   /** Opens the debugger on a live tape in a tab of the main area, or brings its tab to the front with fresh data. */
-  open(session: TapeSession, tape: number): Promise<void>;
+  open(session: TapeSession, tape: number, place?: TapePlace): Promise<void>;
 }
 
 export const ITapeViewer = new Token<ITapeViewer>("tapedebug:ITapeViewer", "Opens the gradient debugger in a tab.");
+
+export type Theme = "follow" | "light" | "dark";
+
+export interface ITapeSettings {
+  readonly marks: boolean;
+  readonly theme: Theme;
+  readonly autoDiagnose: boolean;
+  /** Bytes of JSON of the largest trace file that is opened. */
+  readonly largestTrace: number;
+  readonly changed: ISignal<ITapeSettings, void>;
+  setMarks(on: boolean): Promise<void>;
+}
+
+export const ITapeSettings = new Token<ITapeSettings>("tapedebug:ITapeSettings", "The settings of tapedebug.");

@@ -1,128 +1,104 @@
-/** The debugger in a tab of the main area: the panel of the notebook cell, with its checks run over the comm. */
-import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { ICommandPalette, MainAreaWidget } from "@jupyterlab/apputils";
-import { Widget } from "@lumino/widgets";
-import { PanelStore } from "../trace/store.js";
-import { mountPanel } from "../views/panel.js";
+/** Opens live tapes in tabs of the main area, and opens those tabs again after the page was loaded anew. */
+import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
+import { guarded } from "./commands.js";
+import { button, element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
-import type { Answer, Question } from "./protocol.js";
-import { title } from "./rows.js";
 import type { TapeSession } from "./session.js";
-import { ITapes, ITapeViewer } from "./tokens.js";
+import { type TapeId, TapePanel } from "./tab.js";
+import { ITapes, ITapeViewer, type TapePlace } from "./tokens.js";
 
-/** One live tape. When its kernel goes, what was there stays, and what needs a kernel is off. */
-class TapePanel extends Widget {
-  readonly store: PanelStore;
-  private unmount: (() => void) | null = null;
-  /** Verdict and findings of the tape in the kernel's list, to see when they change. */
-  private known = "";
-  private readonly kernelId: string | null;
+const RESTORE = "tapedebug:restore-tape";
 
-  constructor(
-    readonly session: TapeSession,
-    readonly tape: number,
-  ) {
-    super();
-    this.addClass("td-tab");
-    this.kernelId = session.kernelId;
-    this.store = new PanelStore(
-      { canRun: true },
-      {
-        run: () => this.tell({ type: "run", tape, mask: this.store.get("mask") }),
-        cancel: () => this.tell({ type: "cancel", tape }),
-        exportReport: () => this.tell({ type: "export", tape }),
-      },
-    );
-    session.news.connect(this.hear, this);
-    session.changed.connect(this.sessionChanged, this);
-  }
-
-  /** Whether the tape is still there to be asked. */
-  get alive(): boolean {
-    return this.session.state === "ready" && this.session.kernelId === this.kernelId;
-  }
-
-  /** What the trace calls the tape. */
-  get name(): string {
-    const trace = this.store.get("trace");
-    return typeof trace === "object" && trace !== null && "name" in trace ? String(trace.name) : "";
-  }
-
-  async load(): Promise<void> {
-    const answer = await this.session.ask({ type: "trace", tape: this.tape });
-    if (answer.type === "busy") throw new Error("A cell is running. Open the tape again when it is done.");
-    if (answer.type !== "trace")
-      throw new Error(`The kernel answered "${answer.type}" when asked for tape ${this.tape}.`);
-    const first = this.unmount === null;
-    this.store.set({ trace: answer.trace, checks: answer.checks, ...(first ? { mask: answer.mask } : {}) });
-    this.unmount ??= mountPanel(this.node, this.store, { fill: true });
-    this.session.refresh(); // the kernel has learnt the tape's name, and perhaps its findings
-  }
-
-  override dispose(): void {
-    if (this.isDisposed) return;
-    this.session.news.disconnect(this.hear, this);
-    this.session.changed.disconnect(this.sessionChanged, this);
-    if (this.store.get("running") && this.alive) this.store.cancel();
-    this.unmount?.();
-    super.dispose();
-  }
-
-  private tell(question: Question): void {
-    this.session.ask(question).catch((error: Error) => this.store.set({ running: false, status: error.message }));
-  }
-
-  private hear(_: TapeSession, answer: Answer): void {
-    if (answer.type === "state" && answer.tape === this.tape) this.store.set(answer.state);
-  }
-
-  /** Somebody may have diagnosed the tape meanwhile, or its kernel may have gone. */
-  private sessionChanged(): void {
-    const row = this.session.tapes.find(({ tape }) => tape === this.tape);
-    const news = this.alive && row !== undefined ? JSON.stringify([row.verdict, row.findings]) : this.known;
-    if (this.known !== "" && news !== this.known && !this.store.get("running")) {
-      this.load().catch((error: Error) => this.store.set({ status: error.message }));
-    }
-    this.known = news;
-    if (this.alive || !this.store.get("canRun")) return;
-    this.store.set({
-      canRun: false,
-      running: false,
-      status: "The kernel of this tape has gone: this is what was last seen.",
-    });
-  }
+/**
+ * A line above the panel: the kernel has gone, more was recorded. It flows above the panel, and is no header of the tab: Lumino
+ * gives those no height of their own, and the panel would lie over its buttons.
+ */
+function noticeBar(panel: TapePanel, act: (action: "refresh" | "open") => void): HTMLElement {
+  const bar = element("div", "td-notice");
+  bar.setAttribute("role", "status");
+  const draw = (): void => {
+    const { text, action } = panel.notice;
+    bar.hidden = text === "";
+    const parts: Node[] = [element("span", "td-notice-text", text)];
+    if (action === "refresh")
+      parts.push(button("td-notice-button", "Refresh", "Show what is there now", () => act(action)));
+    if (action === "open") parts.push(button("td-notice-button", "Open it", panel.tapeId.path, () => act(action)));
+    bar.replaceChildren(...parts);
+  };
+  panel.noticeChanged.connect(draw);
+  draw();
+  return bar;
 }
 
 class Viewer implements ITapeViewer {
-  private readonly tabs = new Set<MainAreaWidget<TapePanel>>();
+  readonly tracker = new WidgetTracker<MainAreaWidget<TapePanel>>({ namespace: "tapedebug-tapes" });
+  private readonly run = guarded();
 
-  constructor(private readonly app: JupyterFrontEnd) {}
+  constructor(
+    private readonly app: JupyterFrontEnd,
+    private readonly tapes: ITapes,
+  ) {}
 
-  async open(session: TapeSession, tape: number): Promise<void> {
-    for (const tab of this.tabs) {
-      const { content } = tab;
-      if (content.session !== session || content.tape !== tape || !content.alive) continue;
-      await content.load();
+  async open(session: TapeSession, tape: number, place?: TapePlace): Promise<void> {
+    const tab = this.tracker.find(
+      ({ content }) => content.alive && content.tapeId.process === session.process && content.tapeId.tape === tape,
+    );
+    if (tab !== undefined) {
+      await tab.content.load(place);
       this.app.shell.activateById(tab.id);
       return;
     }
-    const content = new TapePanel(session, tape);
+    const content = new TapePanel(this.tapes, { path: session.path, process: session.process, tape, name: "" });
+    content.attach(session);
     try {
-      await content.load();
+      await content.load(place);
     } catch (error) {
       content.dispose();
       throw error;
     }
-    const tab = new MainAreaWidget({ content });
-    tab.toolbar.hide();
-    tab.title.label = title({ tape, name: content.name });
-    tab.title.caption = `Gradient debugger: tape ${tape} of ${session.name}`;
-    tab.title.icon = tapeIcon;
-    tab.disposed.connect(() => this.tabs.delete(tab));
-    this.tabs.add(tab);
-    this.app.shell.add(tab, "main", { type: "Gradient Debugger" });
-    this.app.shell.activateById(tab.id);
+    this.show(content);
   }
+
+  /** Opens a tab as it was before; it shows the tape once its kernel is there. */
+  restore(id: TapeId): void {
+    const content = new TapePanel(this.tapes, id);
+    this.show(content, false);
+    content.find();
+  }
+
+  private show(content: TapePanel, activate = true): void {
+    const tab = new MainAreaWidget({ content });
+    const { path, tape, process } = content.tapeId;
+    tab.id = `tapedebug-${process}-${tape}`;
+    tab.toolbar.hide();
+    content.node.prepend(noticeBar(content, (action) => this.act(content, action)));
+    tab.title.icon = tapeIcon;
+    const name = (): void => {
+      tab.title.label = content.name;
+      const state = content.alive ? "" : " (its kernel has gone)";
+      tab.title.caption = `Gradient debugger: tape ${tape} of ${path}${state}`;
+      tab.title.className = content.alive ? "" : "td-title-gone";
+      void this.tracker.save(tab);
+    };
+    content.noticeChanged.connect(name);
+    content.store.subscribe((changed) => changed.has("trace") && queueMicrotask(name));
+    name();
+    void this.tracker.add(tab);
+    this.app.shell.add(tab, "main", { type: "Gradient Debugger", activate });
+    if (activate) this.app.shell.activateById(tab.id);
+  }
+
+  private act(content: TapePanel, action: "refresh" | "open"): void {
+    if (action === "refresh") void this.run(() => content.load())({});
+    else void this.app.commands.execute("docmanager:open", { path: content.tapeId.path });
+  }
+}
+
+function readId(args: Readonly<Record<string, unknown>>): TapeId | null {
+  const { path, process, tape, name } = args;
+  if (typeof path !== "string" || typeof process !== "string" || typeof tape !== "number") return null;
+  return { path, process, tape, name: typeof name === "string" ? name : "" };
 }
 
 export const viewerPlugin: JupyterFrontEndPlugin<ITapeViewer> = {
@@ -130,24 +106,23 @@ export const viewerPlugin: JupyterFrontEndPlugin<ITapeViewer> = {
   description: "Opens the gradient debugger on a live tape, in a tab.",
   autoStart: true,
   requires: [ITapes],
-  optional: [ICommandPalette],
+  optional: [ILayoutRestorer],
   provides: ITapeViewer,
-  activate: (app: JupyterFrontEnd, tapes: ITapes, palette: ICommandPalette | null) => {
-    const viewer = new Viewer(app);
-    const command = "tapedebug:open";
-    app.commands.addCommand(command, {
-      label: "Open the Gradient Debugger on the Newest Tape",
-      caption: "Open the newest tape of this notebook's kernel in a tab",
-      icon: tapeIcon,
-      isEnabled: () => tapes.current !== null,
-      execute: async (args) => {
-        const session = tapes.current;
-        if (session === null) return;
-        const tape = typeof args.tape === "number" ? args.tape : await session.newest();
-        await viewer.open(session, tape);
+  activate: (app: JupyterFrontEnd, tapes: ITapes, restorer: ILayoutRestorer | null) => {
+    const viewer = new Viewer(app, tapes);
+    app.commands.addCommand(RESTORE, {
+      label: "Open a Tape Again",
+      isVisible: () => false,
+      execute: (args) => {
+        const id = readId(args);
+        if (id !== null) viewer.restore(id);
       },
     });
-    palette?.addItem({ command, category: "Gradient Tapes" });
+    void restorer?.restore(viewer.tracker, {
+      command: RESTORE,
+      args: ({ content }) => ({ ...content.saved }),
+      name: ({ content }) => `${content.tapeId.process}:${content.tapeId.tape}`,
+    });
     return viewer;
   },
 };

@@ -1,27 +1,68 @@
 /** A checked trace with what the views look up: by array, by launch, by label. Built once for each trace, in O(trace). */
-import type { ArrayInfo, Check, Finding, Kernel, Launch, Scope, Trace, Version } from "./types.js";
+import {
+  ARG_NEEDED,
+  ARG_READS,
+  ARG_WRITES,
+  columnsOf,
+  KINDS,
+  STATUSES,
+  type TraceColumns,
+  VERSION_PRESERVED,
+  VERSION_RECOMPUTED,
+} from "./columns.js";
+import type {
+  Arg,
+  ArrayInfo,
+  Check,
+  CheckedTrace,
+  Finding,
+  Kernel,
+  Launch,
+  Scope,
+  Summary,
+  Trace,
+  Version,
+  VersionStatus,
+} from "./types.js";
 
 const SEVERITY_ORDER = { error: 0, warning: 1, info: 2 } as const;
+/** Launches that are kept as objects: what is looked at again and again is near the selection. */
+const MOST_KEPT = 512;
+
+/** Launches of one name, or from one place of the calling code. */
+export interface LaunchGroup {
+  readonly name: string;
+  readonly count: number;
+  /** The first launch of the group after one; from the end on, the first of all. */
+  after(launch: number): number;
+}
 
 export class TraceModel {
+  readonly trace: Trace;
+  /** Launches and versions; what loops over them reads these. */
+  readonly columns: TraceColumns;
   /** Findings, worst first; equal ones stay in the trace's order. */
   readonly findings: readonly Finding[];
   readonly scopeDepth: readonly number[];
   /** What the panel has to say about the data itself: fields that were left out because they made no sense. */
   readonly problems: readonly string[];
-  private readonly byArray: readonly (readonly Version[])[];
   private readonly byLabel = new Map<string, number>();
   private readonly byLaunch = new Map<number, Finding[]>();
   private readonly suspects = new Set<string>();
+  private readonly kept = new Map<number, Launch>();
+  private names: readonly LaunchGroup[] | null = null;
+  private sites: readonly LaunchGroup[] | null = null;
 
-  constructor(
-    readonly trace: Trace,
-    problems: readonly string[] = [],
-  ) {
+  /** Of a trace with its columns, or of one that was read from JSON. */
+  constructor(trace: CheckedTrace, problems?: readonly string[]);
+  constructor(trace: Trace, problems: readonly string[], columns: TraceColumns);
+  constructor(trace: Trace | CheckedTrace, problems: readonly string[] = [], columns?: TraceColumns) {
+    this.columns = columns ?? columnsOf(trace as CheckedTrace);
+    const { launches: _, versions: __, ...rest } = trace as CheckedTrace; // the objects are not needed any more
+    this.trace = rest;
     this.problems = problems;
     this.findings = [...trace.findings].sort((a, b) => SEVERITY_ORDER[a.severity] - SEVERITY_ORDER[b.severity]);
-    this.byArray = groupVersions(trace);
-    this.scopeDepth = trace.scopes.map((scope) => depthOf(trace.scopes, scope));
+    this.scopeDepth = depths(trace.scopes);
     for (const array of trace.arrays) if (!this.byLabel.has(array.label)) this.byLabel.set(array.label, array.id);
     for (const finding of this.findings) {
       for (const label of finding.arrays) this.suspects.add(label);
@@ -34,11 +75,18 @@ export class TraceModel {
   }
 
   get launchCount(): number {
-    return this.trace.launches.length;
+    return this.columns.launches.count;
   }
 
+  /** A launch as an object; made when it is asked for, so not what to loop over many launches with. */
   launch(index: number | null): Launch | null {
-    return index === null ? null : (this.trace.launches[index] ?? null);
+    if (index === null || !Number.isInteger(index) || index < 0 || index >= this.launchCount) return null;
+    const known = this.kept.get(index);
+    if (known) return known;
+    if (this.kept.size >= MOST_KEPT) this.kept.clear();
+    const launch = this.readLaunch(index);
+    this.kept.set(index, launch);
+    return launch;
   }
 
   array(id: number | null): ArrayInfo | null {
@@ -55,33 +103,90 @@ export class TraceModel {
     return launch?.kernel == null ? null : (this.trace.kernels[launch.kernel] ?? null);
   }
 
-  /** Versions of an array in the order in which they were written. */
-  versions(array: number): readonly Version[] {
-    return this.byArray[array] ?? [];
+  versionCount(array: number): number {
+    const { of } = this.columns.versions;
+    return this.array(array) === null ? 0 : (of[array + 1] as number) - (of[array] as number);
+  }
+
+  /**
+   * Versions of an array in the order in which they were written, as new objects: at most `count` from position `first` on,
+   * which is also their number.
+   */
+  versions(array: number, first = 0, count = Number.POSITIVE_INFINITY): readonly Version[] {
+    if (this.array(array) === null) return [];
+    const { of } = this.columns.versions;
+    const from = Math.min(of[array + 1] as number, (of[array] as number) + Math.max(0, first));
+    const list: Version[] = [];
+    for (let v = from; v < Math.min(of[array + 1] as number, from + count); v++) list.push(this.readVersion(v));
+    return list;
   }
 
   version(array: number | null, version: number | null): Version | null {
-    if (array === null || version === null) return null;
-    const list = this.versions(array);
-    const direct = list[version];
-    if (direct?.version === version) return direct;
-    return list.find((v) => v.version === version) ?? null;
+    const at = this.versionIndex(array, version);
+    return at < 0 ? null : this.readVersion(at);
+  }
+
+  /** The last version of an array. */
+  latest(array: number): Version | null {
+    return this.versions(array, this.versionCount(array) - 1)[0] ?? null;
+  }
+
+  /** Position of a version in the columns; -1 where there is none. */
+  versionIndex(array: number | null, version: number | null): number {
+    if (array === null || version === null || this.array(array) === null) return -1;
+    const { of, number } = this.columns.versions;
+    const first = of[array] as number;
+    const end = of[array + 1] as number;
+    const direct = first + version;
+    if (direct >= first && direct < end && number[direct] === version) return direct;
+    const at = number.subarray(first, end).indexOf(version); // numbers with gaps, which no sound trace has
+    return at < 0 ? -1 : first + at;
   }
 
   /** The version of an array that a launch found (or left behind, where it wrote it). */
   versionAt(array: number, launch: number): Version | null {
-    const list = this.versions(array);
-    let found: Version | null = null;
-    for (let low = 0, high = list.length - 1; low <= high; ) {
-      const middle = (low + high) >> 1;
-      const version = list[middle];
-      if (version === undefined) break;
-      if ((version.writtenBy ?? -1) <= launch) {
-        found = version;
-        low = middle + 1;
-      } else high = middle - 1;
+    const at = this.versionIndexAt(array, launch);
+    return at < 0 ? null : this.readVersion(at);
+  }
+
+  /** As `versionAt`, but its position in the columns; -1 where there is none. */
+  versionIndexAt(array: number, launch: number): number {
+    if (this.array(array) === null) return -1;
+    const { of, since } = this.columns.versions;
+    let low = of[array] as number;
+    let high = of[array + 1] as number;
+    const first = low;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((since[middle] as number) <= launch) low = middle + 1;
+      else high = middle;
     }
-    return found;
+    return low > first ? low - 1 : -1;
+  }
+
+  /** How many versions of all arrays have met a fate. */
+  countStatus(status: VersionStatus): number {
+    const code = STATUSES.indexOf(status);
+    let count = 0;
+    for (const found of this.columns.versions.status) if (found === code) count++;
+    return count;
+  }
+
+  /** Launches by what they are called. */
+  launchNames(): readonly LaunchGroup[] {
+    const { strings, launches } = this.columns;
+    this.names ??= groups(launches.name, strings);
+    return this.names;
+  }
+
+  /** Launches by the line that made them: `say` names a file and a line. */
+  launchSites(say: (file: string, line: number) => string): readonly LaunchGroup[] {
+    const { places, launches } = this.columns;
+    this.sites ??= groups(
+      launches.site,
+      places.map(({ file, line }) => say(file, line)),
+    );
+    return this.sites;
   }
 
   findingsOf(launch: number): readonly Finding[] {
@@ -96,31 +201,150 @@ export class TraceModel {
     return this.suspects.has(array.label);
   }
 
+  /** From the outside in. */
   scopesOf(launch: Launch): readonly Scope[] {
     const path: Scope[] = [];
     for (let id = launch.scope; id !== null; ) {
       const scope: Scope | undefined = this.trace.scopes[id];
       if (scope === undefined) break;
-      path.unshift(scope);
+      path.push(scope);
       id = scope.parent;
     }
-    return path;
+    return path.reverse();
+  }
+
+  private readLaunch(index: number): Launch {
+    const { launches, strings, dims, places } = this.columns;
+    const at = <T>(column: ArrayLike<T>): T => column[index] as T;
+    const args: Arg[] = [];
+    for (let a = at(launches.args); a < (launches.args[index + 1] as number); a++) args.push(this.readArg(a));
+    return {
+      index,
+      kind: KINDS[at(launches.kind)] ?? "kernel",
+      kernel: orNull(at(launches.kernel)),
+      name: strings[at(launches.name)] ?? "",
+      dim: dims[at(launches.dim)] ?? [],
+      scope: orNull(at(launches.scope)),
+      seconds: known(at(launches.seconds)),
+      backwardSeconds: known(at(launches.backwardSeconds)),
+      callSite: places[at(launches.site)] ?? null,
+      args,
+    };
+  }
+
+  private readArg(a: number): Arg {
+    const { args, strings, values } = this.columns;
+    const at = (column: ArrayLike<number>): number => column[a] as number;
+    const flags = at(args.flags);
+    return {
+      name: strings[at(args.name)] ?? "",
+      array: orNull(at(args.array)),
+      value: values[at(args.value)] ?? null,
+      reads: (flags & ARG_READS) !== 0,
+      writes: (flags & ARG_WRITES) !== 0,
+      readVersion: orNull(at(args.readVersion)),
+      writeVersion: orNull(at(args.writeVersion)),
+      needed: (flags & ARG_NEEDED) !== 0,
+    };
+  }
+
+  private readVersion(v: number): Version {
+    const { versions } = this.columns;
+    const at = (column: ArrayLike<number>): number => column[v] as number;
+    const slice = (offsets: Int32Array, flat: Int32Array): number[] =>
+      Array.from(flat.subarray(offsets[v], offsets[v + 1]));
+    const flags = at(versions.flags);
+    return {
+      array: at(versions.array),
+      version: at(versions.number),
+      writtenBy: orNull(at(versions.writtenBy)),
+      reads: slice(versions.reads, versions.readers),
+      neededBy: slice(versions.neededBy, versions.needers),
+      overwrittenBy: orNull(at(versions.overwrittenBy)),
+      preserved: (flags & VERSION_PRESERVED) !== 0,
+      recomputed: (flags & VERSION_RECOMPUTED) !== 0,
+      status: STATUSES[at(versions.status)] ?? "kept",
+      value: this.readSummary(at(versions.value)),
+      adjoint: this.readSummary(at(versions.adjoint)),
+    };
+  }
+
+  private readSummary(s: number): Summary | null {
+    if (s < 0) return null;
+    const { summaries, histograms } = this.columns;
+    const at = (column: ArrayLike<number>): number => column[s] as number;
+    const h = at(summaries.histogram);
+    return {
+      count: at(summaries.counts),
+      nan: at(summaries.nan),
+      inf: at(summaries.inf),
+      min: at(summaries.min),
+      max: at(summaries.max),
+      mean: at(summaries.mean),
+      norm: at(summaries.norm),
+      histogram:
+        h < 0
+          ? null
+          : {
+              low: histograms.low[h] as number,
+              high: histograms.high[h] as number,
+              counts: Array.from(histograms.bins.subarray(histograms.of[h], histograms.of[h + 1])),
+            },
+    };
   }
 }
 
-function groupVersions(trace: Trace): Version[][] {
-  const groups: Version[][] = trace.arrays.map(() => []);
-  for (const version of trace.versions) groups[version.array]?.push(version);
-  for (const group of groups) {
-    group.sort((a, b) => (a.writtenBy ?? -1) - (b.writtenBy ?? -1) || a.version - b.version);
-  }
-  return groups;
+function orNull(index: number): number | null {
+  return index < 0 ? null : index;
 }
 
-function depthOf(scopes: readonly Scope[], scope: Scope): number {
-  let depth = 0;
-  for (let parent = scope.parent; parent !== null; parent = scopes[parent]?.parent ?? null) depth++;
-  return depth;
+function known(seconds: number): number | null {
+  return Number.isNaN(seconds) ? null : seconds;
+}
+
+/** Groups launches by a column; entries of equal name are one group. -1 belongs to none. */
+function groups(column: Int32Array, names: readonly string[]): LaunchGroup[] {
+  const byName = new Map<string, number>();
+  const groupOf = Int32Array.from(names, (name) => {
+    const group = byName.get(name) ?? byName.size;
+    byName.set(name, group);
+    return group;
+  });
+  const counts = new Int32Array(byName.size);
+  for (const entry of column) {
+    if (entry < 0) continue;
+    const group = groupOf[entry] as number;
+    counts[group] = (counts[group] as number) + 1;
+  }
+  const next = (group: number, launch: number): number => {
+    for (let i = launch + 1; i < column.length; i++) if (groupOf[column[i] as number] === group) return i;
+    return -1;
+  };
+  const found = [...byName].map(([name, group]) => ({
+    name,
+    count: counts[group] as number,
+    after: (launch: number): number => {
+      const behind = next(group, launch);
+      return behind >= 0 ? behind : next(group, -1);
+    },
+  }));
+  return found.filter(({ count }) => count > 0);
+}
+
+/** How many scopes are around each; parents may come in any order. */
+function depths(scopes: readonly Scope[]): number[] {
+  const result = new Array<number>(scopes.length).fill(-1);
+  for (let id = 0; id < scopes.length; id++) {
+    const path: number[] = [];
+    let at: number | null = id;
+    while (at !== null && result[at] === -1) {
+      path.push(at);
+      at = scopes[at]?.parent ?? null;
+    }
+    let depth = at === null ? -1 : (result[at] ?? -1);
+    for (const scope of path.reverse()) result[scope] = ++depth;
+  }
+  return result;
 }
 
 export type CheckKey = string;

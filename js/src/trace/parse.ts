@@ -1,4 +1,5 @@
-/** Trace JSON → checked {@link Trace}. */
+/** Trace JSON → checked {@link T.CheckedTrace}. */
+import { KINDS, STATUSES } from "./columns.js";
 import { clip, describe, isRecord, type Raw, Reader, TraceError } from "./reader.js";
 import type * as T from "./types.js";
 
@@ -6,8 +7,6 @@ export const FORMAT = "tapedebug-trace";
 export const SCHEMA = 1;
 
 export const VERDICTS = ["AGREE", "WRONG", "UNDECIDABLE", "KINK", "NONDETERMINISTIC", "NOT CHECKED"] as const;
-const STATUSES = ["kept", "preserved", "lost", "harmless", "live"] as const;
-const KINDS = ["kernel", "copy", "fill", "func"] as const;
 const ROLES = ["input", "intermediate", "output", "constant"] as const;
 const SEVERITIES = ["error", "warning", "info"] as const;
 const EVENTS = ["backward", "zero", "read", "write", "reset"] as const;
@@ -16,9 +15,11 @@ const ACCESSES = ["read", "write", "atomic"] as const;
 const MAX_LINE = 2_000;
 const MAX_ADJOINT = 200_000;
 const MAX_BINS = 64;
+/** What a column can hold. */
+const MAX_INT = 2 ** 31 - 1;
 
 export interface Parsed {
-  readonly trace: T.Trace;
+  readonly trace: T.CheckedTrace;
   /** What was wrong with the data and has been left out or replaced; empty for a sound trace. */
   readonly problems: readonly string[];
 }
@@ -48,32 +49,51 @@ export function parseTrace(data: unknown): Parsed {
   return { trace, problems: r.report() };
 }
 
-function readTrace(r: Reader, raw: Raw): T.Trace {
-  const kernels = r.records(raw, "kernels", "trace", (k, path, i) => readKernel(r, k, path, i));
-  const arrayCount = (raw.arrays as unknown[]).length;
+function readTrace(r: Reader, raw: Raw): T.CheckedTrace {
   const launchCount = (raw.launches as unknown[]).length;
   const scopeCount = Array.isArray(raw.scopes) ? raw.scopes.length : 0;
-  const limits: Limits = { kernels: kernels.length, arrays: arrayCount, launches: launchCount, scopes: scopeCount };
+  const scopes = breakCycles(
+    r,
+    keepPlaces(r, raw, "scopes", (s, path, i) =>
+      readScope(r, s, path, i, { launches: launchCount, scopes: scopeCount }),
+    ),
+  );
+  const head = readHead(r, raw, { launches: launchCount, scopes });
+  const limits: Limits = {
+    kernels: head.kernels.length,
+    arrays: head.arrays.length,
+    launches: launchCount,
+    scopes: scopeCount,
+  };
+  return {
+    ...head,
+    launches: keepPlaces(r, raw, "launches", (l, path, i) => readLaunch(r, l, path, i, limits)),
+    versions: r.records(raw, "versions", "trace", (v, path) => readVersion(r, v, path, limits)),
+  };
+}
+
+/** All but launches and versions; the same in JSON and in the packed form. */
+export function readHead(r: Reader, raw: Raw, known: { launches: number; scopes: readonly T.Scope[] }): T.Trace {
+  const { launches, scopes } = known;
+  const arrays = keepPlaces(r, raw, "arrays", (a, path, i) =>
+    readArray(r, a, path, i, r.list(raw, "arrays", "trace").length),
+  );
   return {
     name: r.text(raw, "name", "trace", "tape"),
     environment: readEnvironment(raw.environment),
     tape: readTape(r, isRecord(raw.tape) ? raw.tape : {}),
-    kernels,
-    arrays: keepPlaces(r, raw, "arrays", (a, path, i) => readArray(r, a, path, i, arrayCount)),
-    launches: keepPlaces(r, raw, "launches", (l, path, i) => readLaunch(r, l, path, i, limits)),
-    scopes: breakCycles(
-      r,
-      keepPlaces(r, raw, "scopes", (s, path, i) => readScope(r, s, path, i, limits)),
-    ),
-    versions: r.records(raw, "versions", "trace", (v, path) => readVersion(r, v, path, limits)),
-    sequences: r.records(raw, "sequences", "trace", (s, path) => readSequence(r, s, path, launchCount)),
+    kernels: r.records(raw, "kernels", "trace", (k, path, i) => readKernel(r, k, path, i)),
+    arrays,
+    scopes,
+    sequences: r.records(raw, "sequences", "trace", (s, path) => readSequence(r, s, path, launches)),
     verdict: r.oneOf(raw, "verdict", "trace", VERDICTS, "NOT CHECKED"),
     coverage: readCoverage(r, isRecord(raw.coverage) ? raw.coverage : {}),
-    findings: r.records(raw, "findings", "trace", (f, path, i) => readFinding(r, f, path, i, launchCount)),
-    checks: r.records(raw, "checks", "trace", (c, path) => readCheck(r, c, path, launchCount)),
-    backward: readBackward(r, isRecord(raw.backward) ? raw.backward : {}, limits),
-    events: r.records(raw, "events", "trace", (e, path) => readEvent(r, e, path, arrayCount)),
+    findings: r.records(raw, "findings", "trace", (f, path, i) => readFinding(r, f, path, i, launches)),
+    checks: r.records(raw, "checks", "trace", (c, path) => readCheck(r, c, path, launches)),
+    backward: readBackward(r, isRecord(raw.backward) ? raw.backward : {}, { launches, arrays: arrays.length }),
+    events: r.records(raw, "events", "trace", (e, path) => readEvent(r, e, path, arrays.length)),
     eventsDropped: r.count(raw, "events_dropped", "trace"),
+    notes: r.texts(raw, "notes", "trace"),
   };
 }
 
@@ -176,19 +196,25 @@ function readArg(r: Reader, raw: Raw, path: string, limits: Limits): T.Arg {
     value: readValue(raw.value),
     reads: r.flag(raw, "reads", path),
     writes: r.flag(raw, "writes", path),
-    readVersion: r.index(raw, "read_version", path, Number.MAX_SAFE_INTEGER),
-    writeVersion: r.index(raw, "write_version", path, Number.MAX_SAFE_INTEGER),
+    readVersion: r.index(raw, "read_version", path, MAX_INT),
+    writeVersion: r.index(raw, "write_version", path, MAX_INT),
     needed: r.flag(raw, "needed", path),
   };
 }
 
-function readValue(value: unknown): T.ArgValue {
+export function readValue(value: unknown): T.ArgValue {
   if (typeof value === "number" || value === null || value === undefined) return value ?? null;
   if (Array.isArray(value)) return value.slice(0, 16).map(Number);
   return clip(String(value), 200);
 }
 
-function readScope(r: Reader, raw: Raw, path: string, id: number, limits: Limits): T.Scope {
+function readScope(
+  r: Reader,
+  raw: Raw,
+  path: string,
+  id: number,
+  limits: Pick<Limits, "launches" | "scopes">,
+): T.Scope {
   const first = r.index(raw, "first", path, limits.launches) ?? 0;
   const last = r.index(raw, "last", path, limits.launches) ?? first;
   return {
@@ -201,7 +227,7 @@ function readScope(r: Reader, raw: Raw, path: string, id: number, limits: Limits
 }
 
 /** A scope that is its own ancestor would make every walk up the tree endless: such a parent is cut off. */
-function breakCycles(r: Reader, scopes: T.Scope[]): T.Scope[] {
+export function breakCycles(r: Reader, scopes: T.Scope[]): T.Scope[] {
   const sound = new Set<number>();
   return scopes.map((scope) => {
     const seen = new Set<number>([scope.id]);
@@ -227,7 +253,7 @@ function readVersion(r: Reader, raw: Raw, path: string, limits: Limits): T.Versi
   }
   return {
     array,
-    version: r.count(raw, "version", path),
+    version: r.index(raw, "version", path, MAX_INT) ?? 0,
     writtenBy: r.index(raw, "written_by", path, limits.launches),
     reads: r.indices(raw, "reads", path, limits.launches),
     neededBy: r.indices(raw, "needed_by", path, limits.launches),
@@ -240,7 +266,7 @@ function readVersion(r: Reader, raw: Raw, path: string, limits: Limits): T.Versi
   };
 }
 
-function readSummary(r: Reader, parent: Raw, key: string, at: string): T.Summary | null {
+export function readSummary(r: Reader, parent: Raw, key: string, at: string): T.Summary | null {
   const raw = parent[key];
   if (raw === null || raw === undefined) return null;
   const path = `${at}.${key}`;
@@ -299,6 +325,10 @@ function readPlace(r: Reader, parent: Raw, key: string, at: string): T.Place | n
     r.problem(path, "a place or null", raw);
     return null;
   }
+  return readPlaceOf(r, raw, path);
+}
+
+export function readPlaceOf(r: Reader, raw: Raw, path: string): T.Place {
   return {
     file: r.text(raw, "file", path),
     line: r.count(raw, "line", path),
@@ -340,7 +370,7 @@ export function readCheck(r: Reader, raw: Raw, path: string, launches: number): 
   };
 }
 
-function readBackward(r: Reader, raw: Raw, limits: Limits): T.Backward {
+function readBackward(r: Reader, raw: Raw, limits: Pick<Limits, "launches" | "arrays">): T.Backward {
   return {
     ran: r.flag(raw, "ran", "trace.backward"),
     loss: r.index(raw, "loss", "trace.backward", limits.arrays),

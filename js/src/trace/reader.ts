@@ -31,8 +31,13 @@ export function describe(value: unknown): string {
   return text.length > 40 ? `${text.slice(0, 40)}…` : text;
 }
 
+/** Marks that turn the text around them around: what stands after a name must not read as something else. */
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
 export function clip(text: string, most = MAX_TEXT): string {
-  return text.length <= most ? text : `${text.slice(0, most)}… (${text.length - most} more characters not shown)`;
+  const all = text.length <= most;
+  const kept = (all ? text : text.slice(0, most)).replace(TURNING, "\ufffd");
+  return all ? kept : `${kept}… (${text.length - most} more characters not shown)`;
 }
 
 export class Reader {
@@ -51,7 +56,7 @@ export class Reader {
 
   text(raw: Raw, key: string, path: string, fallback = ""): string {
     const value = raw[key];
-    if (typeof value === "string") return value.length > MAX_TEXT ? clip(value) : value;
+    if (typeof value === "string") return clip(value);
     if (value !== undefined) this.problem(`${path}.${key}`, "text", value);
     return fallback;
   }

@@ -13,12 +13,26 @@ export interface Selection {
   readonly array: number | string | null;
   readonly version: number | null;
   readonly finding: number | null;
+  /** The pair whose Jacobian is looked at. */
+  readonly pair: MaskEntry | null;
 }
 
-export const NOTHING: Selection = { launch: null, array: null, version: null, finding: null };
+export const NOTHING: Selection = { launch: null, array: null, version: null, finding: null, pair: null };
+
+/**
+ * What a panel asks for only when somebody looks at it. A kernel computes the answer; a report and a saved notebook carry those
+ * that were asked before they were written.
+ */
+export type Question = { readonly type: string } & Readonly<Record<string, unknown>>;
+
+export interface Answer {
+  readonly data: Readonly<Record<string, unknown>>;
+  /** Bulk data; what is in which buffer is said in `data`. Little-endian. */
+  readonly buffers: readonly DataView[];
+}
 
 export interface PanelState {
-  /** Trace JSON, not yet checked. */
+  /** A trace, as JSON or packed (`{head, columns}`), not yet checked. */
   trace: unknown;
   mask: readonly MaskEntry[];
   /** Results of checks as JSON, newer than those in the trace; not yet checked. */
@@ -29,15 +43,38 @@ export interface PanelState {
   progress: number;
   status: string;
   canRun: boolean;
+  /** Reverse passes of the tape, if one has run since the trace was drawn: the adjoints are other ones now. Else 0. */
+  passes: number;
+  /** Counts up every second while checks run: a panel hears nothing when its kernel dies. */
+  beat: number;
+  /** The pairs that this panel has asked to run, until the kernel is done with them; null where it has asked for none. */
+  asked: readonly MaskEntry[] | null;
 }
 
 export interface PanelActions {
-  run(): void;
+  /** Runs these pairs, or those of the mask. */
+  run(only?: readonly MaskEntry[]): void;
   cancel(): void;
   exportReport(): void;
+  ask(question: Question): Promise<Answer>;
 }
 
-const NO_KERNEL: PanelActions = { run() {}, cancel() {}, exportReport() {} };
+/** Why a question has no answer, in words for the user. */
+export class Unanswered extends Error {
+  override readonly name = "Unanswered";
+}
+
+/** Whether an error is an `Unanswered`, of this bundle or of another: parts of a panel have a class of their own. */
+export function isUnanswered(error: unknown): error is Unanswered {
+  return error instanceof Error && error.name === "Unanswered";
+}
+
+const NO_KERNEL: PanelActions = {
+  run() {},
+  cancel() {},
+  exportReport() {},
+  ask: () => Promise.reject(new Unanswered("This needs the kernel that recorded the tape.")),
+};
 
 export class PanelStore extends Observable<PanelState> {
   private readonly actions: PanelActions;
@@ -52,6 +89,9 @@ export class PanelStore extends Observable<PanelState> {
       progress: 0,
       status: "",
       canRun: false,
+      beat: 0,
+      passes: 0,
+      asked: null,
       ...initial,
     });
     this.actions = { ...NO_KERNEL, ...actions };
@@ -60,13 +100,24 @@ export class PanelStore extends Observable<PanelState> {
   select(patch: Partial<Selection>): void {
     const before = this.get("selection");
     const after = { ...before, ...patch };
-    const same = (Object.keys(after) as (keyof Selection)[]).every((key) => before[key] === after[key]);
+    const same = (Object.keys(after) as (keyof Selection)[]).every((key) => equal(before[key], after[key]));
     if (!same) this.set({ selection: after });
   }
 
-  /** Recomputes the pairs of the mask; nothing without a kernel, or while a run is under way. */
-  run(): void {
-    if (this.get("canRun") && !this.get("running")) this.actions.run();
+  /** Asks for what is not in the trace itself. Rejects with an `Unanswered` that says why in the user's words. */
+  ask(question: Question): Promise<Answer> {
+    return this.actions.ask(question);
+  }
+
+  /** Recomputes the pairs of the mask, or others; nothing without a kernel, or while a run is under way. */
+  run(only?: readonly MaskEntry[]): void {
+    if (!this.get("canRun") || this.get("running")) return;
+    this.set({ asked: only ?? this.get("mask") });
+    try {
+      this.actions.run(only);
+    } catch {
+      this.set({ asked: null, status: "The kernel can not be reached." });
+    }
   }
 
   cancel(): void {
@@ -76,4 +127,8 @@ export class PanelStore extends Observable<PanelState> {
   exportReport(): void {
     if (this.get("canRun")) this.actions.exportReport();
   }
+}
+
+function equal(a: Selection[keyof Selection], b: Selection[keyof Selection]): boolean {
+  return Array.isArray(a) && Array.isArray(b) ? a.every((item, i) => item === b[i]) : a === b;
 }

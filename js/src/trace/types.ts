@@ -201,18 +201,17 @@ export interface TapeEvent {
 export interface Backward {
   readonly ran: boolean;
   readonly loss: number | null;
-  readonly order: readonly number[];
+  readonly order: ArrayLike<number>;
 }
 
+/** What there is little of. Launches and versions, of which there may be millions, are columns: see `columns.ts`. */
 export interface Trace {
   readonly name: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly tape: TapeInfo;
   readonly kernels: readonly Kernel[];
   readonly arrays: readonly ArrayInfo[];
-  readonly launches: readonly Launch[];
   readonly scopes: readonly Scope[];
-  readonly versions: readonly Version[];
   readonly sequences: readonly Sequence[];
   readonly verdict: Verdict;
   readonly coverage: Coverage;
@@ -221,4 +220,12 @@ export interface Trace {
   readonly backward: Backward;
   readonly events: readonly TapeEvent[];
   readonly eventsDropped: number;
+  /** What was left out of the trace, in sentences. */
+  readonly notes: readonly string[];
+}
+
+/** A trace as it is read from JSON, before its launches and versions become columns. */
+export interface CheckedTrace extends Trace {
+  readonly launches: readonly Launch[];
+  readonly versions: readonly Version[];
 }

@@ -1,12 +1,18 @@
 /** The few things that can be done from several places: going to a launch, a version, a finding, and back to who wrote a value. */
 import { evidenceLaunch } from "../trace/model.js";
 import type { Arg, Finding, Launch, Version } from "../trace/types.js";
+import { journeyOf } from "./journey.js";
+import { foldAround } from "./lanes/folds.js";
 import type { Panel } from "./state.js";
+import { origin } from "./words.js";
 
 export function selectLaunch(panel: Panel, launch: number | null, backward = false): void {
   const clamped = launch === null ? null : Math.max(0, Math.min(panel.model.launchCount - 1, launch));
   panel.view.set({ tab: "launch", backward, line: null });
-  panel.store.select({ launch: clamped });
+  const array = panel.model.arrayId(panel.store.get("selection").array);
+  // who watches an array while the launches go by sees the version of then
+  const version = array === null || clamped === null ? null : panel.model.versionAt(array, clamped);
+  panel.store.select(version ? { launch: clamped, version: version.version } : { launch: clamped });
   const found = panel.model.launch(clamped);
   if (found) panel.announce(`launch ${found.index}, ${found.name}${backward ? ", backward pass" : ""}`);
 }
@@ -47,12 +53,28 @@ function launchOfFinding(panel: Panel, finding: Finding): number | null {
 }
 
 /** The next (1) or previous (-1) finding, around the ends. */
-export function stepFinding(panel: Panel, step: number): void {
-  const { findings } = panel.model;
+export function stepFinding(panel: Panel, step: number, findings: readonly Finding[] = panel.model.findings): void {
   if (findings.length === 0) return;
   const now = findings.findIndex((f) => f.id === panel.store.get("selection").finding);
   const next = now < 0 ? (step > 0 ? 0 : findings.length - 1) : (now + step + findings.length) % findings.length;
   selectFinding(panel, findings[next] ?? null);
+}
+
+/**
+ * One step along the tape as the lanes show it: what is folded there is one step, however much it is. In time, forward through
+ * the launches and then backward through them again.
+ */
+export function stepShown(panel: Panel, step: 1 | -1): void {
+  const { launch } = panel.store.get("selection");
+  const fold =
+    launch === null || panel.view.get("main") !== "lanes" ? null : foldAround(panel.model, panel.view.value, launch);
+  if (launch === null || fold === null) {
+    stepLaunch(panel, step);
+    return;
+  }
+  const time = (index: number): number => timeOf(index, panel.view.get("backward"), panel.model.launchCount);
+  const ends = [time(fold.first), time(fold.last)];
+  stepLaunch(panel, step + (step > 0 ? Math.max(...ends) : Math.min(...ends)) - time(launch));
 }
 
 /** One step along the tape in the order of time: forward through the launches, then backward through them again. */
@@ -79,12 +101,12 @@ export function launchAt(time: number, count: number): { launch: number; backwar
   return time < count ? { launch: time, backward: false } : { launch: 2 * count - 1 - time, backward: true };
 }
 
-/** The argument whose values one asks about first: the one a finding names, one that is needed, any that is read. */
-function mainArg(panel: Panel, launch: Launch): Arg | null {
+/** The argument whose values one asks about first: the one that is selected, one that is needed, any that is read. */
+export function mainArg(panel: Panel, launch: Launch): Arg | null {
   const read = launch.args.filter((arg) => arg.array !== null && arg.reads);
-  const selected = panel.store.get("selection").array;
+  const selected = panel.model.arrayId(panel.store.get("selection").array);
   return (
-    read.find((arg) => arg.array === panel.model.arrayId(selected)) ??
+    read.find((arg) => arg.array === selected) ??
     read.find((arg) => arg.needed) ??
     read.find((arg) => panel.model.array(arg.array)?.requiresGrad) ??
     read[0] ??
@@ -92,28 +114,64 @@ function mainArg(panel: Panel, launch: Launch): Arg | null {
   );
 }
 
-/** Goes to the launch that wrote the selected version, or what the selected launch read. */
+/** Goes to the launch that wrote the selected version, or what the selected launch read; once more goes on from there. */
 export function whoWroteThis(panel: Panel): void {
   const { array, version } = panel.store.get("selection");
   const launch = panel.model.launch(panel.store.get("selection").launch);
   if (panel.view.get("tab") === "array") {
     const selected = panel.model.version(panel.model.arrayId(array), version);
     if (selected) goToWriter(panel, selected);
+    else panel.announce("no version is selected");
     return;
   }
   const arg = launch && mainArg(panel, launch);
   const read = arg && panel.model.version(arg.array, arg.readVersion);
   if (read) goToWriter(panel, read);
-  else panel.announce("this launch reads no array");
+  else panel.announce(launch ? "this launch reads no array" : "no launch is selected");
 }
 
 export function goToWriter(panel: Panel, version: Version): void {
+  journeyOf(panel).wrote(version);
   const label = panel.model.array(version.array)?.label ?? "array";
   if (version.writtenBy === null) {
     selectVersion(panel, version);
-    panel.announce(`${label} version ${version.version} was there before the tape began`);
+    panel.announce(`${label} version ${version.version} was ${origin(panel.model, version)}`);
     return;
   }
-  selectLaunch(panel, version.writtenBy);
   panel.store.select({ array: version.array, version: version.version });
+  selectLaunch(panel, version.writtenBy);
+  const name = panel.model.launch(version.writtenBy)?.name ?? "";
+  panel.announce(`${label} version ${version.version} was written by launch ${version.writtenBy}, ${name}`);
+}
+
+/** One step back along the chain of "who wrote this?": to the launch that read it. */
+export function backToReader(panel: Panel): void {
+  const journey = journeyOf(panel);
+  const { chain } = journey;
+  const here = chain ? journey.position(chain) : -1;
+  if (!chain || here <= 0) panel.announce("no step back: w goes to who wrote a value");
+  else goToStep(panel, here - 1);
+}
+
+/** To a step of the chain; 0 is where it began. */
+export function goToStep(panel: Panel, to: number): void {
+  const { chain } = journeyOf(panel);
+  const step = chain?.steps[to - 1];
+  if (!chain) return;
+  if (!step) {
+    const first = chain.steps[0];
+    if (chain.from !== null) selectLaunch(panel, chain.from);
+    else if (first) showVersion(panel, first.array, first.version);
+    return;
+  }
+  if (step.launch === null) showVersion(panel, step.array, step.version);
+  else {
+    panel.store.select({ array: step.array, version: step.version });
+    selectLaunch(panel, step.launch);
+  }
+}
+
+function showVersion(panel: Panel, array: number, version: number): void {
+  const found = panel.model.version(array, version);
+  if (found) selectVersion(panel, found);
 }

@@ -65,11 +65,15 @@ export function svg(tag: string, attributes: Attributes = {}, ...children: reado
   return element;
 }
 
-/** Scrolls a box so that an element of it can be seen, and nothing around the box: a notebook must not jump. */
-export function scrollWithin(box: HTMLElement, element: HTMLElement): void {
+/**
+ * Scrolls a box so that an element of it can be seen, with what follows it up to `last`, and nothing around the box: a
+ * notebook must not jump.
+ */
+export function scrollWithin(box: HTMLElement, element: HTMLElement, last: HTMLElement = element): void {
   const outer = box.getBoundingClientRect();
-  const inner = element.getBoundingClientRect();
-  if (inner.top < outer.top || inner.bottom > outer.bottom) {
-    box.scrollTop += inner.top - outer.top - Math.max(0, (outer.height - inner.height) / 3);
+  const { top } = element.getBoundingClientRect();
+  const { bottom } = last.getBoundingClientRect();
+  if (top < outer.top || bottom > outer.bottom) {
+    box.scrollTop += top - outer.top - Math.max(0, (outer.height - (bottom - top)) / 3);
   }
 }

@@ -1,12 +1,15 @@
 /** The bar on top: whose tape, the verdict and how far it reaches, search, colours, export, run. */
 
 import { button, h, replace } from "./dom.js";
-import { plural, short } from "./format.js";
+import { facts } from "./facts.js";
+import { bytes, plural, short, whole } from "./format.js";
 import { runCounts } from "./mask.js";
 import { judgement } from "./pairs.js";
 import { searchBox } from "./search.js";
 import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
 import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./words.js";
+
+const MOST_NOTES = 20;
 
 export interface Header {
   readonly element: HTMLElement;
@@ -52,7 +55,44 @@ function title(panel: Panel): HTMLElement {
     ),
     badge,
     coverage,
+    whatWasChecked(panel),
   );
+}
+
+/** What the verdict means and how far it reaches, in full. */
+function whatWasChecked(panel: Panel): HTMLElement {
+  const { model, store, lifetime } = panel;
+  const body = h("div", { class: "td-checked-body" });
+  const element = h("details", { class: "td-checked" }, h("summary", {}, "what was checked"), body);
+  const fill = (): void => {
+    if (!element.open) return;
+    const { environment, tape, coverage } = model.trace;
+    const { verdict, summary } = judgement(model, store.get("checks"));
+    replace(
+      body,
+      h("p", {}, h("b", {}, `${VERDICT_SIGNS[verdict]} ${verdict}: `), VERDICT_MEANINGS[verdict]),
+      h("p", {}, summary),
+      ...[...coverage.notes, ...model.trace.notes]
+        .slice(0, MOST_NOTES)
+        .map((note) => h("p", { class: "td-empty" }, note)),
+      facts(
+        ["launches", `${whole(coverage.checked)} of ${whole(coverage.launches)} checked`],
+        ["reverse passes", whole(tape.backwardRuns)],
+        ["overwrites", `on_overwrite="${short(tape.onOverwrite, 40)}"`],
+        ["copies", `${bytes(tape.preservedBytes)} for adjoints, ${bytes(tape.liveinBytes)} for replays`],
+        ...Object.entries(environment)
+          .slice(0, MOST_NOTES)
+          .map(([name, value]) => [short(name, 40), short(value, 200)] as const),
+      ),
+    );
+  };
+  element.addEventListener("toggle", fill);
+  element.addEventListener("focusout", (event) => {
+    const next = event.relatedTarget;
+    if (next instanceof Node && !element.contains(next)) element.open = false;
+  });
+  lifetime.add(store.subscribe((changed) => changed.has("checks") && fill()));
+  return element;
 }
 
 function severities({ model }: Panel): string[] {

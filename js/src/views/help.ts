@@ -1,40 +1,105 @@
 import { button, h } from "./dom.js";
 import type { Panel } from "./state.js";
 
-const KEYS: readonly (readonly [string, string])[] = [
-  ["/", "search"],
-  ["j  k", "next, previous finding"],
-  ["←  →", "one launch back, on (through the backward pass too)"],
-  ["w", "who wrote this?"],
-  ["f", "show the whole tape"],
-  ["+  −", "zoom in, out"],
-  ["Esc", "clear the selection, close this"],
-  ["?", "this help"],
+type Rows = readonly (readonly [string, string])[];
+
+/** By where the focus is: the keys of a place come before those of the whole panel. */
+const KEYS: readonly (readonly [string, Rows])[] = [
+  [
+    "In the whole panel",
+    [
+      ["/", "search"],
+      ["j  k", "next, previous finding of those that are listed"],
+      ["←  →", "one launch back, on (through the backward pass too); what is folded in the lanes is one step"],
+      ["p", "play, pause"],
+      ["w  Shift+W", "who wrote this? and back to who read it"],
+      ["[  ]", "back, forward through what was selected"],
+      ["g", "lanes or graph"],
+      ["f", "show everything"],
+      ["+  −", "zoom in, out"],
+      ["Esc", "clear the selection, close this"],
+      ["?", "this help"],
+    ],
+  ],
+  [
+    "In the lanes",
+    [
+      ["↑  ↓", "the array above, below"],
+      ["Home  End", "first launch, end of the tape"],
+      ["Page Up  Page Down", "a page of arrays up, down"],
+      ["Enter", "fold or unfold what the selected launch belongs to"],
+    ],
+  ],
+  [
+    "In the graph",
+    [
+      ["↑  ↓  ←  →", "along the edges, along a row"],
+      ["Enter", "choose; fold or unfold a band"],
+    ],
+  ],
+  ["In the source", [["↑  ↓", "from line to line, with the adjoint generated for it"]]],
+  [
+    "In the mask",
+    [
+      ["↑  ↓  ←  →", "from pair to pair"],
+      ["Space", "switch on, off"],
+      ["Enter", "open the Jacobian"],
+    ],
+  ],
+  [
+    "In the maps of a Jacobian",
+    [
+      ["↑  ↓  ←  →", "from entry to entry"],
+      ["Home", "the worst entry"],
+    ],
+  ],
+  [
+    "With the pointer",
+    [
+      ["click", "choose a launch, a read or write, a version; fold or unfold a band"],
+      ["drag", "pan"],
+      ["Ctrl + wheel", "zoom about the pointer"],
+    ],
+  ],
 ];
 
-const POINTER: readonly (readonly [string, string])[] = [
-  ["click", "choose a launch, a read or write, a version; fold or unfold a band"],
-  ["drag", "pan"],
-  ["Ctrl + wheel", "zoom about the pointer"],
-];
-
+/** A dialog: the focus stays in it until it is closed, and then is where it was. */
 export function buildHelp(panel: Panel): HTMLElement {
-  const rows = (list: typeof KEYS): HTMLElement[] =>
-    list.map(([key, text]) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, key)), h("td", {}, text)));
+  const row = ([key, text]: Rows[number]): HTMLElement =>
+    h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, key)), h("td", {}, text));
+  const groups = KEYS.map(([where, rows]) =>
+    h("tbody", {}, h("tr", {}, h("th", { scope: "rowgroup", colspan: 2 }, where)), ...rows.map(row)),
+  );
   const close = button("Close", () => panel.view.set({ help: false }), { class: "td-button" });
   const element = h(
     "div",
-    { class: "td-help", role: "dialog", "aria-label": "Keyboard and pointer", tabindex: -1, hidden: true },
-    h("h2", {}, "Keyboard and pointer"),
-    h("table", {}, h("tbody", {}, ...rows(KEYS), ...rows(POINTER))),
-    close,
+    {
+      class: "td-help",
+      role: "dialog",
+      "aria-modal": "true",
+      "aria-label": "Keyboard and pointer",
+      tabindex: -1,
+      hidden: true,
+    },
+    h("div", { class: "td-help-head" }, h("h2", {}, "Keyboard and pointer"), close),
+    h("table", {}, ...groups),
+    h("p", { class: "td-empty" }, "Keys work while the panel has the focus, and no field in it takes the text."),
   );
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Tab") return;
+    event.preventDefault(); // there is one thing to be on
+    close.focus();
+  });
+  panel.lifetime.listen(panel.root, "focusin", (event) => {
+    if (!element.hidden && event.target instanceof Node && !element.contains(event.target)) close.focus();
+  });
   let before: Element | null = null;
   panel.lifetime.add(
     panel.view.subscribe((changed) => {
       if (!changed.has("help")) return;
-      element.hidden = !panel.view.get("help");
-      if (!element.hidden) {
+      const open = panel.view.get("help");
+      element.hidden = !open;
+      if (open) {
         before = document.activeElement;
         close.focus();
       } else if (before instanceof HTMLElement) before.focus();

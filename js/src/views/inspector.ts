@@ -1,240 +1,166 @@
 /** The right column: all that is known of the selected launch, or of one version of an array. */
 
-import type { Arg, Launch, Version } from "../trace/types.js";
-import { goToWriter, selectLaunch, selectVersion } from "./actions.js";
-import { button, type Child, h, link, replace } from "./dom.js";
-import { argValue, byteSize, bytes, dim, number, place, seconds, shape, short, whole } from "./format.js";
-import { buildMask } from "./mask.js";
-import { buildSource } from "./source.js";
-import { Lifetime, type Panel } from "./state.js";
-import { summaryView } from "./summary.js";
-import { fate, launchName, STATUS_NAMES } from "./words.js";
-
-const MOST_VERSIONS = 40;
+import type { Launch } from "../trace/types.js";
+import { mainArg } from "./actions.js";
+import { argTable } from "./args.js";
+import { chainView, findingLinks } from "./chain.js";
+import { codeLine, copyButton } from "./copy.js";
+import { sourceOf, ValuesShell } from "./details/part.js";
+import { button, type Child, h, replace } from "./dom.js";
+import { facts } from "./facts.js";
+import { keepFocus } from "./focus.js";
+import { dim, place, seconds, short } from "./format.js";
+import { journeyOf } from "./journey.js";
+import { buildMask, jacobianOf } from "./mask.js";
+import { Lifetime, type Panel, type ViewState } from "./state.js";
+import { arrayFacts, fateLine, versionHistory } from "./versions.js";
 
 export function buildInspector(panel: Panel): HTMLElement {
   const { store, view, lifetime } = panel;
   const tabs = h("div", { class: "td-tabs", role: "tablist", "aria-label": "Selected" });
   const body = h("div", { class: "td-tabbody", role: "tabpanel", tabindex: 0 });
   const mask = buildMask(panel);
+  jacobianOf(panel).onLoad = () => view.get("tab") === "jacobian" && render();
+  let { pair } = store.get("selection");
+  if (pair !== null) view.set({ tab: "jacobian" });
+  const values = new ValuesShell(panel);
+  journeyOf(panel);
   let inner = new Lifetime();
   const render = (): void => {
     inner.end();
     inner = new Lifetime();
     const scoped: Panel = { ...panel, lifetime: inner };
-    replace(tabs, ...tabButtons(panel));
-    replace(body, ...(view.get("tab") === "array" ? arrayTab(scoped) : launchTab(scoped)));
+    keepFocus(tabs, () => replace(tabs, ...tabButtons(panel)));
+    keepFocus(body, () => {
+      const shown = TABS[view.get("tab")](scoped, values);
+      replace(body, ...shown.parts);
+      values.show(shown.array, shown.version); // once it is on the page: it paints
+    });
   };
   render();
   lifetime.add(() => inner.end());
-  lifetime.add(store.subscribe((changed) => changed.has("selection") && render()));
+  lifetime.add(
+    store.subscribe((changed) => {
+      if (!changed.has("selection")) return;
+      const before = pair;
+      ({ pair } = store.get("selection"));
+      if (pair !== null && String(pair) !== String(before)) view.set({ tab: "jacobian" });
+      if (view.get("tab") === "jacobian") keepFocus(tabs, () => replace(tabs, ...tabButtons(panel)));
+      else render();
+    }),
+  );
   lifetime.add(view.subscribe((changed) => (changed.has("tab") || changed.has("backward")) && render()));
   return h("aside", { class: "td-right", "aria-label": "Inspector" }, tabs, body, mask);
 }
 
+const TABS: Readonly<Record<ViewState["tab"], (panel: Panel, values: ValuesShell) => Tab>> = {
+  launch: launchTab,
+  array: arrayTab,
+  jacobian: (panel) => ({ parts: jacobianOf(panel).tab(panel), array: null, version: null }),
+};
+
 function tabButtons(panel: Panel): HTMLElement[] {
   const { model, store, view } = panel;
-  const { launch, array, version } = store.get("selection");
+  const { launch, array, version, pair } = store.get("selection");
   const found = model.launch(launch);
   const picked = model.array(model.arrayId(array));
   const names = {
     launch: found ? `Launch ${found.index} · ${short(found.name, 28)}` : "Launch",
     array: picked ? `Array ${short(picked.label, 20)}${version === null ? "" : ` v${version}`}` : "Array",
+    jacobian: pair ? `Jacobian ${short(pair[2], 12)} by ${short(pair[1], 12)}` : "Jacobian",
   } as const;
-  return (["launch", "array"] as const).map((tab) => {
+  return (["launch", "array", "jacobian"] as const).map((tab) => {
     const chosen = view.get("tab") === tab;
     return button(names[tab], () => view.set({ tab }), {
       class: "td-choice",
       role: "tab",
       "aria-selected": String(chosen),
+      "data-key": `tab ${tab}`,
     });
   });
 }
 
-/** Rows of a name and what it is. */
-function facts(...rows: readonly (readonly [string, ...Child[]] | null)[]): HTMLElement {
-  const list = h("dl", { class: "td-facts" });
-  for (const row of rows) {
-    if (row === null) continue;
-    const [name, ...values] = row;
-    list.append(h("dt", {}, name), h("dd", {}, ...values));
-  }
-  return list;
+/** What a tab shows, and of which version it shows the values. */
+interface Tab {
+  readonly parts: readonly Child[];
+  readonly array: number | null;
+  readonly version: number | null;
 }
 
-function launchTab(panel: Panel): Child[] {
+function hint(text: string): Tab {
+  return { parts: [h("p", { class: "td-hint" }, text)], array: null, version: null };
+}
+
+function launchTab(panel: Panel, values: ValuesShell): Tab {
   const { model, store, view } = panel;
   const launch = model.launch(store.get("selection").launch);
-  if (!launch)
-    return [
-      h("p", { class: "td-hint" }, "Choose a launch: click a finding, a mark in the lanes, or walk with ← and →."),
-    ];
+  if (!launch) return hint("Choose a launch: click a finding, a mark in the lanes, or walk with ← and →.");
   const kernel = model.kernel(launch);
-  const site = launch.callSite;
   const scopes = model.scopesOf(launch).map((scope) => short(scope.name, 40));
-  return [
+  const shown = valuesOf(panel, launch);
+  const parts = [
     facts(
       launch.kind === "kernel" ? ["dim", dim(launch.dim)] : ["kind", launch.kind],
-      [
-        "called at",
-        site
-          ? h("span", { title: site.file }, `${place(site)}${site.function ? ` in ${short(site.function, 40)}` : ""}`)
-          : "–",
-      ],
+      ["called at", ...callSite(panel, launch)],
       scopes.length > 0 ? ["scope", scopes.join(" › ")] : null,
       [
         "time",
         `${seconds(launch.seconds)} forward${launch.backwardSeconds === null ? "" : `, ${seconds(launch.backwardSeconds)} backward`}`,
       ],
     ),
-    argTable(panel, launch, view.get("backward")),
-    kernel ? buildSource(panel, launch, kernel) : null,
+    chainView(panel),
+    findingLinks(panel, model.findingsOf(launch.index)),
+    argTable(panel, launch, view.get("backward"), shown?.array ?? null),
+    kernel ? sourceOf(panel, launch, kernel) : null,
+    values.element,
+    codeLine(panel, "Panel", selectionCode(panel, launch.index)),
   ];
+  return { parts, array: shown?.array ?? null, version: shown?.version ?? null };
 }
 
-function argTable(panel: Panel, launch: Launch, backward: boolean): HTMLElement {
-  const rows = launch.args.map((arg) => argRow(panel, arg, backward));
-  const norm = backward ? "‖adj‖" : "‖value‖";
-  const head = h("tr", {}, ...["argument", "", "version", norm, ""].map((text) => h("th", { scope: "col" }, text)));
-  return h(
-    "div",
-    { class: "td-tablebox" },
-    h("table", { class: "td-args" }, h("thead", {}, head), h("tbody", {}, ...rows)),
-  );
+function callSite(panel: Panel, launch: Launch): Child[] {
+  const site = launch.callSite;
+  if (!site) return ["–"];
+  const text = `${place(site)}${site.function ? ` in ${short(site.function, 40)}` : ""}`;
+  const copied = `${site.file}:${site.line}`;
+  return [h("span", { title: short(site.file, 300) }, text), " ", copyButton(panel, copied, `copy ${place(site)}`)];
 }
 
-function argRow(panel: Panel, arg: Arg, backward: boolean): HTMLElement {
-  const { model } = panel;
-  const array = model.array(arg.array);
-  const name = h("th", { scope: "row", title: array ? `${array.label}: ${shape(array)}` : null }, short(arg.name, 24));
-  if (!array) return h("tr", {}, name, h("td", { colspan: 4, class: "td-value" }, argValue(arg.value)));
-  if (array.label !== arg.name) name.append(h("span", { class: "td-alias" }, ` = ${short(array.label, 24)}`));
-  const read = model.version(array.id, arg.readVersion);
-  const written = model.version(array.id, arg.writeVersion);
-  const shown = backward ? (written ?? read) : (written ?? read);
-  const summary = backward ? shown?.adjoint : shown?.value;
-  const bad = summary ? summary.nan + summary.inf : 0;
-  const who = read
-    ? link(
-        "who wrote this?",
-        () => goToWriter(panel, read),
-        read.writtenBy === null ? "there before the tape" : launchName(model, read.writtenBy),
-      )
-    : null;
-  return h(
-    "tr",
-    {},
-    name,
-    h("td", { class: "td-roles" }, ...roles(arg)),
-    h("td", {}, ...versionLinks(panel, read, written)),
-    h("td", { class: bad > 0 ? "td-bad" : null }, bad > 0 ? `${whole(bad)} NaN/Inf` : number(summary?.norm ?? null)),
-    h("td", {}, who),
-  );
-}
-
-function roles(arg: Arg): HTMLElement[] {
-  const result: HTMLElement[] = [];
-  if (arg.reads && arg.needed) {
-    result.push(h("span", { class: "td-role td-role-n", title: "reads; the adjoint needs these values" }, "r ●"));
-  } else if (arg.reads) result.push(h("span", { class: "td-role", title: "reads; no adjoint needs the values" }, "r"));
-  if (arg.writes) result.push(h("span", { class: "td-role td-role-w", title: "writes" }, "w"));
-  return result;
-}
-
-function versionLinks(panel: Panel, read: Version | null, written: Version | null): Child[] {
-  const parts: Child[] = [];
-  const add = (version: Version): void => {
-    const sign = version.status === "lost" ? " ✕" : version.status === "preserved" ? " kept" : "";
-    const element = link(`v${version.version}${sign}`, () => selectVersion(panel, version), fate(panel.model, version));
-    element.classList.add(`td-status-${version.status}`);
-    parts.push(element);
-  };
-  if (read) add(read);
-  if (read && written) parts.push(" → ");
-  if (written) add(written);
-  return parts;
-}
-
-function arrayTab(panel: Panel): Child[] {
+/** Of a launch the values that are watched: of the array that is selected, else of what it wrote, else of what it read. */
+function valuesOf(panel: Panel, launch: Launch): { array: number; version: number } | null {
   const { model, store } = panel;
-  const { array: key, version: number_ } = store.get("selection");
+  const { array, version } = store.get("selection");
+  const id = model.arrayId(array);
+  if (id !== null) {
+    const found = model.version(id, version) ?? model.versionAt(id, launch.index);
+    return found ? { array: id, version: found.version } : null;
+  }
+  const written = launch.args.filter((arg) => arg.array !== null && arg.writes);
+  const arg = written.find((one) => model.array(one.array)?.requiresGrad) ?? written[0] ?? mainArg(panel, launch);
+  const at = arg?.writeVersion ?? arg?.readVersion;
+  return arg?.array == null || at == null ? null : { array: arg.array, version: at };
+}
+
+/** The trait of the widget that shows the same. */
+function selectionCode(panel: Panel, launch: number | null): string {
+  const { array, version } = panel.store.get("selection");
+  const found = panel.model.array(panel.model.arrayId(array));
+  const parts: Record<string, unknown> = launch === null ? {} : { launch };
+  if (found) parts.array = found.label.length <= 60 ? found.label : found.id;
+  if (found && version !== null) parts.version = version;
+  return `dbg.selection = ${JSON.stringify(parts).replaceAll('":', '": ').replaceAll(',"', ', "')}`;
+}
+
+function arrayTab(panel: Panel, values: ValuesShell): Tab {
+  const { model, store } = panel;
+  const { array: key, version: number } = store.get("selection");
   const array = model.array(model.arrayId(key));
-  if (!array) return [h("p", { class: "td-hint" }, "Choose a version of an array: click a bar in the lanes.")];
-  const versions = model.versions(array.id);
-  const version = model.version(array.id, number_) ?? versions.at(-1) ?? null;
-  const parent = model.array(array.parent);
-  const rows = facts(
-    ["shape", shape(array)],
-    ["memory", `${bytes(byteSize(array))}, buffer ${array.buffer}`],
-    parent ? ["view of", short(parent.label, 40)] : null,
-    ["role", `${array.role}${array.requiresGrad ? ", requires_grad" : ", no gradient"}`],
-    version
-      ? ["written by", version.writtenBy === null ? "there before the tape" : launchLink(panel, version.writtenBy)]
-      : null,
-    version ? ["read by", ...launchLinks(panel, version.reads)] : null,
-    version ? ["needed by", ...launchLinks(panel, version.neededBy, "no adjoint")] : null,
-    version?.overwrittenBy == null ? null : ["overwritten", launchLink(panel, version.overwrittenBy)],
-  );
-  if (!version) return [rows, h("p", { class: "td-empty" }, "No version of it was recorded.")];
-  return [
-    rows,
-    h(
-      "p",
-      { class: `td-fate td-status-${version.status}` },
-      h("b", {}, `v${version.version} ${STATUS_NAMES[version.status]}. `),
-      fate(model, version),
-      ".",
-    ),
-    summaryView("value", version.value),
-    summaryView("adjoint", version.adjoint),
-    versionHistory(panel, versions, version),
-  ];
-}
-
-function launchLink(panel: Panel, index: number): HTMLElement {
-  const launch = panel.model.launch(index);
-  return link(`${index} · ${short(launch?.name ?? "", 28)}`, () => selectLaunch(panel, index));
-}
-
-function launchLinks(panel: Panel, indices: readonly number[], nothing = "nobody"): Child[] {
-  if (indices.length === 0) return [nothing];
-  const shown = indices
-    .slice(0, 6)
-    .flatMap((index, i) => [
-      i > 0 ? ", " : null,
-      link(String(index), () => selectLaunch(panel, index), launchName(panel.model, index)),
-    ]);
-  return indices.length > 6 ? [...shown, ` and ${indices.length - 6} more`] : shown;
-}
-
-/** Versions around the chosen one; a tape may have thousands. */
-function versionHistory(panel: Panel, versions: readonly Version[], chosen: Version): HTMLElement {
-  const at = versions.indexOf(chosen);
-  const first = Math.max(0, Math.min(at - MOST_VERSIONS / 2, versions.length - MOST_VERSIONS));
-  const shown = versions.slice(first, first + MOST_VERSIONS);
-  const rows = shown.map((version) => {
-    const element = link(`v${version.version}`, () => selectVersion(panel, version));
-    return h(
-      "tr",
-      { class: version === chosen ? "td-chosen" : null, "aria-current": version === chosen ? "true" : null },
-      h("th", { scope: "row" }, element),
-      h("td", {}, version.writtenBy === null ? "before" : String(version.writtenBy)),
-      h("td", {}, number(version.value?.norm ?? null)),
-      h("td", {}, number(version.adjoint?.norm ?? null)),
-      h("td", { class: `td-status-${version.status}` }, STATUS_NAMES[version.status]),
-    );
-  });
-  const head = h(
-    "tr",
-    {},
-    ...["version", "launch", "‖value‖", "‖adj‖", "fate"].map((text) => h("th", { scope: "col" }, text)),
-  );
-  const more = versions.length - shown.length;
-  return h(
-    "section",
-    { class: "td-history" },
-    h("h2", {}, "Versions"),
-    h("div", { class: "td-tablebox" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows))),
-    more > 0 ? h("p", { class: "td-empty" }, `${whole(more)} more versions not listed`) : null,
-  );
+  if (!array) return hint("Choose a version of an array: click a bar in the lanes.");
+  const version = model.version(array.id, number) ?? model.latest(array.id);
+  const about = model.findings.filter((finding) => finding.arrays.includes(array.label));
+  const parts: Child[] = [arrayFacts(panel, array, version), chainView(panel), findingLinks(panel, about)];
+  if (!version) parts.push(h("p", { class: "td-empty" }, "No version of it was recorded."));
+  else parts.push(fateLine(panel, version), values.element, versionHistory(panel, version));
+  parts.push(codeLine(panel, "Panel", selectionCode(panel, null)));
+  return { parts, array: array.id, version: version?.version ?? null };
 }

@@ -1,33 +1,47 @@
 /** Keys that work anywhere in the panel, unless a field takes the text. */
 
 import { NOTHING } from "../trace/store.js";
-import { selectFinding, stepFinding, stepLaunch, whoWroteThis } from "./actions.js";
+import { backToReader, selectFinding, stepFinding, stepShown, whoWroteThis } from "./actions.js";
+import { visibleFindings } from "./findings.js";
+import type { Graph } from "./graph/part.js";
+import { journeyOf } from "./journey.js";
 import type { LanesView } from "./lanes/view.js";
 import type { Panel } from "./state.js";
 
-export function bindKeyboard(panel: Panel, lanes: LanesView, focusSearch: () => void): void {
+export function bindKeyboard(panel: Panel, lanes: LanesView, graph: Graph, focusSearch: () => void): void {
+  const { view } = panel;
+  const shown = (): LanesView | Graph => (view.get("main") === "graph" ? graph : lanes);
   const keys: Readonly<Record<string, () => void>> = {
     "/": focusSearch,
     "?": () => panel.view.set({ help: !panel.view.get("help") }),
-    f: () => lanes.fit(),
-    j: () => stepFinding(panel, 1),
-    k: () => stepFinding(panel, -1),
+    f: () => shown().fit(),
+    p: () => panel.root.querySelector<HTMLElement>(".td-play")?.click(),
+    g: () => view.set({ main: view.get("main") === "graph" ? "lanes" : "graph" }),
+    j: () => stepFinding(panel, 1, visibleFindings(panel)),
+    k: () => stepFinding(panel, -1, visibleFindings(panel)),
     w: () => whoWroteThis(panel),
-    "+": () => lanes.zoom(1.5),
-    "=": () => lanes.zoom(1.5),
-    "-": () => lanes.zoom(1 / 1.5),
-    ArrowLeft: () => stepLaunch(panel, -1),
-    ArrowRight: () => stepLaunch(panel, 1),
+    W: () => backToReader(panel),
+    "[": () => journeyOf(panel).go(-1),
+    "]": () => journeyOf(panel).go(1),
+    "+": () => shown().zoom(1.5),
+    "=": () => shown().zoom(1.5),
+    "-": () => shown().zoom(1 / 1.5),
+    ArrowLeft: () => stepShown(panel, -1),
+    ArrowRight: () => stepShown(panel, 1),
     Escape: () => clear(panel),
   };
   const onKey = (event: KeyboardEvent): void => {
     if (!(event.target instanceof Node) || !panel.root.contains(event.target)) return;
     if (event.ctrlKey || event.metaKey || event.altKey || takesText(event.target, event.key)) return;
+    if (takesItself(event.target, event.key) || ownTabs(event.target, event.key)) return;
+    if (scrolls(event.target, event.key)) return;
+    if (view.get("help") && event.key !== "Escape" && event.key !== "?") return; // the dialog is in front
     const act = keys[event.key];
-    if (!act) return;
+    const taken = graph.key(event);
+    if (!taken && !act) return;
     event.preventDefault();
     event.stopPropagation();
-    act();
+    if (!taken) act?.();
   };
   // JupyterLab listens on the document while the event goes down, and has commands on j, k and f: be there before it.
   window.addEventListener("keydown", onKey, true);
@@ -35,9 +49,31 @@ export function bindKeyboard(panel: Panel, lanes: LanesView, focusSearch: () => 
 }
 
 function clear(panel: Panel): void {
+  const checked = panel.root.querySelector<HTMLDetailsElement>(".td-checked[open]");
   if (panel.view.get("help")) panel.view.set({ help: false });
-  else if (panel.store.get("selection").finding !== null) selectFinding(panel, null);
+  else if (checked) {
+    checked.open = false;
+    checked.querySelector("summary")?.focus();
+  } else if (panel.store.get("selection").finding !== null) selectFinding(panel, null);
   else panel.store.set({ selection: NOTHING });
+}
+
+/** What has keys of its own, as grids and maps have, names them in `data-td-keys`. */
+function takesItself(target: EventTarget | null, key: string): boolean {
+  const owner = target instanceof Element ? target.closest("[data-td-keys]") : null;
+  return owner?.getAttribute("data-td-keys")?.split(" ").includes(key) ?? false;
+}
+
+/** Arrows within a list of tabs go from tab to tab. */
+function ownTabs(target: EventTarget | null, key: string): boolean {
+  return key.startsWith("Arrow") && target instanceof Element && target.closest("[role=tablist]") !== null;
+}
+
+/** Left and right move what is too wide for its box, if the box itself has the focus. */
+function scrolls(target: EventTarget | null, key: string): boolean {
+  if (key !== "ArrowLeft" && key !== "ArrowRight") return false;
+  const box = target instanceof HTMLElement && target.matches(".td-code, .td-snippet") ? target : null;
+  return box !== null && box.scrollWidth > box.clientWidth;
 }
 
 function takesText(target: EventTarget | null, key: string): boolean {

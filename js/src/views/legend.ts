@@ -1,94 +1,156 @@
-/** What the signs of the lanes mean; only those that this tape has. */
+/** What the signs of the lanes mean, and how often each is there; only those that this tape has. */
+import { LOST, PRESERVED } from "../trace/columns.js";
+import type { TraceModel } from "../trace/model.js";
 import { h, replace, svg } from "./dom.js";
-import { colourScale } from "./lanes/scale.js";
+import { whole } from "./format.js";
+import { type ColourScale, colourScale } from "./lanes/scale.js";
+import { type Parts, withPart } from "./parts.js";
 import { COLOUR_NAMES, type Panel } from "./state.js";
 
-type Draw = () => SVGElement[];
+/** How many there are; null where counting says nothing. 0 leaves the sign out. */
+type Count = number | null;
 
-const BAR: Draw = () => [svg("rect", { x: 2, y: 5, width: 32, height: 8, rx: 4, class: "td-f-bar" })];
+interface Sign {
+  readonly text: string;
+  readonly count: Count;
+  readonly draw: readonly SVGElement[];
+}
 
-const SIGNS: readonly { name: string; text: string; draw: Draw }[] = [
-  { name: "bar", text: "life of one version", draw: BAR },
-  { name: "write", text: "write", draw: () => [svg("circle", { cx: 18, cy: 9, r: 4, class: "td-f-accent" })] },
-  {
-    name: "read",
-    text: "read; tall: an adjoint needs it",
-    draw: () => [
-      svg("rect", { x: 12, y: 5, width: 2, height: 8, class: "td-f-muted" }),
-      svg("rect", { x: 22, y: 1, width: 2, height: 16, class: "td-f-fg" }),
-    ],
-  },
-  {
-    name: "lost",
-    text: "needed value overwritten",
-    draw: () => [
-      svg("path", { d: "M4 15 C6 2 28 2 31 11", class: "td-s-red" }),
-      svg("path", { d: "M27 9 h8 l-4 6 z", class: "td-f-red" }),
-    ],
-  },
-  {
-    name: "preserved",
-    text: "overwritten, but kept by the tape",
-    draw: () => [
-      svg("path", { d: "M4 15 V7 H32 V15", class: "td-s-keep" }),
-      svg("path", { d: "M14 3 l4 -1.5 l4 1.5 v4 q-1 4 -4 5 q-3 -1 -4 -5 z", class: "td-f-keep" }),
-    ],
-  },
-  {
-    name: "adjoint",
-    text: "life of an adjoint",
-    draw: () => [
-      svg("rect", { x: 4, y: 5, width: 30, height: 8, rx: 4, class: "td-f-adjbar" }),
-      svg("circle", { cx: 5, cy: 9, r: 3.5, class: "td-f-adj" }),
-    ],
-  },
-  {
-    name: "grad",
-    text: "requires_grad",
-    draw: () => [
-      svg("circle", { cx: 18, cy: 9, r: 4.5, class: "td-s-green" }),
-      svg("circle", { cx: 18, cy: 9, r: 1.5, class: "td-f-green" }),
-    ],
-  },
-  {
-    name: "nograd",
-    text: "no gradient",
-    draw: () => [svg("circle", { cx: 18, cy: 9, r: 4.5, class: "td-s-muted", "stroke-dasharray": "2 2" })],
-  },
-];
+function signs(model: TraceModel): Sign[] {
+  const { versions, summaries } = model.columns;
+  const { arrays, backward, events } = model.trace;
+  const fates = { lost: 0, kept: 0, bad: 0, dead: 0 };
+  for (let v = 0; v < versions.count; v++) {
+    if (versions.status[v] === LOST) fates.lost++;
+    if (versions.status[v] === PRESERVED) fates.kept++;
+    const value = versions.value[v] as number;
+    const adjoint = versions.adjoint[v] as number;
+    const bad = (s: number): boolean => s >= 0 && (summaries.nan[s] as number) + (summaries.inf[s] as number) > 0;
+    if (bad(value) || bad(adjoint)) fates.bad++;
+    const read = (versions.reads[v + 1] as number) > (versions.reads[v] as number);
+    if (read && adjoint >= 0 && summaries.norm[adjoint] === 0 && !bad(adjoint)) fates.dead++;
+  }
+  const carried = arrays.filter((array) => array.requiresGrad).length;
+  const happened = (kind: string): number =>
+    events.filter((event) => event.kind === kind && (kind !== "backward" || event.of === "tape")).length;
+  return [
+    { text: "life of one version", count: null, draw: [rect({ x: 2, y: 5, width: 32, height: 8, rx: 4 }, "td-f-bar")] },
+    { text: "write", count: null, draw: [circle({ cx: 18, cy: 9, r: 4 }, "td-f-accent")] },
+    {
+      text: "read; tall: an adjoint needs it",
+      count: null,
+      draw: [
+        rect({ x: 12, y: 5, width: 2, height: 8 }, "td-f-muted"),
+        rect({ x: 22, y: 1, width: 2, height: 16 }, "td-f-fg"),
+      ],
+    },
+    {
+      text: "needed value overwritten",
+      count: fates.lost,
+      draw: [path("M4 15 C6 2 28 2 31 11", "td-s-red"), path("M27 9 h8 l-4 6 z", "td-f-red")],
+    },
+    {
+      text: "overwritten, but kept by the tape",
+      count: fates.kept,
+      draw: [
+        path("M4 15 V7 H32 V15", "td-s-keep"),
+        path("M14 3 l4 -1.5 l4 1.5 v4 q-1 4 -4 5 q-3 -1 -4 -5 z", "td-f-keep"),
+      ],
+    },
+    { text: "NaN or Inf among the values", count: fates.bad, draw: [word("NaN", "td-f-red")] },
+    {
+      text: "life of an adjoint",
+      count: backward.ran ? null : 0,
+      draw: [
+        rect({ x: 4, y: 5, width: 30, height: 8, rx: 4 }, "td-f-adjbar"),
+        circle({ cx: 5, cy: 9, r: 3.5 }, "td-f-adj"),
+      ],
+    },
+    {
+      text: "adjoint exactly zero",
+      count: backward.ran ? fates.dead : 0,
+      draw: [rect({ x: 4, y: 4, width: 28, height: 10, rx: 5 }, "td-s-adj"), word("0", "td-f-adj")],
+    },
+    {
+      text: "requires_grad",
+      count: carried,
+      draw: [circle({ cx: 18, cy: 9, r: 4.5 }, "td-s-green"), circle({ cx: 18, cy: 9, r: 1.5 }, "td-f-green")],
+    },
+    {
+      text: "no gradient",
+      count: arrays.length - carried,
+      draw: [circle({ cx: 18, cy: 9, r: 4.5, "stroke-dasharray": "2 2" }, "td-s-muted")],
+    },
+    { text: "written outside the tape", count: happened("write"), draw: [path("M18 14 l-4.5 -8 h9 z", "td-s-fg")] },
+    { text: "read outside the tape", count: happened("read"), draw: [path("M18 4 l4.5 8 h-9 z", "td-s-fg")] },
+    {
+      text: "set to one value (violet: a gradient)",
+      count: happened("zero"),
+      draw: [rect({ x: 14, y: 5, width: 8, height: 8 }, "td-s-fg")],
+    },
+    { text: "a reverse pass begins", count: happened("backward"), draw: [path("M13 9 l8 -4.5 v9 z", "td-s-fg")] },
+  ];
+}
+
+type Shape = Readonly<Record<string, string | number>>;
+
+const rect = (shape: Shape, name: string): SVGElement => svg("rect", { ...shape, class: name });
+const circle = (shape: Shape, name: string): SVGElement => svg("circle", { ...shape, class: name });
+const path = (d: string, name: string): SVGElement => svg("path", { d, class: name });
+const word = (text: string, name: string): SVGElement =>
+  svg("text", { x: 18, y: 12.5, class: `${name} td-t-sign` }, document.createTextNode(text));
 
 export function legend(panel: Panel): HTMLElement {
   const { model, view, lifetime } = panel;
-  const has = (status: string): boolean => model.trace.versions.some((v) => v.status === status);
-  const absent = new Set<string>();
-  if (!has("lost")) absent.add("lost");
-  if (!has("preserved")) absent.add("preserved");
-  if (!model.trace.backward.ran) absent.add("adjoint");
-  if (model.trace.arrays.every((a) => a.requiresGrad)) absent.add("nograd");
-  const rows = SIGNS.filter(({ name }) => !absent.has(name)).map(({ text, draw }) =>
-    h("li", {}, svgBox(draw()), h("span", {}, text)),
+  const item = (draw: readonly SVGElement[], text: string): HTMLElement =>
+    h("li", {}, svgBox(draw), h("span", {}, text));
+  const said = signs(model).filter(({ count }) => count !== 0);
+  const ofLanes = h(
+    "ul",
+    {},
+    ...said.map(({ text, count, draw }) => item(draw, count === null ? text : `${text} · ${whole(count)}`)),
   );
+  const ofGraph = h("ul", {});
+  const takeGraph = ({ signs }: Parts["graph"]): void =>
+    replace(ofGraph, ...signs(model).map(({ text, draw }) => item(draw(), text)));
   const ramp = h("div", { class: "td-ramp" });
+  let shown: string | null = null;
   const update = (): void => {
-    const scale = colourScale(model, view.get("colour"));
+    ofLanes.hidden = view.get("main") !== "lanes";
+    ofGraph.hidden = !ofLanes.hidden;
+    // where the graph itself has to be fetched it says so
+    if (!ofGraph.hidden && ofGraph.childElementCount === 0) withPart(panel, "graph", takeGraph, () => undefined);
+    const by = view.get("colour");
+    if (by === shown) return; // a scale looks at every version
+    shown = by;
+    const scale = colourScale(model, by);
     ramp.hidden = scale === null;
-    if (!scale) return;
-    const empty = scale.high === 0;
-    replace(
-      ramp,
-      h("span", { class: "td-ramp-name" }, `${COLOUR_NAMES[scale.by]} (log)`),
-      h("span", { class: "td-ramp-bar", "aria-hidden": "true" }),
-      h(
-        "span",
-        { class: "td-ramp-ends" },
-        h("span", {}, empty ? "nothing recorded" : scale.format(scale.low)),
-        empty ? null : h("span", {}, scale.format(scale.high)),
-      ),
-    );
+    if (scale) replace(ramp, ...rampOf(scale));
   };
   update();
   lifetime.add(view.subscribe(update));
-  return h("section", { class: "td-legend" }, h("h2", {}, "Legend"), ramp, h("ul", {}, ...rows));
+  return h("section", { class: "td-legend" }, h("h2", {}, "Legend"), ramp, ofLanes, ofGraph);
+}
+
+/** The scale with its ends and its middle, and what is not on it. */
+function rampOf(scale: ColourScale): HTMLElement[] {
+  const { low, high, zeros, bad, missing } = scale;
+  const ends = high === 0 ? [] : low === high ? [low] : [low, Math.sqrt(low * high), high];
+  const beside = [
+    zeros > 0 ? `exactly 0: ${whole(zeros)}` : "",
+    bad > 0 ? `✕ not finite: ${whole(bad)}` : "",
+    missing > 0 && high > 0 ? `grey, not recorded: ${whole(missing)}` : "",
+  ].filter(Boolean);
+  return [
+    h("span", { class: "td-ramp-name" }, `${COLOUR_NAMES[scale.by]} (log)`),
+    h("span", { class: "td-ramp-bar", "aria-hidden": "true" }),
+    h(
+      "span",
+      { class: "td-ramp-ends" },
+      ...(ends.length > 0 ? ends.map((value) => h("span", {}, scale.format(value))) : ["nothing recorded"]),
+    ),
+    ...beside.map((text) => h("span", { class: "td-ramp-note" }, text)),
+  ];
 }
 
 function svgBox(children: readonly SVGElement[]): SVGElement {

@@ -1,8 +1,9 @@
 /** What is said beside each line of a kernel's source, as seen from one launch. Pure. */
+import { LOST, PRESERVED } from "../trace/columns.js";
 import type { TraceModel } from "../trace/model.js";
-import type { Arg, Kernel, Launch } from "../trace/types.js";
+import type { Arg, Kernel, Launch, Summary } from "../trace/types.js";
 
-export type Weight = "read" | "needed" | "write" | "kept" | "lost";
+export type Weight = "read" | "needed" | "write" | "kept" | "lost" | "bad";
 
 export interface Badge {
   readonly text: string;
@@ -12,40 +13,96 @@ export interface Badge {
 
 export interface LineNote {
   readonly badges: readonly Badge[];
-  /** The line overwrites what an adjoint still needs, and no copy was kept. */
+  /** The line overwrites what an adjoint still needs, and no copy was kept; or values turned non-finite here. */
   readonly wrong: boolean;
+  /** How many places of the line read or write arrays, and how many that is of those of the busiest line: 1 to 4. */
+  readonly accesses: number;
+  readonly heat: number;
 }
+
+const HOTTEST = 4;
 
 const VERBS = { read: "r", write: "w", atomic: "w+" } as const;
 
+interface Group {
+  readonly line: number;
+  readonly param: number;
+  readonly kind: "read" | "write" | "atomic";
+  needed: boolean;
+  count: number;
+}
+
 /** Notes by line number. */
 export function lineNotes(model: TraceModel, launch: Launch, kernel: Kernel): ReadonlyMap<number, LineNote> {
-  const counts = new Map<
-    string,
-    { line: number; param: number; kind: "read" | "write" | "atomic"; needed: boolean; n: number }
-  >();
-  for (const { line, param, kind, needed } of kernel.accesses) {
-    const key = `${line} ${param} ${kind}`;
-    const group = counts.get(key);
-    if (group) {
-      group.n++;
-      group.needed ||= needed;
-    } else counts.set(key, { line, param, kind, needed, n: 1 });
-  }
-  const notes = new Map<number, { badges: Badge[]; wrong: boolean }>();
-  for (const { line, param, kind, needed, n } of counts.values()) {
+  const notes = new Map<number, { badges: Badge[]; wrong: boolean; accesses: number; heat: number }>();
+  const born = bornHere(model, launch);
+  for (const group of grouped(kernel)) {
+    const { line, param, kind, needed, count } = group;
     const name = kernel.params[param]?.name ?? `argument ${param}`;
     const arg = launch.args.find((a) => a.name === name) ?? launch.args[param];
     const badge =
       kind === "read"
         ? readBadge(name, needed && arg?.needed !== false)
         : writeBadge(model, launch, arg, name, VERBS[kind]);
-    const note = notes.get(line) ?? { badges: [], wrong: false };
-    note.badges.push(n > 1 ? { ...badge, text: `${badge.text} ×${n}` } : badge);
-    note.wrong ||= badge.weight === "lost";
+    const note = notes.get(line) ?? { badges: [], wrong: false, accesses: 0, heat: 0 };
+    note.badges.push(count > 1 ? { ...badge, text: `${badge.text} ×${count}` } : badge);
+    const bad = arg ? born.get(`${kind === "read" ? "r" : "w"} ${arg.name}`) : undefined;
+    if (bad) note.badges.push(bad);
+    note.wrong ||= badge.weight === "lost" || bad !== undefined;
+    note.accesses += count;
     notes.set(line, note);
   }
+  const most = Math.max(1, ...[...notes.values()].map((note) => note.accesses));
+  for (const note of notes.values()) note.heat = Math.ceil((HOTTEST * note.accesses) / most);
   return notes;
+}
+
+function grouped(kernel: Kernel): Iterable<Group> {
+  const groups = new Map<string, Group>();
+  for (const { line, param, kind, needed } of kernel.accesses) {
+    const key = `${line} ${param} ${kind}`;
+    const group = groups.get(key);
+    if (group) {
+      group.count++;
+      group.needed ||= needed;
+    } else groups.set(key, { line, param, kind, needed, count: 1 });
+  }
+  return groups.values();
+}
+
+/**
+ * Where a launch has finite values in and others out, forward (by "w" and the argument) or in the adjoint (by "r"). The adjoint
+ * of a version is the sum over all that read it: it is blamed on a launch only where no other reader can have done it.
+ */
+function bornHere(model: TraceModel, launch: Launch): ReadonlyMap<string, Badge> {
+  const found = new Map<string, Badge>();
+  const bad = (summary: Summary | null): boolean | null => (summary ? summary.nan + summary.inf > 0 : null);
+  const known = launch.args.map((arg) => ({
+    name: arg.name,
+    read: model.version(arg.array, arg.readVersion),
+    written: model.version(arg.array, arg.writeVersion),
+  }));
+  if (known.every(({ read }) => read === null || bad(read.value) === false)) {
+    for (const { name, written } of known) {
+      if (written?.value && bad(written.value)) found.set(`w ${name}`, nonFinite(written.value, `writes ${name}`));
+    }
+  }
+  if (known.every(({ written }) => written === null || bad(written.adjoint) !== true)) {
+    for (const { name, read } of known) {
+      if (!read?.adjoint || !bad(read.adjoint) || !read.reads.every((reader) => reader === launch.index)) continue;
+      found.set(`r ${name}`, nonFinite(read.adjoint, `adds to the adjoint of ${name}`, "adj "));
+    }
+  }
+  return found;
+}
+
+function nonFinite(summary: Summary, what: string, prefix = ""): Badge {
+  const kind = summary.nan > 0 ? "NaN" : "Inf";
+  return {
+    text: `✕ ${prefix}${kind}`,
+    weight: "bad",
+    title: `${what}: what comes in is finite, what comes out is not`,
+  };
 }
 
 function readBadge(name: string, needed: boolean): Badge {
@@ -77,15 +134,13 @@ function writeBadge(model: TraceModel, launch: Launch, arg: Arg | undefined, nam
 /** The worst that a launch did to versions of an array by writing it. */
 function overwritten(model: TraceModel, array: number, launch: number): "lost" | "preserved" | null {
   let worst: "lost" | "preserved" | null = null;
-  const versions = model.versions(array);
-  const at = model.versionAt(array, launch);
-  const index = at ? versions.indexOf(at) : versions.length - 1;
+  const { of, overwrittenBy, status } = model.columns.versions;
+  const index = model.versionIndexAt(array, launch);
   // What a launch overwrites is the version before its own, or an older one of which only a part was written since.
-  for (let i = index; i >= Math.max(0, index - 8); i--) {
-    const version = versions[i];
-    if (version?.overwrittenBy !== launch) continue;
-    if (version.status === "lost") return "lost";
-    if (version.status === "preserved") worst = "preserved";
+  for (let i = index; i >= Math.max(of[array] ?? 0, index - 8); i--) {
+    if (overwrittenBy[i] !== launch) continue;
+    if (status[i] === LOST) return "lost";
+    if (status[i] === PRESERVED) worst = "preserved";
   }
   return worst;
 }

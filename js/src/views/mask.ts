@@ -1,171 +1,336 @@
-/** The mask matrix: outputs in rows, inputs in columns; a cell is a switch and shows what its last check said. */
+/** The mask matrix: outputs in rows, inputs in columns; a cell is a switch, shows what its last check said, and opens the Jacobian. */
 
-import { checkKey } from "../trace/model.js";
 import type { MaskEntry } from "../trace/store.js";
-import type { Check, Verdict } from "../trace/types.js";
-import { button, h, replace } from "./dom.js";
-import { number, seconds, short } from "./format.js";
-import { allChecks, countPairs, entriesOf, entryKey, type Matrix, matrixOf, type RunCounts, toggled } from "./pairs.js";
+import { selectLaunch } from "./actions.js";
+import { button, type Child, h, replace } from "./dom.js";
+import { short } from "./format.js";
+import { bindGrid } from "./grid.js";
+import { type JacobianShell, shellOf } from "./jacobian/part.js";
+import { cellName, cellTitle, errorText, styleOf, verdictText } from "./maskwords.js";
+import {
+  allChecks,
+  type Cell,
+  checkOf,
+  countPairs,
+  entriesOfGrid,
+  entryKey,
+  type Grid,
+  gridOf,
+  launchesOfKernel,
+  matrixOf,
+  type RunCounts,
+  type Together,
+  toggled,
+} from "./pairs.js";
+import { followRuns, isPending } from "./pending.js";
 import type { Panel } from "./state.js";
-import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./words.js";
+import { type Silence, Watch } from "./watch.js";
 
 /** A matrix of more cells than this would be slow to lay out and is not looked at cell by cell. */
 const MOST_CELLS = 2_000;
+/** Pairs of many launches that one press switches on, at most: so many results one still waits for. */
+const MOST_SWITCHED = 20_000;
 
-function matrices(panel: Panel): { launch: Matrix | null; tape: Matrix | null; checks: ReturnType<typeof allChecks> } {
+export function runCounts(panel: Panel): RunCounts {
   const { model, store } = panel;
   const checks = allChecks(model, store.get("checks"));
   const { launch } = store.get("selection");
-  return {
-    launch: launch === null ? null : matrixOf(model, launch, checks),
-    tape: matrixOf(model, null, checks),
-    checks,
-  };
+  const shown = [launch === null ? null : matrixOf(model, launch, checks), matrixOf(model, null, checks)];
+  return countPairs(store.get("mask"), shown, checks.keys());
 }
 
-export function runCounts(panel: Panel): RunCounts {
-  const { launch, tape, checks } = matrices(panel);
-  return countPairs(panel.store.get("mask"), [launch, tape], checks.keys());
+/** The Jacobian view of a panel. */
+export function jacobianOf(panel: Panel): JacobianShell {
+  return shellOf(panel, {
+    selectLaunch,
+    isPending,
+    checkOf: ({ model, store }, pair) => checkOf(allChecks(model, store.get("checks")), pair),
+  });
+}
+
+/** Opens the Jacobian of a pair. */
+export function openPair(panel: Panel, pair: MaskEntry): void {
+  const [launch, input, output] = pair;
+  panel.view.set({ tab: "jacobian", backward: false, line: null });
+  panel.store.select(launch === null ? { pair } : { pair, launch });
+  panel.announce(`Jacobian of ${short(output)} by ${short(input)}`);
+}
+
+/** What of the matrix is looked at; only this panel's own business. */
+interface Looks {
+  /** All launches of the selected one's kernel, not it alone. */
+  together: boolean;
+  silence: Silence | null;
+  /** The cell of each matrix that had the focus last. */
+  readonly last: Map<string, string>;
 }
 
 export function buildMask(panel: Panel): HTMLElement {
   const { store, lifetime } = panel;
+  const looks: Looks = { together: false, silence: null, last: new Map() };
   const body = h("div", {});
-  const element = h("section", { class: "td-mask" }, h("h2", {}, "Input–output mask"), body);
+  const element = h(
+    "section",
+    { class: "td-mask", "aria-label": "Input–output mask" },
+    h("h2", {}, "Input–output mask"),
+    body,
+  );
+  followRuns(panel);
   const render = (): void => {
-    // The cell that has the focus is made anew: give the focus back to the cell of the same pair.
-    const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("data-pair") : null;
-    replace(body, ...content(panel));
-    if (focused) {
-      for (const input of body.querySelectorAll("input"))
-        if (input.getAttribute("data-pair") === focused) input.focus();
+    // The cell that has the focus is made anew: give the focus back to the one in its place.
+    const active = body.contains(document.activeElement) ? document.activeElement : null;
+    const at = active?.closest("[data-cell]")?.getAttribute("data-cell") ?? null;
+    const scroll = [...body.querySelectorAll(".td-tablebox")].map((box) => [box.scrollLeft, box.scrollTop] as const);
+    replace(body, ...content(panel, looks, render, watch));
+    for (const [i, box] of [...body.querySelectorAll(".td-tablebox")].entries()) {
+      [box.scrollLeft, box.scrollTop] = scroll[i] ?? [0, 0];
     }
+    if (at === null) return;
+    for (const cell of body.querySelectorAll<HTMLElement>("[data-cell]"))
+      if (cell.getAttribute("data-cell") === at) cell.focus({ preventScroll: true });
   };
+  const watch = new Watch(panel, (silence) => {
+    looks.silence = silence;
+    render();
+  });
   render();
   lifetime.add(
     store.subscribe((changed) => {
-      if (["selection", "mask", "checks", "running", "canRun"].some((key) => changed.has(key as "mask"))) render();
+      const fields = ["selection", "mask", "checks", "running", "canRun", "asked"] as const;
+      if (fields.some((field) => changed.has(field))) render();
     }),
   );
   return element;
 }
 
-function content(panel: Panel): Node[] {
+function content(panel: Panel, looks: Looks, render: () => void, watch: Watch): Child[] {
   const { model, store } = panel;
-  const { launch, tape } = matrices(panel);
-  if (!launch && !tape)
-    return [h("p", { class: "td-empty" }, "No pair of a read and a written array carries a gradient here.")];
+  const checks = allChecks(model, store.get("checks"));
   const selected = model.launch(store.get("selection").launch);
-  const parts: Node[] = [];
-  if (launch && selected) parts.push(table(panel, launch, `launch ${selected.index} · ${short(selected.name, 40)}`));
-  else if (selected) parts.push(h("p", { class: "td-empty" }, `launch ${selected.index}: no pair carries a gradient`));
-  if (tape) parts.push(table(panel, tape, "whole tape"));
-  parts.push(controls(panel, [launch, tape]));
+  const together = selected?.kernel == null ? null : togetherOf(panel, selected.index);
+  const many = looks.together && together !== null && together.launches.length > 1 ? together : null;
+  const grid = selected ? gridOf(model, many?.launches ?? [selected.index], checks) : null;
+  const tape = gridOf(model, [null], checks);
+  if (!grid && !tape)
+    return [h("p", { class: "td-empty" }, "No pair of a read and a written array carries a gradient here.")];
+  const parts: Child[] = [];
+  if (selected && together && together.total > 1 && grid) parts.push(scopeSwitch(looks, together, render));
+  if (grid && selected) {
+    const name = many ? manyName(selected.name, many) : `launch ${selected.index} · ${short(selected.name, 40)}`;
+    parts.push(table(panel, looks, grid, name, 0));
+  } else if (selected)
+    parts.push(h("p", { class: "td-empty" }, `launch ${selected.index}: no pair carries a gradient`));
+  if (tape) parts.push(table(panel, looks, tape, "whole tape", 1));
+  parts.push(controls(panel, [grid, tape]));
+  if (looks.silence) {
+    const stop = button("stop waiting", () => watch.giveUp(), { class: "td-button td-stop" });
+    parts.push(h("p", { class: "td-silence", role: "status" }, `! ${looks.silence.text} `, stop));
+  }
   return parts;
 }
 
-function table(panel: Panel, matrix: Matrix, name: string): HTMLElement {
-  const caption = h("caption", {}, name);
-  if (matrix.inputs.length * matrix.outputs.length > MOST_CELLS) {
-    const size = `${matrix.outputs.length} × ${matrix.inputs.length}`;
-    return h("p", { class: "td-empty" }, `${name}: ${size} pairs are too many to show one by one.`);
-  }
-  const chosen = new Set(panel.store.get("mask").map(entryKey));
-  const head = h(
-    "tr",
-    {},
-    h("th", { scope: "col", class: "td-corner" }, "output ↓  input →"),
-    ...matrix.inputs.map((input) => h("th", { scope: "col", title: short(input, 200) }, short(input, 24))),
-  );
-  const rows = matrix.outputs.map((output) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row", title: short(output, 200) }, short(output, 24)),
-      ...matrix.inputs.map((input) => {
-        const key = checkKey(matrix.launch, input, output);
-        const check = matrix.cells.get(key);
-        return check ? cell(panel, matrix, check, chosen.has(key)) : h("td", { class: "td-nopair" }, "·");
-      }),
-    ),
-  );
-  return h("div", { class: "td-tablebox" }, h("table", {}, caption, h("thead", {}, head), h("tbody", {}, ...rows)));
+const TOGETHER = new WeakMap<object, Map<number, Together>>();
+
+/** The launches of a launch's kernel; looked for once for each kernel. */
+function togetherOf({ model }: Panel, launch: number): Together {
+  const kernel = model.columns.launches.kernel[launch] ?? -1;
+  const known = TOGETHER.get(model) ?? new Map<number, Together>();
+  TOGETHER.set(model, known);
+  const found = known.get(kernel) ?? launchesOfKernel(model, launch);
+  if (kernel >= 0) known.set(kernel, found);
+  return found;
 }
 
-function cell(panel: Panel, matrix: Matrix, check: Check, on: boolean): HTMLElement {
-  const { store } = panel;
-  const entry: MaskEntry = [matrix.launch, check.input, check.output];
-  const input = h("input", { type: "checkbox", "data-pair": entryKey(entry) });
-  input.checked = on;
-  const { canRun, running } = store.value;
-  input.disabled = running || !canRun;
-  const where = matrix.launch === null ? "whole tape" : `launch ${matrix.launch}`;
-  input.setAttribute("aria-label", `${where}: ${short(check.output)} by ${short(check.input)}, ${spoken(check)}`);
-  input.addEventListener("change", () => store.set({ mask: toggled(store.get("mask"), [entry], input.checked) }));
-  const error = check.maxRelError ?? check.maxAbsError;
-  const style =
-    check.verdict === null ? "td-verdict-none" : `td-verdict-${check.verdict.toLowerCase().replace(" ", "-")}`;
+function manyName(kernel: string, { launches, total }: Together): string {
+  const some =
+    launches.length < total ? `${launches.length} of ${total.toLocaleString("en-US")}, evenly spaced` : `${total}`;
+  return `all launches of ${short(kernel, 40)} (${some})`;
+}
+
+function scopeSwitch(looks: Looks, { total }: Together, render: () => void): HTMLElement {
+  const option = (text: string, on: boolean): HTMLElement => {
+    const chosen = looks.together === on;
+    return button(
+      text,
+      () => {
+        looks.together = on;
+        render();
+      },
+      { class: `td-button td-scope${chosen ? " td-chosen" : ""}`, "aria-pressed": String(chosen) },
+    );
+  };
   return h(
-    "td",
-    { class: `${style}${on || !canRun ? "" : " td-off"}`, title: cellTitle(check) },
-    h(
-      "label",
-      {},
-      // without a kernel and a mask the boxes would say nothing
-      h(
-        "span",
-        { class: "td-cell-line" },
-        canRun || store.get("mask").length > 0 ? input : null,
-        verdictText(check.verdict),
-      ),
-      h("span", { class: "td-cell-error" }, error === null ? "" : number(error, 2)),
-    ),
+    "div",
+    { class: "td-scopes", role: "group", "aria-label": "Pairs of" },
+    option("this launch", false),
+    option(`all ${total.toLocaleString("en-US")} of its kernel`, true),
   );
 }
 
-/** Long verdicts are cut to what fits a column; the title and the screen reader have them whole. */
-const SHORT_VERDICTS: Partial<Record<Verdict, string>> = { NONDETERMINISTIC: "NONDETERM.", UNDECIDABLE: "UNDECID." };
-
-function verdictText(verdict: Verdict | null): string {
-  if (verdict === null || verdict === "NOT CHECKED") return "–";
-  return `${VERDICT_SIGNS[verdict]} ${SHORT_VERDICTS[verdict] ?? verdict}`;
-}
-
-function spoken(check: Check): string {
-  if (check.verdict === null) return "not run";
-  const error = check.maxRelError === null ? "" : `, relative error ${number(check.maxRelError, 2)}`;
-  return `${check.verdict}${error}`;
-}
-
-function cellTitle(check: Check): string {
-  if (check.verdict === null) return "not run yet";
-  const lines = [`${check.verdict}: ${VERDICT_MEANINGS[check.verdict]}`];
-  if (check.maxRelError !== null) lines.push(`largest relative error ${number(check.maxRelError)}`);
-  if (check.maxAbsError !== null) lines.push(`largest absolute error ${number(check.maxAbsError)}`);
-  if (check.seconds !== null) lines.push(seconds(check.seconds));
-  if (check.message !== "") lines.push(check.message);
-  return lines.join("\n");
-}
-
-function controls(panel: Panel, shown: readonly (Matrix | null)[]): HTMLElement {
+function table(panel: Panel, looks: Looks, grid: Grid, name: string, number_: number): HTMLElement {
   const { store } = panel;
-  const { chosen, total } = runCounts(panel);
-  const entries = shown.flatMap((matrix) => (matrix ? entriesOf(matrix) : []));
-  const { running, canRun } = store.value;
-  const run = button(`Run ${chosen} of ${total} ${total === 1 ? "pair" : "pairs"}`, () => store.run(), {
-    class: "td-button td-primary td-run",
+  const { canRun, running } = store.value;
+  const size = grid.inputs.length * grid.outputs.length;
+  if (size > MOST_CELLS) {
+    const text = `${name}: ${grid.outputs.length} × ${grid.inputs.length} pairs are too many to show one by one.`;
+    return h("p", { class: "td-empty" }, text);
+  }
+  const chosen = new Set(store.get("mask").map(entryKey));
+  const open = canRun && !running;
+  const flip = (cells: readonly (Cell | null)[]): void => {
+    const entries = cells.flatMap((cell) => (cell ? [...cell.entries] : []));
+    const on = entries.some((entry) => !chosen.has(entryKey(entry)));
+    if (open) store.set({ mask: toggled(store.get("mask"), entries, on) });
+  };
+  const headOf = (text: string, role: "columnheader" | "rowheader", cells: readonly (Cell | null)[], at: string) => {
+    const entries = cells.flatMap((cell) => (cell ? cell.entries : []));
+    const on = entries.filter((entry) => chosen.has(entryKey(entry))).length;
+    const what = role === "rowheader" ? "output" : "input";
+    const head = h(
+      "th",
+      {
+        role,
+        scope: role === "rowheader" ? "row" : "col",
+        class: open ? "td-flip" : null,
+        tabindex: -1,
+        "data-cell": at,
+        "aria-label": `${what} ${short(text)}, ${on} of ${entries.length} switched on`,
+        title: `${short(text, 200)}${open ? `\nswitches all pairs of this ${what} on or off` : ""}`,
+      },
+      short(text, 24),
+    );
+    return { element: head, act: { toggle: () => flip(cells), open: () => flip(cells) } };
+  };
+  const columns = grid.inputs.map((input, x) =>
+    headOf(
+      input,
+      "columnheader",
+      grid.cells.map((row) => row[x] ?? null),
+      `${number_} ${input}`,
+    ),
+  );
+  const corner = {
+    element: h(
+      "th",
+      { role: "columnheader", scope: "col", class: "td-corner", tabindex: -1, "data-cell": `${number_}` },
+      "output ↓  input →",
+    ),
+    act: { toggle: () => flip(grid.cells.flat()), open: () => {} },
+  };
+  const rows = grid.outputs.map((output, y) => {
+    const line = grid.cells[y] ?? [];
+    return [
+      headOf(output, "rowheader", line, `${number_}  ${output}`),
+      ...line.map((cell, x) => cellOf(panel, grid, cell, chosen, `${number_} ${grid.inputs[x]} ${output}`)),
+    ];
   });
-  run.disabled = !canRun || running || chosen === 0;
-  if (!canRun) run.title = "needs the kernel that recorded this tape";
-  const all = button("all", () => store.set({ mask: toggled(store.get("mask"), entries, true) }), {
-    class: "td-button",
-  });
-  const none = button("none", () => store.set({ mask: toggled(store.get("mask"), entries, false) }), {
-    class: "td-button",
-  });
-  all.disabled = none.disabled = running || !canRun;
+  const lines = [[corner, ...columns], ...rows];
+  const label = `${name}: pairs of outputs and inputs. Arrow keys move, Space switches, Enter opens the Jacobian.`;
+  const element = h(
+    "table",
+    { role: "grid", "aria-label": label, "data-td-keys": "ArrowLeft ArrowRight ArrowUp ArrowDown Home End" },
+    h("caption", {}, name),
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...(lines[0] ?? []).map(({ element: cell }) => cell))),
+    h(
+      "tbody",
+      { role: "rowgroup" },
+      ...lines.slice(1).map((line) => h("tr", { role: "row" }, ...line.map((c) => c.element))),
+    ),
+  );
+  bindGrid(element, lines, String(number_), looks.last);
+  return h("div", { class: "td-tablebox" }, element);
+}
+
+function cellOf(panel: Panel, grid: Grid, cell: Cell | null, chosen: ReadonlySet<string>, at: string) {
+  const nothing = { toggle: (): void => {}, open: (): void => {} };
+  if (cell === null) {
+    const empty = h(
+      "td",
+      { role: "gridcell", class: "td-nopair", tabindex: -1, "data-cell": at, "aria-label": "no such pair" },
+      "·",
+    );
+    return { element: empty, act: nothing };
+  }
+  const { store } = panel;
+  const { canRun, running } = store.value;
+  const on = cell.entries.filter((entry) => chosen.has(entryKey(entry))).length;
+  const all = on === cell.entries.length;
+  const pending = cell.entries.some((entry) => isPending(panel, entry));
+  const open = canRun && !running;
+  const toggle = (): void => {
+    if (open) store.set({ mask: toggled(store.get("mask"), cell.entries, !all) });
+  };
+  const go = (): void => openPair(panel, [cell.worst.launch, cell.input, cell.output]);
+  const name = cellName(cell, grid, canRun ? on : null, pending);
+  const box = h("input", { type: "checkbox", tabindex: -1, "aria-label": `check ${name}` });
+  if (cell.entries.length === 1) box.setAttribute("data-pair", entryKey(cell.entries[0] as MaskEntry));
+  box.checked = all;
+  box.indeterminate = on > 0 && !all;
+  box.disabled = !open;
+  box.addEventListener("change", toggle);
+  box.addEventListener("click", (event) => event.stopPropagation());
+  const { pair } = store.get("selection");
+  const looked = pair !== null && cell.entries.some((entry) => entryKey(entry) === entryKey(pair));
+  const off = canRun && on === 0;
+  const element = h(
+    "td",
+    {
+      role: "gridcell",
+      class: `${styleOf(cell.worst.verdict)}${off ? " td-off" : ""}${pending ? " td-pending" : ""}${looked ? " td-looked" : ""}`,
+      tabindex: -1,
+      "data-cell": at,
+      "aria-label": name,
+      "aria-selected": String(looked),
+      title: `${cellTitle(cell)}\nopens the Jacobian`,
+    },
+    // without a kernel and a mask the boxes would say nothing
+    h(
+      "span",
+      { class: "td-cell-line" },
+      canRun || store.get("mask").length > 0 ? box : null,
+      pending ? h("span", { class: "td-cell-wait", "aria-hidden": "true" }, "…") : null,
+      verdictText(cell),
+    ),
+    h("span", { class: "td-cell-error" }, errorText(cell)),
+  );
+  element.addEventListener("click", go);
+  return { element, act: { toggle, open: go } };
+}
+
+function controls(panel: Panel, shown: readonly (Grid | null)[]): HTMLElement {
+  const { store } = panel;
+  const entries = shown.flatMap((grid) => (grid ? entriesOfGrid(grid) : []));
   const keys = new Set(entries.map(entryKey));
+  const { chosen, total } = countWith(panel, keys);
+  const { running, canRun, asked } = store.value;
+  const waiting = asked !== null && !running;
+  const run = running
+    ? button("Cancel", () => store.cancel(), {
+        class: "td-button td-primary td-run td-cancel",
+        title: "what is done stays",
+      })
+    : button(
+        waiting ? "Asking the kernel …" : `Run ${chosen} of ${total} ${total === 1 ? "pair" : "pairs"}`,
+        () => store.run(),
+        {
+          class: "td-button td-primary td-run",
+        },
+      );
+  run.disabled = !canRun || (!running && (chosen === 0 || waiting));
+  if (!canRun) run.title = "needs the kernel that recorded this tape";
+  const set = (on: boolean): void =>
+    store.set({ mask: toggled(store.get("mask"), on ? entries.slice(0, MOST_SWITCHED) : entries, on) });
+  const all = button("all", () => set(true), { class: "td-button", title: "switch all pairs shown here on" });
+  const none = button("none", () => set(false), { class: "td-button", title: "switch all pairs shown here off" });
+  all.disabled = none.disabled = running || !canRun;
   const elsewhere = store.get("mask").filter((entry) => !keys.has(entryKey(entry))).length;
   const note = !canRun ? "needs a kernel" : elsewhere > 0 ? `${elsewhere} of them on other launches` : "";
   return h("div", { class: "td-controls" }, run, all, none, h("span", { class: "td-empty" }, note));
+}
+
+/** How many pairs a run would recompute, and of how many: all that were checked, those shown, and those of the mask. */
+function countWith({ model, store }: Panel, shown: ReadonlySet<string>): RunCounts {
+  const chosen = new Set(store.get("mask").map(entryKey));
+  const total = new Set([...chosen, ...shown, ...allChecks(model, store.get("checks")).keys()]);
+  return { chosen: chosen.size, total: total.size };
 }

@@ -4,6 +4,7 @@ import { readCheck } from "../trace/parse.js";
 import { isRecord, Reader } from "../trace/reader.js";
 import type { MaskEntry } from "../trace/store.js";
 import type { Check, Verdict } from "../trace/types.js";
+import { number } from "./format.js";
 
 /** A matrix of outputs (rows) and inputs (columns) of one launch, or of the whole tape. */
 export interface Matrix {
@@ -28,8 +29,24 @@ export function readChecks(raw: readonly unknown[], launches: number): Check[] {
   return checks;
 }
 
+const MERGED = new WeakMap<TraceModel, { newer: readonly unknown[]; merged: ReadonlyMap<CheckKey, Check> }>();
+
+/** All that is known of pairs; several views ask for it when a result arrives, so the last answer is kept. */
 export function allChecks(model: TraceModel, newer: readonly unknown[]): ReadonlyMap<CheckKey, Check> {
-  return mergeChecks(model.trace.checks, readChecks(newer, model.launchCount));
+  const known = MERGED.get(model);
+  if (known?.newer === newer) return known.merged;
+  const merged = mergeChecks(model.trace.checks, readChecks(newer, model.launchCount));
+  MERGED.set(model, { newer, merged });
+  return merged;
+}
+
+export function checkOf(checks: ReadonlyMap<CheckKey, Check>, pair: MaskEntry): Check | null {
+  return checks.get(entryKey(pair)) ?? null;
+}
+
+/** "slopes −1 on the left, 1 on the right". */
+export function slopesText(left: number, right: number): string {
+  return `slopes ${number(left, 4)} on the left, ${number(right, 4)} on the right`;
 }
 
 /** The matrix of a launch (null: the whole tape); null where it has no pair to check. */
@@ -54,7 +71,13 @@ export function matrixOf(
   return { launch, inputs: [...inputs], outputs: [...outputs], cells };
 }
 
-const WORST_FIRST = ["WRONG", "NONDETERMINISTIC", "UNDECIDABLE", "KINK", "AGREE"] as const satisfies readonly Verdict[];
+export const WORST_FIRST = [
+  "WRONG",
+  "NONDETERMINISTIC",
+  "UNDECIDABLE",
+  "KINK",
+  "AGREE",
+] as const satisfies readonly Verdict[];
 
 /**
  * The verdict on the tape and how far it reaches: the diagnosis's own, or, where nobody has diagnosed the tape yet, the worst
@@ -73,7 +96,7 @@ export function judgement(model: TraceModel, newer: readonly unknown[]): { verdi
 }
 
 /** What could be checked of a launch that no check names yet: arguments with a gradient, read × written. */
-function possiblePairs(model: TraceModel, index: number | null): Check[] {
+export function possiblePairs(model: TraceModel, index: number | null): Check[] {
   const launch = model.launch(index);
   if (launch?.kind !== "kernel") return [];
   const differentiable = launch.args.filter((arg) => model.array(arg.array)?.requiresGrad);
@@ -115,4 +138,91 @@ export function countPairs(
   const total = new Set<CheckKey>([...chosen, ...checks]);
   for (const matrix of shown) if (matrix) for (const key of matrix.cells.keys()) total.add(key);
   return { chosen: chosen.size, total: total.size };
+}
+
+/** Launches of one kernel of which a matrix is shown together; of more, this many, evenly spaced. */
+export const MOST_TOGETHER = 500;
+
+export interface Together {
+  /** The launches of which pairs are shown. */
+  readonly launches: readonly number[];
+  /** All launches of the kernel. */
+  readonly total: number;
+}
+
+/** The launches of the kernel that a launch runs. */
+export function launchesOfKernel(model: TraceModel, launch: number): Together {
+  const { kernel, count } = model.columns.launches;
+  const wanted = kernel[launch] ?? -1;
+  if (wanted < 0) return { launches: [launch], total: 1 };
+  const all: number[] = [];
+  for (let i = 0; i < count; i++) if (kernel[i] === wanted) all.push(i);
+  if (all.length <= MOST_TOGETHER) return { launches: all, total: all.length };
+  const step = (all.length - 1) / (MOST_TOGETHER - 1);
+  const some = new Set(Array.from({ length: MOST_TOGETHER }, (_, i) => all[Math.round(i * step)] as number));
+  return { launches: [...some], total: all.length };
+}
+
+/** One cell of a matrix: the pairs that it switches, and what is known of them. */
+export interface Cell {
+  readonly input: string;
+  readonly output: string;
+  readonly entries: readonly MaskEntry[];
+  readonly checks: readonly Check[];
+  /** What is shown: the worst of them. */
+  readonly worst: Check;
+}
+
+export interface Grid {
+  readonly launches: readonly (number | null)[];
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+  /** By output, then input; a pair that there is not has none. */
+  readonly cells: readonly (readonly (Cell | null)[])[];
+}
+
+/** The matrix of several launches together, or of one, or of the whole tape (null). */
+export function gridOf(
+  model: TraceModel,
+  launches: readonly (number | null)[],
+  checks: ReadonlyMap<CheckKey, Check>,
+): Grid | null {
+  const byPair = new Map<string, Check[]>();
+  const wanted = new Set(launches);
+  const known = [...checks.values()].filter((check) => wanted.has(check.launch));
+  const all = new Map<CheckKey, Check>();
+  for (const launch of launches)
+    for (const check of possiblePairs(model, launch)) all.set(checkKey(launch, check.input, check.output), check);
+  for (const check of known) all.set(checkKey(check.launch, check.input, check.output), check);
+  for (const check of all.values()) {
+    const name = JSON.stringify([check.input, check.output]);
+    const list = byPair.get(name);
+    if (list) list.push(check);
+    else byPair.set(name, [check]);
+  }
+  if (byPair.size === 0) return null;
+  const inputs = [...new Set([...all.values()].map((check) => check.input))];
+  const outputs = [...new Set([...all.values()].map((check) => check.output))];
+  const cells = outputs.map((output) =>
+    inputs.map((input) => {
+      const found = byPair.get(JSON.stringify([input, output]));
+      return found ? cellOf(input, output, found) : null;
+    }),
+  );
+  return { launches, inputs, outputs, cells };
+}
+
+function cellOf(input: string, output: string, checks: readonly Check[]): Cell {
+  const entries = checks.map((check) => [check.launch, check.input, check.output] as const);
+  const rank = ({ verdict }: Check): number => {
+    const at = (WORST_FIRST as readonly (Verdict | null)[]).indexOf(verdict);
+    return at < 0 ? WORST_FIRST.length : at;
+  };
+  const size = (check: Check): number => check.maxRelError ?? check.maxAbsError ?? 0;
+  const [worst] = [...checks].sort((a, b) => rank(a) - rank(b) || size(b) - size(a));
+  return { input, output, entries, checks, worst: worst as Check };
+}
+
+export function entriesOfGrid(grid: Grid): MaskEntry[] {
+  return grid.cells.flat().flatMap((cell) => (cell ? [...cell.entries] : []));
 }

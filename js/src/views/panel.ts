@@ -1,20 +1,23 @@
 /** The panel: one renderer for the widget, JupyterLab, saved notebooks and reports. */
-import { evidenceLaunch, TraceModel } from "../trace/model.js";
+import { evidenceLaunch } from "../trace/model.js";
 import { Observable } from "../trace/observable.js";
-import { parseTrace } from "../trace/parse.js";
+import { openTrace } from "../trace/open.js";
 import { TraceError } from "../trace/reader.js";
 import type { PanelStore } from "../trace/store.js";
 import type { Finding } from "../trace/types.js";
 import { selectFinding } from "./actions.js";
 import { h, replace } from "./dom.js";
 import { buildFindings } from "./findings.js";
+import { GraphShell } from "./graph/part.js";
 import { buildHeader, buildStatus } from "./header.js";
 import { buildHelp } from "./help.js";
 import { buildInspector } from "./inspector.js";
 import { bindKeyboard } from "./keyboard.js";
 import { foldsByDefault } from "./lanes/folds.js";
 import { LanesView } from "./lanes/view.js";
+import { jacobianOf } from "./mask.js";
 import { buildScrubber } from "./scrubber.js";
+import { buildStage } from "./stage.js";
 import { INITIAL_VIEW, Lifetime, type Panel, type ViewState } from "./state.js";
 import { watchTheme } from "./theme.js";
 
@@ -25,6 +28,8 @@ const TIGHT = 560;
 export interface PanelOptions {
   /** Take the host's height instead of one of its own. */
   readonly fill?: boolean;
+  /** Called with each panel that was made: once for every trace that is shown. */
+  readonly ready?: (panel: Panel) => void;
 }
 
 /** Shows a store in `host`; the function returned takes everything down again. */
@@ -46,7 +51,7 @@ export function mountPanel(host: HTMLElement, store: PanelStore, options: PanelO
     content.end();
     content = new Lifetime();
     try {
-      fill(root, store, content);
+      fill(root, store, content, options);
     } catch (error) {
       content.end();
       replace(root, failure(error));
@@ -75,27 +80,34 @@ function failure(error: unknown): HTMLElement {
   );
 }
 
-function fill(root: HTMLElement, store: PanelStore, lifetime: Lifetime): void {
+function fill(root: HTMLElement, store: PanelStore, lifetime: Lifetime, options: PanelOptions): void {
   const data = store.get("trace");
   if (data === null || data === undefined || isEmpty(data)) {
     replace(root, h("p", { class: "td-hint" }, "No tape yet."));
     return;
   }
-  const { trace, problems } = parseTrace(data);
-  const model = new TraceModel(trace, problems);
+  const model = openTrace(data);
   const view = new Observable<ViewState>({ ...INITIAL_VIEW, fold: foldsByDefault(model) });
   const live = h("div", { class: "td-sr", "aria-live": "polite" });
   const announce = (text: string): void => replace(live, text);
   const panel: Panel = { root, store, view, model, lifetime, announce };
   const lanes = new LanesView(panel);
+  const graph = new GraphShell(panel);
   const header = buildHeader(panel, () => view.set({ help: !view.get("help") }));
-  const middle = h("div", { class: "td-middle" }, lanes.element, buildScrubber(panel));
+  const middle = h(
+    "div",
+    { class: "td-middle" },
+    ...buildStage(panel, lanes, graph),
+    buildScrubber(panel),
+    jacobianOf(panel).stage,
+  );
   const columns = h("div", { class: "td-columns" }, buildFindings(panel, lanes), middle, buildInspector(panel));
   replace(root, header.element, buildStatus(panel), columns, buildHelp(panel), live);
-  bindKeyboard(panel, lanes, header.focusSearch);
-  lifetime.add(watchTheme(root, () => lanes.recolour()));
+  bindKeyboard(panel, lanes, graph, header.focusSearch);
+  lifetime.add(watchTheme(root, (now) => lanes.recolour(now)));
   lifetime.add(store.subscribe((changed) => changed.has("selection") && follow(panel, lanes)));
   if (store.get("selection").finding !== null) follow(panel, lanes);
+  options.ready?.(panel);
 }
 
 function isEmpty(data: unknown): boolean {

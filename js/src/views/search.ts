@@ -1,96 +1,131 @@
-/** Search by name: arrays, kernels, findings, lines of the calling code. */
+/** Search: arrays, kernels, launches by number, lines and places in the code, findings. */
+import type { LaunchGroup } from "../trace/model.js";
+import type { Kernel } from "../trace/types.js";
 import { selectFinding, selectLaunch, selectVersion } from "./actions.js";
-import { h, replace } from "./dom.js";
+import { type Child, h, replace } from "./dom.js";
 import { fileName, plural, shape, short } from "./format.js";
 import type { Panel } from "./state.js";
 
+/** Results that are listed; the rest is counted. */
 const MOST = 12;
+/** Candidates that one search looks at, so that a key never waits: arrays, findings and lines may be many thousands. */
+const MOST_LOOKED_AT = 50_000;
 
 export interface Result {
-  readonly kind: "array" | "kernel" | "finding" | "line" | "launch";
+  readonly kind: "array" | "kernel" | "finding" | "line" | "launch" | "code";
   readonly text: string;
   readonly note: string;
   readonly go: () => void;
 }
 
-/** The best matches: names that begin with the text before names that contain it. */
-export function findMatches(panel: Panel, query: string): Result[] {
+export interface Matches {
+  readonly results: readonly Result[];
+  /** How many there are in all, with those that are not listed. */
+  readonly total: number;
+  /** Not everything was looked at. */
+  readonly capped: boolean;
+}
+
+/** Collects matches without making those that nobody will see. */
+class Collector {
+  private readonly ranks: [Result[], Result[]] = [[], []];
+  private looked = 0;
+  total = 0;
+  capped = false;
+
+  constructor(private readonly wanted: string) {}
+
+  offer(name: string, make: () => Result): void {
+    if (this.looked >= MOST_LOOKED_AT) {
+      this.capped = true;
+      return;
+    }
+    this.looked++;
+    const at = name.toLowerCase().indexOf(this.wanted);
+    if (at < 0) return;
+    this.total++;
+    const rank = this.ranks[at === 0 ? 0 : 1];
+    if (rank.length < MOST) rank.push(make());
+  }
+
+  /** Those that begin with the text before those that contain it. */
+  first(): Result[] {
+    return this.ranks.flat().slice(0, MOST);
+  }
+}
+
+export function findMatches(panel: Panel, query: string): Matches {
   const wanted = query.trim().toLowerCase();
-  if (wanted === "") return [];
-  const found: { rank: number; result: Result }[] = [];
-  const offer = (name: string, result: Result): void => {
-    const at = name.toLowerCase().indexOf(wanted);
-    if (at >= 0) found.push({ rank: at === 0 ? 0 : 1, result });
-  };
-  offerLaunchNumber(panel, wanted, found);
-  offerArrays(panel, offer);
-  offerKernels(panel, offer);
-  for (const finding of panel.model.findings) {
-    const text = `${finding.rule} · ${finding.arrays.join(", ")}`;
-    const go = (): void => selectFinding(panel, finding);
-    offer(`${text} ${finding.message}`, { kind: "finding", text: short(text), note: finding.severity, go });
-  }
-  offerLines(panel, offer);
-  return found
-    .sort((a, b) => a.rank - b.rank)
-    .slice(0, MOST)
-    .map(({ result }) => result);
+  if (wanted === "") return { results: [], total: 0, capped: false };
+  const found = new Collector(wanted);
+  const launch = launchNumber(panel, wanted);
+  offerArrays(panel, found);
+  for (const group of panel.model.launchNames()) offerGroup(panel, "kernel", group, found);
+  offerFindings(panel, found);
+  const sites = panel.model.launchSites((file, line) => `${fileName(file)}:${line}`);
+  for (const group of sites) offerGroup(panel, "line", group, found);
+  for (const kernel of panel.model.trace.kernels) offerSource(panel, kernel, found);
+  const results = [...(launch ? [launch] : []), ...found.first()].slice(0, MOST);
+  return { results, total: found.total + (launch ? 1 : 0), capped: found.capped };
 }
 
-type Offer = (name: string, result: Result) => void;
-
-function offerLaunchNumber(panel: Panel, wanted: string, found: { rank: number; result: Result }[]): void {
-  const launch = /^\d+$/.test(wanted) ? panel.model.launch(Number(wanted)) : null;
-  if (!launch) return;
+/** "12", "#12" and "launch 12". */
+function launchNumber(panel: Panel, wanted: string): Result | null {
+  const number = /^(?:launch\s*)?#?(\d{1,9})$/.exec(wanted)?.[1];
+  const launch = number === undefined ? null : panel.model.launch(Number(number));
+  if (!launch) return null;
   const go = (): void => selectLaunch(panel, launch.index);
-  found.push({ rank: -1, result: { kind: "launch", text: `launch ${launch.index}`, note: short(launch.name), go } });
+  return { kind: "launch", text: `launch ${launch.index}`, note: short(launch.name), go };
 }
 
-function offerArrays(panel: Panel, offer: Offer): void {
+function offerArrays(panel: Panel, found: Collector): void {
   for (const array of panel.model.trace.arrays) {
-    const latest = panel.model.versions(array.id).at(-1);
-    if (!latest) continue;
-    offer(array.label, {
-      kind: "array",
-      text: short(array.label),
-      note: shape(array),
-      go: () => selectVersion(panel, latest),
-    });
+    if (panel.model.versionCount(array.id) === 0) continue;
+    const go = (): void => {
+      const latest = panel.model.latest(array.id);
+      if (latest) selectVersion(panel, latest);
+    };
+    found.offer(array.label, () => ({ kind: "array", text: short(array.label), note: shape(array), go }));
   }
 }
 
-function offerKernels(panel: Panel, offer: Offer): void {
-  const seen = new Map<string, number[]>();
-  for (const launch of panel.model.trace.launches) {
-    const list = seen.get(launch.name);
-    if (list) list.push(launch.index);
-    else seen.set(launch.name, [launch.index]);
-  }
-  for (const [name, launches] of seen) {
-    const go = (): void => selectLaunch(panel, nextOf(panel, launches));
-    offer(name, { kind: "kernel", text: short(name), note: plural(launches.length, "launch", "launches"), go });
-  }
-}
-
-function offerLines(panel: Panel, offer: Offer): void {
-  const seen = new Map<string, number[]>();
-  for (const { callSite, index } of panel.model.trace.launches) {
-    if (!callSite) continue;
-    const name = `${fileName(callSite.file)}:${callSite.line}`;
-    const list = seen.get(name);
-    if (list) list.push(index);
-    else seen.set(name, [index]);
-  }
-  for (const [name, launches] of seen) {
-    const go = (): void => selectLaunch(panel, nextOf(panel, launches));
-    offer(name, { kind: "line", text: short(name), note: plural(launches.length, "launch", "launches"), go });
+function offerFindings(panel: Panel, found: Collector): void {
+  for (const finding of panel.model.findings) {
+    const text = `${finding.rule} · ${finding.arrays.slice(0, 8).join(", ")}`;
+    const go = (): void => selectFinding(panel, finding);
+    found.offer(`${text} ${finding.message}`, () => ({
+      kind: "finding",
+      text: short(text),
+      note: finding.severity,
+      go,
+    }));
   }
 }
 
-/** The launch after the selected one, so that choosing a result again walks on. */
-function nextOf(panel: Panel, launches: readonly number[]): number {
-  const now = panel.store.get("selection").launch ?? -1;
-  return launches.find((launch) => launch > now) ?? launches[0] ?? 0;
+/** Choosing a result again walks on to the next launch. */
+function offerGroup(panel: Panel, kind: "kernel" | "line", group: LaunchGroup, found: Collector): void {
+  const go = (): void => selectLaunch(panel, group.after(panel.store.get("selection").launch ?? -1));
+  found.offer(group.name, () => ({
+    kind,
+    text: short(group.name),
+    note: plural(group.count, "launch", "launches"),
+    go,
+  }));
+}
+
+/** Lines of a kernel: the launch is the next one of that kernel. */
+function offerSource(panel: Panel, kernel: Kernel, found: Collector): void {
+  kernel.lines.forEach((text, i) => {
+    const line = kernel.line + i;
+    const go = (): void => {
+      const group = panel.model.launchNames().find(({ name }) => name === kernel.name);
+      if (!group) return;
+      selectLaunch(panel, group.after((panel.store.get("selection").launch ?? 0) - 1));
+      panel.view.set({ line });
+    };
+    const place = `${fileName(kernel.file)}:${line}`;
+    found.offer(text.trim(), () => ({ kind: "code", text: short(text.trim(), 48), note: place, go }));
+  });
 }
 
 export function searchBox(panel: Panel): { element: HTMLElement; focus(): void } {
@@ -99,7 +134,7 @@ export function searchBox(panel: Panel): { element: HTMLElement; focus(): void }
     class: "td-search",
     type: "search",
     placeholder: "/  array, kernel, line",
-    "aria-label": "Search arrays, kernels, findings and lines",
+    "aria-label": "Search arrays, kernels, launches, findings and lines",
     role: "combobox",
     "aria-expanded": "false",
     "aria-controls": id,
@@ -108,19 +143,27 @@ export function searchBox(panel: Panel): { element: HTMLElement; focus(): void }
     spellcheck: "false",
   });
   const list = h("ul", { class: "td-results", id, role: "listbox", "aria-label": "Matches", hidden: true });
-  let results: Result[] = [];
+  let matches: Matches = { results: [], total: 0, capped: false };
   let active = 0;
 
   const show = (): void => {
     list.hidden = input.value.trim() === "" || document.activeElement !== input;
     input.setAttribute("aria-expanded", String(!list.hidden));
+    const { results, total, capped } = matches;
     if (results.length === 0) {
       replace(list, h("li", { class: "td-none" }, "nothing of that name"));
       input.removeAttribute("aria-activedescendant");
       return;
     }
-    replace(list, ...results.map((result, i) => row(result, i)));
+    const more = total - results.length;
+    const rest = `${more > 0 ? `and ${plural(more, "more match", "more matches")}` : ""}${capped ? " (not all was searched)" : ""}`;
+    replace(
+      list,
+      ...results.map((result, i) => row(result, i)),
+      rest === "" ? null : h("li", { class: "td-none", role: "presentation" }, rest.trim()),
+    );
     input.setAttribute("aria-activedescendant", `${id}-${active}`);
+    list.querySelector(".td-active")?.scrollIntoView?.({ block: "nearest" });
   };
   const row = (result: Result, i: number): HTMLElement => {
     const item = h(
@@ -132,7 +175,7 @@ export function searchBox(panel: Panel): { element: HTMLElement; focus(): void }
         class: i === active ? "td-active" : null,
       },
       h("span", { class: "td-kind" }, result.kind),
-      h("span", { class: "td-what" }, result.text),
+      h("span", { class: "td-what" }, ...highlighted(result.text, input.value.trim())),
       h("span", { class: "td-note" }, result.note),
     );
     // pointerdown, not click: the list closes when the input loses the focus
@@ -143,9 +186,10 @@ export function searchBox(panel: Panel): { element: HTMLElement; focus(): void }
     return item;
   };
   input.addEventListener("input", () => {
-    results = findMatches(panel, input.value);
+    matches = findMatches(panel, input.value);
     active = 0;
     show();
+    if (!list.hidden) panel.announce(plural(matches.total, "match", "matches"));
   });
   input.addEventListener("focus", show);
   input.addEventListener("blur", () => {
@@ -154,14 +198,24 @@ export function searchBox(panel: Panel): { element: HTMLElement; focus(): void }
   });
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      active = Math.max(0, Math.min(results.length - 1, active + (event.key === "ArrowDown" ? 1 : -1)));
+      active = Math.max(0, Math.min(matches.results.length - 1, active + (event.key === "ArrowDown" ? 1 : -1)));
       show();
-    } else if (event.key === "Enter") results[active]?.go();
+    } else if (event.key === "Enter") matches.results[active]?.go();
     else if (event.key === "Escape") {
       input.value = "";
-      input.blur();
+      const canvas = panel.root.querySelector<HTMLElement>(".td-canvas");
+      if (canvas)
+        canvas.focus({ preventScroll: true }); // so that the panel's keys go on working
+      else input.blur();
     } else return;
     event.preventDefault();
   });
   return { element: h("div", { class: "td-searchbox" }, input, list), focus: () => input.focus() };
+}
+
+/** What was typed, in bold where it stands. */
+function highlighted(text: string, typed: string): Child[] {
+  const at = text.toLowerCase().indexOf(typed.toLowerCase());
+  if (at < 0 || typed === "") return [text];
+  return [text.slice(0, at), h("mark", {}, text.slice(at, at + typed.length)), text.slice(at + typed.length)];
 }

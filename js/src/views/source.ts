@@ -2,9 +2,11 @@
 
 import type { Kernel, Launch, Severity } from "../trace/types.js";
 import { h, link, replace, scrollWithin } from "./dom.js";
-import { fileName } from "./format.js";
+import { fileName, short } from "./format.js";
 import { adjointOf, type Badge, type LineNote, lineNotes } from "./lines.js";
+import { colour, type Piece } from "./python.js";
 import type { Panel } from "./state.js";
+import { SEVERITY_SIGNS } from "./words.js";
 
 const MOST_LINES = 400;
 
@@ -21,18 +23,21 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
     );
   const notes = lineNotes(panel.model, launch, kernel);
   const finding = panel.model.finding(panel.store.get("selection").finding);
-  const marked = finding?.location && sameFile(finding.location.file, kernel.file) ? finding.location.line : null;
-  const rows = kernel.lines
-    .slice(0, MOST_LINES)
-    .map((text, i) =>
-      row(panel, kernel.line + i, text, notes.get(kernel.line + i), marked, finding?.severity ?? "info"),
-    );
+  const at = finding?.location;
+  const marked = at && sameFile(at.file, kernel.file) ? { line: at.line, severity: finding.severity } : null;
+  const text = kernel.lines.slice(0, MOST_LINES);
+  const inked = colour(text);
+  const id = `td-line-${Math.random().toString(36).slice(2)}`;
+  const rows = text.map((_, i) => row(panel, kernel, i, inked[i] ?? [], notes.get(kernel.line + i), marked));
+  rows.forEach((element, i) => {
+    element.id = `${id}-${i}`;
+  });
   const list = h(
     "div",
-    { class: "td-code", role: "listbox", tabindex: 0, "aria-label": `source of ${kernel.name}` },
+    { class: "td-code", role: "listbox", tabindex: 0, "aria-label": `source of ${short(kernel.name, 80)}` },
     ...rows,
   );
-  const below = h("div", { class: "td-adjoint", role: "region", "aria-label": "generated adjoint" });
+  const below = h("div", { class: "td-adjoint", role: "group", "aria-label": "generated adjoint" });
   const update = (scroll: boolean): void => {
     const wanted = view.get("line");
     const line = wanted !== null && wanted >= kernel.line && wanted < kernel.line + rows.length ? wanted : null;
@@ -40,9 +45,17 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
       const chosen = line === kernel.line + i;
       element.classList.toggle("td-chosen", chosen);
       element.setAttribute("aria-selected", String(chosen));
-      if (chosen && scroll) scrollWithin(list, element);
     }
-    replace(below, ...(line === null ? [] : adjointView(panel, kernel, line)));
+    const chosen = line === null ? undefined : rows[line - kernel.line];
+    below.remove();
+    if (line === null || !chosen) {
+      list.removeAttribute("aria-activedescendant");
+      return;
+    }
+    list.setAttribute("aria-activedescendant", chosen.id);
+    replace(below, ...adjointView(panel, kernel, line));
+    chosen.after(below);
+    if (scroll) scrollWithin(list, chosen, below);
   };
   list.addEventListener("keydown", (event) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
@@ -54,7 +67,14 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
   update(false);
   requestAnimationFrame(() => update(true)); // only what is on the page can be scrolled to
   lifetime.add(view.subscribe((changed) => changed.has("line") && update(true)));
-  return h("section", { class: "td-source" }, heading(kernel, place), list, below);
+  const more = kernel.lines.length - rows.length;
+  return h(
+    "section",
+    { class: "td-source" },
+    heading(kernel, place),
+    list,
+    more > 0 ? h("p", { class: "td-empty" }, `${more} more lines not shown`) : null,
+  );
 }
 
 function heading(kernel: Kernel, place: string): HTMLElement {
@@ -71,27 +91,52 @@ function sameFile(a: string, b: string): boolean {
   return a === b || fileName(a) === fileName(b);
 }
 
+interface Marked {
+  readonly line: number;
+  readonly severity: Severity;
+}
+
+/** A line, and under it what is said of it: so that it covers no code, however long the line is. */
 function row(
   panel: Panel,
-  line: number,
-  text: string,
+  kernel: Kernel,
+  index: number,
+  pieces: readonly Piece[],
   note: LineNote | undefined,
-  marked: number | null,
-  severity: Severity,
+  marked: Marked | null,
 ): HTMLElement {
-  const classes = ["td-line"];
-  if (note?.wrong) classes.push("td-wrong");
-  if (marked === line) classes.push("td-marked", `td-${severity}`);
-  const toggle = (): void => panel.view.set({ line: panel.view.get("line") === line ? null : line });
+  const line = kernel.line + index;
+  const here = marked?.line === line ? marked.severity : null;
+  // what is wrong comes first: the rest may be cut off
+  const badges = [...(note?.badges ?? [])].sort((a, b) => Number(grave(b)) - Number(grave(a)));
+  const said = [...badges.map(({ title }) => title), here ? `the finding: ${here}` : ""].filter(Boolean);
+  const text = short(kernel.lines[index]?.trim() ?? "", 200);
+  const sign = here ? h("span", { class: `td-access td-finding-${here}` }, `${SEVERITY_SIGNS[here]} ${here}`) : null;
   const element = h(
     "div",
-    { class: classes.join(" "), role: "option" },
+    {
+      class: `td-line${note?.wrong ? " td-wrong" : ""}${here ? ` td-marked td-${here}` : ""}`,
+      role: "option",
+      "aria-label": `line ${line}: ${text}${said.map((words) => `; ${words}`).join("")}`,
+    },
     h("span", { class: "td-number" }, line),
-    h("code", {}, text === "" ? " " : text),
-    h("span", { class: "td-badges" }, ...(note?.badges ?? []).map(badge)),
+    h("span", {
+      class: `td-heat td-heat-${note?.heat ?? 0}`,
+      title: note ? `${note.accesses} reads and writes of arrays` : null,
+    }),
+    h("code", {}, ...(pieces.length === 0 ? [" "] : pieces.map(inked))),
+    sign || badges.length > 0 ? h("span", { class: "td-badges" }, sign, ...badges.map(badge)) : null,
   );
-  element.addEventListener("click", toggle);
+  element.addEventListener("click", () => panel.view.set({ line: panel.view.get("line") === line ? null : line }));
   return element;
+}
+
+function grave({ weight }: Badge): boolean {
+  return weight === "lost" || weight === "bad";
+}
+
+function inked({ ink, text }: Piece): Node {
+  return ink === "plain" ? document.createTextNode(text) : h("span", { class: `td-ink-${ink}` }, text);
 }
 
 function badge({ text, weight, title }: Badge): HTMLElement {

@@ -2,6 +2,7 @@
 import type { TraceModel } from "../trace/model.js";
 import type { Observable } from "../trace/observable.js";
 import type { PanelStore } from "../trace/store.js";
+import type { Severity } from "../trace/types.js";
 
 export const COLOURS = ["findings", "value", "adjoint", "time", "bytes"] as const;
 export type ColourBy = (typeof COLOURS)[number];
@@ -18,12 +19,21 @@ export interface ViewState {
   colour: ColourBy;
   gradientOnly: boolean;
   readOnly: boolean;
+  /** Only arrays that a finding names. */
+  suspectOnly: boolean;
+  /** Severities that the list of findings leaves out, and the one rule that it is about. */
+  without: ReadonlySet<Severity>;
+  rule: string | null;
   fold: boolean;
   /** Keys of sequences that were unfolded by hand. */
   unfolded: ReadonlySet<string>;
   /** Ids of scopes that were collapsed by hand. */
   collapsed: ReadonlySet<number>;
-  tab: "launch" | "array";
+  /** What the middle shows. */
+  main: "lanes" | "graph";
+  tab: "launch" | "array" | "jacobian";
+  /** The maps of the Jacobian are in the middle column. */
+  wide: boolean;
   /** The selected launch is looked at in the backward pass. */
   backward: boolean;
   /** A line of the selected kernel, counted as in its file. */
@@ -35,10 +45,15 @@ export const INITIAL_VIEW: ViewState = {
   colour: "findings",
   gradientOnly: true,
   readOnly: false,
+  suspectOnly: false,
+  without: new Set(),
+  rule: null,
   fold: true,
   unfolded: new Set(),
   collapsed: new Set(),
+  main: "lanes",
   tab: "launch",
+  wide: false,
   backward: false,
   line: null,
   help: false,

@@ -7,32 +7,27 @@ import { number, whole } from "./format.js";
 const WIDTH = 160;
 const HEIGHT = 40;
 
-export function summaryView(name: "value" | "adjoint", summary: Summary | null): HTMLElement {
-  const title = h("h2", {}, name === "value" ? "Values" : "Adjoint");
-  if (!summary) return h("section", { class: "td-summary" }, title, h("p", { class: "td-empty" }, "not recorded"));
-  const figures: [string, number][] = [
+export function figures(summary: Summary): HTMLElement {
+  const rows: [string, number][] = [
     ["norm", summary.norm],
     ["mean", summary.mean],
     ["min", summary.min],
     ["max", summary.max],
   ];
   const list = h("dl", { class: "td-figures" });
-  for (const [text, value] of figures) list.append(h("dt", {}, text), h("dd", {}, number(value, 4)));
+  // over the finite values only: where there is none, there is nothing to say
+  for (const [text, value] of rows)
+    list.append(h("dt", {}, text), h("dd", {}, Number.isNaN(value) ? "–" : number(value, 4)));
   const bad = summary.nan + summary.inf;
   list.append(
     h("dt", {}, "NaN, Inf"),
-    h("dd", { class: bad > 0 ? "td-bad" : null }, `${whole(summary.nan)}, ${whole(summary.inf)}`),
+    h("dd", { class: bad > 0 ? "td-bad" : null }, `${bad > 0 ? "✕ " : ""}${whole(summary.nan)}, ${whole(summary.inf)}`),
   );
   list.append(h("dt", {}, "count"), h("dd", {}, whole(summary.count)));
-  return h(
-    "section",
-    { class: `td-summary td-of-${name}` },
-    title,
-    h("div", { class: "td-summary-row" }, list, histogram(summary.histogram)),
-  );
+  return list;
 }
 
-function histogram(data: Histogram | null): HTMLElement | null {
+export function histogram(data: Histogram | null): HTMLElement | null {
   if (!data) return null;
   const most = data.counts.reduce((a, b) => Math.max(a, b), 1);
   const step = WIDTH / data.counts.length;

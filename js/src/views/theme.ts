@@ -1,6 +1,8 @@
-/** Light or dark: what JupyterLab or VS Code say, else the browser. Tells when it changes. */
+/** Light or dark: what JupyterLab or VS Code say, else the browser; paper is light. Tells when it changes. */
 
 export function isDark(): boolean {
+  const wanted = document.body.dataset.tdTheme; // a setting of the JupyterLab extension
+  if (wanted === "light" || wanted === "dark") return wanted === "dark";
   const jupyter = document.body.dataset.jpThemeLight;
   if (jupyter !== undefined) return jupyter === "false";
   if (document.body.classList.contains("vscode-dark") || document.body.classList.contains("vscode-high-contrast"))
@@ -9,10 +11,15 @@ export function isDark(): boolean {
   return window.matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-export function watchTheme(root: HTMLElement, onChange: () => void): () => void {
+/** `onChange` is told `now` where no frame will come before the page is seen: it is about to be printed. */
+export function watchTheme(root: HTMLElement, onChange: (now: boolean) => void): () => void {
   const apply = (): void => {
     root.dataset.tdTheme = isDark() ? "dark" : "light";
-    onChange();
+    onChange(false);
+  };
+  const print = (): void => {
+    root.dataset.tdTheme = "light";
+    onChange(true);
   };
   // JupyterLab sets the attribute first and its style sheet arrives later: look again once it has.
   let timer = 0;
@@ -27,9 +34,13 @@ export function watchTheme(root: HTMLElement, onChange: () => void): () => void 
   const observer = new MutationObserver(later);
   observer.observe(document.body, {
     attributes: true,
-    attributeFilter: ["class", "data-jp-theme-light", "data-jp-theme-name"],
+    attributeFilter: ["class", "data-jp-theme-light", "data-jp-theme-name", "data-td-theme"],
   });
+  window.addEventListener("beforeprint", print);
+  window.addEventListener("afterprint", apply);
   return () => {
+    window.removeEventListener("beforeprint", print);
+    window.removeEventListener("afterprint", apply);
     media.removeEventListener("change", apply);
     observer.disconnect();
     window.clearTimeout(timer);

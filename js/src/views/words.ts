@@ -56,7 +56,8 @@ export function launchName(model: TraceModel, index: number): string {
 }
 
 export function origin(model: TraceModel, version: Version): string {
-  return version.writtenBy === null ? "there before the tape" : `written by ${launchName(model, version.writtenBy)}`;
+  if (version.writtenBy !== null) return `written by ${launchName(model, version.writtenBy)}`;
+  return version.version === 0 ? "there before the tape began" : "written outside the tape";
 }
 
 /** The lines of a tooltip about a version. */

@@ -1,105 +1,5 @@
-import type { ISessionContext } from "@jupyterlab/apputils";
-import { Signal } from "@lumino/signaling";
-import { describe, expect, it } from "vitest";
-import type { Numbered, Question } from "../../src/lab/protocol.js";
-import { TapeSession } from "../../src/lab/session.js";
-
-const ROW = {
-  tape: 3,
-  name: "net",
-  madeAt: "In [4]:12",
-  launches: 11,
-  arrays: 7,
-  onOverwrite: "preserve",
-  backwardRuns: 1,
-  preservedBytes: 0,
-  recording: false,
-  verdict: "NOT CHECKED",
-  findings: null,
-};
-
-/** A kernel that speaks as `tapedebug/notebook/_comm.py` does, or knows no tapedebug. */
-class Kernel {
-  id = Math.random().toString(36);
-  status = "idle";
-  loaded = true;
-  language = "python";
-  sent: Numbered<Question>[] = [];
-  code: string[] = [];
-  comm: Comm | null = null;
-  silent = false;
-  answer: (question: Numbered<Question>) => object = (question) =>
-    question.type === "list" ? { type: "tapes", tapes: [ROW] } : { type: "done" };
-
-  get info() {
-    return Promise.resolve({ language_info: { name: this.language } });
-  }
-
-  createComm() {
-    this.comm = new Comm(this);
-    return this.comm;
-  }
-
-  requestExecute({ code }: { code: string }) {
-    this.code.push(code);
-    this.loaded = true;
-    return { done: Promise.resolve({ content: { status: "ok" } }) };
-  }
-}
-
-class Comm {
-  isDisposed = false;
-  onMsg: (message: unknown) => void = () => {};
-  onClose: (message: unknown) => void = () => {};
-  constructor(private readonly kernel: Kernel) {}
-
-  open() {
-    if (this.kernel.loaded) this.say({ type: "hello", version: "0.1.0" });
-    else queueMicrotask(() => this.onClose({}));
-  }
-
-  send(question: Numbered<Question>) {
-    this.kernel.sent.push(question);
-    if (!this.kernel.silent) this.say({ ...this.kernel.answer(question), request: question.request });
-  }
-
-  say(data: object) {
-    queueMicrotask(() => this.onMsg({ content: { data } }));
-  }
-
-  dispose() {
-    this.isDisposed = true;
-  }
-}
-
-class Context {
-  kernelChanged = new Signal<this, unknown>(this);
-  statusChanged = new Signal<this, string>(this);
-  iopubMessage = new Signal<this, unknown>(this);
-  disposed = new Signal<this, void>(this);
-  session: { kernel: Kernel } | null;
-
-  constructor(kernel: Kernel | null) {
-    this.session = kernel === null ? null : { kernel };
-  }
-
-  executed() {
-    const header = { msg_type: "status" };
-    this.iopubMessage.emit({
-      header,
-      parent_header: { msg_type: "execute_request" },
-      content: { execution_state: "idle" },
-    });
-  }
-}
-
-const settle = () => new Promise((resolve) => setTimeout(resolve, 1));
-
-function start(kernel: Kernel | null) {
-  const context = new Context(kernel);
-  const session = new TapeSession(context as unknown as ISessionContext, () => "net.ipynb");
-  return { context, session };
-}
+import { describe, expect, it, vi } from "vitest";
+import { Kernel, ROW, settle, start } from "./fake-kernel.js";
 
 describe("a session", () => {
   it("asks nothing until somebody looks, then lists the tapes", async () => {
@@ -113,7 +13,7 @@ describe("a session", () => {
     expect(session.tapes).toEqual([ROW]);
   });
 
-  it("asks again after each execution, while somebody looks", async () => {
+  it("asks again after each execution once it is connected", async () => {
     const kernel = new Kernel();
     const { context, session } = start(kernel);
     const watching = session.watch();
@@ -125,7 +25,7 @@ describe("a session", () => {
     watching.dispose();
     context.executed();
     await settle();
-    expect(kernel.sent.length).toBe(before + 1);
+    expect(kernel.sent.length).toBe(before + 2);
   });
 
   it("says where there is no kernel, and where it is not Python", async () => {
@@ -239,5 +139,96 @@ describe("a session", () => {
     await expect(start(kernel).session.newest()).rejects.toThrow(
       "tapedebug is not loaded in this kernel: run %load_ext tapedebug.",
     );
+  });
+
+  it("connects by itself once code has run that speaks of tapedebug, and not before", async () => {
+    const kernel = new Kernel();
+    const { context, session } = start(kernel);
+    context.ran("1 + 1");
+    await settle();
+    expect(kernel.comm).toBeNull();
+    context.ran("%load_ext tapedebug");
+    await settle();
+    expect(session.state).toBe("ready");
+  });
+
+  it("connects to a kernel that was there before its notebook, where that speaks of tapedebug", async () => {
+    const kernel = new Kernel();
+    const { session } = start(kernel, true);
+    await settle();
+    expect(session.state).toBe("ready");
+  });
+
+  it("tells what became of the kernel, until another answers", async () => {
+    for (const [status, lost] of [
+      ["restarting", "was restarted"],
+      ["autorestarting", "died"],
+      ["dead", "died"],
+      ["terminating", "was shut down"],
+    ]) {
+      const kernel = new Kernel();
+      const { context, session } = start(kernel, true);
+      await settle();
+      expect(session.process).toBe("p1");
+      context.statusChanged.emit(status as string);
+      expect([session.state, session.lost, session.process]).toEqual(["gone", lost, ""]);
+      context.statusChanged.emit("idle");
+      expect(session.lost).toBe(lost);
+      kernel.process = "p2";
+      context.ran("%load_ext tapedebug");
+      await settle();
+      expect([session.state, session.lost, session.process]).toEqual(["ready", "", "p2"]);
+    }
+  });
+
+  it("arms the recording of the next cell, and follows what the kernel says of it", async () => {
+    const kernel = new Kernel();
+    const { session } = start(kernel);
+    await session.arm(true);
+    expect(kernel.sent.at(-1)).toMatchObject({ type: "arm", on: true });
+    kernel.comm?.say({ type: "next", state: "armed", tape: null, message: "" });
+    await settle();
+    expect(session.next.state).toBe("armed");
+    kernel.comm?.say({ type: "next", state: "off", tape: 4, message: "That cell failed." });
+    await settle();
+    expect(session.next).toMatchObject({ state: "off", tape: 4, message: "That cell failed." });
+    kernel.loaded = false;
+    await expect(start(Object.assign(new Kernel(), { loaded: false })).session.arm(true)).rejects.toThrow(
+      "tapedebug is not loaded in this kernel: run %load_ext tapedebug.",
+    );
+  });
+
+  it("looks again while something goes on, as long as somebody watches", async () => {
+    vi.useFakeTimers();
+    try {
+      const kernel = new Kernel();
+      let recording = true;
+      kernel.answer = () => ({ type: "tapes", tapes: [{ ...ROW, recording }], busy: recording });
+      const { session } = start(kernel);
+      session.watch();
+      await vi.advanceTimersByTimeAsync(10);
+      expect(session.busy).toBe(true);
+      const before = kernel.sent.length;
+      await vi.advanceTimersByTimeAsync(1_600);
+      expect(kernel.sent.length).toBe(before + 1);
+      recording = false;
+      await vi.advanceTimersByTimeAsync(1_600);
+      expect(session.busy).toBe(false);
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect(kernel.sent.length).toBe(before + 2);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it("says that it was closed, and asks nothing more", async () => {
+    const kernel = new Kernel();
+    const { session, context } = start(kernel, true);
+    await settle();
+    const states: string[] = [];
+    session.changed.connect(() => states.push(session.state));
+    context.disposed.emit();
+    expect(states).toEqual(["closed"]);
+    expect(kernel.comm?.isDisposed).toBe(true);
   });
 });

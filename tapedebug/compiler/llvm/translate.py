@@ -11,6 +11,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
+from tapedebug._syntax import parsed
 from tapedebug.compiler.llvm.expressions import Expressions, Operand, TranslationError
 from tapedebug.compiler.llvm.library import llvm_type
 
@@ -21,7 +22,7 @@ def translated(code: str | ast.Module, symbol: str) -> str:
     Raises:
         TranslationError: The text is none that the emitter writes.
     """
-    (function,) = (ast.parse(code) if isinstance(code, str) else code).body
+    (function,) = (parsed(code) if isinstance(code, str) else code).body
     assert isinstance(function, ast.FunctionDef)
     return _Translator(symbol).run(function)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tapedebug.diagnose.experiments._arithmetic import Lost
 from tapedebug.diagnose.experiments._replay import perturbed
 from tapedebug.diagnose.experiments._slopes import COMPARISONS, SATURATING, Slope, flat_steps, slopes
 from tapedebug.diagnose.reading._graph import read_by
@@ -148,6 +147,8 @@ def _candidates(case: Case, above: dict[tuple[int, int], int], bit: int) -> Iter
 
 
 def _explained(case: Case, launch: Launch, param: int) -> DeadEnd | None:
+    from tapedebug.autograd.tapes.arithmetic import Lost
+
     if launch.kernel is None:
         return None
     kernel = case.trace.kernels[launch.kernel]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose.experiments._arithmetic import Lost
 from tapedebug.diagnose.experiments._experiment import Flow, Values
-from tapedebug.diagnose.experiments._thread import Thread
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread import Thread
     from tapedebug.diagnose.experiments._replay import Replay
 
 THREADS = 24
@@ -31,6 +30,8 @@ def exchanged(replay: Replay, launch: int, one: int, other: int) -> float:
         one: A parameter.
         other: Another one, of the same type.
     """
+    from tapedebug.autograd.tapes.arithmetic import Lost
+
     record = replay.records[launch]
     shadow = replay._shadow().forward(stop=launch)
     values = {p: shadow.values(record.args[p]) for p in record.plan.touched}

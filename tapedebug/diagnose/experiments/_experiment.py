@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread import Thread
     from tapedebug.compiler.kept import Kept
     from tapedebug.compiler.limits import Limit
-    from tapedebug.diagnose.experiments._thread import Thread
     from tapedebug.trace import Location
 
 Values = np.ndarray[Any, Any]

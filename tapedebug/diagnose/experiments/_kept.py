@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.diagnose.experiments._arithmetic import Lost, evaluate
-
 if TYPE_CHECKING:
     from tapedebug.compiler.ir import Value
     from tapedebug.compiler.kept import Kept
@@ -52,12 +50,15 @@ class _Numbers:
 
     def of(self, value: Value) -> int | None:
         """The number, or None."""
+        from tapedebug.autograd.tapes.arithmetic import Lost
+
         try:
             return int(self._of(value, 32))
         except (Lost, OverflowError, ValueError):
             return None
 
     def _of(self, value: Value, depth: int) -> Any:
+        from tapedebug.autograd.tapes.arithmetic import Lost, evaluate
         from tapedebug.lang.rules import RULES
 
         op = value.op

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tapedebug.diagnose.experiments._experiment import Flow
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
@@ -99,3 +102,21 @@ def _difference(
     gaps = [abs(one - other) for one, other in itertools.pairwise(slopes)]
     best = int(np.argmin(gaps))
     return slopes[best + 1], gaps[best]
+
+
+def values_before(replay: Replay, launches: Iterable[int]) -> dict[int, Flow]:
+    """What the arrays of some launches hold before they run, by one forward run."""
+    wanted = set(launches)
+    found: dict[int, Flow] = {}
+    shadow = replay._shadow()
+
+    def note(index: int) -> None:
+        if index in wanted:
+            record = replay.records[index]
+            arrays = [(p, record.args[p]) for p in record.plan.touched]
+            found[index] = Flow({p: shadow.values(a) for p, a in arrays}, {}, {}, {})
+
+    shadow.forward(stop=0)
+    note(0)
+    shadow.forward(stop=max(wanted, default=0), on_launch=lambda record: note(record.index + 1))
+    return found

@@ -11,15 +11,14 @@ import numpy as np
 
 from tapedebug._source import display_file
 from tapedebug.diagnose.experiments import _as_warp, _kept, _struct_replay
-from tapedebug.diagnose.experiments._arithmetic import Lost
 from tapedebug.diagnose.experiments._careless import make_careless, see
 from tapedebug.diagnose.experiments._exchange import exchanged, handed_on
 from tapedebug.diagnose.experiments._experiment import Change, Consume, Flow, Semantics, Values, change_of
-from tapedebug.diagnose.experiments._thread import Thread
 from tapedebug.diagnose.experiments._without import gradients_without, values_at, values_without
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread import Thread
     from tapedebug.compiler.kept import Kept
     from tapedebug.compiler.limits import Limit
     from tapedebug.runtime.record import Record
@@ -134,6 +133,8 @@ class Replay:
 
     def writer_of(self, launch: int, array: int, param: int, element: int) -> Location | None:
         """See `Experiment`. Follows threads until one stores there."""
+        from tapedebug.autograd.tapes.arithmetic import Lost
+
         record = self.records[launch]
         overwritten, target = self.arrays[array], record.args[param]
         if record.kernel is None or not (overwritten.is_contiguous and target.is_contiguous):
@@ -316,18 +317,9 @@ class Replay:
 
     def thread(self, launch: int, index: int, flow: Flow) -> Thread:
         """See `Experiment`."""
-        record = self.records[launch]
-        scalars = {
-            p: np.ravel(value).tolist() for p, value in enumerate(record.args) if p not in record.plan.arrays
-        }
-        function = record.kernel._lowered.function
-        shaped = {
-            p: flow.values[p] if p in flow.values else np.zeros(a.shape) for p, a in self._arrays_of(record)
-        }
-        return Thread(function, index, record.dim, shaped, scalars, record.active)
+        from tapedebug.autograd.tapes.thread import thread_of
 
-    def _arrays_of(self, record: Record) -> list[tuple[int, Any]]:
-        return [(p, record.args[p]) for p in record.plan.arrays]
+        return thread_of(self.records[launch], index, flow.values)
 
     # ----------------------------------------------------------------- shadows
 
@@ -338,6 +330,19 @@ class Replay:
             self._single.forward()
         see(self._single)
         return self._single
+
+    def twin(self) -> Shadow:
+        """A new shadow of the float64 twin.
+
+        Raises:
+            TapeError: Memory is used as several types, and has no twin.
+        """
+        shadow = self._shadow(double=True)
+        if not shadow.f64:
+            from tapedebug import TapeError
+
+            raise TapeError("memory that is used as several types has no float64 twin")
+        return shadow
 
     def _shadow(self, *, double: bool = False) -> Shadow:
         from tapedebug import TapeError, float64

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._source import Span, display_file
-from tapedebug.diagnose.experiments._thread import Step, Thread, _shares
 from tapedebug.trace import Location
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread import Step, Thread
 
 CASTS = ("to_i", "to_u")
 """Conversions to integers."""
@@ -80,6 +82,8 @@ def slopes(thread: Thread, incoming: Mapping[int, np.ndarray[Any, Any]] | None =
 
 
 def _step(step: Step, memory: dict[int, np.ndarray[Any, Any]], adjoints: dict[int, float]) -> Iterator[Slope]:
+    from tapedebug.autograd.tapes.thread import _shares
+
     op, result = step.op, step.result
     if op.kind in ("store", "atomic_add"):
         if step.args[1].active and op.data[0] in memory:

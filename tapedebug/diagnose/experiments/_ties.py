@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tapedebug.diagnose.experiments._arithmetic import Lost
 from tapedebug.diagnose.experiments._slopes import COMPARISONS, place_of, text_of
 from tapedebug.trace import Launch, Location
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread import Step, Thread
     from tapedebug.diagnose._case import Case
-    from tapedebug.diagnose.experiments._thread import Step, Thread
 
 THREADS = 256
 LAUNCHES = 8
@@ -33,6 +32,8 @@ class Tie:
 
 def find_tie(case: Case) -> Tie | None:
     """Return the operation nearest to the loss that stands at a corner in a value with an adjoint."""
+    from tapedebug.autograd.tapes.arithmetic import Lost
+
     if case.replay is None:
         return None
     last = {launch.kernel: launch for launch in case.trace.launches if launch.kernel is not None}

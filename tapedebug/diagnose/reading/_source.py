@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Collection
 
 from tapedebug._source import display_file, source_line
+from tapedebug._syntax import parsed
 from tapedebug.trace import KernelInfo, Location
 
 FLAT = frozenset(
@@ -25,7 +26,7 @@ def flat_call(kernel: KernelInfo, params: Collection[str]) -> tuple[str, Locatio
     source = textwrap.dedent("\n".join(kernel.lines))
     indent = len(kernel.lines[0]) - len(kernel.lines[0].lstrip()) if kernel.lines else 0
     try:
-        tree = ast.parse(source)
+        tree = parsed(source)
     except SyntaxError:
         return None
     carrying = _carrying(tree, set(params))

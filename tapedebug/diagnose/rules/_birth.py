@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tapedebug._source import Span, display_file
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose.experiments._experiment import Consume
-from tapedebug.diagnose.experiments._thread import Culprit
 from tapedebug.trace import Launch, Location
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread import Culprit
 
 STRONG_ZERO = ", or set config.strong_zero = True: then an adjoint of 0 stays 0"
 

@@ -17,24 +17,21 @@ import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._arithmetic import Lost
 from tapedebug.diagnose.experiments._bypassed import bypassed
-from tapedebug.diagnose.experiments._calls import Call, CallsOf, Partial, values_before
 from tapedebug.diagnose.experiments._dead_ends import threads_of
-from tapedebug.diagnose.experiments._launch_check import Slope, launch_slopes
+from tapedebug.diagnose.experiments._launch_check import Slope, launch_slopes, values_before
 from tapedebug.diagnose.experiments._slopes import place_of
 from tapedebug.diagnose.reading._growth import sampled
 from tapedebug.trace import Finding, Launch, Location
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.calls import Call, Partial
     from tapedebug.compiler.function import Function
     from tapedebug.compiler.ir import Custom
     from tapedebug.diagnose.experiments._experiment import Flow
 
 RULE = "custom-grad"
-OFF = 1e-3
-"""A relative difference that counts."""
 LAUNCHES = 3
 """Launches of a kernel that are looked into: the first, the last, one between."""
 KERNELS = 12
@@ -95,6 +92,9 @@ def _has_own(case: Case, launch: Launch) -> bool:
 
 def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
     """The calls in a few threads of a launch."""
+    from tapedebug.autograd.tapes.arithmetic import Lost
+    from tapedebug.autograd.tapes.calls import CallsOf
+
     replay = case.replay
     assert replay is not None
     for index in threads_of(launch, flow):
@@ -187,7 +187,7 @@ def _judged(case: Case, checked: Checked) -> list[Finding]:
             for partial in call.partials
             if partial.name == name and partial.right is not None
         ]
-        off = [item for item in samples if _is_off(item[1], item[2])]
+        off = [item for item in samples if item[1].is_off(item[2])]
         if off:
             found.append((name, samples, off))
     # One mistake may show in several arguments: components of a vector, or a factor in all of them.
@@ -197,15 +197,6 @@ def _judged(case: Case, checked: Checked) -> list[Finding]:
         line = _line(checked.function, name, kind)
         groups.setdefault((kind, line.line if line is not None else 0), []).append((name, samples, off, line))
     return [_finding(case, checked, kind, group) for (kind, _), group in groups.items()]
-
-
-def _is_off(call: Call, partial: Partial) -> bool:
-    assert partial.right is not None
-    if partial.thrown_away:
-        return True
-    largest = max(abs(p.right or 0.0) for p in call.partials)
-    error = abs(partial.given - partial.right)
-    return not error <= OFF * max(abs(partial.right), OFF * largest) + 1e-9
 
 
 def _kind(off: list[Partial]) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._arithmetic import Lost
 from tapedebug.diagnose.experiments._profile import Passage, Profile
 from tapedebug.diagnose.experiments._slopes import Slope, slopes
 from tapedebug.diagnose.reading._graph import read_by
@@ -246,6 +245,8 @@ def _local(passage: Passage, param: int) -> float:
 
 def _followed(case: Case, launch: Launch, param: int) -> tuple[Slope | None, int]:
     """The steepest operation in the threads that look promising, and how often they go through a loop."""
+    from tapedebug.autograd.tapes.arithmetic import Lost
+
     flow = case.experiment.flow(launch.index, "versions")
     total = math.prod(launch.dim)
     out: Any = flow.outgoing.get(param)

@@ -11,18 +11,19 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._arithmetic import Lost
 from tapedebug.diagnose.experiments._experiment import Consume, Experiment, Flow, Values
-from tapedebug.diagnose.experiments._thread import Culprit
 from tapedebug.diagnose.rules._birth import Birth, explain, location_of, snippet_of
 from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.thread import Culprit
 
 RULE = "nonfinite"
 SECONDS = 3.0
@@ -167,6 +168,8 @@ def _bad_places(values: Mapping[int, Values]) -> dict[int, Values]:
 
 def _search(experiment: Experiment, birth: Birth, flow: Flow, bad: Bad) -> None:
     """Run threads until one shows the operation."""
+    from tapedebug.autograd.tapes.arithmetic import Lost
+
     until = time.monotonic() + SECONDS
     for index in _candidates(birth, flow):
         if time.monotonic() > until:

@@ -14,7 +14,6 @@ import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._arithmetic import Lost
 from tapedebug.diagnose.experiments._dead_ends import FINITE, DeadEnd, threads_of
 from tapedebug.diagnose.experiments._profile import Profile
 from tapedebug.diagnose.experiments._replay import perturbed
@@ -234,6 +233,8 @@ def _suspects(case: Case, profile: Profile, loop: Growth | None) -> list[Launch]
 
 def _saturated(case: Case, launch: Launch) -> tuple[Launch, Slope] | None:
     """The operation of a launch that has reached its flat part in nearly all threads that were followed."""
+    from tapedebug.autograd.tapes.arithmetic import Lost
+
     if launch.kernel is None:
         return None
     flow = case.experiment.flow(launch.index, "versions")

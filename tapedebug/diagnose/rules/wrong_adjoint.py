@@ -12,11 +12,11 @@ from tapedebug._source import display_file
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.experiments._experiment import Consume
-from tapedebug.diagnose.experiments._lockstep import Parting, first_parting
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.slopes.parting import Parting
     from tapedebug.diagnose.experiments._replay import Replay
 
 RULE = "wrong-adjoint"
@@ -25,6 +25,8 @@ MAY_DIFFER = "gradient (func_grad)"
 
 def find(case: Case) -> list[Finding]:
     """Return the first launch of the reverse pass whose adjoint is wrong, where nothing else explains it."""
+    from tapedebug.autograd.slopes.parting import first_parting
+
     replay = case.replay
     explained = any(finding.severity == "error" for finding in case.trace.findings)
     if replay is None or case.trace.verdict != "WRONG" or explained:
@@ -48,7 +50,7 @@ def find(case: Case) -> list[Finding]:
     ways: tuple[Consume, ...] = ("versions",) if kept else ("versions", "current")
     for consume in ways:
         case.progress("bisecting the tape for a wrong adjoint")
-        parting = first_parting(replay, leaves, consume)
+        parting = first_parting(replay.twin, replay.seeds, [replay.arrays[leaf] for leaf in leaves], consume)
         if parting is not None:
             return [_finding(case, replay, parting)]
     case.skipped(f"{RULE}: no launch was found whose adjoint differs from differences of it in float64")

@@ -3,96 +3,58 @@ import type { TraceModel } from "../../trace/model.js";
 import type { Scope, Sequence } from "../../trace/types.js";
 import { short } from "../format.js";
 import type { ViewState } from "../state.js";
-import { isFolded, scopeKey } from "./folds.js";
+import { type Band, type BandRow, type Bands, eachBand, rowCount, shownRows } from "./bands.js";
+import { paintEvents } from "./events.js";
+import { isFolded } from "./folds.js";
 import { type Geometry, plotWidth, u, x } from "./geometry.js";
-import { fitText, type Scene } from "./paint.js";
-import { lowerBound } from "./tracks.js";
+import { fitText } from "./gutter.js";
+import type { Scene } from "./paint.js";
+import { Runs } from "./pen.js";
 
 export const AXIS_HEIGHT = 40;
 export const ROW_HEIGHT = 20;
 /** Room for the arcs of the first lane. */
 export const HEADROOM = 14;
-/** Scopes nested deeper than this have no row of their own; the tooltip still names them. */
-export const MAX_SCOPE_ROWS = 2;
 
-export interface ScopeRow {
-  readonly scopes: readonly Scope[];
-  readonly firsts: Int32Array;
+export type HeadHit = { readonly kind: "launch" } | Band;
+
+export function headHeight(bands: Bands): number {
+  return AXIS_HEIGHT + ROW_HEIGHT * rowCount(bands) + HEADROOM;
 }
 
-export type HeadHit =
-  | { readonly kind: "launch" }
-  | { readonly kind: "scope"; readonly scope: Scope }
-  | { readonly kind: "sequence"; readonly sequence: Sequence };
-
-export function scopeRows(model: TraceModel): readonly ScopeRow[] {
-  const rows: ScopeRow[] = [];
-  for (let depth = 0; depth < MAX_SCOPE_ROWS; depth++) {
-    const scopes = model.trace.scopes.filter((s) => model.scopeDepth[s.id] === depth).sort((a, b) => a.first - b.first);
-    if (scopes.length > 0) rows.push({ scopes, firsts: Int32Array.from(scopes, (s) => s.first) });
-  }
-  return rows;
-}
-
-export function headHeight(model: TraceModel, rows: readonly ScopeRow[]): number {
-  return AXIS_HEIGHT + ROW_HEIGHT * (rows.length + (model.trace.sequences.length > 0 ? 1 : 0)) + HEADROOM;
-}
-
-function edges(geometry: Geometry, first: number, last: number): [number, number] {
-  return [x(geometry, geometry.columns.of(first)), x(geometry, geometry.columns.of(last) + 1)];
-}
-
-/** Visits the scopes of a row that can be seen, at most one for every few pixels. */
-function eachScope(geometry: Geometry, row: ScopeRow, visit: (scope: Scope, from: number, to: number) => void): void {
-  const { columns, viewport } = geometry;
-  const first = columns.firstLaunch(Math.max(0, Math.floor(viewport.left)));
-  let i = Math.max(0, lowerBound(row.firsts, first) - 1);
-  while (i < row.scopes.length) {
-    const scope = row.scopes[i] as Scope;
-    const [from, to] = edges(geometry, scope.first, scope.last);
-    if (from > geometry.width) return;
-    const fold = columns.foldHiding(scope.first);
-    const hidden = fold !== null && fold.key !== scopeKey(scope) && scope.last <= fold.last;
-    if (!hidden && to > geometry.gutter) visit(scope, from, to);
-    const next = columns.firstLaunch(Math.max(columns.of(scope.first) + 1, Math.floor(u(geometry, from + 4))));
-    i = to - from < 4 || hidden ? Math.max(i + 1, lowerBound(row.firsts, next)) : i + 1;
-  }
-}
-
-export function paintBands(pen: CanvasRenderingContext2D, scene: Scene, rows: readonly ScopeRow[]): void {
+export function paintBands(pen: CanvasRenderingContext2D, scene: Scene, rows: readonly BandRow[]): void {
   const { geometry, palette } = scene;
   const bottom = geometry.height - AXIS_HEIGHT;
   const row = rows[0];
-  if (row) {
-    const path = new Path2D();
-    const lines = new Path2D();
-    eachScope(geometry, row, (_, from, to) => {
-      path.rect(from, AXIS_HEIGHT, to - from, bottom);
+  if (row?.bands[0]?.kind === "scope") {
+    const runs = new Runs();
+    const lines = new Runs();
+    eachBand(geometry, row, (_, from, to) => {
+      runs.add(from, to);
       if (to - from < 4) return;
-      lines.rect(Math.round(from), AXIS_HEIGHT, 1, bottom);
-      lines.rect(Math.round(to), AXIS_HEIGHT, 1, bottom);
+      lines.add(Math.round(from), Math.round(from) + 1);
+      lines.add(Math.round(to), Math.round(to) + 1);
     });
-    pen.fillStyle = palette["bg-2"];
-    pen.fill(path);
-    pen.fillStyle = palette.border;
-    pen.fill(lines);
+    runs.fill(pen, palette["bg-2"], AXIS_HEIGHT, bottom);
+    lines.fill(pen, palette.border, AXIS_HEIGHT, bottom);
   }
   paintFoldColumns(pen, scene);
   paintSelectedColumns(pen, scene);
 }
 
-/** A folded column is set apart by dotted edges: what is in it is more than one launch. */
-function paintFoldColumns(pen: CanvasRenderingContext2D, { geometry, palette }: Scene): void {
+/** What is folded is set apart by dotted edges and a veil of dots: it is more than one launch. */
+function paintFoldColumns(pen: CanvasRenderingContext2D, { geometry, palette, folds }: Scene): void {
   const { columns, viewport } = geometry;
-  if (viewport.scale < 6) return;
+  const width = columns.foldWidth * viewport.scale;
+  if (width < 4) return;
   pen.strokeStyle = palette["fg-2"];
   pen.lineWidth = 1;
   pen.setLineDash([1, 4]);
   pen.beginPath();
-  for (const fold of columns.folds) {
+  for (const fold of folds) {
     const column = columns.of(fold.first);
-    for (const left of columns.mirrored ? [column, columns.total - column - 1] : [column]) {
-      for (const edge of [left, left + 1]) {
+    for (const left of columns.mirrored ? [column, columns.total - column - columns.foldWidth] : [column]) {
+      for (const edge of [left, left + columns.foldWidth]) {
         const px = Math.round(x(geometry, edge)) + 0.5;
         if (px < geometry.gutter || px > geometry.width) continue;
         pen.moveTo(px, AXIS_HEIGHT);
@@ -129,27 +91,58 @@ export function paintHead(
   pen: CanvasRenderingContext2D,
   scene: Scene,
   model: TraceModel,
-  rows: readonly ScopeRow[],
+  rows: readonly BandRow[],
   view: Pick<ViewState, "fold" | "unfolded" | "collapsed">,
 ): void {
-  const { geometry, palette } = scene;
   pen.textBaseline = "middle";
   paintTitles(pen, scene);
   paintNumbers(pen, scene, false);
-  if (geometry.columns.mirrored) paintNumbers(pen, scene, true);
-  rows.forEach((row, depth) => {
-    const middle = AXIS_HEIGHT + ROW_HEIGHT * (depth + 0.5);
-    eachScope(geometry, row, (scope, from, to) => {
-      if (to - from < 16) return;
-      pen.fillStyle = palette["fg-2"];
-      pen.font = `11px ${palette.font}`;
-      pen.textAlign = "left";
-      const left = Math.max(from, geometry.gutter - 4);
-      const sign = view.collapsed.has(scope.id) ? "▸" : "▾";
-      pen.fillText(to - from < 40 ? sign : fitText(pen, `${sign} ${scope.name}`, to - left - 8), left + 5, middle);
+  if (scene.geometry.columns.mirrored) paintNumbers(pen, scene, true);
+  const events = scene.events.get(null);
+  if (events) paintEvents(pen, scene, events, tapeEventsAt(scene.geometry));
+  rows.forEach((row, at) => {
+    const middle = AXIS_HEIGHT + ROW_HEIGHT * (at + 0.5);
+    eachBand(scene.geometry, row, (band, from, to) => {
+      if (band.kind === "sequence") paintSequence(pen, scene, band.sequence, from, to, middle, view);
+      else paintScope(pen, scene, model, band.scope, from, to, middle, at === 0, view.collapsed);
     });
   });
-  paintSequences(pen, scene, model, rows.length, view);
+}
+
+/** The middle of a lane that is not there, below which events of the tape itself are drawn: in the room above the first lane. */
+export function tapeEventsAt({ head }: Geometry): number {
+  return head - HEADROOM - 9;
+}
+
+/** The first row names what is around its scopes, too: their own rows may have gone to make room. */
+function paintScope(
+  pen: CanvasRenderingContext2D,
+  scene: Scene,
+  model: TraceModel,
+  scope: Scope,
+  from: number,
+  to: number,
+  middle: number,
+  outermost: boolean,
+  collapsed: ReadonlySet<number>,
+): void {
+  if (to - from < 16) return;
+  const { geometry, palette } = scene;
+  pen.fillStyle = palette["fg-2"];
+  pen.font = `11px ${palette.font}`;
+  pen.textAlign = "left";
+  const left = Math.max(from, geometry.gutter - 4);
+  const room = Math.min(to, geometry.width) - left - 8;
+  const sign = collapsed.has(scope.id) ? "▸" : "▾";
+  const names = [short(scope.name, 60)];
+  for (let id = outermost ? scope.parent : null; id !== null && names.length < 4; ) {
+    const parent: Scope | undefined = model.trace.scopes[id];
+    names.unshift(short(parent?.name ?? "", 24));
+    id = parent?.parent ?? null;
+  }
+  const full = `${sign} ${names.join(" › ")}`;
+  const text = pen.measureText(full).width <= room ? full : fitText(pen, `${sign} ${names.at(-1)}`, room);
+  pen.fillText(to - from < 40 ? sign : text, left + 5, middle);
 }
 
 function paintTitles(pen: CanvasRenderingContext2D, { geometry, palette }: Scene): void {
@@ -200,53 +193,53 @@ function paintNumbers(pen: CanvasRenderingContext2D, scene: Scene, backward: boo
     pen.fillText(text, x(geometry, centre), 29);
   };
   const selected = scene.launch === null ? -1 : columns.of(scene.launch);
-  const folded = columns.folds.map((fold) => columns.of(fold.first)).filter((at) => at >= low && at <= high);
   const taken = selected < 0 ? [] : [selected];
-  for (const column of viewport.scale >= 10 ? folded : []) {
-    const label = columns.fold(column)?.label ?? "";
-    if (column !== selected) draw(column, viewport.scale > 40 ? label : "…", palette["fg-2"], "");
-    taken.push(column);
+  const wide = columns.foldWidth * viewport.scale;
+  for (const fold of wide >= 10 ? scene.folds : []) {
+    const column = columns.of(fold.first);
+    if (column + columns.foldWidth < low || column > high) continue;
+    const text = wide > 40 ? fold.label : "…";
+    if (column !== selected) draw(columns.forward(fold.first) - 0.5, text, palette["fg-2"], "");
+    for (let i = 0; i < columns.foldWidth; i++) taken.push(column + i);
   }
   for (let column = Math.ceil(low / stride) * stride; column <= high; column += stride) {
     if (taken.some((at) => Math.abs(column - at) < stride)) continue;
     draw(column, columns.fold(column) ? "…" : String(columns.firstLaunch(column)), palette["fg-2"], "");
   }
   if (selected >= low && selected <= high && scene.launch !== null)
-    draw(selected, String(scene.launch), palette.fg, "700 ");
+    draw(columns.forward(scene.launch) - 0.5, String(scene.launch), palette.fg, "700 ");
 }
 
-function paintSequences(
+function paintSequence(
   pen: CanvasRenderingContext2D,
   scene: Scene,
-  model: TraceModel,
-  above: number,
+  sequence: Sequence,
+  from: number,
+  to: number,
+  middle: number,
   view: Pick<ViewState, "fold" | "unfolded">,
 ): void {
+  if (to - from < 10) return;
   const { geometry, palette } = scene;
-  const middle = AXIS_HEIGHT + ROW_HEIGHT * (above + 0.5);
   pen.font = `11px ${palette.font}`;
-  for (const sequence of model.trace.sequences) {
-    const [from, to] = edges(geometry, sequence.first, sequence.first + sequence.length * sequence.count - 1);
-    if (to < geometry.gutter || from > geometry.width || to - from < 10) continue;
-    const left = Math.max(from + 2, geometry.gutter);
-    const right = Math.min(to - 2, geometry.width - 4);
-    pen.strokeStyle = palette.border;
-    pen.lineWidth = 1.5;
-    pen.beginPath();
-    pen.moveTo(left, middle + 6);
-    pen.lineTo(left, middle);
-    pen.lineTo(right, middle);
-    pen.lineTo(right, middle + 6);
-    pen.stroke();
-    const text = fitText(pen, sequenceText(sequence, isFolded(sequence, view)), right - left - 16);
-    const width = pen.measureText(text).width + 10;
-    if (right - left < 34) continue;
-    pen.fillStyle = palette.bg;
-    pen.fillRect((left + right - width) / 2, middle - 8, width, 16);
-    pen.fillStyle = palette["fg-2"];
-    pen.textAlign = "center";
-    pen.fillText(text, (left + right) / 2, middle);
-  }
+  const left = Math.max(from + 2, geometry.gutter);
+  const right = Math.min(to - 2, geometry.width - 4);
+  pen.strokeStyle = palette.border;
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  pen.moveTo(left, middle + 6);
+  pen.lineTo(left, middle);
+  pen.lineTo(right, middle);
+  pen.lineTo(right, middle + 6);
+  pen.stroke();
+  if (right - left < 34) return;
+  const text = fitText(pen, sequenceText(sequence, isFolded(sequence, view)), right - left - 16);
+  const width = pen.measureText(text).width + 10;
+  pen.fillStyle = palette.bg;
+  pen.fillRect((left + right - width) / 2, middle - 8, width, 16);
+  pen.fillStyle = palette["fg-2"];
+  pen.textAlign = "center";
+  pen.fillText(text, (left + right) / 2, middle);
 }
 
 function sequenceText(sequence: Sequence, folded: boolean): string {
@@ -254,25 +247,13 @@ function sequenceText(sequence: Sequence, folded: boolean): string {
 }
 
 /** What of the head is at a place. */
-export function hitHead(
-  geometry: Geometry,
-  model: TraceModel,
-  rows: readonly ScopeRow[],
-  px: number,
-  py: number,
-): HeadHit {
-  const row = Math.floor((py - AXIS_HEIGHT) / ROW_HEIGHT);
-  const scopes = rows[row];
+export function hitHead(geometry: Geometry, bands: Bands, px: number, py: number): HeadHit {
+  const row = shownRows(geometry, bands)[Math.floor((py - AXIS_HEIGHT) / ROW_HEIGHT)];
   let hit: HeadHit = { kind: "launch" };
-  if (scopes) {
-    eachScope(geometry, scopes, (scope, from, to) => {
-      if (px >= from && px < to) hit = { kind: "scope", scope };
+  if (row) {
+    eachBand(geometry, row, (band, from, to) => {
+      if (px >= from && px < Math.max(to, from + 4)) hit = band;
     });
-  } else if (row === rows.length) {
-    for (const sequence of model.trace.sequences) {
-      const [from, to] = edges(geometry, sequence.first, sequence.first + sequence.length * sequence.count - 1);
-      if (px >= from && px < to) hit = { kind: "sequence", sequence };
-    }
   }
   return hit;
 }

@@ -48,6 +48,22 @@ function foldOf(sequence: Sequence): Fold | null {
   return { key, first: first + length * shown, last: first + length * count - 1, label: `+${count - shown}×` };
 }
 
+/** The launches from `first` to `last` that share a place in the lanes with this one; null where it has its own. */
+export function foldAround(
+  model: TraceModel,
+  view: Pick<ViewState, "fold" | "unfolded" | "collapsed">,
+  launch: number,
+): { first: number; last: number } | null {
+  let widest: { first: number; last: number } | null = null;
+  const consider = (fold: { first: number; last: number } | null | undefined): void => {
+    if (!fold || launch < fold.first || launch > fold.last) return;
+    if (!widest || fold.first < widest.first || fold.last > widest.last) widest = fold;
+  };
+  for (const sequence of model.trace.sequences) if (isFolded(sequence, view)) consider(foldOf(sequence));
+  for (const id of view.collapsed) consider(model.trace.scopes[id]);
+  return widest;
+}
+
 /** The change of view that makes a launch visible; null where it is visible already. */
 export function unfolding(columns: Columns, launch: number, view: ViewState): Partial<ViewState> | null {
   const fold = columns.foldHiding(launch);

@@ -1,6 +1,6 @@
 /** Where things are on the canvas, in CSS pixels. The horizontal part is shared by the lanes and the strip of norms below them. */
-import type { Columns } from "./columns.js";
-import { lowerBound, type Track } from "./tracks.js";
+import type { Columns, Fold } from "./columns.js";
+import { gallop, lowerBound, type Spans, type Track } from "./tracks.js";
 
 export const MIN_LANE = 30;
 export const MAX_LANE = 56;
@@ -84,38 +84,90 @@ export function zoomAbout(viewport: Viewport, column: number, factor: number, le
 /** Entries `first` to `end` (exclusive) share one cell: a column, a fold, or where columns are thin, a pixel. */
 export type Visit = (first: number, px: number, end: number) => void;
 
+/** The columns that can be seen, of the forward pass or of the backward one, and the first launch of them. */
+interface Seen {
+  readonly high: number;
+  readonly launch: number;
+  /** Columns of a cell. */
+  readonly step: number;
+  readonly dense: boolean;
+}
+
+function seen({ width, gutter, columns, viewport }: Geometry, backward: boolean): Seen {
+  const from = viewport.left - 1;
+  const to = viewport.left + plotWidth({ width, gutter }) / viewport.scale + 1;
+  const low = backward ? columns.total - to : from;
+  return {
+    high: backward ? columns.total - from : to,
+    launch: columns.firstLaunch(Math.max(0, Math.floor(low))),
+    step: Math.max(1, Math.floor(1 / viewport.scale)),
+    dense: viewport.scale < 1,
+  };
+}
+
 /**
  * Calls `visit` for the cells that hold entries of ascending launches and can be seen, about one a pixel at most: what would
  * be painted over is skipped by bisection, so that a frame costs pixels, not launches. Backward passes mirror the launches.
- * What reaches to the right by up to `reach` launches is visited too when only its end can be seen.
+ * With `beyond` the next entry on either side is visited too: a line goes on to what can not be seen.
  */
 export function eachVisible(
   geometry: Geometry,
   launches: ArrayLike<number>,
   backward: boolean,
   visit: Visit,
-  reach = 0,
+  beyond = false,
 ): void {
-  const { columns, viewport } = geometry;
-  const from = viewport.left - 1;
-  const to = viewport.left + plotWidth(geometry) / viewport.scale + 1;
-  const low = backward ? columns.total - to : from;
-  const high = backward ? columns.total - from : to;
-  const step = Math.max(1, Math.floor(1 / viewport.scale));
-  let i = lowerBound(launches, columns.firstLaunch(Math.max(0, Math.floor(low))) - reach);
-  while (i < launches.length) {
+  const { columns } = geometry;
+  const { high, launch: from, step, dense } = seen(geometry, backward);
+  let i = lowerBound(launches, from);
+  if (beyond && i > 0) i--;
+  for (let out = false; i < launches.length && !out; ) {
     const launch = launches[i] as number;
     const column = columns.of(launch);
-    if (column > high) return;
-    const dense = viewport.scale < 1 || columns.fold(column) !== null;
-    const end = dense ? Math.max(i + 1, lowerBound(launches, columns.firstLaunch(column + step), i)) : i + 1;
+    out = column > high;
+    if (out && !beyond) return;
+    const cell = dense || columns.fold(column) !== null;
+    const end = cell ? Math.max(i + 1, gallop(launches, columns.nextLaunch(column, step), i)) : i + 1;
     visit(i, x(geometry, backward ? columns.backward(launch) : columns.forward(launch)), end);
     i = end;
   }
 }
 
+/** As `eachVisible`, also for what begins to the left of what can be seen and reaches into it. */
+export function eachSpan(geometry: Geometry, spans: Spans, backward: boolean, visit: Visit): void {
+  const { columns } = geometry;
+  const { high, launch: from, step, dense } = seen(geometry, backward);
+  let i = lowerBound(spans.reach, from);
+  while (i < spans.first.length) {
+    const launch = spans.first[i] as number;
+    const column = columns.of(launch);
+    if (column > high) return;
+    if ((spans.last[i] as number) < from) {
+      i++;
+      continue;
+    }
+    const cell = dense || columns.fold(column) !== null;
+    const end = cell ? Math.max(i + 1, gallop(spans.first, columns.nextLaunch(column, step), i)) : i + 1;
+    visit(i, x(geometry, backward ? columns.backward(launch) : columns.forward(launch)), end);
+    i = end;
+  }
+}
+
+/** The folds that can be seen, of either pass. */
+export function visibleFolds(geometry: Geometry): readonly Fold[] {
+  const { columns } = geometry;
+  const passes = columns.mirrored ? [false, true] : [false];
+  const found = new Set<Fold>();
+  for (const backward of passes) {
+    const { launch, high } = seen(geometry, backward);
+    if (high < 0) continue;
+    for (const fold of columns.foldsWithin(launch, columns.firstLaunch(Math.ceil(high) + 1))) found.add(fold);
+  }
+  return [...found];
+}
+
 /** Index of the version that is alive at a launch; -1 where none is. */
 export function versionIndexAt(track: Track, launch: number): number {
   const i = lowerBound(track.start, launch + 1) - 1;
-  return i >= 0 && launch <= (track.end[i] as number) ? i : -1;
+  return i >= 0 && launch <= (track.life.end[i] as number) ? i : -1;
 }

@@ -1,8 +1,9 @@
 /** What became of needed values: lost ones in red with an arrow, kept ones calmly with a bracket. */
-import { BAR, eachVisible, type Geometry, type Visit, x } from "./geometry.js";
+import { BAR, eachSpan, eachVisible, type Geometry, type Visit, x } from "./geometry.js";
 import type { Scene } from "./paint.js";
 import type { Palette } from "./palette.js";
-import { type Clobber, lowerBound, type Track } from "./tracks.js";
+import { CROWDED, Places, Runs } from "./pen.js";
+import { lowerBound, type Spans, type Track } from "./tracks.js";
 
 /** Narrower than this an arc is a smudge; the stripes remain. */
 const MIN_ARC = 7;
@@ -16,34 +17,36 @@ interface Span {
 }
 
 export function paintClobbers(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
-  const kept = spans(scene.geometry, track.preserved, track);
-  const lost = spans(scene.geometry, track.lost, track);
+  const { palette, geometry } = scene;
+  const { lost, preserved } = track.life;
+  const kept = wholeSpans(geometry, preserved);
+  const torn = wholeSpans(geometry, lost);
   if (kept.length > 0) {
-    stripe(pen, scene.palette.bar, scene.keptHatch, kept, middle);
-    for (const span of kept) if (span.to - span.from >= MIN_ARC) keptArc(pen, scene.palette, span, middle);
+    stripe(pen, palette.bar, scene.keptHatch, kept, middle);
+    for (const span of kept) if (span.to - span.from >= MIN_ARC) keptArc(pen, palette, span, middle);
   }
-  if (lost.length > 0) {
-    stripe(pen, scene.palette["red-tint"], scene.lostHatch, lost, middle);
-    tickAt(pen, scene.palette.red, lost, middle);
-    const most = Math.min(26, (scene.geometry.lane - BAR) / 2 + 4);
-    for (const span of lost) if (span.to - span.from >= MIN_ARC) lostArc(pen, scene.palette, span, middle, most);
+  if (torn.length > 0) {
+    stripe(pen, palette["red-tint"], scene.lostHatch, torn, middle);
+    tickAt(pen, palette.red, torn, middle);
+    const most = Math.min(26, (geometry.lane - BAR) / 2 + 4);
+    for (const span of torn) if (span.to - span.from >= MIN_ARC) lostArc(pen, palette, span, middle, most);
   }
   paintFoldCounts(pen, scene, track, middle);
 }
 
-function spans(geometry: Geometry, clobbers: readonly Clobber[], track: Track): Span[] {
+function wholeSpans(geometry: Geometry, spans: Spans): Span[] {
   const result: Span[] = [];
-  if (clobbers.length === 0) return result;
-  const readers = clobbers === track.lost ? track.lostReaders : track.preservedReaders;
+  if (spans.first.length === 0) return result;
+  const { columns } = geometry;
   const visit: Visit = (first, from, end) => {
     // what begins in a fold is counted there; what begins in one pixel with others is one mark
-    const { reader, clobberer } = clobbers[end - 1] as Clobber;
-    if (geometry.columns.fold(geometry.columns.of(reader)) !== null) return;
-    const hidden = geometry.columns.fold(geometry.columns.of(clobberer)) !== null;
-    const to = x(geometry, geometry.columns.forward(clobberer));
+    if (columns.foldHiding(spans.first[end - 1] as number) !== null) return;
+    const clobberer = spans.last[end - 1] as number;
+    const hidden = columns.foldHiding(clobberer) !== null;
+    const to = x(geometry, columns.forward(clobberer));
     if (to >= geometry.gutter) result.push({ from, to: Math.max(to, from + 2), hidden: hidden || end - first > 1 });
   };
-  eachVisible(geometry, readers, false, visit, track.reach);
+  eachSpan(geometry, spans, false, visit);
   return result;
 }
 
@@ -54,17 +57,23 @@ function stripe(
   list: readonly Span[],
   middle: number,
 ): void {
-  const path = new Path2D();
-  for (const { from, to } of list) path.rect(from, middle - BAR / 2, to - from, BAR);
-  pen.fillStyle = ground;
-  pen.fill(path);
-  pen.fillStyle = pattern;
-  pen.fill(path);
+  const runs = new Runs();
+  for (const { from, to } of list) runs.add(from, to);
+  runs.fill(pen, ground, middle - BAR / 2, BAR);
+  runs.fill(pen, pattern, middle - BAR / 2, BAR);
 }
 
+/** Where a value was read that is lost; where there is no room for ticks, a line along the top. */
 function tickAt(pen: CanvasRenderingContext2D, colour: string, list: readonly Span[], middle: number): void {
+  const places = new Places();
+  for (const { from } of list) places.add(from);
+  const line = new Runs();
   pen.fillStyle = colour;
-  for (const { from } of list) pen.fillRect(Math.round(from) - 1, middle - 10, 2, 20);
+  places.each((px, room) => {
+    if (room < CROWDED) line.add(px - CROWDED / 2, px + CROWDED / 2);
+    else pen.fillRect(Math.round(px) - 1, middle - 10, 2, 20);
+  });
+  line.fill(pen, colour, middle - BAR / 2 - 2, 3);
 }
 
 /** At most `most` pixels high, so that it stays out of the lane above. */
@@ -138,19 +147,23 @@ function shield(pen: CanvasRenderingContext2D, palette: Palette, px: number, py:
 
 /** A fold must not hide trouble: it says how many of each are in it. */
 function paintFoldCounts(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
-  const { geometry, palette } = scene;
-  for (const fold of geometry.columns.folds) {
-    const px = x(geometry, geometry.columns.forward(fold.first));
+  const { geometry, palette, folds } = scene;
+  const { columns, viewport } = geometry;
+  if (viewport.scale * columns.foldWidth < 14) return;
+  for (const fold of folds) {
+    const px = x(geometry, columns.forward(fold.first));
     if (px < geometry.gutter || px > geometry.width) continue;
-    const lost = countWithin(track.lostReaders, fold.first, fold.last);
-    const kept = countWithin(track.preservedReaders, fold.first, fold.last);
+    const lost = countWithin(track.life.lost.first, fold.first, fold.last);
+    const kept = countWithin(track.life.preserved.first, fold.first, fold.last);
     const text = lost > 0 ? `✕ ${lost}` : kept > 0 ? `kept ${kept}` : "";
-    if (text === "" || geometry.viewport.scale < 14) continue;
+    // what was kept is no trouble: it is said where there is room
+    if (text === "" || (lost === 0 && viewport.scale * columns.foldWidth < 60)) continue;
     pen.font = `${lost > 0 ? "600 " : ""}10.5px ${palette.font}`;
     pen.textAlign = "center";
     pen.textBaseline = "top";
+    const half = pen.measureText(text).width / 2;
     pen.fillStyle = lost > 0 ? palette.red : palette.keep;
-    pen.fillText(text, px, middle + BAR / 2 + 4);
+    pen.fillText(text, Math.max(px, geometry.gutter + half), middle + BAR / 2 + 3);
   }
 }
 
@@ -160,34 +173,57 @@ function countWithin(sorted: Int32Array, first: number, last: number): number {
 
 /** Where the reverse pass reads what was overwritten: a cross in red; where it reads a kept copy: a calm diamond. */
 export function paintBackwardMarks(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+  paintKeptReads(pen, scene, track, middle);
   const { geometry, palette } = scene;
-  const size = Math.min(4.5, Math.max(1.5, geometry.viewport.scale / 4));
+  const { lost } = track.life;
+  if (lost.first.length === 0) return;
+  let free = Number.NEGATIVE_INFINITY;
+  const places = new Places();
+  eachVisible(geometry, lost.first, true, (i, px) => {
+    places.add(px);
+    if (geometry.viewport.scale >= 14) free = misreadLabel(pen, scene, track, i, px, middle, free);
+  });
+  const dots = new Path2D();
+  const crosses = new Path2D();
+  const runs = new Runs();
+  places.each((px, room) => {
+    const size = Math.min(4.5, room / 2.4);
+    if (room < CROWDED) runs.add(px - CROWDED / 2, px + CROWDED / 2);
+    else {
+      dots.moveTo(px + size, middle);
+      dots.arc(px, middle, size, 0, 2 * Math.PI);
+      if (size >= 3) cross(crosses, px, middle, size * 0.5);
+    }
+  });
+  runs.fill(pen, palette.red, middle - 2, 4);
+  pen.fillStyle = palette.red;
+  pen.fill(dots);
+  pen.strokeStyle = palette.bg;
+  pen.lineWidth = 1;
+  pen.stroke(crosses);
+}
+
+function paintKeptReads(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+  const places = new Places();
+  eachVisible(scene.geometry, track.life.preserved.first, true, (_, px) => places.add(px));
+  if (places.empty) return;
   const diamonds = new Path2D();
-  eachVisible(geometry, track.preservedReaders, true, (_, px) => {
+  const runs = new Runs();
+  places.each((px, room) => {
+    const size = Math.min(4.5, room / 2.4);
+    if (room < CROWDED) {
+      runs.add(px - CROWDED / 2, px + CROWDED / 2);
+      return;
+    }
     diamonds.moveTo(px, middle - size);
     diamonds.lineTo(px + size, middle);
     diamonds.lineTo(px, middle + size);
     diamonds.lineTo(px - size, middle);
     diamonds.closePath();
   });
-  pen.fillStyle = palette.keep;
+  runs.fill(pen, scene.palette.keep, middle - 1, 3);
+  pen.fillStyle = scene.palette.keep;
   pen.fill(diamonds);
-  if (track.lostReaders.length === 0) return;
-  let free = Number.NEGATIVE_INFINITY;
-  const dots = new Path2D();
-  const crosses = new Path2D();
-  eachVisible(geometry, track.lostReaders, true, (i, px) => {
-    dots.moveTo(px + size, middle);
-    dots.arc(px, middle, size, 0, 2 * Math.PI);
-    cross(crosses, px, middle, size * 0.5);
-    if (geometry.viewport.scale >= 14) free = misreadLabel(pen, scene, track, i, px, middle, free);
-  });
-  pen.fillStyle = palette.red;
-  pen.fill(dots);
-  if (size < 3) return;
-  pen.strokeStyle = palette.bg;
-  pen.lineWidth = 1;
-  pen.stroke(crosses);
 }
 
 function cross(path: Path2D, px: number, py: number, arm: number): void {
@@ -207,9 +243,8 @@ function misreadLabel(
   middle: number,
   free: number,
 ): number {
-  const { version } = track.lost[index] as Clobber;
-  const final = track.versions.at(-1)?.version ?? version.version + 1;
-  const text = `reads v${final}, needs v${version.version}`;
+  const needed = track.number(track.life.lost.version[index] as number);
+  const text = `reads v${track.number(track.count - 1)}, needs v${needed}`;
   pen.font = `10.5px ${scene.palette.font}`;
   const width = pen.measureText(text).width;
   const right = Math.min(px + width / 2, scene.geometry.width - 4);

@@ -1,23 +1,31 @@
 /** Painting the lanes: bars, ticks, dots. Same marks are collected and drawn in one path. */
-import type { Version } from "../../trace/types.js";
-import { shape, short } from "../format.js";
-import { BAR, eachVisible, type Geometry, plotWidth, u, x, y } from "./geometry.js";
+import { shape } from "../format.js";
+import type { Fold } from "./columns.js";
+import { type EventMarks, paintEvents } from "./events.js";
+import { BAR, eachSpan, eachVisible, type Geometry, plotWidth, u, x, y } from "./geometry.js";
+import { fitText, INDENT } from "./gutter.js";
 import { paintBackwardMarks, paintClobbers } from "./marks.js";
 import { type Palette, RAMP_STEPS, type Tone } from "./palette.js";
+import { CROWDED, Places, Runs } from "./pen.js";
 import type { ColourScale } from "./scale.js";
-import { lowerBound, type Track } from "./tracks.js";
+import { ADJOINT_BAD, ADJOINT_DEAD, ADJOINT_UNKNOWN, gallop, lowerBound, type Track } from "./tracks.js";
 
 export interface Scene {
   readonly geometry: Geometry;
   readonly palette: Palette;
   readonly tracks: readonly Track[];
   readonly scale: ColourScale | null;
+  /** Whether adjoints were recorded at all: one that is not there is then a thing to be seen. */
+  readonly summarised: boolean;
   readonly lostHatch: CanvasPattern | string;
   readonly keptHatch: CanvasPattern | string;
   /** Labels of the arrays that matter now, others are dimmed; null: all. */
   readonly focus: ReadonlySet<string> | null;
   readonly focusLaunches: readonly number[];
   readonly focusTone: Tone;
+  readonly events: EventMarks;
+  /** Folds that can be seen. */
+  readonly folds: readonly Fold[];
   readonly launch: number | null;
   readonly backward: boolean;
   readonly array: number | null;
@@ -26,6 +34,8 @@ export interface Scene {
 
 const DIMMED = 0.28;
 const TINY = 1.5;
+/** Pixels for a dot and the word behind it. */
+const ROOM_FOR_NAN = 32;
 
 export function visibleLanes(geometry: Geometry, lanes: number): [first: number, last: number] {
   const first = Math.max(0, Math.floor(geometry.viewport.top / geometry.lane));
@@ -46,7 +56,10 @@ export function paintTracks(pen: CanvasRenderingContext2D, scene: Scene): void {
     paintClobbers(pen, scene, track, middle);
     paintReads(pen, scene, track, middle);
     paintWrites(pen, scene, track, middle);
+    paintBad(pen, scene, track, middle);
     if (geometry.columns.mirrored) paintBackwardMarks(pen, scene, track, middle);
+    const events = scene.events.get(track.array.id);
+    if (events) paintEvents(pen, scene, events, middle);
   }
   pen.globalAlpha = 1;
 }
@@ -57,23 +70,35 @@ function paintBaseline(pen: CanvasRenderingContext2D, { geometry, palette }: Sce
   pen.fillRect(geometry.gutter, middle, Math.min(end, geometry.width) - geometry.gutter, 1);
 }
 
-/** Bars of one colour, collected. */
-class Bars {
-  private readonly paths = new Map<string | CanvasPattern, Path2D>();
+/** Narrower bars have no room for round ends, and are drawn as runs. */
+const ROUNDED = 6;
 
-  add(style: string | CanvasPattern, left: number, right: number, middle: number, height = BAR): void {
+/** Bars by their colour, collected. */
+class Bars {
+  private readonly paths = new Map<string, Path2D>();
+  private readonly runs = new Map<string, Runs>();
+
+  add(style: string, left: number, right: number, middle: number): void {
+    const width = Math.max(1, right - left);
+    if (width < ROUNDED) {
+      let runs = this.runs.get(style);
+      if (!runs) {
+        runs = new Runs();
+        this.runs.set(style, runs);
+      }
+      runs.add(left, left + width);
+      return;
+    }
     let path = this.paths.get(style);
     if (!path) {
       path = new Path2D();
       this.paths.set(style, path);
     }
-    const width = Math.max(1, right - left);
-    const top = middle - height / 2;
-    if (width < 5) path.rect(left, top, width, height);
-    else path.roundRect(left, top, width, height, Math.min(height / 2, width / 2));
+    path.roundRect(left, middle - BAR / 2, width, BAR, Math.min(BAR / 2, width / 2));
   }
 
-  paint(pen: CanvasRenderingContext2D): void {
+  paint(pen: CanvasRenderingContext2D, middle: number): void {
+    for (const [style, runs] of this.runs) runs.fill(pen, style, middle - BAR / 2, BAR);
     for (const [style, path] of this.paths) {
       pen.fillStyle = style;
       pen.fill(path);
@@ -81,10 +106,10 @@ class Bars {
   }
 }
 
-function barColour(scene: Scene, track: Track, version: Version): string {
+function barColour(scene: Scene, track: Track, position: number): string {
   const { palette, scale } = scene;
   if (!scale) return track.array.requiresGrad ? palette.bar : palette["bar-off"];
-  const level = scale.level(version);
+  const level = scale.level(track.base + position);
   if (level === "bad") return palette.red;
   return level === null ? palette["bar-off"] : (palette.ramp[Math.min(RAMP_STEPS - 1, level)] ?? palette.bar);
 }
@@ -92,28 +117,29 @@ function barColour(scene: Scene, track: Track, version: Version): string {
 function paintVersions(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry } = scene;
   const { columns, viewport } = geometry;
+  const { start } = track;
+  const { end } = track.life;
   const right = u(geometry, geometry.width);
   const bars = new Bars();
   const outline: [number, number][] = [];
-  let i = Math.max(0, lowerBound(track.start, columns.firstLaunch(Math.max(0, Math.floor(viewport.left)))) - 1);
-  while (i < track.start.length) {
-    const start = track.start[i] as number;
-    const version = track.versions[i] as Version;
-    if (start >= 0 && columns.of(start) > right) break;
-    const end = track.end[i] as number;
-    const from = Math.max(geometry.gutter - BAR, x(geometry, start < 0 ? 0.1 : columns.forward(start)));
-    const ending = end >= columns.launches ? columns.count - 0.1 : columns.forward(end);
+  const step = Math.max(1, Math.floor(1 / viewport.scale));
+  let i = Math.max(0, lowerBound(start, columns.firstLaunch(Math.max(0, Math.floor(viewport.left)))) - 1);
+  while (i < start.length) {
+    const from = start[i] as number;
+    const column = columns.of(from);
+    if (from >= 0 && column > right) break;
+    const left = Math.max(geometry.gutter - BAR, x(geometry, from < 0 ? 0.1 : columns.forward(from)));
+    const until = end[i] as number;
+    const ending = until >= columns.launches ? columns.count - 0.1 : columns.forward(until);
     const to = Math.min(geometry.width + BAR, x(geometry, ending));
-    const room = to - from;
-    bars.add(barColour(scene, track, version), from, room > 12 ? to - 4 : to, middle);
-    if (scene.array === track.array.id && scene.version === version.version) outline.push([from, to]);
-    const column = columns.of(start);
+    const room = to - left;
+    bars.add(barColour(scene, track, i), left, room > 12 ? to - 4 : to, middle);
+    if (scene.array === track.array.id && scene.version === track.number(i)) outline.push([left, to]);
     const dense = room < TINY || columns.fold(column) !== null;
-    const next = columns.firstLaunch(column + Math.max(1, Math.floor(1 / viewport.scale)));
     // of those that begin in one cell, the last may live on to the right of it
-    i = dense ? Math.max(i + 1, lowerBound(track.start, next, i + 1) - 1) : i + 1;
+    i = dense ? Math.max(i + 1, gallop(start, columns.nextLaunch(column, step), i) - 1) : i + 1;
   }
-  bars.paint(pen);
+  bars.paint(pen, middle);
   pen.strokeStyle = scene.palette.accent;
   pen.lineWidth = 1.5;
   for (const [from, to] of outline) {
@@ -127,57 +153,128 @@ function paintVersions(pen: CanvasRenderingContext2D, scene: Scene, track: Track
 function paintAdjoints(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
   const { columns } = geometry;
-  const left = columns.count + 1;
+  const { adjoints, adjointState } = track.life;
   const bars = new Bars();
+  const hollow = new Path2D();
+  const edges = new Runs();
   const dots = new Path2D();
+  const signs: [number, string][] = [];
+  const notches = new Runs();
   const add = (i: number): void => {
-    const version = track.adjoints[i] as Version;
-    const last = track.adjointReaders[i] as number;
-    const from = x(geometry, last < 0 ? left : columns.backward(last));
-    const to = x(geometry, version.writtenBy === null ? columns.total - 0.1 : columns.backward(version.writtenBy));
+    const last = adjoints.last[i] as number;
+    const writer = adjoints.first[i] as number;
+    const from = x(geometry, last >= columns.launches ? columns.count + 1 : columns.backward(last));
+    const to = x(geometry, writer < 0 ? columns.total - 0.1 : columns.backward(writer));
     if (to < geometry.gutter || from > geometry.width) return;
-    bars.add(adjointColour(scene, version), from, to, middle);
-    if (geometry.viewport.scale >= 5) addDot(dots, from, middle, 3.5);
+    const state = adjointState[i] as number;
+    const room = to - from;
+    if (state === ADJOINT_DEAD || (state === ADJOINT_UNKNOWN && scene.summarised)) {
+      if (room < ROUNDED) edges.add(from, to);
+      else hollow.roundRect(from + 1, middle - BAR / 2 + 1, room - 2, BAR - 2, Math.min(BAR / 2 - 1, room / 2 - 1));
+    } else bars.add(adjointColour(scene, state, track.base + (adjoints.version[i] as number)), from, to, middle);
+    if (state === ADJOINT_DEAD && room >= 12) signs.push([from + Math.min(room, 60) / 2, "0"]);
+    if (state === ADJOINT_BAD && room >= ROOM_FOR_NAN) signs.push([from + ROOM_FOR_NAN / 2 + 1, "NaN"]);
+    if (state === ADJOINT_BAD) notches.add(from - 1, from + 2);
+    if (room >= 12 || geometry.viewport.scale >= 5) addDot(dots, from, middle, 3.5);
   };
   const both = (first: number, _: number, end: number): void => {
     add(first);
     if (end - 1 > first) add(end - 1);
   };
-  eachVisible(geometry, track.adjointWriters, true, both, track.reach);
-  if (track.adjointWriters[0] === -1) add(0);
-  bars.paint(pen);
+  eachSpan(geometry, adjoints, true, both);
+  bars.paint(pen, middle);
+  for (const top of [middle - BAR / 2, middle + BAR / 2 - 1]) edges.fill(pen, palette.adj, top, 1);
+  pen.strokeStyle = palette.adj;
+  pen.lineWidth = 1;
+  pen.setLineDash([2, 2]);
+  pen.stroke(hollow);
+  pen.setLineDash([]);
   pen.fillStyle = palette.adj;
   pen.fill(dots);
+  notches.fill(pen, palette.red, middle - BAR / 2 - 4, 4);
+  for (const [px, sign] of signs) signText(pen, palette, px, middle, sign, sign === "0" ? palette.adj : palette.red);
 }
 
-function adjointColour({ scale, palette }: Scene, version: Version): string {
-  if (version.adjoint && version.adjoint.nan + version.adjoint.inf > 0) return palette.red;
+function adjointColour({ scale, palette }: Scene, state: number, version: number): string {
+  if (state === ADJOINT_BAD) return palette["red-tint"];
   if (scale?.by !== "adjoint") return palette["adj-bar"];
   const level = scale.level(version);
   return typeof level === "number" ? (palette.ramp[level] ?? palette["adj-bar"]) : palette["adj-bar"];
 }
 
+/** A word on a patch of background, so that it can be read on a bar of any colour. */
+function signText(
+  pen: CanvasRenderingContext2D,
+  palette: Palette,
+  px: number,
+  py: number,
+  text: string,
+  colour: string,
+): void {
+  pen.font = `600 9px ${palette.font}`;
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  const width = text.length * 6 + 3;
+  pen.fillStyle = palette.bg;
+  pen.fillRect(px - width / 2, py - 5, width, 10);
+  pen.fillStyle = colour;
+  pen.fillText(text, px, py + 0.5);
+}
+
+/** Values that are not finite: the word where there is room, else a notch above the bar. */
+function paintBad(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+  const { bad } = track.life;
+  if (bad.length === 0) return;
+  const { geometry, palette } = scene;
+  const places = new Places();
+  eachVisible(geometry, bad, false, (_, px) => places.add(px));
+  const notches = new Runs();
+  places.each((px, room) => {
+    if (room >= ROOM_FOR_NAN + 2) signText(pen, palette, px + ROOM_FOR_NAN / 2 + 1, middle, "NaN", palette.red);
+    notches.add(px - 1, px + 2);
+  });
+  notches.fill(pen, palette.red, middle - BAR / 2 - 4, 4);
+}
+
+/** Ticks where there is room for them; where there is none, a stripe under the bar, so that what is red stays to be seen. */
 function paintReads(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
-  const width = geometry.viewport.scale >= 6 ? 2 : 1;
-  const needed = new Path2D();
-  const plain = new Path2D();
-  eachVisible(geometry, track.reads, false, (first, px, end) => {
-    const important = track.readNeeded.subarray(first, end).includes(1);
-    const tall = important ? 9 : 6;
-    (important ? needed : plain).rect(Math.round(px) - width / 2, middle - tall, width, 2 * tall);
+  const { reads, neededBefore } = track.life;
+  const places = new Places();
+  eachVisible(geometry, reads, false, (first, px, end) => {
+    places.add(px, Number((neededBefore[end] as number) > (neededBefore[first] as number)));
   });
+  const ticks = { plain: new Path2D(), needed: new Path2D() };
+  const stripes = { plain: new Runs(), needed: new Runs() };
+  places.each((px, room, needed) => {
+    const kind = needed ? "needed" : "plain";
+    if (room < CROWDED) {
+      stripes[kind].add(px - CROWDED / 2, px + CROWDED / 2);
+      return;
+    }
+    const tall = needed ? 9 : 6;
+    const width = room >= 6 ? 2 : 1;
+    ticks[kind].rect(Math.round(px) - width / 2, middle - tall, width, 2 * tall);
+  });
+  stripes.plain.fill(pen, palette["fg-2"], middle + BAR / 2 + 1, 2);
+  stripes.needed.fill(pen, palette.fg, middle + BAR / 2 + 1, 2);
   pen.fillStyle = palette["fg-2"];
-  pen.fill(plain);
+  pen.fill(ticks.plain);
   pen.fillStyle = palette.fg;
-  pen.fill(needed);
+  pen.fill(ticks.needed);
 }
 
 function paintWrites(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
-  const radius = Math.min(5, Math.max(1.5, geometry.viewport.scale / 2.4));
+  const places = new Places();
+  eachVisible(geometry, track.life.writes, false, (_, px) => places.add(px));
   const dots = new Path2D();
-  eachVisible(geometry, track.writes, false, (_, px) => addDot(dots, px, middle, radius));
+  const runs = new Runs();
+  places.each((px, room) => {
+    if (room < CROWDED) runs.add(px - CROWDED / 2, px + CROWDED / 2);
+    else addDot(dots, px, middle, Math.min(5, Math.max(1.5, room / 2.4)));
+  });
+  runs.fill(pen, palette.accent, middle - 1, 3);
   pen.fillStyle = palette.accent;
   pen.fill(dots);
 }
@@ -200,19 +297,40 @@ export function paintLabels(pen: CanvasRenderingContext2D, scene: Scene): void {
     const { array, depth } = tracks[lane] as Track;
     const middle = Math.round(y(geometry, lane));
     if (middle < geometry.head - 4) continue;
-    const left = 8 + depth * 10;
+    const left = 8 + depth * INDENT;
     const chosen = scene.array === array.id;
     pen.globalAlpha = scene.focus && !scene.focus.has(array.label) ? 0.5 : 1;
     paintGradMark(pen, palette, left + 5, middle, array.requiresGrad);
     pen.fillStyle = palette.fg;
     pen.font = `${chosen ? "600 " : ""}12px ${palette.font}`;
     const room = geometry.gutter - left - 28;
-    pen.fillText(fitText(pen, array.label, room), left + 17, two ? middle - 6 : middle);
+    pen.fillText(fitText(pen, array.label, room, true), left + 17, two ? middle - 6 : middle);
     if (two) {
       pen.fillStyle = palette["fg-2"];
       pen.font = `11px ${palette.font}`;
       pen.fillText(fitText(pen, shape(array), room), left + 17, middle + 8);
     }
+  }
+  pen.globalAlpha = 1;
+}
+
+/** Where the window is on the tape and among the lanes, as thin bars; nothing where all can be seen. */
+export function paintScrollMarks(pen: CanvasRenderingContext2D, { geometry, palette, tracks }: Scene): void {
+  const { columns, viewport, gutter, width, height, head, lane } = geometry;
+  pen.fillStyle = palette["fg-2"];
+  pen.globalAlpha = 0.5;
+  const across = plotWidth(geometry);
+  const shown = across / viewport.scale / columns.total;
+  if (shown < 0.999) {
+    const size = Math.max(12, shown * across);
+    const at = viewport.left / Math.max(1e-9, columns.total - across / viewport.scale);
+    pen.fillRect(gutter + at * (across - size), 0, size, 3);
+  }
+  const room = height - head;
+  const whole = tracks.length * lane;
+  if (whole > room + 1) {
+    const size = Math.max(12, (room / whole) * room);
+    pen.fillRect(width - 3, head + (viewport.top / (whole - room)) * (room - size), 3, size);
   }
   pen.globalAlpha = 1;
 }
@@ -231,14 +349,6 @@ function paintGradMark(pen: CanvasRenderingContext2D, palette: Palette, px: numb
   pen.beginPath();
   pen.arc(px, py, 1.5, 0, 2 * Math.PI);
   pen.fill();
-}
-
-/** Text cut to a width in pixels. */
-export function fitText(pen: CanvasRenderingContext2D, text: string, width: number): string {
-  let cut = short(text, 80);
-  if (pen.measureText(cut).width <= width) return cut;
-  while (cut.length > 1 && pen.measureText(`${cut}…`).width > width) cut = cut.slice(0, -1);
-  return `${cut}…`;
 }
 
 export function clipToPlot(pen: CanvasRenderingContext2D, geometry: Geometry, top: number): void {

@@ -1,51 +1,73 @@
-/** What the pointer and the wheel do to a canvas: hover, click, drag, zoom. */
+/** What pointers and the wheel do to a canvas: hover, click, drag, pinch, zoom. */
 import type { Lifetime } from "../state.js";
 
 export interface PointerActions {
   hover(px: number, py: number): void;
   leave(): void;
   click(px: number, py: number): void;
-  doubleClick(px: number, py: number): void;
+  doubleClick(px: number, py: number, out: boolean): void;
   /** Returns whether anything moved; if not, the wheel is left to the page. */
   pan(dx: number, dy: number): boolean;
   zoom(factor: number, px: number): void;
+}
+
+interface Point {
+  readonly px: number;
+  readonly py: number;
 }
 
 /** Pixels that a hand shakes in a click. */
 const SHAKE = 3;
 
 export function bindPointer(canvas: HTMLCanvasElement, lifetime: Lifetime, actions: PointerActions): void {
-  let start: { px: number; py: number } | null = null;
-  let last = { px: 0, py: 0 };
+  const fingers = new Map<number, Point>();
+  let start: Point | null = null;
   let dragged = false;
   lifetime.listen(canvas, "pointerdown", (event) => {
     if (event.button !== 0) return;
-    start = last = { px: event.offsetX, py: event.offsetY };
-    dragged = false;
+    const at = pointOf(event);
+    fingers.set(event.pointerId, at);
+    dragged = fingers.size > 1; // a second finger: what follows is a pinch, no click
+    if (fingers.size === 1) start = at;
     canvas.setPointerCapture(event.pointerId);
   });
   lifetime.listen(canvas, "pointermove", (event) => {
-    const now = { px: event.offsetX, py: event.offsetY };
-    if (!start) {
+    const now = pointOf(event);
+    const before = fingers.get(event.pointerId);
+    if (!before) {
       actions.hover(now.px, now.py);
       return;
     }
-    dragged ||= Math.hypot(now.px - start.px, now.py - start.py) > SHAKE;
+    dragged ||= start !== null && Math.hypot(now.px - start.px, now.py - start.py) > SHAKE;
     if (!dragged) return;
     actions.leave();
-    actions.pan(last.px - now.px, last.py - now.py);
-    last = now;
+    const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
+    if (other) pinch(before, now, other, actions);
+    else actions.pan(before.px - now.px, before.py - now.py);
+    fingers.set(event.pointerId, now);
   });
   lifetime.listen(canvas, "pointerup", (event) => {
-    if (start && !dragged) actions.click(event.offsetX, event.offsetY);
-    start = null;
+    const { px, py } = pointOf(event);
+    if (fingers.delete(event.pointerId) && !dragged) {
+      actions.click(px, py);
+      if (event.pointerType === "touch") actions.hover(px, py); // a finger can not hover: a tap shows what is there, too
+    }
   });
-  lifetime.listen(canvas, "pointercancel", () => {
-    start = null;
-  });
+  lifetime.listen(canvas, "pointercancel", (event) => void fingers.delete(event.pointerId));
   lifetime.listen(canvas, "pointerleave", () => actions.leave());
-  lifetime.listen(canvas, "dblclick", (event) => actions.doubleClick(event.offsetX, event.offsetY));
+  lifetime.listen(canvas, "dblclick", (event) => actions.doubleClick(event.offsetX, event.offsetY, event.shiftKey));
   lifetime.listen(canvas, "wheel", (event) => onWheel(event, actions), { passive: false });
+}
+
+function pointOf(event: PointerEvent): Point {
+  return { px: event.offsetX, py: event.offsetY };
+}
+
+/** One of two fingers moved: what is between them follows. */
+function pinch(before: Point, now: Point, other: Point, actions: PointerActions): void {
+  const apart = (point: Point): number => Math.max(10, Math.abs(point.px - other.px));
+  actions.zoom(apart(now) / apart(before), (now.px + other.px) / 2);
+  actions.pan((before.px - now.px) / 2, (before.py - now.py) / 2);
 }
 
 /** With ctrl (or a pinch) it zooms, sideways it pans; up and down scrolls what does not fit, else the page. */

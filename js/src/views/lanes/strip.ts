@@ -13,6 +13,7 @@ interface Series {
   readonly launches: Int32Array;
   /** log10 of the norm; -Infinity is a norm of 0, NaN one that is not finite. */
   readonly logs: Float64Array;
+  readonly extremes: Extremes;
 }
 
 export interface StripSeries {
@@ -26,58 +27,127 @@ export interface StripSeries {
 }
 
 export function stripSeries(model: TraceModel, array: number | null): StripSeries {
-  const squares = new Map<number, number>();
-  const adjoints = new Map<number, number>();
-  const add = (map: Map<number, number>, at: number, norm: number, bad: number): void => {
-    map.set(at, (map.get(at) ?? 0) + (bad > 0 ? Number.NaN : norm * norm));
-  };
-  for (const version of array === null ? model.trace.versions : model.versions(array)) {
-    const { value, adjoint, writtenBy, reads } = version;
-    if (value && writtenBy !== null) add(squares, writtenBy, value.norm, value.nan + value.inf);
+  const { versions } = model.columns;
+  const squares = new Squares(model);
+  const adjoints = new Squares(model);
+  const first = array === null ? 0 : (versions.of[array] ?? 0);
+  const end = array === null ? versions.count : (versions.of[array + 1] ?? 0);
+  for (let v = first; v < end; v++) {
+    squares.add(versions.writtenBy[v] as number, versions.value[v] as number);
     // The adjoint of a version is complete once its first reader has been reversed.
-    if (adjoint && reads.length > 0)
-      add(
-        adjoints,
-        reads.reduce((a, b) => Math.min(a, b)),
-        adjoint.norm,
-        adjoint.nan + adjoint.inf,
-      );
+    const read = versions.reads[v] as number;
+    if (read < (versions.reads[v + 1] as number)) {
+      adjoints.add(versions.readers[read] as number, versions.adjoint[v] as number);
+    }
   }
-  const one = toSeries(squares);
-  const two = toSeries(adjoints);
-  const finite = [...one.logs, ...two.logs].filter((value) => Number.isFinite(value));
-  const low = finite.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-  const high = finite.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  const one = squares.series();
+  const two = adjoints.series();
+  let low = Number.POSITIVE_INFINITY;
+  let high = Number.NEGATIVE_INFINITY;
+  for (const { logs } of [one, two]) {
+    for (const log of logs) {
+      if (!Number.isFinite(log)) continue;
+      if (log < low) low = log;
+      if (log > high) high = log;
+    }
+  }
   const name = model.array(array)?.label ?? "";
   return {
     array,
     name,
     values: one,
     adjoints: two,
-    low: finite.length > 0 ? low : 0,
-    high: finite.length > 0 ? high : 0,
+    low: low <= high ? low : 0,
+    high: low <= high ? high : 0,
   };
 }
 
-function toSeries(squares: ReadonlyMap<number, number>): Series {
-  const launches = Int32Array.from([...squares.keys()].sort((a, b) => a - b));
-  return { launches, logs: Float64Array.from(launches, (at) => Math.log10(squares.get(at) ?? 0) / 2) };
+/** Sums of squares by launch. */
+class Squares {
+  private readonly sums: Float64Array;
+  private readonly seen: Uint8Array;
+
+  constructor(private readonly model: TraceModel) {
+    this.sums = new Float64Array(model.launchCount);
+    this.seen = new Uint8Array(model.launchCount);
+  }
+
+  add(launch: number, summary: number): void {
+    if (launch < 0 || summary < 0) return;
+    const { nan, inf, norm } = this.model.columns.summaries;
+    const bad = (nan[summary] as number) + (inf[summary] as number) > 0;
+    this.seen[launch] = 1;
+    this.sums[launch] = (this.sums[launch] as number) + (bad ? Number.NaN : (norm[summary] as number) ** 2);
+  }
+
+  series(): Series {
+    const launches = new Int32Array(this.seen.reduce((count, seen) => count + seen, 0));
+    let next = 0;
+    this.seen.forEach((seen, launch) => {
+      if (seen) launches[next++] = launch;
+    });
+    const logs = Float64Array.from(launches, (at) => Math.log10(this.sums[at] as number) / 2);
+    return { launches, logs, extremes: new Extremes(logs) };
+  }
 }
 
-/** Lowest and highest of a cell, so that a peak shows however far one has zoomed out. */
-function rangeOf(logs: Float64Array, first: number, end: number): { low: number; high: number; bad: boolean } {
-  let low = Number.POSITIVE_INFINITY;
-  let high = Number.NEGATIVE_INFINITY;
-  let bad = false;
-  for (let i = first; i < end; i++) {
-    const log = logs[i] as number;
-    if (Number.isNaN(log) || log === Number.POSITIVE_INFINITY) bad = true;
-    else {
-      if (log < low) low = log;
-      if (log >= high) high = log;
+export interface Range {
+  low: number;
+  high: number;
+  /** Something is not finite. */
+  bad: boolean;
+}
+
+/** Entries that are looked at as one where a cell has many. */
+const BLOCK = 16;
+
+/** Lowest and highest of any stretch, so that a peak shows however far one has zoomed out; a cell of a million costs little. */
+export class Extremes {
+  private readonly above: Extremes | null;
+  private readonly lows: Float64Array;
+  private readonly highs: Float64Array;
+  private readonly bads: Uint8Array;
+
+  constructor(lows: Float64Array, highs = lows, bads: Uint8Array | null = null) {
+    this.bads = bads ?? Uint8Array.from(lows, (log) => Number(Number.isNaN(log) || log === Number.POSITIVE_INFINITY));
+    this.lows = bads ? lows : lows.map((log, i) => (this.bads[i] ? Number.POSITIVE_INFINITY : log));
+    this.highs = bads ? highs : highs.map((log, i) => (this.bads[i] ? Number.NEGATIVE_INFINITY : log));
+    const blocks = Math.floor(lows.length / BLOCK);
+    if (blocks === 0) {
+      this.above = null;
+      return;
     }
+    const ranges = Array.from({ length: blocks }, (_, i) => this.scan(i * BLOCK, (i + 1) * BLOCK, nothing()));
+    this.above = new Extremes(
+      Float64Array.from(ranges, (range) => range.low),
+      Float64Array.from(ranges, (range) => range.high),
+      Uint8Array.from(ranges, (range) => Number(range.bad)),
+    );
   }
-  return { low, high, bad };
+
+  of(first: number, end: number, range: Range = nothing()): Range {
+    const from = Math.ceil(first / BLOCK);
+    const to = Math.floor(end / BLOCK);
+    if (!this.above || from >= to) return this.scan(first, end, range);
+    this.scan(first, from * BLOCK, range);
+    this.scan(to * BLOCK, end, range);
+    return this.above.of(from, to, range);
+  }
+
+  private scan(first: number, end: number, range: Range): Range {
+    for (let i = first; i < end; i++) {
+      const low = this.lows[i] as number;
+      const high = this.highs[i] as number;
+      if (low < range.low) range.low = low;
+      if (high > range.high) range.high = high;
+      if (this.bads[i]) range.bad = true;
+    }
+    return range;
+  }
+}
+
+function nothing(): Range {
+  return { low: Number.POSITIVE_INFINITY, high: Number.NEGATIVE_INFINITY, bad: false };
 }
 
 export function paintStrip(canvas: HTMLCanvasElement, scene: Scene, series: StripSeries, ratio: number): void {
@@ -114,7 +184,7 @@ function paintLine(
   pen: CanvasRenderingContext2D,
   { geometry, palette }: Scene,
   { low, high }: StripSeries,
-  { launches, logs }: Series,
+  { launches, extremes }: Series,
   backward: boolean,
   colour: string,
 ): void {
@@ -127,7 +197,7 @@ function paintLine(
   const bad: number[] = [];
   let open = false;
   const visit: Visit = (first, px, end) => {
-    const range = rangeOf(logs, first, end);
+    const range = extremes.of(first, end);
     if (range.bad) bad.push(px);
     if (range.low > range.high) {
       open = false; // a gap where nothing is finite
@@ -141,7 +211,7 @@ function paintLine(
     open = true;
     if (geometry.viewport.scale >= 8) points.rect(px - 1.5, top - 1.5, 3, 3);
   };
-  eachVisible(geometry, launches, backward, visit, 1);
+  eachVisible(geometry, launches, backward, visit, true);
   pen.strokeStyle = pen.fillStyle = colour;
   pen.lineWidth = 1.5;
   pen.lineJoin = "round";

@@ -1,66 +1,107 @@
 /** What happens to one array, as sorted typed arrays: a frame finds the visible part by bisection, however long the tape is. */
+import { LOST, PRESERVED } from "../../trace/columns.js";
 import type { TraceModel } from "../../trace/model.js";
-import type { ArrayInfo, Version } from "../../trace/types.js";
+import type { ArrayInfo } from "../../trace/types.js";
 
-/** A needed version that was overwritten. */
-export interface Clobber {
-  readonly index: number;
-  readonly version: Version;
-  readonly reader: number;
-  readonly clobberer: number;
+/** Stretches of launches in the order of their first ones; `version` is the position of what they are about in its track. */
+export interface Spans {
+  readonly first: Int32Array;
+  readonly last: Int32Array;
+  readonly version: Int32Array;
+  /** How far those up to this one reach: where to begin for all that reach into a view. */
+  readonly reach: Int32Array;
 }
 
-export interface Track {
-  readonly array: ArrayInfo;
-  /** How deep the array is nested as a view of another. */
-  readonly depth: number;
-  readonly versions: readonly Version[];
-  /** Launch that wrote version i; -1 before the tape. Ascending. */
-  readonly start: Int32Array;
+export const ADJOINT_UNKNOWN = 0;
+export const ADJOINT_ALIVE = 1;
+/** Exactly zero: no gradient arrives. */
+export const ADJOINT_DEAD = 2;
+export const ADJOINT_BAD = 3;
+
+/** What is drawn of an array. Positions of versions count from the array's first. */
+interface Life {
   /** Launch that ended version i; the number of launches where none did. */
   readonly end: Int32Array;
-  /** Launches that read the array, ascending, and for each whether its adjoint needs the value. */
+  /** Launches that read the array, ascending. */
   readonly reads: Int32Array;
-  readonly readNeeded: Uint8Array;
+  /** How many of the reads before position i are needed by an adjoint. */
+  readonly neededBefore: Int32Array;
   readonly writes: Int32Array;
-  /** Versions that were needed, overwritten and not kept; in order of their reader. */
-  readonly lost: readonly Clobber[];
-  readonly preserved: readonly Clobber[];
-  readonly lostReaders: Int32Array;
-  readonly preservedReaders: Int32Array;
-  /** Longest life of a version, in launches: how far a mark can reach to the right of where it begins. */
-  readonly reach: number;
-  /** Versions that an adjoint flows through: from their last reader back to their writer. By writer, ascending. */
-  readonly adjoints: readonly Version[];
-  readonly adjointWriters: Int32Array;
-  readonly adjointReaders: Int32Array;
+  /** Needed versions that were overwritten, from the last needed read to the overwrite, in order of the reads. */
+  readonly lost: Spans;
+  readonly preserved: Spans;
+  /** Versions that an adjoint flows through, from their writer to their last reader, where the reverse pass meets them. */
+  readonly adjoints: Spans;
+  /** For each of `adjoints`: `ADJOINT_…`. */
+  readonly adjointState: Uint8Array;
+  /** Launches that wrote values of which some are not finite. */
+  readonly bad: Int32Array;
+}
+
+export class Track {
+  /** Position of the array's first version in the columns. */
+  readonly base: number;
+  readonly count: number;
+  /** Launch from which version i stands; -1 before the tape. Ascending. */
+  readonly start: Int32Array;
+  private made: Life | null = null;
+
+  constructor(
+    private readonly model: TraceModel,
+    readonly array: ArrayInfo,
+    /** How deep the array is nested as a view of another. */
+    readonly depth: number,
+  ) {
+    const { of, since } = model.columns.versions;
+    this.base = of[array.id] as number;
+    this.count = (of[array.id + 1] as number) - this.base;
+    this.start = since.subarray(this.base, this.base + this.count);
+  }
+
+  /** Made when the lane is first looked at: most lanes of a large tape never are. */
+  get life(): Life {
+    this.made ??= readLife(this.model, this);
+    return this.made;
+  }
+
+  /** Whether nothing on the tape writes the array. */
+  get readOnly(): boolean {
+    const { writtenBy } = this.model.columns.versions;
+    for (let v = this.base; v < this.base + this.count; v++) if ((writtenBy[v] as number) >= 0) return false;
+    return true;
+  }
+
+  /** `Version.version` of a position. */
+  number(position: number): number {
+    return this.model.columns.versions.number[this.base + position] as number;
+  }
 }
 
 export interface LaneFilter {
   readonly gradientOnly: boolean;
   readonly readOnly: boolean;
+  readonly suspectOnly?: boolean;
 }
 
 export function buildTracks(model: TraceModel): readonly Track[] {
-  const order = laneOrder(model.trace.arrays);
-  const tracks: Track[] = [];
-  for (const { array, depth } of order) {
-    const versions = model.versions(array.id);
-    if (versions.length > 0) tracks.push(buildTrack(array, depth, versions, model.launchCount));
-  }
-  return tracks;
+  return laneOrder(model.trace.arrays)
+    .map(({ array, depth }) => new Track(model, array, depth))
+    .filter((track) => track.count > 0);
 }
 
-/** Whether nothing on the tape writes the array. */
-export function isReadOnly(track: Track): boolean {
-  return track.writes.length === 0;
-}
-
-/** Arrays that a finding names are always shown: hiding the culprit would be the wrong kind of quiet. */
-export function visibleTracks(tracks: readonly Track[], model: TraceModel, filter: LaneFilter): readonly Track[] {
+/** What a finding names and what is selected is always shown: hiding the culprit would be the wrong kind of quiet. */
+export function visibleTracks(
+  tracks: readonly Track[],
+  model: TraceModel,
+  filter: LaneFilter,
+  selected: number | null = null,
+): readonly Track[] {
   return tracks.filter((track) => {
-    if (track.array.requiresGrad || model.isSuspect(track.array)) return true;
-    return isReadOnly(track) ? filter.readOnly : !filter.gradientOnly;
+    const { array } = track;
+    if (array.id === selected || model.isSuspect(array)) return true;
+    if (filter.suspectOnly) return false;
+    if (array.requiresGrad) return true;
+    return track.readOnly ? filter.readOnly : !filter.gradientOnly;
   });
 }
 
@@ -74,77 +115,163 @@ function laneOrder(arrays: readonly ArrayInfo[]): { array: ArrayInfo; depth: num
   }
   const order: { array: ArrayInfo; depth: number }[] = [];
   const seen = new Set<number>();
-  const visit = (array: ArrayInfo, depth: number): void => {
-    if (seen.has(array.id)) return;
-    seen.add(array.id);
-    order.push({ array, depth });
-    for (const child of children.get(array.id) ?? []) visit(child, Math.min(depth + 1, 4));
+  const visit = (root: ArrayInfo): void => {
+    // a stack, not a recursion: a hostile trace nests a hundred thousand views
+    const stack = [{ array: root, depth: 0 }];
+    for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
+      if (seen.has(next.array.id)) continue;
+      seen.add(next.array.id);
+      order.push(next);
+      const depth = Math.min(next.depth + 1, 4);
+      const below = children.get(next.array.id) ?? [];
+      for (let i = below.length - 1; i >= 0; i--) stack.push({ array: below[i] as ArrayInfo, depth });
+    }
   };
-  for (const array of arrays) if (array.parent === null) visit(array, 0);
-  for (const array of arrays) visit(array, 0); // what only hostile data has: views that are each other's parent
+  for (const array of arrays) if (array.parent === null) visit(array);
+  for (const array of arrays) visit(array); // what only hostile data has: views that are each other's parent
   return order;
 }
 
-function buildTrack(array: ArrayInfo, depth: number, versions: readonly Version[], launches: number): Track {
-  const n = versions.length;
-  const start = new Int32Array(n);
-  const end = new Int32Array(n);
-  const reads: { at: number; needed: boolean }[] = [];
-  const writes: number[] = [];
-  const lost: Clobber[] = [];
-  const preserved: Clobber[] = [];
-  for (let i = 0; i < n; i++) {
-    const version = versions[i] as Version;
-    start[i] = version.writtenBy ?? -1;
-    end[i] = version.overwrittenBy ?? versions[i + 1]?.writtenBy ?? launches;
-    if (version.writtenBy !== null) writes.push(version.writtenBy);
-    const needed = new Set(version.neededBy);
-    for (const at of version.reads) reads.push({ at, needed: needed.has(at) });
-    const clobber = clobberOf(version, i);
-    if (clobber && version.status === "lost") lost.push(clobber);
-    if (clobber && version.status === "preserved") preserved.push(clobber);
+function readLife(model: TraceModel, track: Track): Life {
+  const { versions } = model.columns;
+  const { base, count, start } = track;
+  const end = new Int32Array(count);
+  for (let i = 0; i < count; i++) {
+    const by = versions.overwrittenBy[base + i] as number;
+    end[i] = by >= 0 ? by : (start[i + 1] ?? model.launchCount);
   }
-  reads.sort((a, b) => a.at - b.at);
-  const byReader = (a: Clobber, b: Clobber): number => a.reader - b.reader;
-  const adjoints = array.requiresGrad ? versions.filter((v, i) => carriesAdjoint(v, i === n - 1)) : [];
+  const written = versions.writtenBy.subarray(base, base + count).filter((by) => by >= 0);
+  const writes = isAscending(written) ? written : written.sort();
+  return { end, writes, ...readReads(model, track), ...readClobbers(model, track), ...readAdjoints(model, track) };
+}
+
+function isAscending(values: Int32Array): boolean {
+  for (let i = 1; i < values.length; i++) if ((values[i] as number) < (values[i - 1] as number)) return false;
+  return true;
+}
+
+function readReads(model: TraceModel, { base, count }: Track): Pick<Life, "reads" | "neededBefore"> {
+  const { versions } = model.columns;
+  const from = versions.reads[base] as number;
+  const size = (versions.reads[base + count] as number) - from;
+  // the lowest bit: needed; so that sorting, which sound traces do not need, keeps the two together
+  const coded = new Float64Array(size);
+  let sorted = true;
+  for (let v = base, at = 0; v < base + count; v++) {
+    let need = versions.neededBy[v] as number;
+    const needs = versions.neededBy[v + 1] as number;
+    for (let r = versions.reads[v] as number; r < (versions.reads[v + 1] as number); r++) {
+      const launch = versions.readers[r] as number;
+      while (need < needs && (versions.needers[need] as number) < launch) need++;
+      const needed = need < needs && versions.needers[need] === launch;
+      coded[at] = 2 * launch + Number(needed);
+      if (at > 0 && (coded[at] as number) < (coded[at - 1] as number)) sorted = false;
+      at++;
+    }
+  }
+  if (!sorted) coded.sort();
+  const reads = new Int32Array(size);
+  const neededBefore = new Int32Array(size + 1);
+  for (let i = 0; i < size; i++) {
+    const code = coded[i] as number;
+    reads[i] = Math.floor(code / 2);
+    neededBefore[i + 1] = (neededBefore[i] as number) + (code % 2);
+  }
+  return { reads, neededBefore };
+}
+
+function readClobbers(model: TraceModel, track: Track): Pick<Life, "lost" | "preserved"> {
+  const { status } = model.columns.versions;
+  const of = (wanted: number): Spans => {
+    const found: [number, number, number][] = [];
+    for (let i = 0; i < track.count; i++) {
+      if (status[track.base + i] !== wanted) continue;
+      const clobber = clobberOf(model, track.base + i);
+      if (clobber) found.push([clobber[0], clobber[1], i]);
+    }
+    return spansOf(found);
+  };
+  return { lost: of(LOST), preserved: of(PRESERVED) };
+}
+
+/** The last needed read before the overwrite, and the launch that overwrote. */
+function clobberOf(model: TraceModel, v: number): [reader: number, clobberer: number] | null {
+  const { overwrittenBy, neededBy, needers } = model.columns.versions;
+  const clobberer = overwrittenBy[v] as number;
+  if (clobberer < 0) return null;
+  const first = neededBy[v] as number;
+  for (let n = (neededBy[v + 1] as number) - 1; n >= first; n--) {
+    const reader = needers[n] as number;
+    if (reader <= clobberer) return [reader, clobberer];
+  }
+  return null;
+}
+
+function spansOf(found: readonly [first: number, last: number, version: number][]): Spans {
+  const list = [...found].sort((a, b) => a[0] - b[0]);
+  const last = Int32Array.from(list, (span) => span[1]);
+  let far = -1;
   return {
-    array,
-    depth,
-    versions,
-    start,
-    end,
-    reads: Int32Array.from(reads, (read) => read.at),
-    readNeeded: Uint8Array.from(reads, (read) => Number(read.needed)),
-    writes: Int32Array.from(writes),
-    lost: lost.sort(byReader),
-    preserved: preserved.sort(byReader),
-    lostReaders: Int32Array.from(lost, (clobber) => clobber.reader),
-    preservedReaders: Int32Array.from(preserved, (clobber) => clobber.reader),
-    reach: end.reduce((most, launch, i) => Math.max(most, launch - (start[i] as number)), 0),
-    adjoints,
-    adjointWriters: Int32Array.from(adjoints, (v) => v.writtenBy ?? -1),
-    adjointReaders: Int32Array.from(adjoints, (v) => v.reads.reduce((last, at) => Math.max(last, at), -1)),
+    first: Int32Array.from(list, (span) => span[0]),
+    last,
+    version: Int32Array.from(list, (span) => span[2]),
+    reach: last.map((value) => {
+      far = Math.max(far, value);
+      return far;
+    }),
   };
 }
 
-/** An adjoint flows into a version through its readers; into the last one also from the seed of the reverse pass. */
-function carriesAdjoint(version: Version, last: boolean): boolean {
-  return version.reads.length > 0 || (last && version.adjoint !== null && version.adjoint.norm !== 0);
-}
-
-/** Joins the last needed read before the overwrite to the launch that overwrote. */
-function clobberOf(version: Version, index: number): Clobber | null {
-  const clobberer = version.overwrittenBy;
-  if (clobberer === null) return null;
-  let reader = -1;
-  for (const launch of version.neededBy) if (launch <= clobberer && launch > reader) reader = launch;
-  return reader < 0 ? null : { index, version, reader, clobberer };
+function readAdjoints(model: TraceModel, track: Track): Pick<Life, "adjoints" | "adjointState" | "bad"> {
+  const { versions, summaries } = model.columns;
+  const { base, count, start } = track;
+  const badOf = (s: number): boolean => s >= 0 && (summaries.nan[s] as number) + (summaries.inf[s] as number) > 0;
+  const found: [number, number, number][] = [];
+  const bad: number[] = [];
+  for (let i = 0; i < count; i++) {
+    const v = base + i;
+    if (badOf(versions.value[v] as number)) bad.push(Math.max(0, start[i] as number));
+    if (!track.array.requiresGrad) continue;
+    const reads = versions.reads[v + 1] as number;
+    const read = reads > (versions.reads[v] as number);
+    // an adjoint flows into a version through its readers; into the last one also from the seed of the reverse pass
+    const seed = versions.adjoint[v] as number;
+    const seeded = i === count - 1 && seed >= 0 && summaries.norm[seed] !== 0;
+    if (read || seeded) found.push([start[i] as number, read ? (versions.readers[reads - 1] as number) : -1, i]);
+  }
+  // those that nobody read live from the end of the tape on
+  for (const span of found) if (span[1] < 0) span[1] = model.launchCount;
+  const adjoints = spansOf(found);
+  const adjointState = Uint8Array.from(adjoints.version, (i) => {
+    const s = versions.adjoint[base + i] as number;
+    if (s < 0) return ADJOINT_UNKNOWN;
+    if (badOf(s)) return ADJOINT_BAD;
+    return summaries.norm[s] === 0 ? ADJOINT_DEAD : ADJOINT_ALIVE;
+  });
+  return { adjoints, adjointState, bad: Int32Array.from(bad) };
 }
 
 /** First position in an ascending array whose value is not below `value`. */
 export function lowerBound(sorted: ArrayLike<number>, value: number, from = 0): number {
   let low = from;
   let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((sorted[middle] as number) < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** As `lowerBound`, for what is likely near `from`: its cost goes with the distance, not with the length of the array. */
+export function gallop(sorted: ArrayLike<number>, value: number, from: number): number {
+  let low = from;
+  let step = 1;
+  while (low + step < sorted.length && (sorted[low + step] as number) < value) {
+    low += step;
+    step *= 2;
+  }
+  let high = Math.min(sorted.length, low + step + 1);
   while (low < high) {
     const middle = (low + high) >>> 1;
     if ((sorted[middle] as number) < value) low = middle + 1;

@@ -1,9 +1,13 @@
 /** The lanes: a canvas that is painted at most once a frame, and what the pointer and the wheel do to it. */
+import type { TapeEvent } from "../../trace/types.js";
 import { selectLaunch, selectVersion } from "../actions.js";
 import { button, h } from "../dom.js";
 import { plural } from "../format.js";
 import type { Panel } from "../state.js";
-import { HEADROOM, headHeight, paintBands, paintHead, type ScopeRow, scopeRows } from "./axis.js";
+import { buildAround } from "./around.js";
+import { HEADROOM, headHeight, paintBands, paintHead } from "./axis.js";
+import { type Bands, bandAround, buildBands, shownRows } from "./bands.js";
+import { buildEvents, type EventMarks, eventPlace, eventText } from "./events.js";
 import { buildColumns, toggledScope, toggledSequence, unfolding } from "./folds.js";
 import {
   clampViewport,
@@ -13,10 +17,13 @@ import {
   plotWidth,
   u,
   type Viewport,
+  visibleFolds,
   zoomAbout,
 } from "./geometry.js";
+import { gutterWidth } from "./gutter.js";
 import { type Hit, hitTest, tooltipLines } from "./hit.js";
-import { clipToPlot, paintLabels, paintTracks, type Scene } from "./paint.js";
+import { bindKeys } from "./keys.js";
+import { clipToPlot, paintLabels, paintScrollMarks, paintTracks, type Scene } from "./paint.js";
 import { hatch, type Palette, readPalette } from "./palette.js";
 import { bindPointer } from "./pointer.js";
 import { type ColourScale, colourScale } from "./scale.js";
@@ -36,7 +43,15 @@ export class LanesView {
   private readonly tip = new Tooltip();
   private readonly viewport: Viewport = { left: 0, scale: 1, top: 0 };
   private readonly allTracks: readonly Track[];
-  private readonly rows: readonly ScopeRow[];
+  private readonly bands: Bands;
+  private readonly events: EventMarks;
+  private readonly fates: { readonly lost: number; readonly kept: number };
+  /** Width of the names; 0: not measured yet. */
+  private gutter = 0;
+  /** Whether adjoints were recorded. */
+  private readonly summarised: boolean;
+  /** The array and version that were last brought into view. */
+  private revealed = "";
   private series: StripSeries;
   private tracks: readonly Track[] = [];
   private columns;
@@ -52,7 +67,10 @@ export class LanesView {
   constructor(private readonly panel: Panel) {
     const { model, view, lifetime } = panel;
     this.allTracks = buildTracks(model);
-    this.rows = scopeRows(model);
+    this.bands = buildBands(model);
+    this.fates = { lost: model.countStatus("lost"), kept: model.countStatus("preserved") };
+    this.events = buildEvents(model);
+    this.summarised = model.columns.versions.adjoint.some((summary) => summary >= 0);
     this.series = stripSeries(model, null);
     this.columns = buildColumns(model, view.value);
     this.element = h(
@@ -62,11 +80,17 @@ export class LanesView {
       this.zoomButtons(),
       this.strip,
       this.tip.element,
+      buildAround(panel),
     );
     this.refilter();
     this.scale = colourScale(model, view.get("colour"));
     this.describe();
     this.bindPointer();
+    bindKeys(this.canvas, panel, {
+      lanes: () => this.tracks.map((track) => track.array.id),
+      page: (pages) => this.pan(0, 0.8 * pages * (this.size.height - this.geometry().head)),
+      toggleFold: () => this.toggleFold(),
+    });
     const resize = new ResizeObserver(() => this.measure());
     resize.observe(this.canvas);
     lifetime.add(() => resize.disconnect());
@@ -81,9 +105,10 @@ export class LanesView {
   }
 
   /** Forgets the colours; call when the theme has changed. */
-  recolour(): void {
+  recolour(now = false): void {
     this.palette = null;
-    this.invalidate();
+    if (now) this.paint();
+    else this.invalidate();
   }
 
   fit(): void {
@@ -132,13 +157,7 @@ export class LanesView {
       viewport.left = (first + last + 1) / 2 - width / viewport.scale / 2;
       this.fitted = false;
     }
-    const lane = this.tracks.findIndex((track) => track.array.id === array);
-    if (lane >= 0) {
-      const { lane: each, head, height } = this.geometry();
-      const room = height - head;
-      if (lane * each < viewport.top || (lane + 1) * each > viewport.top + room)
-        viewport.top = (lane + 0.5) * each - room / 2;
-    }
+    this.scrollTo(array);
     this.clamp();
     this.invalidate();
   }
@@ -161,7 +180,7 @@ export class LanesView {
 
   private onView(changed: ReadonlySet<string>): void {
     const { model, view } = this.panel;
-    if (changed.has("gradientOnly") || changed.has("readOnly")) this.refilter();
+    if (changed.has("gradientOnly") || changed.has("readOnly") || changed.has("suspectOnly")) this.refilter();
     if (changed.has("fold") || changed.has("unfolded") || changed.has("collapsed")) this.refold();
     if (changed.has("colour")) this.scale = colourScale(model, view.get("colour"));
     this.chooseSeries();
@@ -172,7 +191,37 @@ export class LanesView {
 
   private onSelection(): void {
     this.chooseSeries();
+    this.refilter();
+    this.revealLane();
     this.invalidate();
+  }
+
+  /** Scrolls to the lane of the selected array, and along it to the selected version where none of it can be seen. */
+  private revealLane(): void {
+    const { array, version, launch } = this.panel.store.get("selection");
+    const key = `${array} ${version}`;
+    if (key === this.revealed || this.size.width === 0) return;
+    this.revealed = key;
+    const id = this.panel.model.arrayId(array);
+    this.scrollTo(id);
+    const track = this.tracks.find((candidate) => candidate.array.id === id);
+    const position = track ? this.panel.model.versionIndex(id, version) - track.base : -1;
+    if (!track || position < 0 || launch !== null) return;
+    const { viewport, columns } = this;
+    const right = viewport.left + plotWidth(this.geometry()) / viewport.scale;
+    const start = track.start[position] as number;
+    const out = columns.of(start) > right - 1 || columns.of(track.life.end[position] as number) < viewport.left;
+    if (out) this.follow(Math.max(0, start));
+  }
+
+  private scrollTo(array: number | null): void {
+    const at = this.tracks.findIndex((track) => track.array.id === array);
+    if (at < 0) return;
+    const { lane, head, height } = this.geometry();
+    const room = height - head;
+    const { viewport } = this;
+    if (at * lane < viewport.top || (at + 1) * lane > viewport.top + room) viewport.top = (at + 0.5) * lane - room / 2;
+    this.clamp();
   }
 
   /** The strip shows the norms of the array that is looked at, or of all that each launch wrote. */
@@ -183,7 +232,10 @@ export class LanesView {
   }
 
   private refilter(): void {
-    this.tracks = visibleTracks(this.allTracks, this.panel.model, this.panel.view.value);
+    const { model, store, view } = this.panel;
+    const before = this.tracks.length;
+    this.tracks = visibleTracks(this.allTracks, model, view.value, model.arrayId(store.get("selection").array));
+    if (this.tracks.length !== before) this.gutter = 0;
   }
 
   /** Keeps the launch at the left edge where it is, unless everything was in view. */
@@ -196,8 +248,10 @@ export class LanesView {
 
   private geometry(): Geometry {
     const { width, height } = this.size;
-    const head = headHeight(this.panel.model, this.rows);
-    const gutter = width < 520 ? 92 : 118;
+    const head = headHeight(this.bands);
+    const pen = this.gutter === 0 && width > 0 ? this.canvas.getContext("2d") : null;
+    if (pen) this.gutter = gutterWidth(pen, getComputedStyle(this.panel.root).fontFamily, this.tracks, width);
+    const { gutter } = this;
     const lane = laneHeight(height - head, this.tracks.length);
     return { width, height, gutter, head, lane, columns: this.columns, viewport: this.viewport };
   }
@@ -206,6 +260,8 @@ export class LanesView {
     const { head, height, lane } = this.geometry();
     if (this.fitted) this.viewport.scale = 0;
     clampViewport(this.viewport, plotWidth(this.geometry()), height - head, this.tracks.length, lane, this.columns);
+    // one finger scrolls the lanes where they do not all fit, else the page; two always zoom
+    this.canvas.style.touchAction = this.tracks.length * lane > height - head ? "none" : "pan-y";
   }
 
   private measure(): void {
@@ -214,6 +270,7 @@ export class LanesView {
     const ratio = Math.min(MAX_RATIO, window.devicePixelRatio || 1);
     if (width === 0 || height === 0) return; // not laid out yet: outputs attach at size 0 × 0 first
     if (ratio !== this.size.ratio) this.palette = null;
+    this.gutter = 0;
     this.size = { width, height, ratio };
     const first = this.onFirstLayout;
     this.onFirstLayout = null;
@@ -233,9 +290,13 @@ export class LanesView {
     const { store, view, model } = this.panel;
     const { launch, array, version, finding } = store.get("selection");
     const focused = model.finding(finding);
+    const geometry = this.geometry();
     return {
-      geometry: this.geometry(),
+      geometry,
       palette,
+      events: this.events,
+      folds: visibleFolds(geometry),
+      summarised: this.summarised,
       tracks: this.tracks,
       scale: this.scale,
       lostHatch: this.hatches.lost,
@@ -267,21 +328,23 @@ export class LanesView {
     pen.fillRect(0, 0, width, height);
     pen.save();
     clipToPlot(pen, scene.geometry, 0);
-    paintBands(pen, scene, this.rows);
-    paintHead(pen, scene, this.panel.model, this.rows, this.panel.view.value);
+    const rows = shownRows(scene.geometry, this.bands);
+    paintBands(pen, scene, rows);
+    paintHead(pen, scene, this.panel.model, rows, this.panel.view.value);
     pen.beginPath();
     pen.rect(0, scene.geometry.head - HEADROOM, width, height);
     pen.clip();
     paintTracks(pen, scene);
     pen.restore();
     paintLabels(pen, scene);
+    paintScrollMarks(pen, scene);
     paintStrip(this.strip, scene, this.series, ratio);
   }
 
   private describe(): void {
-    const { launchCount, trace } = this.panel.model;
-    const lost = trace.versions.filter((v) => v.status === "lost").length;
-    const kept = trace.versions.filter((v) => v.status === "preserved").length;
+    const { model } = this.panel;
+    const { launchCount } = model;
+    const { lost, kept } = this.fates;
     const size = `${plural(launchCount, "launch", "launches")}, ${plural(this.tracks.length, "array")} shown`;
     const fates = `${plural(lost, "needed value")} overwritten and lost, ${kept} overwritten but kept`;
     const label = `Lanes: ${size}; ${fates}. Arrow keys walk along the launches.`;
@@ -307,8 +370,8 @@ export class LanesView {
       hover: (px, py) => this.onHover(px, py),
       leave: () => this.tip.hide(),
       click: (px, py) => this.onClick(px, py),
-      doubleClick: (px, py) => {
-        if (py > this.geometry().head) this.zoom(2, u(this.geometry(), px));
+      doubleClick: (px, py, out) => {
+        if (py > this.geometry().head) this.zoom(out ? 0.5 : 2, u(this.geometry(), px));
       },
       pan: (dx, dy) => {
         const { left, top } = this.viewport;
@@ -320,7 +383,7 @@ export class LanesView {
   }
 
   private hit(px: number, py: number): Hit | null {
-    return hitTest(this.geometry(), this.panel.model, this.tracks, this.rows, px, py);
+    return hitTest(this.geometry(), this.panel.model, this.tracks, this.bands, this.events, px, py);
   }
 
   private onHover(px: number, py: number): void {
@@ -336,12 +399,38 @@ export class LanesView {
     const hit = this.hit(px, py);
     this.canvas.focus({ preventScroll: true });
     if (!hit) return;
-    if (hit.head?.kind === "scope") view.set(toggledScope(hit.head.scope, view.value));
+    const [event] = hit.events;
+    if (event) this.selectEvent(event);
+    else if (hit.head?.kind === "scope") view.set(toggledScope(hit.head.scope, view.value));
     else if (hit.head?.kind === "sequence") view.set(toggledSequence(model, hit.head.sequence, view.value));
     else if (hit.version && !hit.event) selectVersion(this.panel, hit.version);
     else if (hit.launch !== null) {
       selectLaunch(this.panel, hit.launch, hit.backward);
       if (hit.version) store.select({ array: hit.version.array, version: hit.version.version });
     }
+  }
+
+  /** Goes to the values that an event met, and says what it was and which line did it. */
+  private selectEvent(event: TapeEvent): void {
+    const { model } = this.panel;
+    const version = event.array === null ? null : model.versionAt(event.array, event.at - 1);
+    if (version) selectVersion(this.panel, version);
+    this.panel.announce(`${eventText(model, event)}, ${eventPlace(model, event)}`);
+  }
+
+  /** Unfolds what the selected launch is folded in, or folds the sequence or scope around it. */
+  private toggleFold(): void {
+    const { model, view, store } = this.panel;
+    const launch = model.launch(store.get("selection").launch);
+    if (!launch) return;
+    const opened = unfolding(this.columns, launch.index, view.value);
+    const around = bandAround(this.bands, launch.index);
+    const scope = model.scopesOf(launch).at(-1);
+    if (opened) view.set(opened);
+    else if (around) view.set(toggledSequence(model, around, view.value));
+    else if (scope) view.set(toggledScope(scope, view.value));
+    else return;
+    this.panel.announce(opened ? "unfolded" : "folded");
+    this.follow(launch.index);
   }
 }

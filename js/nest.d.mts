@@ -1,0 +1,1 @@
+export function nest(css: string, scope: string): string;

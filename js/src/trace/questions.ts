@@ -1,0 +1,48 @@
+/** Questions that are under way: each has a number, which its answer repeats. */
+import { type Answer, Unanswered } from "./store.js";
+
+/** What the kernel says: `{type: "answer", request, data}` with buffers, or `{type: "refused", request, message}`. */
+interface Reply {
+  readonly type?: unknown;
+  readonly request?: unknown;
+  readonly data?: unknown;
+  readonly message?: unknown;
+}
+
+export class Questions<Q> {
+  private count = 0;
+  private readonly open = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>();
+
+  constructor(private readonly send: (request: number, question: Q) => void) {}
+
+  ask(question: Q): Promise<Answer> {
+    this.count += 1;
+    const request = this.count;
+    return new Promise((resolve, reject) => {
+      this.open.set(request, { resolve, reject });
+      try {
+        this.send(request, question);
+      } catch {
+        this.open.delete(request);
+        reject(new Unanswered("The kernel can not be reached."));
+      }
+    });
+  }
+
+  /** Takes a message of the kernel; false where it is no answer to any of these questions. */
+  hear(message: unknown, buffers: readonly DataView[]): boolean {
+    const reply = (typeof message === "object" && message !== null ? message : {}) as Reply;
+    const waiting = typeof reply.request === "number" ? this.open.get(reply.request) : undefined;
+    if (waiting === undefined || (reply.type !== "answer" && reply.type !== "refused")) return false;
+    this.open.delete(reply.request as number);
+    if (reply.type === "refused") waiting.reject(new Unanswered(String(reply.message ?? "The kernel gave no reason.")));
+    else waiting.resolve({ data: (reply.data ?? {}) as Answer["data"], buffers });
+    return true;
+  }
+
+  /** Nobody will answer any more. */
+  end(why: string): void {
+    for (const waiting of this.open.values()) waiting.reject(new Unanswered(why));
+    this.open.clear();
+  }
+}

@@ -1,0 +1,159 @@
+/** A small picture of an array: lines for a list, shades for a grid. NaN and Inf are hatched, never a mere colour. */
+import type { Of, Picture } from "../../trace/values.js";
+import { h } from "../dom.js";
+import { number, plural } from "../format.js";
+
+/** Of the picture of a list. */
+const HEIGHT = 56;
+const MOST_RATIO = 3;
+const DASHES: readonly (readonly number[])[] = [[], [5, 2], [2, 2], [7, 2, 2, 2]];
+
+export interface Range {
+  readonly low: number;
+  readonly high: number;
+  readonly bad: number;
+}
+
+/** The finite values of a picture from the lowest to the highest; NaN where there is none. */
+export function rangeOf(picture: Picture): Range {
+  let low = Number.POSITIVE_INFINITY;
+  let high = Number.NEGATIVE_INFINITY;
+  let bad = 0;
+  for (let i = 0; i < picture.low.length; i++) {
+    low = Math.min(low, finite(picture.low[i], low));
+    high = Math.max(high, finite(picture.high[i], high));
+    bad += picture.bad[i] ?? 0;
+  }
+  return low <= high ? { low, high, bad } : { low: Number.NaN, high: Number.NaN, bad };
+}
+
+function finite(value: number | undefined, otherwise: number): number {
+  return value === undefined || Number.isNaN(value) ? otherwise : value;
+}
+
+/** The picture as a figure; painted once it has a size, and again when that or the colours change. */
+export function pictureView(picture: Picture, of: Of, label: string): { element: HTMLElement; paint(): void } {
+  const range = rangeOf(picture);
+  const cells = picture.rows > 1 ? "grid" : "list";
+  const bad = range.bad > 0 ? `, ${plural(range.bad, "value")} NaN or Inf` : "";
+  const canvas = h("canvas", {
+    class: "td-picture",
+    role: "img",
+    "aria-label": `${label} as a ${cells}, from ${number(range.low)} to ${number(range.high)}${bad}`,
+  });
+  const paint = (): void => {
+    const width = canvas.clientWidth;
+    const pen = canvas.getContext("2d");
+    if (!pen || width === 0) return;
+    const ratio = Math.min(MOST_RATIO, window.devicePixelRatio || 1);
+    const grid = picture.rows > 1;
+    const height = grid ? Math.round(Math.max(24, Math.min(140, (width * picture.rows) / picture.columns))) : HEIGHT;
+    canvas.style.height = `${height}px`;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    pen.scale(ratio, ratio);
+    const style = getComputedStyle(canvas);
+    const colour = (name: string): string => style.getPropertyValue(name).trim();
+    const tones = {
+      ink: colour(of === "value" ? "--td-accent" : "--td-adj"),
+      bg: colour("--td-bg-2"),
+      red: colour("--td-red"),
+      axis: colour("--td-border"),
+    };
+    if (grid) paintGrid(pen, picture, range, width, height, tones);
+    else paintLines(pen, picture, range, width, tones);
+  };
+  const caption = h("figcaption", {}, h("span", {}, number(range.low)), h("span", {}, number(range.high)));
+  return { element: h("figure", { class: "td-pictured" }, canvas, caption), paint };
+}
+
+interface Tones {
+  readonly ink: string;
+  readonly bg: string;
+  readonly red: string;
+  readonly axis: string;
+}
+
+type Pen = CanvasRenderingContext2D;
+
+function paintLines(pen: Pen, picture: Picture, range: Range, width: number, tones: Tones): void {
+  const { columns, series, low, high, bad } = picture;
+  const spread = range.high - range.low;
+  const pad = 4;
+  const x = (column: number): number =>
+    columns === 1 ? width / 2 : pad + (column / (columns - 1)) * (width - 2 * pad);
+  const y = (value: number): number =>
+    spread > 0 && Number.isFinite(spread)
+      ? HEIGHT - pad - ((value - range.low) / spread) * (HEIGHT - 2 * pad)
+      : HEIGHT / 2;
+  pen.strokeStyle = tones.axis;
+  pen.lineWidth = 1;
+  if (range.low <= 0 && range.high >= 0) line(pen, 0, y(0), width, y(0));
+  pen.strokeStyle = pen.fillStyle = tones.ink;
+  for (let s = 0; s < series; s++) {
+    pen.setLineDash([...(DASHES[s % DASHES.length] ?? [])]);
+    pen.globalAlpha = 1 - 0.18 * s;
+    pen.beginPath();
+    let drawing = false;
+    for (let c = 0; c < columns; c++) {
+      const i = c * series + s;
+      const bottom = low[i] ?? Number.NaN;
+      const top = high[i] ?? Number.NaN;
+      if (Number.isNaN(bottom)) {
+        drawing = false;
+        continue;
+      }
+      if (drawing) pen.lineTo(x(c), y(bottom));
+      else pen.moveTo(x(c), y(bottom));
+      if (top !== bottom) pen.lineTo(x(c), y(top));
+      drawing = true;
+      if (columns <= 40) pen.rect(x(c) - 1, y(bottom) - 1, 2, 2);
+    }
+    pen.stroke();
+  }
+  pen.globalAlpha = 1;
+  pen.setLineDash([]);
+  pen.strokeStyle = tones.red;
+  for (let i = 0; i < bad.length; i++) {
+    if ((bad[i] ?? 0) > 0) cross(pen, x(Math.floor(i / series)), 7, 3);
+  }
+}
+
+function paintGrid(pen: Pen, picture: Picture, range: Range, width: number, height: number, tones: Tones): void {
+  const { rows, columns, low, high, bad } = picture;
+  const across = width / columns;
+  const down = height / rows;
+  const spread = range.high - range.low;
+  pen.fillStyle = tones.bg;
+  pen.fillRect(0, 0, width, height);
+  for (let r = 0; r < rows; r++) {
+    for (let c = 0; c < columns; c++) {
+      const i = r * columns + c;
+      const value = ((low[i] ?? Number.NaN) + (high[i] ?? Number.NaN)) / 2;
+      if (!Number.isNaN(value)) {
+        pen.globalAlpha = spread > 0 ? 0.08 + (0.92 * (value - range.low)) / spread : 0.5;
+        pen.fillStyle = tones.ink;
+        pen.fillRect(c * across, r * down, across + 0.3, down + 0.3);
+      }
+      if ((bad[i] ?? 0) > 0) {
+        pen.globalAlpha = 1;
+        pen.strokeStyle = tones.red;
+        pen.lineWidth = 1.2;
+        cross(pen, (c + 0.5) * across, (r + 0.5) * down, Math.max(1.5, Math.min(across, down) / 3));
+      }
+    }
+  }
+  pen.globalAlpha = 1;
+}
+
+function cross(pen: Pen, x: number, y: number, size: number): void {
+  line(pen, x - size, y - size, x + size, y + size);
+  line(pen, x - size, y + size, x + size, y - size);
+}
+
+function line(pen: Pen, x0: number, y0: number, x1: number, y1: number): void {
+  pen.beginPath();
+  pen.moveTo(x0, y0);
+  pen.lineTo(x1, y1);
+  pen.stroke();
+}

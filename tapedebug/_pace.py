@@ -1,0 +1,161 @@
+"""How far a diagnosis or a check is: shown where somebody can see it, and ended where its time is up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TextIO
+
+from tapedebug._errors import TapedebugError
+
+Show = Callable[[str], None]
+"""Shows a line in place of the one before; an empty one ends it: a terminal's line goes away."""
+
+PATIENCE = 0.5
+"""Seconds before anything is shown: what is done sooner needs no words."""
+
+EVERY = 0.1
+"""Seconds between two updates of the line."""
+
+
+class OutOfTime(TapedebugError):
+    """The time that a diagnosis or a check may take is over."""
+
+
+class Pace:
+    """Words for what is being done, and the time that is left for it.
+
+    Args:
+        progress: Called with a few words at each step; None shows them on a terminal or in a notebook, where
+            there is one; False shows nothing.
+        max_seconds: What all of it may take; None for as long as it needs.
+        parts: How many tapes share that time.
+        caller: The function that was called, for error messages.
+        doing: What is shown before the step: "diagnosing", "checking".
+
+    Attributes:
+        subject: What is being diagnosed or checked, for the words that are shown.
+
+    Raises:
+        TypeError: `progress` or `max_seconds` is something else.
+        ValueError: `max_seconds` is not positive.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[str], None] | bool | None = None,
+        max_seconds: float | None = None,
+        parts: int = 1,
+        *,
+        caller: str = "diagnose",
+        doing: str = "diagnosing",
+    ) -> None:
+        if not (progress is None or isinstance(progress, bool) or callable(progress)):
+            raise TypeError(
+                f"{caller}: progress is a function of one string, True or False, not {progress!r}"
+            )
+        if max_seconds is not None and (
+            isinstance(max_seconds, bool) or not isinstance(max_seconds, (int, float))
+        ):
+            raise TypeError(f"{caller}: max_seconds is a number of seconds or None, not {max_seconds!r}")
+        if max_seconds is not None and not max_seconds > 0:
+            raise ValueError(f"{caller}: max_seconds must be positive, not {max_seconds!r}")
+        self.max_seconds = max_seconds
+        self.parts = parts
+        self.subject = ""
+        self._doing = doing
+        self._tell = progress if callable(progress) else None
+        self._show: Show | None = None if progress is False or self._tell is not None else find_display()
+        self._began = time.monotonic()
+        self._shown_at = self._began + PATIENCE - EVERY
+        self._until = float("inf") if max_seconds is None else self._began + max_seconds
+        self._next = min(self._shown_at + EVERY, self._until)
+        self._step = ""
+        self._visible = False
+
+    def __enter__(self) -> Pace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._next = float("inf")
+        if self._visible and self._show is not None:
+            self._visible = False
+            self._show("")
+
+    def begin(self, step: str) -> None:
+        """A step begins; `step` says what it does."""
+        self._step = step
+        if self._tell is not None:
+            self._tell(step)
+        self._next = 0.0 if self._visible else self._next
+        self.pulse()
+
+    def pulse(self) -> None:
+        """Called again and again while something takes time.
+
+        Raises:
+            OutOfTime: There is no time left.
+        """
+        if time.monotonic() >= self._next:
+            self._look()
+
+    @contextlib.contextmanager
+    def share(self, part: float, most: float) -> Iterator[float]:
+        """A step that may take `part` of the time for one tape; gives what it should take, at most `most`."""
+        if self.max_seconds is None:
+            yield most
+            return
+        until = self._until
+        self._until = min(until, time.monotonic() + part * self.max_seconds / self.parts)
+        self._next = min(self._next, self._until)
+        try:
+            yield max(0.0, min(most, 0.5 * (self._until - time.monotonic())))
+        finally:
+            self._until = until
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now >= self._until:
+            raise OutOfTime(f"time was up (max_seconds={self.max_seconds:g})")
+        if self._show is not None and now >= self._shown_at + EVERY:
+            what = f"{self._doing} {self.subject}" if self.subject else self._doing
+            self._visible, self._shown_at = True, now
+            self._show(f"{what}: {self._step or 'starting'} ({now - self._began:.0f} s)")
+        waiting = float("inf") if self._show is None else self._shown_at + EVERY
+        self._next = min(self._until, waiting)
+
+
+def find_display() -> Show | None:
+    """Where a line of progress can be seen: in a notebook, on a terminal, or nowhere."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is not None:
+        with contextlib.suppress(ImportError):
+            from tapedebug.notebook._line import line_below_cell
+
+            return line_below_cell()
+        return None
+    stream = sys.stderr
+    if stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb":
+        return _Terminal(stream).show
+    return None
+
+
+class _Terminal:
+    """One line of a terminal, written again and again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def show(self, text: str) -> None:
+        """Replace the line; longer text than the terminal is wide would stay behind in part."""
+        room = max(1, shutil.get_terminal_size().columns - 1)
+        shown = text if len(text) <= room else text[: room - 1] + "…"
+        self.stream.write(f"\r\x1b[2K{shown}")
+        self.stream.flush()

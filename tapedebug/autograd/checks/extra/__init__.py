@@ -1,0 +1,64 @@
+"""What can be checked beside the adjoint: tangents, many at once, adjoints that were never set, dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tapedebug._pace import OutOfTime
+from tapedebug.autograd.checks.check import Plan
+from tapedebug.autograd.checks.extra.batched import check_batched_adjoints, check_batched_tangents
+from tapedebug.autograd.checks.extra.dtypes import check_dtypes
+from tapedebug.autograd.checks.extra.tangents import check_tangents
+from tapedebug.autograd.checks.extra.undefined import check_undefined
+from tapedebug.autograd.checks.timely import unchecked
+from tapedebug.autograd.kinds import Checkpoint
+from tapedebug.autograd.options import Options
+from tapedebug.autograd.programs.program import Pairs
+from tapedebug.autograd.programs.shadowed import ShadowProgram
+from tapedebug.autograd.told.results import PairResult
+
+Check = Callable[[ShadowProgram, Pairs, Plan, Checkpoint | None], list[PairResult]]
+
+CHECKS: tuple[tuple[str, str, Check], ...] = (
+    ("check_forward_ad", "tangent", check_tangents),
+    ("check_batched_grad", "batched adjoint", check_batched_adjoints),
+    ("check_batched_forward_grad", "batched tangent", check_batched_tangents),
+    ("check_undefined_grad", "undefined adjoint", check_undefined),
+    ("check_grad_dtypes", "gradient dtype", check_dtypes),
+)
+"""For each option what `PairResult.check` says of its results, and what checks it."""
+
+OF_THE_ADJOINT = ("check_undefined_grad", "check_grad_dtypes")
+
+
+def extra_checks(
+    program: ShadowProgram,
+    pairs: Pairs,
+    plan: Plan,
+    options: Options,
+    checkpoint: Checkpoint | None = None,
+) -> list[PairResult]:
+    """Run the checks that `options` ask for beside the comparison of the adjoint.
+
+    Args:
+        program: What is checked.
+        pairs: The pairs that were chosen.
+        plan: Steps, tolerances and samples, as for the adjoint.
+        options: Which checks.
+        checkpoint: Called often; may raise to cancel. Out of time, what is not done is said to be so.
+
+    Returns:
+        One result for each pair and each check that was asked for. Those that are on by default
+        (`check_undefined_grad`) give results only where something is wrong.
+    """
+    results: list[PairResult] = []
+    for option, name, check in CHECKS:
+        if not getattr(options, option) or not pairs.chosen:
+            continue
+        if option in OF_THE_ADJOINT and not options.check_backward_ad:
+            continue
+        try:
+            results += check(program, pairs, plan, checkpoint)
+        except OutOfTime as error:
+            results += unchecked(program, pairs.chosen, error, name)
+    return results

@@ -1,0 +1,54 @@
+"""`check_grad_dtypes`: after a real `Tape.backward` gradients are like their arrays: dtype, shape, device."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tapedebug.autograd.checks.check import Plan
+from tapedebug.autograd.checks.extra.real import RealPass, obstacle_to_real
+from tapedebug.autograd.checks.timely import unchecked
+from tapedebug.autograd.kinds import Checkpoint
+from tapedebug.autograd.programs.program import Pairs
+from tapedebug.autograd.programs.shadowed import ShadowProgram
+from tapedebug.autograd.told.results import PairResult
+from tapedebug.lang.types import type_name
+
+NAME = "gradient dtype"
+
+
+def check_dtypes(
+    program: ShadowProgram, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+) -> list[PairResult]:
+    """One result for each pair, of one reverse pass from adjoints of all outputs."""
+    why = obstacle_to_real(program)
+    if why is not None:
+        return unchecked(program, pairs.chosen, why, NAME)
+    gradients = RealPass(program).run({port: np.ones(port.size) for port in program.outputs})
+    results = []
+    for source, target in pairs.chosen:
+        a, gradient = source.array, gradients[source]
+        told = [
+            f"{what} {have} where the array has {want}"
+            for what, have, want in (
+                ("dtype", type_name(gradient.dtype), type_name(a.dtype)),
+                ("shape", gradient.shape, a.shape),
+                ("device", gradient.device, a.device),
+            )
+            if have != want
+        ]
+        results.append(
+            PairResult(
+                launch=program.launch,
+                subject=program.subject,
+                input=source.label,
+                output=target.label,
+                verdict="WRONG" if told else "AGREE",
+                max_abs_error=0.0,
+                max_rel_error=0.0,
+                message=f"{source.name}.grad has {' and '.join(told)}" if told else "",
+                entries=source.size,
+                evaluated=source.size,
+                check=NAME,
+            )
+        )
+    return results

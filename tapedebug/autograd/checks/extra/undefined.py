@@ -1,0 +1,138 @@
+"""`check_undefined_grad`: an output whose adjoint was never set counts as having one of zero.
+
+Two ways to leave an adjoint out are tried, both with the real `Tape.backward`: no seed for the output, and
+an output without a gradient at all (`requires_grad=False`, its `.grad` is None), for which another variant of
+the adjoint is compiled. Both must give the inputs what a seed of zeros gives; where no output has one, zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from tapedebug.autograd.checks.check import Plan
+from tapedebug.autograd.checks.extra.real import RealPass, obstacle_to_real
+from tapedebug.autograd.kinds import Checkpoint, Floats
+from tapedebug.autograd.programs.named import entry_name
+from tapedebug.autograd.programs.probes import random_directions, shape_index
+from tapedebug.autograd.programs.program import Pairs, Port
+from tapedebug.autograd.programs.shadowed import ShadowProgram
+from tapedebug.autograd.told.results import PairResult
+
+NAME = "undefined adjoint"
+MOST = 4  # outputs that are left out one by one; each costs a compilation
+ROUNDING = 64.0  # roundings of the largest gradient by which two variants of one adjoint may differ
+
+Vectors = dict[Port, Floats]
+
+
+def check_undefined(
+    program: ShadowProgram, pairs: Pairs, plan: Plan, checkpoint: Checkpoint | None = None
+) -> list[PairResult]:
+    """A result for each pair where an adjoint that was left out is not as good as zero; else none.
+
+    What could not be tried is noted in `pairs`.
+    """
+    why = obstacle_to_real(program)
+    if why is not None:
+        pairs.notes.append(f"not checked: whether adjoints that are not set count as zero: {why}")
+        return []
+    test = _Test(program, pairs, plan.options.nondet_tol)
+    found: list[PairResult] = []
+    found += test.none_set()
+    targets = pairs.outputs() if len(test.seeds) > 1 else []
+    if len(targets) > MOST:
+        pairs.notes.append(
+            f"whether adjoints that are not set count as zero was checked with {MOST} of {len(targets)} "
+            "outputs"
+        )
+    for target in targets[:MOST]:
+        if checkpoint is not None:
+            checkpoint()
+        found += test.left_out(target)
+    return found
+
+
+class _Test:
+    def __init__(self, program: ShadowProgram, pairs: Pairs, nondet_tol: float) -> None:
+        self.program, self.pairs, self.nondet_tol = program, pairs, nondet_tol
+        # A mask may have made several ports of one array.
+        whole = {id(port.array): port for port in program.outputs}.values()
+        self.seeds = {port: random_directions(port.size, 1)[0] for port in whole}
+        self.zeros = {port: np.zeros(port.size) for port in whole}
+
+    def _pull(self, seeds: Mapping[Port, Floats], without: Collection[Port] = ()) -> Vectors:
+        gradients = RealPass(self.program, without).run(seeds)
+        return {port: a.numpy().ravel().astype(np.float64) for port, a in gradients.items()}
+
+    def none_set(self) -> list[PairResult]:
+        """No output has an adjoint, or all have one of zero."""
+        target = self.pairs.outputs()[0]
+        nothing = {port: np.zeros(port.size) for port in self.pairs.inputs()}
+        why = "of zero for all outputs" if len(self.zeros) > 1 else f"of zero for {target.name}"
+        found = self._apart(target, nothing, self._pull(self.zeros), f"an adjoint {why}")
+        return found or self._apart(target, nothing, self._pull({}), "no adjoint for any output")
+
+    def left_out(self, target: Port) -> list[PairResult]:
+        """One output has no adjoint, the others have."""
+        others = {port: seed for port, seed in self.seeds.items() if port.array is not target.array}
+        expected = self._pull({**others, target: np.zeros(target.size)})
+        found = self._apart(target, expected, self._pull(others), f"no adjoint for {target.name}")
+        if found or self._is_read(target):
+            return found
+        given = self._pull(others, without=[target])
+        return self._apart(target, expected, given, f"{target.name}.grad None (requires_grad=False)")
+
+    def _is_read(self, target: Port) -> bool:
+        """Without its gradient, a chain through it would be cut, and rightly."""
+        a = target.array
+        for record in self.program.standing().records:
+            for p in record.reads | record.writes:
+                b = record.args[p]
+                shared = b.buffer is a.buffer and b.start < a.stop and a.start < b.stop
+                if shared and (b is not a or p in record.reads):
+                    return True
+        return False
+
+    def _apart(self, target: Port, expected: Vectors, given: Vectors, what: str) -> list[PairResult]:
+        results = []
+        for source in (i for i, o in self.pairs.chosen if o is target):
+            size = float(np.abs(expected[source][np.isfinite(expected[source])]).max(initial=0.0))
+            allowed = self.nondet_tol + ROUNDING * source.rounding * size
+            with np.errstate(all="ignore"):
+                gap = np.abs(given[source] - expected[source])
+            # 0 times an infinite slope is NaN with a seed of zeros: whether it should be others have to say.
+            gap[~np.isfinite(expected[source])] = 0.0
+            if not size:
+                gap[np.isnan(given[source])] = 0.0
+            gap[np.isnan(gap)] = np.inf
+            gap[~np.isin(np.arange(source.size), source.positions)] = 0.0
+            worst = int(np.argmax(gap))
+            if gap[worst] > allowed:
+                results.append(self._wrong(source, target, worst, expected, given, what))
+        return results
+
+    def _wrong(
+        self, source: Port, target: Port, worst: int, expected: Vectors, given: Vectors, what: str
+    ) -> PairResult:
+        index = shape_index(worst, source.shape)
+        place = entry_name(source.name, index, source.array.dtype)
+        right, got = float(expected[source][worst]), float(given[source][worst])
+        wanted = "zero" if right == 0 else f"{right:.9g}, as with an adjoint of zeros"
+        return PairResult(
+            launch=self.program.launch,
+            subject=self.program.subject,
+            input=source.label,
+            output=target.label,
+            verdict="WRONG",
+            max_abs_error=abs(got - right),
+            max_rel_error=abs(got - right) / abs(right) if right else float("inf"),
+            message=(
+                f"with {what} the gradient of {place} is {got:.9g}, it should be {wanted}: "
+                "the adjoint adds something that is no multiple of its seed"
+            ),
+            entries=source.size,
+            evaluated=source.size,
+            check=NAME,
+        )

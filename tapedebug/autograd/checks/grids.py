@@ -1,0 +1,138 @@
+"""Check small Jacobians whole, and of others a sample of rows and columns, entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tapedebug.autograd.checks.alone import settled
+from tapedebug.autograd.checks.systematic import systematic_note
+from tapedebug.autograd.kinds import Bools, Checkpoint, Floats
+from tapedebug.autograd.programs.probes import Probes, seeds_of_all_kinds
+from tapedebug.autograd.programs.program import Pairs, Port, Program
+from tapedebug.autograd.slopes.comparison import Comparison, Grid, Sparse
+from tapedebug.autograd.slopes.matrix import adjoints, fine_for, references
+from tapedebug.autograd.slopes.verdict import AGREE, SUSPECT, Codes, Reference, judge
+from tapedebug.autograd.sparse.pattern import Pattern
+from tapedebug.autograd.told.messages import describe
+from tapedebug.autograd.told.results import PairResult
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.checks.check import Plan
+
+Pair = tuple[Port, Port]
+
+
+def rows_of(port: Port, plan: Plan) -> Probes:
+    """Rows to compare: unit seeds, and some that are negative and large, in which an adjoint is linear."""
+    seeds = seeds_of_all_kinds(port.size) if port.size else None
+    return Probes.of(port, plan.max_outputs, seeds, sample=plan.options.sample)
+
+
+def columns_of(port: Port, plan: Plan) -> Probes:
+    """Columns to compare."""
+    return Probes.of(port, plan.max_inputs, sample=plan.options.sample)
+
+
+def compare_grids(
+    program: Program,
+    pairs: Pairs,
+    rows: Mapping[Port, Probes],
+    columns: Mapping[Port, Probes],
+    plan: Plan,
+    checkpoint: Checkpoint | None = None,
+) -> list[Grid]:
+    """Evaluate rows × columns of each of `pairs`, in their order."""
+    found: dict[Pair, Reference] = {}
+    for source in pairs.inputs():
+        targets = pairs.outputs(source)
+        several = references(
+            program, source, targets, columns[source], rows,
+            kind=plan.options.reference, eps=plan.eps, enough=fine_for(plan.tolerance), checkpoint=checkpoint,
+        )  # fmt: skip
+        found.update({(source, target): reference for target, reference in several.items()})
+    grids: dict[Pair, Grid] = {}
+    for target in pairs.outputs():
+        sources = [i for i, o in pairs.chosen if o is target]
+        pulled = adjoints(program, target, rows[target], sources, columns=columns, checkpoint=checkpoint)
+        for source in sources:
+            grids[source, target] = Grid(
+                program, source, target, rows[target], columns[source],
+                pulled[source].values, pulled[source].sizes, found[source, target], plan.tolerance,
+            )  # fmt: skip
+    return [grids[pair] for pair in pairs.chosen]
+
+
+def grid_result(
+    pair: Grid,
+    plan: Plan,
+    checkpoint: Checkpoint | None = None,
+    *,
+    unsteady: str = "",
+    notes: tuple[str, ...] = (),
+    pattern: Pattern | None = None,
+) -> tuple[Comparison, PairResult]:
+    """Judge and sum up one pair.
+
+    Args:
+        pair: What was evaluated.
+        plan: How to check.
+        checkpoint: Called after each run.
+        unsteady: What two runs on the same values differ by.
+        notes: What to add.
+        pattern: The only entries that count; None for all.
+
+    Returns:
+        What was compared, and the result.
+    """
+    codes = judge(pair.ad, pair.reference, pair.tolerance, pair.source.rounding)
+    if unsteady:
+        return pair, describe(pair, codes, unsteady=unsteady, notes=notes)
+    codes[~pair.singles] = np.where(_missed(pair), SUSPECT, AGREE)[~pair.singles]
+    if pattern is not None:
+        codes[~_inside(pair, pattern)] = AGREE
+    rounding = settled(pair, codes, plan, checkpoint)
+    shown: Comparison = pair
+    if pattern is not None:
+        shown, codes, rounding = _entries(pair, _inside(pair, pattern), codes, rounding)
+        left = int(pair.singles.sum()) - codes.size
+        notes += (f"{pair.source.label} → {pair.target.label}: {left} entries outside of the traced sparsity "
+                  "were left out (masked=True)",)  # fmt: skip
+    if (codes == AGREE).all() and plan.options.reference == "float64":
+        notes += systematic_note(shown, codes, rounding, checkpoint)
+    return shown, describe(shown, codes, rounding=rounding, notes=notes)
+
+
+def _inside(pair: Grid, pattern: Pattern) -> Bools:
+    """Single entries where the pattern has one."""
+    inside = np.zeros(pair.ad.shape, dtype=bool)
+    block = inside[: len(pair.rows.units), : len(pair.columns.units)]
+    keys = pattern.rows * pattern.shape[1] + pattern.columns
+    block[...] = np.isin(pair.rows.units[:, None] * pattern.shape[1] + pair.columns.units, keys)
+    return inside
+
+
+def _entries(pair: Grid, inside: Bools, codes: Codes, rounding: Bools) -> tuple[Sparse, Codes, Bools]:
+    lines, columns = np.nonzero(inside)
+    found = Sparse(
+        pair.program, pair.source, pair.target, pair.rows.units[lines], pair.columns.units[columns],
+        pair.ad[inside], pair.reference.part(inside), pair.tolerance,
+    )  # fmt: skip
+    return found, codes[inside], rounding[inside]
+
+
+def _missed(pair: Grid) -> Bools:
+    """Where AD misses FD by more than entries that are all within tolerance can add up to."""
+    left = _weights(pair.rows)[:, None]
+    with np.errstate(all="ignore"):
+        error = np.abs(pair.ad - pair.reference.value) - pair.reference.bar
+        size = np.maximum(pair.sizes[:, None], np.abs(pair.reference.value))
+        missed: Bools = error > pair.tolerance.atol * left + pair.tolerance.rtol * size
+    return (missed & ~pair.reference.kink) | np.isnan(pair.ad)
+
+
+def _weights(probes: Probes) -> Floats:
+    norms = np.abs(probes.dense).sum(axis=1)
+    return np.concatenate([np.ones(len(probes.units)), norms])

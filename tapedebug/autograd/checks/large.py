@@ -1,0 +1,123 @@
+"""Check Jacobians that are too large to evaluate and have no known sparsity, and any in `fast_mode`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tapedebug.autograd.checks.alone import Alone, alone
+from tapedebug.autograd.checks.combined import Combined
+from tapedebug.autograd.checks.grids import columns_of, compare_grids, grid_result, rows_of
+from tapedebug.autograd.kinds import Checkpoint, Floats, Indices
+from tapedebug.autograd.programs.probes import Probes
+from tapedebug.autograd.programs.program import Pairs, Port, Program
+from tapedebug.autograd.slopes.comparison import Comparison
+from tapedebug.autograd.slopes.verdict import AGREE
+from tapedebug.autograd.told.messages import describe
+from tapedebug.autograd.told.results import PairResult
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.checks.check import Plan
+
+SAMPLE = 32  # rows, and columns, that are evaluated one by one beside the combinations
+SLIGHT = 1e-7  # relative error of a float64 adjoint that is none of rounding
+FEW = 4  # columns that `fast_mode` compares by seeds of all kinds
+LARGEST = 2  # of those with the largest entries, too
+
+
+def check_large(
+    program: Program, source: Port, target: Port, plan: Plan, checkpoint: Checkpoint | None, unsteady: str
+) -> tuple[Comparison | None, PairResult]:
+    """Compare random combinations of all entries, and (unless `fast_mode`) a sample of single ones."""
+    where = f"{source.label} → {target.label}"
+    count = f"{len(target.positions)} × {len(source.positions)}"
+    if unsteady:
+        limited = replace(plan, max_inputs=1, max_outputs=1)
+        return _sampled(program, source, target, limited, checkpoint, unsteady, ())
+    work = Combined(program, source, target, plan, checkpoint)
+    kinds = f"{len(work.directions)} random directions and {len(work.seeds)} seeds"
+    fast = f"{where}: {kinds} of all {count} entries were compared, none by itself (fast_mode)"
+    note = fast if plan.options.fast_mode else (
+        f"{where}: {count} entries are too many to evaluate: {kinds} of all of them were compared, and a "
+        "sample one by one"
+    )  # fmt: skip
+    notes: tuple[str, ...] = (note,)
+    for row, column in work.suspects():
+        found = alone(program, source, target, np.array([row]), np.array([column]), plan, checkpoint)
+        if (found.codes != AGREE).any():
+            notes = (note, f"{where}: the entry was found by halving: others may be like it")
+            return found.grid, describe(found.grid, found.codes, rounding=found.rounding, notes=notes)
+        notes += _slightly(found)
+    if plan.options.fast_mode:
+        # An adjoint that is not linear in its seed is right for the unit seeds that the hunt ends with.
+        few = replace(plan, max_inputs=FEW, max_outputs=1)
+        grid, result = _sampled(program, source, target, few, checkpoint, "", notes)
+        return (grid, result) if result.verdict == "WRONG" else (None, _combinations(work, notes))
+    sampled = replace(plan, max_inputs=_limit(plan.max_inputs), max_outputs=_limit(plan.max_outputs))
+    return _sampled(program, source, target, sampled, checkpoint, "", notes, work)
+
+
+def _slightly(found: Alone) -> tuple[str, ...]:
+    """A note on an entry that is off by less than the tolerance, and by more than rounding."""
+    grid, slot = found.grid, (0, 0)
+    column = int(grid.columns.units[0])
+    exact = grid.program.pull_many({grid.target: grid.rows.vectors(np.array([0]))}, double=True)[grid.source]
+    value, bar = float(grid.reference.value[slot]), float(grid.reference.bar[slot])
+    if not abs(float(exact[0, column]) - value) > bar + SLIGHT * abs(value):
+        return ()
+    entry = describe(grid, found.codes).worst
+    assert entry is not None
+    return (
+        f"{grid.source.label} → {grid.target.label}: all within tolerance; an entry differs from its "
+        f"reference by more than rounding: {entry.describe()}",
+    )
+
+
+def _limit(given: int) -> int:
+    return SAMPLE if given <= 0 else given
+
+
+def _sampled(
+    program: Program,
+    source: Port,
+    target: Port,
+    plan: Plan,
+    checkpoint: Checkpoint | None,
+    unsteady: str,
+    notes: tuple[str, ...],
+    work: Combined | None = None,
+) -> tuple[Comparison, PairResult]:
+    rows, columns = rows_of(target, plan), columns_of(source, plan)
+    if work is not None:
+        rows = _with_largest(rows, work.slopes.value[0], target)
+        columns = _with_largest(columns, work.exact[0], source)
+    pairs = Pairs([(source, target)])
+    (grid,) = compare_grids(program, pairs, {target: rows}, {source: columns}, plan, checkpoint)
+    return grid_result(grid, plan, checkpoint, unsteady=unsteady, notes=notes)
+
+
+def _with_largest(probes: Probes, sizes: Floats, port: Port) -> Probes:
+    known = np.nan_to_num(np.abs(sizes[port.positions]))
+    most: Indices = port.positions[np.argsort(-known)[:LARGEST]]
+    return replace(probes, units=np.union1d(probes.units, most))
+
+
+def _combinations(work: Combined, notes: tuple[str, ...]) -> PairResult:
+    """The result where all combinations agree, and nothing else was looked at."""
+    values = np.abs(work.seeds @ np.where(work.smooth & work.mine, work.slopes.value, 0.0).T)
+    with np.errstate(all="ignore"):
+        relative = np.where(work.error > 0, work.error / values, 0.0)
+    return PairResult(
+        launch=work.program.launch,
+        subject=work.program.subject,
+        input=work.source.label,
+        output=work.target.label,
+        verdict="AGREE",
+        max_abs_error=float(work.error.max(initial=0.0)),
+        max_rel_error=float(relative.max(initial=0.0)),
+        entries=work.source.size * work.target.size,
+        evaluated=work.error.size,
+        notes=notes,
+    )

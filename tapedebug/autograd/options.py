@@ -1,0 +1,134 @@
+"""What `gradcheck`, `gradcheck_tape` and `assert_gradients` can be asked beyond the documents' arguments."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+from tapedebug._errors import GradcheckError
+
+ASKED_BY = {
+    "tangent": {"check_forward_ad": True, "check_backward_ad": False},
+    "batched adjoint": {"check_batched_grad": True},
+    "batched tangent": {
+        "check_forward_ad": True,
+        "check_batched_forward_grad": True,
+        "check_backward_ad": False,
+    },
+    "gradient dtype": {"check_grad_dtypes": True},
+}
+"""By `PairResult.check`, the arguments that ask for it, where it is not done anyway."""
+
+ReferenceKind = Literal["float64", "float32"]
+Sample = Literal["random", "first"]
+
+
+def positive(eps: float) -> None:
+    """Refuse a step that is not one.
+
+    Raises:
+        GradcheckError: `eps` is not a positive number.
+    """
+    if not (is_number(eps) and 0 < eps < math.inf):
+        raise GradcheckError(f"eps, the largest step, must be positive; got {eps!r}", mend="leave it at 1e-4")
+
+
+def whole_number(caller: str, name: str, value: int) -> None:
+    """Refuse a limit that is no integer.
+
+    Raises:
+        GradcheckError: `value` is none.
+    """
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise GradcheckError(f"{caller}: {name} is an integer; got {value!r}", mend="-1 evaluates all")
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a real number."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that `torch.autograd.gradcheck` has too, and ours; see `gradcheck` for each.
+
+    Attributes:
+        nondet_tol: By how much two runs on the same values may differ.
+        check_backward_ad: Check the adjoint.
+        check_forward_ad: Check the tangent.
+        check_batched_grad: Check that many seeds in one launch give what they give one by one.
+        check_batched_forward_grad: The same for tangents.
+        check_undefined_grad: Check that outputs without an adjoint count as having a zero one.
+        check_grad_dtypes: Check that gradients have dtype and shape of their arrays.
+        fast_mode: Compare random combinations only, not entries.
+        masked: Leave out entries of the Jacobian outside of its traced sparsity.
+        reference: "float64", the extrapolated differences of the float64 twin, or "float32", one central
+            difference of the kernel as it is, at `eps`, as the documents describe.
+        sample: Which scalars `max_inputs_per_var` and `max_outputs_per_var` leave: a fixed "random" sample
+            with the first and the last, or the "first" ones.
+    """
+
+    nondet_tol: float = 0.0
+    check_backward_ad: bool = True
+    check_forward_ad: bool = False
+    check_batched_grad: bool = False
+    check_batched_forward_grad: bool = False
+    check_undefined_grad: bool = True
+    check_grad_dtypes: bool = False
+    fast_mode: bool = False
+    masked: bool = False
+    reference: ReferenceKind = "float64"
+    sample: Sample = "random"
+
+    def checked(self) -> Options:
+        """Itself.
+
+        Raises:
+            GradcheckError: An option has no meaning.
+        """
+        if not (is_number(self.nondet_tol) and self.nondet_tol >= 0):
+            raise GradcheckError(f"nondet_tol must not be negative; got {self.nondet_tol!r}")
+        if self.reference not in {"float64", "float32"}:
+            raise GradcheckError(
+                f"reference is 'float64' or 'float32'; got {self.reference!r}",
+                mend="leave it at 'float64': float32 differences are right to a few digits only",
+            )
+        if self.sample not in {"random", "first"}:
+            raise GradcheckError(
+                f"sample is 'random' or 'first'; got {self.sample!r}",
+                mend="leave it at 'random': the first entries all lie in one corner of an array",
+            )
+        if not (self.check_backward_ad or self.check_forward_ad):
+            raise GradcheckError(
+                "nothing is left to check: check_backward_ad and check_forward_ad are both False",
+                mend="set one of them",
+            )
+        for option, needed in (
+            ("check_batched_grad", "check_backward_ad"),
+            ("check_batched_forward_grad", "check_forward_ad"),
+        ):
+            if getattr(self, option) and not getattr(self, needed):
+                raise GradcheckError(
+                    f"{option}=True asks for what {needed}=False leaves out", mend=f"pass {needed}=True too"
+                )
+        return self
+
+
+def masked_of(masked: bool | None, check_sparse_nnz: bool | None) -> bool:
+    """What `masked` is, of which `check_sparse_nnz` is the old name.
+
+    Raises:
+        GradcheckError: Both were given, and differ.
+    """
+    if check_sparse_nnz is None:
+        return bool(masked)
+    warnings.warn("check_sparse_nnz is deprecated: use masked instead", DeprecationWarning, stacklevel=3)
+    if masked is not None and bool(masked) != bool(check_sparse_nnz):
+        raise GradcheckError(
+            f"check_sparse_nnz={check_sparse_nnz!r} and masked={masked!r}: two names of one option differ",
+            mend="pass masked alone",
+        )
+    return bool(check_sparse_nnz)

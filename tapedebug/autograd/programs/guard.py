@@ -1,0 +1,140 @@
+"""Running user code in a check without leaving a trace of it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+from tapedebug.runtime._observers import observers, unheard
+from tapedebug.runtime._state import state
+from tapedebug.runtime.buffer import _REGISTRY, Buffer, Bytes
+
+
+class untouched:
+    """Puts back what a block writes to memory that existed before it, whatever ends the block.
+
+    Within the block no tape records, until the block begins one, and nobody hears of that tape. Writes
+    through the API are noticed when they happen and cost one copy of the buffer; writes through NumPy are
+    noticed for the buffers of `watched` only.
+
+    Args:
+        watched: Arrays whose values are copied at the start.
+    """
+
+    def __init__(self, watched: Iterable[Any] = ()) -> None:
+        self._watched = list(watched)
+        self._kept: dict[Buffer, tuple[Bytes, bytes | None]] = {}
+        self._watches: list[_Watch] = []
+        self._tape: Any = None
+        self._observers: list[Any] = []
+
+    def __enter__(self) -> untouched:
+        self._tape = state.tape
+        self._observers = observers[:]
+        try:
+            with uninterrupted():
+                self._set_up()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _set_up(self) -> None:
+        for array in self._watched:
+            self.keep(array.buffer)
+        for buffer in list(_REGISTRY.values()):
+            watch = _Watch(self, buffer)
+            self._watches.append(watch)
+            buffer.watch = (*buffer.watch, weakref.ref(watch))  # type: ignore[arg-type]
+        observers.clear()
+        state.tape = None
+
+    def __exit__(self, *_: object) -> None:
+        with uninterrupted():
+            self._restore()
+
+    def _restore(self) -> None:
+        for watch in self._watches:
+            watch.buffer.watch = tuple(ref for ref in watch.buffer.watch if ref() is not watch)  # type: ignore[comparison-overlap]
+        for buffer, (content, fill) in self._kept.items():
+            buffer.data[:] = content
+            buffer.fill = None if buffer.windows else fill
+        state.tape = self._tape
+        observers[:] = self._observers
+        self._watches.clear()
+        self._kept.clear()
+
+    def keep(self, buffer: Buffer) -> None:
+        """Remember the content of a buffer that is about to be written."""
+        if buffer not in self._kept:
+            self._kept[buffer] = (buffer.data.copy(), buffer.fill)
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Run a tape of our own, on memory of our own: the user's does not record, and nobody hears of ours."""
+    recording, state.tape = state.tape, None
+    try:
+        with unheard():
+            yield
+    finally:
+        state.tape = recording
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait until the block is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals go to the main thread
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if waiting and callable(before):
+            before(*waiting[0])
+
+
+class _Watch:
+    """Listens to one buffer; `runtime.versions.announce` takes it for a ledger, its tracker and its state."""
+
+    __slots__ = ("__weakref__", "buffer", "guard")
+
+    def __init__(self, guard: untouched, buffer: Buffer) -> None:
+        self.guard = guard
+        self.buffer = buffer
+
+    @property
+    def states(self) -> list[_Watch]:
+        return [self]
+
+    @property
+    def array(self) -> _Watch:
+        return self
+
+    def tracker(self) -> _Watch:
+        return self
+
+    def window_opened(self, ledger: Any, start: int, stop: int) -> None:
+        """NumPy can write to the buffer from now on."""
+        self.guard.keep(self.buffer)
+
+    def written(self, ledger: Any, array: Any) -> None:
+        """A write of the buffer is over."""
+
+    def window_closed(self, ledger: Any) -> None:
+        """NumPy cannot write to the buffer any more."""
+
+    def looked_at(self, array: Any, event: Any) -> None:
+        """Somebody reads the buffer."""
+
+    def overwritten_outside(self, ledger: Any, array: Any, site: Any, how: str) -> None:
+        """Something is about to write to the buffer."""
+        self.guard.keep(self.buffer)

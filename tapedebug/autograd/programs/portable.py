@@ -1,0 +1,260 @@
+"""Kernels and their arguments as bytes that another process understands: by name, else with their source.
+
+A kernel of a module goes by the module's name; one of a notebook or script, or one made inside a function,
+goes with its Python function (cloudpickle takes that apart), its source and what the names in it mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FunctionType, ModuleType
+from typing import Any
+
+from tapedebug._config import config
+from tapedebug._errors import GradcheckError
+from tapedebug.compiler.function import _SCOPES, DIFFERING, Function, decorated_scope
+from tapedebug.compiler.kernel import Kernel
+from tapedebug.compiler.modules import OPTIONS
+from tapedebug.compiler.native.function import Native
+from tapedebug.lang._compound import from_words, in_words
+from tapedebug.lang.structs import struct
+from tapedebug.lang.types import Struct, is_compound, is_struct
+
+Reduced = tuple[Any, ...]
+
+SETTINGS = ("check_bounds", "compiler", "enable_backward", "interpreted", "max_unroll", "mode", "strong_zero")
+"""Settings of the process that numbers may depend on."""
+
+
+def dumps(thing: Any, caller: str) -> bytes:
+    """`thing` as bytes.
+
+    Args:
+        thing: Data, with kernels in it.
+        caller: The function that was called, for error messages.
+
+    Raises:
+        GradcheckError: A kernel can only go with its function, and cloudpickle is missing; or what the
+            function uses can not be taken apart.
+    """
+    stream = io.BytesIO()
+    try:
+        _pickler()(stream).dump((_settings(), thing))
+    except GradcheckError:
+        raise
+    except Exception as error:
+        raise GradcheckError(
+            f"{caller}: a kernel cannot be sent to another process ({type(error).__name__}: {error})",
+            mend="put the kernel, and what it uses, into a module that workers can import",
+        ) from None
+    return stream.getvalue()
+
+
+def loads(data: bytes) -> tuple[dict[str, Any], Any]:
+    """The settings and the thing that `dumps` wrote."""
+    found: tuple[dict[str, Any], Any] = pickle.loads(data)
+    return found
+
+
+@contextmanager
+def settings_of(sender: dict[str, Any]) -> Iterator[None]:
+    """Meanwhile this process has the settings of the one that sent the work."""
+    before = {name: value for name in SETTINGS if (value := getattr(config, name)) != sender[name]}
+    try:
+        for name in before:
+            setattr(config, name, sender[name])
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)
+
+
+def _settings() -> dict[str, Any]:
+    return {name: getattr(config, name) for name in SETTINGS}
+
+
+def _pickler() -> Callable[[io.BytesIO], pickle.Pickler]:
+    """The pickler: cloudpickle's where it is installed."""
+    try:
+        import cloudpickle
+    except ImportError:
+        base: Any = pickle.Pickler
+    else:
+        base = cloudpickle.Pickler
+
+    class Portable(base):  # type: ignore[misc]
+        """Knows what kernels are made of."""
+
+        def reducer_override(self, thing: Any) -> Any:
+            found = _reduced(thing)
+            if found is not None:
+                return found
+            if base is not pickle.Pickler:
+                return super().reducer_override(thing)
+            if isinstance(thing, FunctionType) and _address(thing) is None:
+                raise _needs_cloudpickle(thing.__name__)
+            return NotImplemented
+
+    return lambda stream: Portable(stream, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _needs_cloudpickle(name: str) -> GradcheckError:
+    return GradcheckError(
+        f"`{name}` is not in a module that workers can import, and sending it needs cloudpickle, "
+        "which is not installed",
+        mend="pip install cloudpickle, or put the kernel into a module",
+    )
+
+
+def _reduced(thing: Any) -> Reduced | None:
+    """How to make `thing` again; None where pickle knows."""
+    if isinstance(thing, Kernel):
+        return _reduced_kernel(thing)
+    if isinstance(thing, Function):
+        return _reduced_function(thing)
+    if isinstance(thing, ModuleType) and sys.modules.get(thing.__name__) is thing:
+        return importlib.import_module, (thing.__name__,)
+    if isinstance(thing, type) and is_compound(thing):
+        return from_words, in_words(thing)
+    if is_struct(thing) and _address(thing) is None:
+        return _reduced_struct(thing)
+    return None
+
+
+def _address(thing: Any, python: Any = None) -> tuple[str, str] | None:
+    """The module and name under which other processes find `thing`; None where they do not."""
+    named = thing if python is None else python
+    module, path = getattr(named, "__module__", None), getattr(named, "__qualname__", "")
+    if module is None or module == "__main__" or "<" in path:
+        return None
+    return (module, path) if _at(sys.modules.get(module), path) is thing else None
+
+
+def _at(module: Any, path: str) -> Any:
+    found = module
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _found(module: str, path: str, text: str) -> Any:
+    """What is at an address, of the source that the sender has."""
+    found = _at(importlib.import_module(module), path)
+    if found is None or _digest(found) != text:
+        raise GradcheckError(
+            f"`{path}` of the module {module} is another one for the worker than for the process that sent "
+            "it",
+            mend="start workers anew when a module changes",
+        )
+    return found
+
+
+def _digest(thing: Any) -> str:
+    return hashlib.sha256("\n".join(thing.origin.lines).encode()).hexdigest()
+
+
+# ------------------------------------------------------------------ kernels
+
+
+def _reduced_kernel(kernel: Kernel) -> Reduced:
+    options = {name: kernel.option(name) for name in OPTIONS}
+    if kernel.generic is not None:
+        return _instance, (kernel.generic, kernel.types)
+    address = _address(kernel, kernel.python)
+    if address is not None:
+        return _known_kernel, (*address, _digest(kernel), options)
+    state = {"origin": _plain(kernel), "scope": _scope(kernel.python)}
+    made = kernel.python, kernel.key, kernel.module.name, options
+    return _new_kernel, made, state, None, None, _complete_kernel
+
+
+def _instance(generic: Kernel, kinds: tuple[Any, ...]) -> Kernel:
+    return generic.instance(kinds)
+
+
+def _known_kernel(module: str, path: str, text: str, options: dict[str, Any]) -> Kernel:
+    found: Kernel = _found(module, path, text)
+    if all(found.option(name) == value for name, value in options.items()):
+        return found
+    return Kernel(found.python, found.key, found.module, options)
+
+
+def _new_kernel(python: Any, key: str, module: str, options: dict[str, Any]) -> Kernel:
+    _SCOPES.setdefault(python, {})  # its annotations are read already
+    return Kernel(python, key, module, options)
+
+
+def _complete_kernel(kernel: Kernel, state: dict[str, Any]) -> None:
+    _SCOPES[kernel.python] = state["scope"]
+    vars(kernel)["origin"] = replace(state["origin"], python=kernel.python)
+
+
+def _plain(thing: Any) -> Any:
+    """The source of a kernel or function, without what is read from it."""
+    return replace(thing.origin, python=None)
+
+
+def _scope(python: Any) -> dict[str, Any]:
+    """What names meant where a function was decorated, without itself and what is no constant."""
+    kinds = (bool, int, float, str, tuple, type, ModuleType)
+    return {name: value for name, value in decorated_scope(python).items() if isinstance(value, kinds)}
+
+
+# ------------------------------------------------------------------ functions
+
+
+def _reduced_function(function: Function) -> Reduced:
+    address = _address(function, function.python)
+    if address is not None:
+        return _found, (*address, _digest(function))
+    state = {
+        "origin": _plain(function),
+        "scope": _scope(function.python),
+        "snippets": None if function.native is None else function.native.snippets,
+        "differs": function.differs,
+        "gradient": function.gradient,
+        "replay": function.replay,
+        "companion_of": function.companion_of,
+        "overloads": function.overloads,
+    }
+    return Function, (function.python,), state, None, None, _complete_function
+
+
+def _complete_function(function: Function, state: dict[str, Any]) -> None:
+    python = function.python
+    _SCOPES[python] = state["scope"]
+    vars(function)["origin"] = replace(state["origin"], python=python)
+    for name in ("differs", "gradient", "replay", "companion_of", "overloads"):
+        setattr(function, name, state[name])
+    if function.differs:
+        DIFFERING.add(function)
+    if state["snippets"] is not None:
+        function.native = Native(
+            python,
+            state["snippets"],
+            lambda: function.origin,
+            lambda: (function.types, function.result_type),
+        )
+
+
+# ------------------------------------------------------------------ structs
+
+
+def _reduced_struct(kind: Any) -> Reduced:
+    own = {name: value for name, value in vars(kind).items() if isinstance(value, FunctionType | Function)}
+    return _new_struct, (kind.__name__, kind.__module__, kind.__qualname__, dict(kind.fields), own)
+
+
+def _new_struct(
+    name: str, module: str, path: str, fields: dict[str, Any], methods: dict[str, Any]
+) -> type[Struct]:
+    content = {"__module__": module, "__qualname__": path, "__annotations__": fields, **methods}
+    made: type[Struct] = struct(type(name, (), content))
+    return made

@@ -1,0 +1,211 @@
+"""What `jacobian` returns: arrays, or sparse matrices of SciPy, filled from entries, rows or columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+from tapedebug.autograd.kinds import Floats, Indices
+from tapedebug.autograd.programs.program import Port
+from tapedebug.autograd.sparse.pattern import Pattern
+from tapedebug.autograd.sparse.room import require_room
+from tapedebug.lang.types import numpy_dtype
+
+NO_PLACES: Indices = np.zeros(0, np.int64)
+MOST = 1 << 24
+"""Entries of a sparse Jacobian up to which those that were not evaluated are stored one by one."""
+BYTES = 24
+"""Of an entry of a sparse matrix while it is collected: row, column, value."""
+Rectangle = tuple[Indices, Indices]
+"""Rows and columns that are evaluated, at all of their crossings."""
+
+
+def require_scipy() -> Any:
+    """`scipy.sparse`.
+
+    Raises:
+        TapedebugError: SciPy is not installed.
+    """
+    try:
+        import scipy.sparse
+    except ImportError:
+        raise TapedebugError(
+            "jacobian: sparse=True needs scipy, which is not installed",
+            mend="pip install 'tapedebug[sparse]', or leave sparse out for dense arrays",
+        ) from None
+    return scipy.sparse
+
+
+class Dense:
+    """A dense Jacobian: an array of the input's element type, NaN where nothing was evaluated.
+
+    Args:
+        source, target: Ports of the input and of the output.
+        rectangles: What is evaluated of it.
+    """
+
+    def __init__(self, source: Port, target: Port, rectangles: Sequence[Rectangle]) -> None:
+        from tapedebug.runtime.array import new
+
+        shape = target.size, source.size // source.components
+        # Memory that is not written stays unmapped: of a sparse matrix only what is touched takes time.
+        self.array = new(shape, source.array.dtype, zeroed=True)
+        self.matrix: Floats = self.array.buffer.data.view(numpy_dtype(source.array.dtype)).reshape(
+            target.size, source.size
+        )
+        self.whole = _is_whole(rectangles, target.size, source.size)
+        self.rectangles = rectangles
+
+    def zeros(self) -> None:
+        """What is evaluated is zero until something else is said, all else is not a number."""
+        if not self.whole:
+            self.unset()
+            for rows, columns in self.rectangles:
+                self.matrix[np.ix_(rows, columns)] = 0
+
+    def unset(self) -> None:
+        """Nothing is a number until it is said."""
+        self.matrix[...] = np.nan
+
+    def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
+        """Set single entries; those that nobody asked for are left out.
+
+        Args:
+            rows: Ascending.
+            columns: Of one row, ascending.
+            values: The entries.
+            kept: What was worked out for the same pattern before.
+        """
+        if self.whole:
+            self.matrix[rows, columns] = values
+            return
+        for mine in _inside(self.rectangles, rows, columns, self.matrix.shape):
+            self.matrix[rows[mine], columns[mine]] = values[mine]
+
+    def block(self, rows: Indices, columns: Indices, values: Floats) -> None:
+        """Set a block."""
+        if self.whole and len(columns) == self.matrix.shape[1]:
+            self.matrix[rows] = values
+        else:
+            self.matrix[np.ix_(rows, columns)] = values
+
+    def result(self) -> Any:
+        """The array."""
+        return self.array
+
+
+class Sparse:
+    """A Jacobian of scalars by scalars as a `scipy.sparse.csr_array`.
+
+    Args:
+        source, target: Ports of the input and of the output.
+        rectangles: What is evaluated of it.
+
+    Attributes:
+        pattern: Where it may be other than zero, if that is known.
+    """
+
+    whole = False
+
+    def __init__(self, source: Port, target: Port, rectangles: Sequence[Rectangle]) -> None:
+        self.shape = target.size, source.size
+        self.rectangles = rectangles
+        # SciPy has no sparse matrices of float16.
+        self.dtype = np.promote_types(numpy_dtype(source.array.dtype), np.float32)
+        self.parts: list[tuple[Indices, Indices, Floats]] = []
+        self.unknown = not _is_whole(rectangles, *self.shape)
+        self.traced = True
+        self.stored = 0
+        self.kept: dict[Any, Any] = {}
+        self.pattern: Pattern | None = None
+
+    def zeros(self) -> None:
+        """Nothing is stored of zeros."""
+
+    def unset(self) -> None:
+        """Nothing is stored of what is not known."""
+
+    def entries(self, rows: Indices, columns: Indices, values: Floats, kept: dict[Any, Any]) -> None:
+        """Set single entries, as `Dense.entries`; those that nobody asked for are not a number."""
+        self.kept = kept
+        if self.unknown:
+            asked = np.zeros(len(rows), bool)
+            for mine in _inside(self.rectangles, rows, columns, self.shape):
+                asked[mine] = True
+            values = np.where(asked, values, np.nan)
+        self.parts.append((rows, columns, values))
+
+    def block(self, rows: Indices, columns: Indices, values: Floats) -> None:
+        """Set a block, of which only what is not zero is stored."""
+        self.traced = False
+        i, j = np.nonzero(values)
+        self.stored += len(i)
+        require_room(
+            f"jacobian: a sparse matrix of {self.shape[0]} × {self.shape[1]}, of which {self.stored} "
+            "entries and more are not zero,",
+            float(BYTES * self.stored),  # again, when the blocks are put together
+            "ask for fewer rows with max_outputs_per_var, or for entries with input_output_mask",
+        )
+        self.parts.append((rows[i], columns[j], values[i, j]))
+
+    def _not_asked(self) -> tuple[Indices, Indices]:
+        """The entries that were not evaluated, and that are not known to be zero."""
+        if self.pattern is None and self.shape[0] * self.shape[1] > MOST:
+            raise TapedebugError(
+                f"jacobian: sparse=True would have to store NaN for most of {self.shape[0]} × "
+                f"{self.shape[1]} entries: they were not evaluated, and where they are zero is unknown",
+                mend="ask for all entries, or leave sparse out for dense arrays",
+            )
+        if self.pattern is None:
+            i, j = (places.ravel() for places in np.indices(self.shape))
+        else:
+            i, j = self.pattern.rows, self.pattern.columns
+        asked = np.zeros(len(i), bool)
+        for mine in _inside(self.rectangles, i, j, self.shape):
+            asked[mine] = True
+        return i[~asked], j[~asked]
+
+    def result(self) -> Any:
+        """The sparse matrix."""
+        sparse = require_scipy()
+        if self.unknown and not self.traced:
+            i, j = self._not_asked()
+            self.parts.append((i, j, np.full(len(i), np.nan)))
+        rows, columns, values = self.parts[0] if self.parts else (NO_PLACES, NO_PLACES, np.zeros(0))
+        if len(self.parts) > 1:
+            rows, columns, values = (np.concatenate(part) for part in zip(*self.parts, strict=True))
+            order = np.lexsort((columns, rows))
+            rows, columns, values = rows[order], columns[order], values[order]
+        with np.errstate(over="ignore"):
+            stored = values.astype(self.dtype)
+        of, starts, places = self.kept.get("csr", (None, NO_PLACES, NO_PLACES))
+        if of is not rows:
+            starts, places = self._structure(rows, columns)
+            self.kept["csr"] = rows, starts, places
+        return sparse.csr_array((stored, places.copy(), starts.copy()), shape=self.shape)
+
+    def _structure(self, rows: Indices, columns: Indices) -> tuple[Any, Any]:
+        """Where the rows begin, and the columns."""
+        small: Any = np.int32 if max(*self.shape, len(rows)) < 2**31 else np.int64
+        starts = np.zeros(self.shape[0] + 1, small)
+        np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=starts[1:])
+        return starts, columns.astype(small)
+
+
+def _is_whole(rectangles: Sequence[Rectangle], height: int, width: int) -> bool:
+    return any(len(rows) == height and len(columns) == width for rows, columns in rectangles)
+
+
+def _inside(
+    rectangles: Sequence[Rectangle], rows: Indices, columns: Indices, shape: tuple[int, int]
+) -> list[Indices]:
+    """For each rectangle, which entries are in it."""
+    found = []
+    for tall, wide in rectangles:
+        in_rows, in_columns = np.zeros(shape[0], bool), np.zeros(shape[1], bool)
+        in_rows[tall], in_columns[wide] = True, True
+        found.append(np.flatnonzero(in_rows[rows] & in_columns[columns]))
+    return found

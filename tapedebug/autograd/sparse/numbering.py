@@ -1,0 +1,97 @@
+"""One number for each scalar in the memory of a program, whatever views there are of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.kinds import Indices
+from tapedebug.lang import types
+
+
+class Unknown(Exception):
+    """It cannot be told where derivatives are zero."""
+
+
+class Numbering:
+    """The scalars of some buffers, numbered from 0.
+
+    Args:
+        arrays: All arrays of floats that are used.
+
+    Attributes:
+        size: How many numbers there are.
+        grain: Bytes between two numbers.
+    """
+
+    def __init__(self, arrays: Iterable[Any]) -> None:
+        arrays = list(arrays)
+        buffers = list(dict.fromkeys(a.buffer for a in arrays))
+        self.grain = min((types.numpy_dtype(a.dtype).itemsize for a in arrays), default=4)
+        self.first: dict[Any, int] = {}
+        self.size = 0
+        for buffer in buffers:
+            self.first[buffer] = self.size
+            self.size += -(-buffer.nbytes // self.grain)
+        self._flat: dict[Any, Indices] = {}
+
+    def start(self, a: Any) -> int:
+        """The number of the first scalar of an array."""
+        bytes_in = a.ptr - a.buffer.address
+        if bytes_in % self.grain:
+            raise Unknown
+        return int(self.first[a.buffer] + bytes_in // self.grain)
+
+    def step(self, a: Any) -> int:
+        """How far apart the numbers of two neighbouring scalars of an array are."""
+        return types.numpy_dtype(a.dtype).itemsize // self.grain
+
+    def of(self, a: Any, offsets: Indices) -> Indices:
+        """The numbers of elements that generated code found at these offsets, in scalars, from the first.
+
+        Raises:
+            Unknown: One is outside of the array's memory.
+        """
+        found = self.start(a) + (offsets if self.step(a) == 1 else offsets * self.step(a))
+        if len(found):
+            first = self.first[a.buffer]
+            if found.min() < first or found.max() >= first + -(-a.buffer.nbytes // self.grain):
+                raise Unknown
+        return found
+
+    def all(self, a: Any) -> Indices:
+        """The numbers of all scalars of an array, in the order of its elements and components."""
+        count = types.components(a.dtype)
+        inner = self.step(a) * np.arange(count)
+        if a.is_contiguous:
+            return self.start(a) + self.step(a) * np.arange(a.size * count)
+        found = np.zeros(a.shape, np.int64)
+        for axis, (length, stride) in enumerate(zip(a.shape, a.strides, strict=True)):
+            if stride % self.grain:
+                raise Unknown
+            along = np.arange(length) * (stride // self.grain)
+            found += along.reshape((-1,) + (1,) * (a.ndim - 1 - axis))
+        return (self.start(a) + found.reshape(-1, 1) + inner).ravel()
+
+    def flat(self, a: Any, numbers: Indices) -> Indices:
+        """Which scalar of an array each number is, -1 where it is none of it.
+
+        Raises:
+            Unknown: Two scalars of the array share memory.
+        """
+        if a.is_contiguous and self.step(a) == 1:
+            found = numbers - self.start(a)
+            outside = (found < 0) | (found >= a.size * types.components(a.dtype))
+            if outside.any():
+                found[outside] = -1
+            return found
+        if a not in self._flat:
+            mine = self.all(a)
+            table = np.full(self.size, -1)
+            table[mine] = np.arange(len(mine))
+            if np.count_nonzero(table >= 0) < len(mine):
+                raise Unknown
+            self._flat[a] = table
+        return self._flat[a][numbers]

@@ -1,0 +1,335 @@
+"""Where a Jacobian can have entries that are not zero, traced from what each thread reads and writes.
+
+What a thread writes depends on no more than what it reads: the pattern of one launch is the product of what
+each element was written by with what each thread read. A traced variant of the kernel tells both
+(`compiler.tracing`), for each write with only those reads that have a part in it, component by component.
+Launches one after the other multiply. A pattern may have too many entries, and has none too few, as long as
+the values that decide about branches and indices are those of the trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tapedebug.autograd.kinds import Indices
+from tapedebug.autograd.programs.program import Port, Program
+from tapedebug.autograd.programs.shadowed import ShadowProgram
+from tapedebug.autograd.sparse.boolean import Entries, TooMany, joined, none, product, sorted_once
+from tapedebug.autograd.sparse.numbering import Numbering, Unknown
+from tapedebug.lang import types
+from tapedebug.runtime.accesses import Visits, accesses, deciding
+from tapedebug.runtime.array import array
+
+Key = tuple[Any, ...]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """The entries of a Jacobian that may be other than zero.
+
+    Attributes:
+        shape: Scalars in the output, scalars in the input.
+        rows, columns: (count,) int64 each: by rows, then by columns, each entry once.
+    """
+
+    shape: tuple[int, int]
+    rows: Indices
+    columns: Indices
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What was worked out for it (`colouring.compress`)."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(cls, shape: tuple[int, int], rows: Indices, columns: Indices) -> Pattern:
+        """The pattern of entries in any order.
+
+        Raises:
+            TooMany: They are too many to be of use.
+        """
+        return cls(shape, *sorted_once(Entries(rows, columns), max(1, shape[1])))
+
+    def only_rows(self, chosen: Indices) -> Pattern:
+        """The same matrix with zeros in all rows but those of `chosen`."""
+        wanted = np.zeros(self.shape[0], bool)
+        wanted[chosen] = True
+        keep = wanted[self.rows]
+        return Pattern(self.shape, self.rows[keep], self.columns[keep])
+
+    def only_columns(self, chosen: Indices) -> Pattern:
+        """The same matrix with zeros in all columns but those of `chosen`."""
+        wanted = np.zeros(self.shape[1], bool)
+        wanted[chosen] = True
+        keep = wanted[self.columns]
+        return Pattern(self.shape, self.rows[keep], self.columns[keep])
+
+    def dense(self, values: Any = 1.0) -> np.ndarray[Any, Any]:
+        """A matrix with `values` at the entries, zero elsewhere."""
+        matrix = np.zeros(self.shape, np.asarray(values).dtype)
+        matrix[self.rows, self.columns] = values
+        return matrix
+
+
+Patterns = Mapping[tuple[Port, Port], Pattern]
+"""By (input, output)."""
+
+KEPT = 16
+"""Patterns that are kept of each kernel."""
+Found = dict[tuple[int, int], Pattern]
+_lock = threading.Lock()
+_kept: WeakKeyDictionary[Any, OrderedDict[Key | None, Found]] = WeakKeyDictionary()
+
+
+def traced(program: Program, *, fresh: bool = False) -> Patterns | None:
+    """Where the Jacobians of a program can have entries other than zero.
+
+    Patterns of single launches are kept, and found again for the same kernel, sizes, numbers and content of
+    the arrays that decide which elements are accessed.
+
+    Args:
+        program: What is differentiated.
+        fresh: Trace it again, also where its pattern is known.
+
+    Returns:
+        The pattern of every pair of an input and an output; None where it is unknown (functions of
+        `record_func`, native functions) or so dense that it would be of no use.
+    """
+    if not isinstance(program, ShadowProgram):
+        return None
+    shadow = program.standing()
+    try:
+        trace = _Trace(program, shadow)
+        key = trace.key()
+        kernel = shadow.records[0].kernel if key is not None else None
+        found = None if fresh else _recalled(kernel, key)
+        if found is None:
+            found = trace.found()
+            _keep(kernel, key, found)
+    except (TooMany, Unknown):
+        return None
+    return {(i, o): found[k, m] for k, i in enumerate(program.inputs) for m, o in enumerate(program.outputs)}
+
+
+def forget(kernel: Any) -> None:
+    """Trace a kernel again where it is used next."""
+    with _lock:
+        _kept.pop(kernel, None)
+
+
+def _recalled(kernel: Any, key: Key | None) -> Found | None:
+    """What is kept of a single launch."""
+    with _lock:
+        table = None if kernel is None else _kept.get(kernel)
+        if table is None or key not in table:
+            return None
+        table.move_to_end(key)
+        return table[key]
+
+
+def _keep(kernel: Any, key: Key | None, found: Found) -> None:
+    """Keep it; the one that was not asked for the longest goes."""
+    if kernel is None:
+        return
+    with _lock:
+        table = _kept.setdefault(kernel, OrderedDict())
+        table[key] = found
+        if len(table) > KEPT:
+            table.popitem(last=False)
+
+
+class _Trace:
+    """The flow of dependence through the records of a program, from the first to the last.
+
+    Attributes:
+        live: The buffers through which it may go.
+        numbering: Of all their scalars, while it is being traced.
+        entries: Of the scalars that were changed so far: on which initial values they depend.
+        changed: Which scalars these are.
+        source: Which scalars are inputs.
+    """
+
+    numbering: Numbering
+    entries: Entries
+    changed: Bools
+    source: Bools
+
+    def __init__(self, program: ShadowProgram, shadow: Any) -> None:
+        self.program = program
+        self.shadow = shadow
+        records = shadow.records
+        if any(record.kind == "func" for record in records):
+            raise Unknown
+        self.ports = [*program.inputs, *program.outputs]
+        self.live = {port.array.buffer for port in self.ports}
+        self.live |= {record.args[p].buffer for record in records for p in record.plan.written}
+
+    def active(self, record: Any) -> frozenset[int]:
+        """The parameters of a launch through which dependence may go."""
+        return frozenset(
+            p
+            for p, a in enumerate(record.args)
+            if _is_float_array(a) and a.buffer in self.live and p in record.plan.touched
+        )
+
+    def key(self) -> Key | None:
+        """What the pattern of a single launch depends on; None of other programs."""
+        if len(self.shadow.records) != 1 or self.shadow.records[0].kind != "kernel":
+            return None
+        (record,) = self.shadow.records
+        active = self.active(record)
+        decided = deciding(record, active)
+        if decided is None:
+            raise Unknown
+        buffers: dict[Any, int] = {}
+
+        def view(a: Any) -> Key:
+            number = buffers.setdefault(a.buffer, len(buffers))
+            return number, a.ptr - a.buffer.address, a.shape, a.strides, a.dtype
+
+        layout, packed = record.plan.kernel.layout, self.shadow.packed(record)
+        args = tuple(
+            view(a)
+            if isinstance(a, array)
+            else packed[8 * layout.values[p] :][: 8 * types.components(record.plan.kernel.params[p].type)]
+            for p, a in enumerate(record.args)
+        )
+        content = tuple(
+            hashlib.blake2b(self.shadow.values(a).tobytes(), digest_size=16).digest() for a in decided
+        )
+        ports = tuple(view(port.array) for port in self.ports)
+        return record.dim, record.threads, active, args, ports, len(self.program.inputs), content
+
+    def found(self) -> Found:
+        """The patterns of all pairs, by the places of input and output in the program.
+
+        Raises:
+            Unknown: They cannot be told.
+            TooMany: They are too many to be of use.
+        """
+        records = self.shadow.records
+        used = (a for record in records for a in record.args if _is_float_array(a))
+        arrays = [*(p.array for p in self.ports), *(a for a in used if a.buffer in self.live)]
+        self.numbering = Numbering(arrays)
+        self.entries = none()
+        self.changed = np.zeros(self.numbering.size, bool)
+        self.source = np.zeros(self.numbering.size, bool)
+        for port in self.program.inputs:
+            self.source[self.numbering.all(port.array)] = True
+        for record in records:
+            match record.kind:
+                case "kernel":
+                    self._launch(record)
+                case "copy" if _is_float_array(record.args[0]):
+                    mine, other = (self.numbering.all(a) for a in record.args)
+                    self._step(Entries(mine, other), mine)
+                case "fill" if _is_float_array(record.args[0]):
+                    self._step(none(), self.numbering.all(record.args[0]))
+            if record is not records[-1]:
+                self.shadow.forward(record.index, record.index + 1)
+        return {
+            (k, m): self._pattern(source, target)
+            for k, source in enumerate(self.program.inputs)
+            for m, target in enumerate(self.program.outputs)
+        }
+
+    def _launch(self, record: Any) -> None:
+        visits = accesses(self.shadow, record, self.active(record))
+        if visits is None:
+            raise Unknown
+        numbers = [self.numbering.of(record.args[v.site.param], v.places) for v in visits]
+        parts: list[Entries] = []
+        stored: list[Indices] = []
+        added: list[Indices] = []
+        for visit, mine in zip(visits, numbers, strict=True):
+            if visit.site.kind == "read":
+                continue
+            (stored if visit.site.kind == "write" else added).append(mine)
+            parts += [_meet(visit, mine, visits[r], numbers[r], record.threads) for r in visit.site.reads]
+        if not stored and not added:
+            return
+        written = np.zeros(self.numbering.size, bool)
+        for mine in (*stored, *added):
+            written[mine] = True
+        entries = joined(parts)
+        told = [(v.site.kind, record.args[v.site.param].buffer) for v in visits]
+        if {b for kind, b in told if kind != "read"} & {b for kind, b in told if kind != "write"}:
+            entries = self._closed(entries, written)
+        for mine in added:
+            written[mine] = False  # what was there before is a part of the sum
+        self._step(entries, np.flatnonzero(written))
+
+    def _closed(self, entries: Entries, written: Any) -> Entries:
+        """With what goes from one thread to another, through elements that one writes and another reads."""
+        through = written[entries.columns] & (entries.columns != entries.rows)
+        if not through.any():
+            return entries
+        size = self.numbering.size
+        entries = sorted_once(entries, size)
+        while True:
+            before = len(entries.rows)
+            through = written[entries.columns]
+            further = product(entries.where(through), entries, size)
+            entries = sorted_once(joined([entries, further]), size)
+            if len(entries.rows) == before:
+                return entries
+
+    def _step(self, entries: Entries, replaced: Indices) -> None:
+        """What was written depends on what was read, and no more on itself where it was replaced."""
+        size = self.numbering.size
+        gone = np.zeros(size, bool)
+        gone[replaced] = True
+        if self.changed.any():
+            known = self.changed[entries.columns]
+            parts = [entries.where(~known & self.source[entries.columns])]
+            before = sorted_once(self.entries, size)
+            parts.append(product(entries.where(known), before, size))
+            parts.append(before.where(~gone[before.rows]))
+        else:
+            parts = [entries.where(self.source[entries.columns])]
+        touched = np.zeros(size, bool)
+        touched[entries.rows] = True
+        itself = np.flatnonzero(touched & ~gone & ~self.changed & self.source)
+        if len(itself):
+            parts.append(Entries(itself, itself))
+        self.changed |= touched | gone
+        self.entries = joined(parts)
+
+    def _pattern(self, source: Port, target: Port) -> Pattern:
+        rows = self.numbering.flat(target.array, self.entries.rows)
+        columns = self.numbering.flat(source.array, self.entries.columns)
+        keep = (rows >= 0) & (columns >= 0)
+        if not keep.all():
+            rows, columns = rows[keep], columns[keep]
+        if source.array.buffer is target.array.buffer:
+            mine = self.numbering.all(target.array)
+            same = np.flatnonzero(~self.changed[mine])
+            column = self.numbering.flat(source.array, mine[same])
+            rows = np.concatenate([rows, same[column >= 0]])
+            columns = np.concatenate([columns, column[column >= 0]])
+        return Pattern.of((target.size, source.size), rows, columns)
+
+
+def _meet(write: Visits, written: Indices, read: Visits, numbers: Indices, threads: int) -> Entries:
+    """What one site wrote depends on what the same thread read at another."""
+    if write.threads is None and read.threads is None:
+        return Entries(written, numbers)
+    if write.threads is None and read.site.once:
+        return Entries(written[read.threads], numbers)
+    if read.threads is None:
+        return Entries(written, numbers[write.threads])
+    mine = np.arange(threads) if write.threads is None else write.threads
+    return product(Entries(written, mine), Entries(read.threads, numbers), threads)
+
+
+def _is_float_array(a: Any) -> bool:
+    return isinstance(a, array) and types.is_float(a.dtype)

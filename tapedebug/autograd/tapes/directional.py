@@ -1,0 +1,277 @@
+"""Differences of the loss of a whole tape along single entries and random directions of one input."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tapedebug.autograd.kinds import Checkpoint, Floats
+from tapedebug.autograd.programs.probes import random_directions, shape_index
+from tapedebug.autograd.programs.program import Port
+from tapedebug.autograd.programs.whole import WholeTape
+from tapedebug.autograd.slopes.differences import MAX_STEPS, Slope, slope
+from tapedebug.autograd.slopes.verdict import Verdict
+
+ENTRIES = 6  # single entries that are displaced, the largest of the gradient
+FEW = 12  # inputs of up to this size are displaced entry by entry
+EPS = 1e-3  # the largest step, relative to the size of the input
+RUNS = 6  # forward runs that one direction usually takes
+TREMBLING = 1e-2  # of the gradient: where one float32 rounding of the inputs moves it that far
+LEAST = 1e-12  # a step below which float64 differences of a run that trembles are rounding
+NOTHING = 1e-11  # of the loss: a smaller difference in float64 is rounding
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many directions an input is displaced in: single entries (the largest), and random ones.
+
+    After `until` (as `time.perf_counter` counts) only the first of each kind is.
+    """
+
+    entries: int
+    random: int
+    until: float = float("inf")
+
+    @classmethod
+    def within(cls, runs: float, random: int) -> Effort:
+        """What `runs` forward runs suffice for, but at least one direction of each kind."""
+        directions = int(runs / RUNS)
+        if directions >= FEW + random:
+            return cls(FEW, random)
+        chosen = max(1, min(random, directions // 2))
+        return cls(max(1, directions - chosen), chosen)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One direction in which the gradient was compared with a difference of the loss.
+
+    Attributes:
+        entry: Index of the single entry that was displaced; None for a random direction.
+        ad: The consumed gradient along the direction.
+        exact: The float64 adjoint along it.
+        fd, bar: The difference, and its error bar.
+        size: What a directional derivative of this gradient typically is (to judge cancellation by).
+        allowed: The difference up to which the two agree.
+        verdict: Of the consumed gradient in this direction.
+        left, right: The slopes on both sides, where they differ.
+        inputs: How many inputs were displaced together.
+        unit: Of a single entry, how far a step of 1 goes.
+    """
+
+    entry: tuple[int, ...] | None
+    ad: float
+    exact: float
+    fd: float
+    bar: float
+    size: float
+    allowed: float
+    verdict: Verdict = "AGREE"
+    left: float = float("nan")
+    right: float = float("nan")
+    inputs: int = 1
+    unit: float = 1.0
+
+    @property
+    def along(self) -> str:
+        """The direction, in words."""
+        if self.inputs > 1:
+            return f"a random direction of {self.inputs} inputs together"
+        if self.entry is None:
+            return "a random direction"
+        return f"entry [{', '.join(map(str, self.entry))}]"
+
+    @property
+    def rel_error(self) -> float:
+        """|AD - FD| relative to the size of the derivative; 0 where both are 0."""
+        size = max(abs(self.fd), self.size)
+        return abs(self.ad - self.fd) / size if size else abs(self.ad - self.fd)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradients of one loss with respect to all inputs."""
+
+    consumed: Mapping[Port, Floats]
+    same: Mapping[Port, Floats]  # float64, with the tape's own on_overwrite
+    exact: Mapping[Port, Floats]  # float64, with the values of the forward pass
+    moved: Sequence[Mapping[Port, Floats]]  # `exact` at inputs that differ by one float32 rounding
+    least: Mapping[Port, float]  # the norm of a gradient that is as good as zero
+    scale: float = 0.0  # the loss, or the largest change that a gradient promises for an input's own size
+
+    def floor(self, port: Port) -> Floats:
+        """How far one float32 rounding of the inputs moves each entry."""
+        if not self.moved:
+            return np.zeros(port.size)
+        spread: Floats = np.abs(np.stack([m[port] for m in self.moved]) - self.exact[port]).max(axis=0)
+        return spread
+
+
+def negligible(program: WholeTape, port: Port) -> Floats:
+    """Gradients so small that a change of the input by 100 % moves the loss by less than `NOTHING`."""
+    size = np.abs(program.values(port))
+    typical = float(np.sqrt(np.mean(size**2))) or 1.0
+    least: Floats = NOTHING * abs(program.base) / np.maximum(size, 0.01 * typical)
+    return least
+
+
+def unit_direction(values: Floats, flat: int) -> Floats:
+    """The direction along one entry, as long as the entry is large."""
+    typical = float(np.sqrt(np.mean(values**2))) or 1.0
+    unit = np.zeros(values.size)
+    unit[flat] = max(abs(float(values[flat])), 0.01 * typical)
+    return unit
+
+
+def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[int | None, Floats]]:
+    typical = float(np.sqrt(np.mean(values**2))) or 1.0
+    size = values.size
+    order = np.argsort(-np.abs(np.nan_to_num(gradient, nan=np.inf)), kind="stable")
+    chosen = np.sort(order[: min(effort.entries, size if size <= FEW else ENTRIES)])
+    found: list[tuple[int | None, Floats]] = [
+        (int(flat), unit_direction(values, int(flat))) for flat in chosen
+    ]
+    if size > 1:
+        scale = np.maximum(np.abs(values), 0.01 * typical)
+        found += [(None, direction) for direction in random_directions(size, effort.random, scale)]
+    return found
+
+
+def probe_input(
+    program: WholeTape,
+    port: Port,
+    gradients: Gradients,
+    rtol: float,
+    effort: Effort,
+    checkpoint: Checkpoint | None,
+) -> list[Probe]:
+    """Compare the gradients of one input with differences of the loss.
+
+    Args:
+        program: The tape.
+        port: The input.
+        gradients: Its gradients.
+        rtol: The relative error up to which they agree.
+        effort: How many directions.
+        checkpoint: Called before each evaluation.
+    """
+    values = program.values(port)
+    consumed, exact = gradients.consumed[port], gradients.exact[port]
+    floor = gradients.floor(port)
+    probes: list[Probe] = []
+    hurried = False
+    for flat, direction in _directions(values, exact, effort):
+        known = any((probe.entry is None) == (flat is None) for probe in probes)
+        if known and time.perf_counter() > effort.until:
+            hurried = True
+            continue
+        probe = Probe(
+            entry=None if flat is None else shape_index(flat, port.shape),
+            ad=float(consumed @ direction),
+            exact=float(exact @ direction),
+            fd=float("nan"),
+            bar=float("inf"),
+            size=float(np.sqrt(((np.nan_to_num(exact) * direction) ** 2).sum())),
+            allowed=0.0,
+            unit=1.0 if flat is None else float(direction[flat]),
+        )
+        noise = float(floor @ np.abs(direction))
+        found, start = measured(program, {port: direction}, probe, rtol, noise, checkpoint)
+        probes.append(judged(found, start, noise, probe.unit))
+    if hurried:
+        program.notes.append(f"{port.name} was displaced in {len(probes)} directions only, to save time")
+    return probes
+
+
+def measured(
+    program: WholeTape,
+    directions: Mapping[Port, Floats],
+    probe: Probe,
+    rtol: float,
+    noise: float,
+    checkpoint: Checkpoint | None,
+) -> tuple[Probe, Slope]:
+    """Take the difference of the loss along a direction of one input, or of several.
+
+    Args:
+        program: The tape.
+        directions: How far a step of 1 goes.
+        probe: The gradients along them, and their size.
+        rtol: The relative error to resolve.
+        noise: How far one float32 rounding of the inputs moves the gradient along them.
+        checkpoint: Called before each evaluation.
+
+    Returns:
+        The probe with its difference, not yet judged, and the difference.
+    """
+    start = np.array([program.base])
+
+    def displaced(step: float) -> Floats:
+        if checkpoint is not None:
+            checkpoint()
+        moved = {port: program.values(port) + step * direction for port, direction in directions.items()}
+        return np.array([program.loss(moved)])
+
+    size = probe.size
+    # Steps along which the gradient promises more change than there is loss leave the linear range.
+    eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
+    steps = MAX_STEPS
+    if noise > TREMBLING * size > 0:
+        # So do steps along which the gradient itself becomes another one: no use to begin with them.
+        eps = min(eps, max(LEAST, float(np.finfo(np.float32).eps) * size / noise))
+        steps = MAX_STEPS if eps > LEAST else 2
+    slope_found = slope(
+        displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(rtol, size), max_steps=steps
+    )
+    fd, bar = float(slope_found.value[0]), float(slope_found.bar[0])
+    allowed = max(rtol * max(abs(fd), size), NOTHING * abs(float(start[0])))
+    if probe.ad == probe.exact == 0 and abs(fd) <= bar:
+        allowed = max(allowed, _flat(displaced, start))
+    return replace(probe, fd=fd, bar=bar, allowed=allowed), slope_found
+
+
+def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:
+    """A slope that is as good as none where neither gradient nor loss gives a scale (x⁴ at 0).
+
+    It is what is nothing beside the change of the loss by a displacement of the input's own size.
+    """
+    with np.errstate(all="ignore"):
+        change = max(abs(float((displaced(side) - start)[0])) for side in (1.0, -1.0))
+    return NOTHING * change if np.isfinite(change) else 0.0
+
+
+def _fine_for(rtol: float, size: float) -> Callable[[Floats], Floats]:
+    """Error bars to aim at: fine beside `size`, as random directions cancel, and beside the slope."""
+
+    def enough(slopes: Floats) -> Floats:
+        found = np.abs(slopes)
+        bars: Floats = 0.02 * rtol * np.maximum(found, np.minimum(size, 100 * found)) + 1e-9 * found
+        return bars
+
+    return enough
+
+
+def judged(probe: Probe, found: Slope, noise: float, unit: float) -> Probe:
+    """The verdict on the consumed gradient in one direction; `unit` is how far a step of 1 goes."""
+    allowed = probe.allowed
+    error = abs(probe.ad - probe.fd)
+    verdict: Verdict
+    if not np.isfinite(probe.ad):
+        verdict = "WRONG"
+    elif bool(found.kink[0]) and abs(float(found.left[0] - found.right[0])) > allowed:
+        verdict = "KINK"
+    elif not probe.bar <= allowed or not np.isfinite(probe.fd):
+        verdict = "UNDECIDABLE"
+    elif error <= allowed + probe.bar:
+        verdict = "AGREE"
+    elif error <= allowed + probe.bar + noise:
+        verdict = "UNDECIDABLE"
+    else:
+        verdict = "WRONG"
+    if verdict == "KINK":
+        left, right = float(found.left[0]) / unit, float(found.right[0]) / unit
+        return replace(probe, verdict=verdict, left=left, right=right)
+    return replace(probe, verdict=verdict)

@@ -1,0 +1,236 @@
+"""Is the gradient right that the optimiser consumes? The whole tape against differences of its own replay.
+
+A check of each launch alone is blind to what goes wrong between launches: an overwritten buffer, a severed
+chain. Here the recorded program is run again as a whole, in float64, and three gradients are compared: the
+one that is consumed (float32, with the tape's own `on_overwrite`), the float64 adjoint that sees the values
+of the forward pass, and differences of the loss along random directions and along the largest entries, with
+error bars.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.kinds import Checkpoint
+from tapedebug.autograd.programs.program import Port
+from tapedebug.autograd.programs.shadowed import UNMATCHED
+from tapedebug.autograd.programs.whole import WholeTape, whole_tape
+from tapedebug.autograd.slopes.transpose import DotProduct, dot_test
+from tapedebug.autograd.slopes.verdict import VERDICTS, Verdict, worst
+from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, negligible, probe_input
+from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of
+from tapedebug.autograd.tapes.joint import BANDS, MANY, SAMPLE, Together
+from tapedebug.autograd.told.results import Coverage
+
+MOVED = 3  # samples of the effect of one float32 rounding of the inputs
+DIVERGED = 1e-3  # relative difference of the float32 and float64 losses of two different runs
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """What `end_to_end` found; true only where every input agrees.
+
+    Attributes:
+        verdict: The worst of the inputs; UNDECIDABLE where nothing was covered.
+        inputs: One result for each input.
+        rel_error: The largest relative error of an input (NaN without inputs).
+        coverage: How many launches were checked, how well the gradient agrees, what was not covered.
+        loss: Of the recorded run, replayed in float32.
+        loss64: Of the replay in float64.
+        seconds: How long the check took.
+        dot_product: The dot-product test of the consumed reverse pass, in float64; None where there was none.
+    """
+
+    verdict: Verdict
+    inputs: tuple[InputCheck, ...]
+    rel_error: float
+    coverage: Coverage
+    loss: float
+    loss64: float
+    seconds: float
+    dot_product: DotProduct | None = None
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """How it shows itself in a notebook."""
+        return import_module("tapedebug.notebook.display").static_bundle(self)
+
+    def __bool__(self) -> bool:
+        return self.verdict == "AGREE"
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}: {self.coverage}"]
+        lines += [f"  {check.name}: {check.verdict}, {check.message}" for check in self.inputs]
+        if self.dot_product is not None and self.dot_product.agrees:
+            lines.append(f"  {self.dot_product}")
+        return "\n".join(lines)
+
+
+def end_to_end(
+    tape: Any,
+    loss: Any = None,
+    inputs: Any = None,
+    *,
+    rtol: float = 1e-3,
+    directions: int = 3,
+    max_seconds: float = 30.0,
+    labels: Mapping[Any, str] | None = None,
+    checkpoint: Checkpoint | None = None,
+    each: Callable[[InputCheck], Any] | None = None,
+) -> EndToEnd:
+    """Check the gradient of a whole recorded tape.
+
+    Args:
+        tape: The tape; its arrays are not touched, the check runs on private copies.
+        loss: The loss, an array of one element, or a dictionary of outputs to adjoints as in
+            `Tape.backward(grads=…)`. By default what `Tape.backward` was last called with.
+        inputs: The arrays whose gradients are wanted; by default all arrays with `requires_grad=True` whose
+            values the tape read before it wrote them.
+        rtol: The relative error up to which a gradient agrees.
+        directions: Random directions to displace each input in, beside its largest entries.
+        max_seconds: Displace inputs in fewer directions where this would take longer, and say so; a gradient
+            is compared in at least two.
+        labels: Names of arrays, for messages.
+        checkpoint: Called often; may raise to cancel.
+        each: Called with the result for each input as soon as it is there.
+
+    Returns:
+        The verdicts with their numbers and the coverage.
+
+    Raises:
+        GradcheckError: No loss is known, or it is not on the tape.
+    """
+    began = time.perf_counter()
+    program = whole_tape(tape, loss, inputs, labels)
+    program.pulse = checkpoint
+    with np.errstate(all="ignore"):
+        dot = dot_test(program, checkpoint)
+        # A gradient that is meant to differ is no transpose of anything.
+        program.notes += [dot.message] if dot is not None and dot.message and not program.meant else []
+        checks, value, value64 = _check_inputs(
+            program, rtol, max(1, directions), max_seconds, checkpoint, each or (lambda _: None)
+        )
+    errors = [check.rel_error for check in checks]
+    return EndToEnd(
+        verdict=worst(check.verdict for check in checks),
+        inputs=tuple(checks),
+        rel_error=max(errors, key=lambda e: np.inf if np.isnan(e) else e) if errors else float("nan"),
+        coverage=_coverage(program, checks),
+        loss=value,
+        loss64=value64,
+        seconds=time.perf_counter() - began,
+        dot_product=dot,
+    )
+
+
+def _coverage(program: WholeTape, checks: Sequence[InputCheck]) -> Coverage:
+    checked = program.launches - program.unchecked if checks else 0
+    summary = f"{checked} of {program.launches} launches checked end to end"
+    agreeing = [check for check in checks if check.verdict == "AGREE"]
+    if checks and len(agreeing) == len(checks):
+        summary += f"; agrees {_to(max(check.rel_error for check in checks))}"
+    elif checks:
+        bad = max(checks, key=lambda check: VERDICTS.index(check.verdict))
+        measured = bad.verdict == "WRONG" and np.isfinite(bad.rel_error)
+        off = f", off by {_percent(bad.rel_error)}" if measured else ""
+        summary += f"; {bad.verdict} with respect to {bad.name}{off}: {bad.reason}"
+    else:
+        summary += ": no input has requires_grad=True"
+    zero = [check.name for check in agreeing if not check.reference.any()]
+    notes = [f"exactly zero: the gradient with respect to {name}" for name in zero]
+    return Coverage(summary, program.launches, checked, (*program.notes, *notes))
+
+
+def _to(error: float) -> str:
+    """`to 3e-7`, or `to the last digit`."""
+    digits, _, exponent = f"{error:.0e}".partition("e")
+    return f"to {digits}e{int(exponent)}" if error else "to the last digit"
+
+
+def _percent(error: float) -> str:
+    """`69 %`, or `1e-5` where percents would be tiny or huge."""
+    if 1e-3 <= error < 10:
+        return f"{100 * error:.2g} %" if error < 1 else f"{100 * error:.0f} %"
+    return f"a factor of {error:.1g}" if error >= 10 else f"{error:.0e}"
+
+
+def _check_inputs(
+    program: WholeTape,
+    rtol: float,
+    directions: int,
+    max_seconds: float,
+    checkpoint: Checkpoint | None,
+    each: Callable[[InputCheck], Any],
+) -> tuple[list[InputCheck], float, float]:
+    value = program.loss(single=True)
+    again = program.loss(single=True)
+    value64 = program.loss()
+    if not program.inputs:
+        return [], value, value64
+    if value == again and not program.matches_live():
+        program.notes.append(UNMATCHED)
+    program.forget()
+    gradients = _gradients(program, checkpoint)
+    program.forget()
+    effort = _effort(program, directions, max_seconds)
+    began = time.perf_counter()
+    diverged = not abs(value - value64) <= DIVERGED * max(abs(value), abs(value64))
+    if abs(value - again) > 1e-5 * abs(value):
+        message = f"two forward runs on the same values give the losses {value:.9g} and {again:.9g}"
+        found = [
+            result_of(port, gradients, [], "NONDETERMINISTIC", message, message) for port in program.inputs
+        ]
+        return found, value, value64
+    together: dict[Port, list[Probe]] = {}
+    if len(program.inputs) >= MANY:
+        shared = replace(effort, until=began + max_seconds)
+        together = Together(program, gradients, rtol, shared, checkpoint).run()
+    checks = []
+    for number, port in enumerate(program.inputs, start=1):
+        share = replace(effort, until=began + max_seconds * number / len(program.inputs))
+        probes = together.get(port) or probe_input(program, port, gradients, rtol, share, checkpoint)
+        checks.append(judge_input(program, port, gradients, probes, rtol, diverged))
+        each(checks[-1])
+    return checks, value, value64
+
+
+def _effort(program: WholeTape, directions: int, max_seconds: float) -> Effort:
+    program.loss()
+    began = time.perf_counter()
+    program.loss()
+    seconds = max(1e-6, time.perf_counter() - began)
+    parts = len(program.inputs) if len(program.inputs) < MANY else SAMPLE + BANDS
+    effort = Effort.within(max_seconds / seconds / parts, directions)
+    if effort != Effort.within(1e12, directions):
+        program.notes.append(
+            f"each gradient was compared in {effort.entries + effort.random} directions only, to keep to "
+            f"{max_seconds:g} s"
+        )
+    return effort
+
+
+def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
+    rng = np.random.default_rng(0)
+    seeds = program.seeds
+    consumed = program.pull(seeds)
+    exact = program.pull(seeds, double=True, preserved=True)
+    same = exact if program.preserves else program.pull(seeds, double=True)
+    moved = []
+    for _ in range(MOVED):
+        at = {
+            port: values * (1 + port.rounding * rng.choice([-1.0, 1.0], size=values.shape))
+            for port in program.inputs
+            for values in [program.values(port)]
+        }
+        moved.append(program.pull(seeds, at=at, double=True, preserved=True))
+        if checkpoint is not None:
+            checkpoint()
+    least = {port: float(np.linalg.norm(negligible(program, port))) for port in program.inputs}
+    promised = [float(np.abs(exact[port]) @ np.abs(program.values(port))) for port in program.inputs]
+    scale = max([abs(program.base), *(size for size in promised if np.isfinite(size))])
+    return Gradients(consumed, same, exact, moved, least, scale)

@@ -1,0 +1,259 @@
+"""The verdict on the gradient of a whole tape with respect to one input, from all that was measured of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.kinds import Floats
+from tapedebug.autograd.programs.program import Port
+from tapedebug.autograd.programs.whole import WholeTape
+from tapedebug.autograd.slopes.verdict import Verdict, worst
+from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligible, unit_direction
+from tapedebug.autograd.tapes.float32_bar import SPREAD, Rounding, rounding_of
+from tapedebug.autograd.told.messages import kink_words
+
+ENTRY = 1e-5  # an entry this small beside the largest is rounding in float32
+SINGLE = 1e-2  # a float32 gradient that is further from its own float64 twin than this is not rounding alone
+
+
+@dataclass(frozen=True, eq=False)
+class InputCheck:
+    """The verdict on the gradient of the loss with respect to one input.
+
+    Attributes:
+        name: Label of the input.
+        array: The input.
+        verdict: AGREE, WRONG, UNDECIDABLE, KINK or NONDETERMINISTIC.
+        rel_error: ‖consumed - reference‖ / ‖reference‖; where differences refute the reference, the largest
+            relative error of a probe.
+        max_abs_error: Largest difference of an entry.
+        reason: What is wrong with it, in a clause; empty where it agrees.
+        message: How well it agrees, in numbers, and the reason.
+        consumed: The gradient that `Tape.backward` gives, of the input's shape with components last.
+        reference: The float64 adjoint that sees the values of the forward pass, of the same shape.
+        probes: The comparisons with differences.
+    """
+
+    name: str
+    array: Any
+    verdict: Verdict
+    rel_error: float
+    max_abs_error: float
+    reason: str
+    message: str
+    consumed: Floats
+    reference: Floats
+    probes: tuple[Probe, ...]
+
+    @property
+    def kink(self) -> tuple[float, float] | None:
+        """The slopes on the left and on the right where the verdict is KINK."""
+        if self.verdict != "KINK":
+            return None
+        worst = _worst_kink(self.probes)
+        return worst.left, worst.right
+
+
+def judge_input(
+    program: WholeTape,
+    port: Port,
+    gradients: Gradients,
+    probes: Sequence[Probe],
+    rtol: float,
+    diverged: bool,
+) -> InputCheck:
+    """Weigh what was measured of one input.
+
+    Args:
+        program: The tape.
+        port: The input.
+        gradients: Its gradients, consumed and exact.
+        probes: Comparisons with differences of the loss.
+        rtol: The relative error up to which a gradient agrees.
+        diverged: The float32 and the float64 run have different losses.
+    """
+    consumed = gradients.consumed[port]
+    numbers = _numbers(port, gradients, probes)
+    rel_error: float | None = None
+    if not np.isfinite(consumed).all():
+        count = int((~np.isfinite(consumed)).sum())
+        verdict: Verdict = "WRONG"
+        reason = f"{count} of {consumed.size} entries of the consumed gradient are not finite"
+        numbers = ""
+    else:
+        verdict, reason, rel_error = _weighed(program, port, gradients, probes, rtol, diverged)
+        if verdict == "UNDECIDABLE":
+            rounding = rounding_of(program, gradients, port)
+            if rounding.is_dust(probes):
+                verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
+            elif not _follows(program, port, consumed, rounding):
+                verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
+    if verdict == "UNDECIDABLE" and not program.meant:
+        reason += _beside(program, port, probes)
+    if program.blind and verdict in ("AGREE", "WRONG"):
+        verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")
+    message = f"{numbers}: {reason}".strip(": ")
+    return result_of(port, gradients, probes, verdict, reason, message, rel_error)
+
+
+def confirmed(probes: Sequence[Probe]) -> bool:
+    """Whether differences of the loss confirm the float64 adjoint, wherever they can say anything."""
+    sure = [p for p in probes if p.verdict != "KINK" and p.bar <= p.allowed]
+    return bool(sure) and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure)
+
+
+def _weighed(
+    program: WholeTape,
+    port: Port,
+    gradients: Gradients,
+    probes: Sequence[Probe],
+    rtol: float,
+    diverged: bool,
+) -> tuple[Verdict, str, float | None]:
+    """The verdict, the reason, and the relative error where the float64 adjoint is no reference."""
+    exact = gradients.exact[port]
+    allowed = rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
+    if confirmed(probes):
+        # The float64 adjoint is confirmed wherever a difference could say anything: it is the reference.
+        verdict, reason = _against_exact(port, gradients, allowed, diverged)
+        if verdict == "AGREE":
+            verdict = _unsure(probes) or verdict
+            reason = _kink(probes) if verdict == "KINK" else reason
+        return verdict, reason, None
+    verdict, reason = _against_differences(probes)
+    meant = verdict == "WRONG" and program.meant
+    if meant and _against_exact(port, gradients, allowed, diverged)[0] == "AGREE":
+        return "UNDECIDABLE", _meant(program), None
+    return verdict, reason, max(p.rel_error for p in probes)
+
+
+def _against_exact(port: Port, gradients: Gradients, allowed: Floats, diverged: bool) -> tuple[Verdict, str]:
+    """Compare with the float64 adjoint, entry by entry; its twin tells overwrites from rounding."""
+    consumed, same, exact = gradients.consumed[port], gradients.same[port], gradients.exact[port]
+    error, floor = np.abs(consumed - exact), gradients.floor(port)
+    missed = error > allowed
+    if not missed.any():
+        return "AGREE", ""
+    if (missed & (np.abs(same - exact) > allowed + floor)).any():
+        return "WRONG", "values that the adjoint needs were overwritten before the reverse pass"
+    if diverged:
+        return "UNDECIDABLE", "the float32 and the float64 run diverge"
+    return "UNDECIDABLE", "float32 rounding is amplified that much"
+
+
+def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Rounding) -> bool:
+    """Whether the float32 reverse pass does what its float64 twin does at the values of the float32 run."""
+    along = program.along[port]
+    if not np.isfinite(along).all():
+        return True
+    # What is too small for float32 is not there: that is rounding, too.
+    allowed = SINGLE * np.abs(along).max(initial=0.0) + float(np.finfo(np.float32).tiny) + rounding.bar
+    if (np.abs(consumed - along) <= allowed).all():
+        return True
+    allowed += SPREAD * np.abs(program.along_rounded[port] - along)
+    return bool((np.abs(consumed - along) <= allowed).all())
+
+
+def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:
+    """The float64 adjoint is no reference here: only differences are."""
+    verdict = worst(p.verdict for p in probes)
+    if verdict == "WRONG":
+        return verdict, "the adjoint disagrees with differences of the loss"
+    if verdict == "KINK":
+        return verdict, _kink(probes)
+    return "UNDECIDABLE", "differences of the loss can not decide, the run amplifies rounding"
+
+
+def _beside(program: WholeTape, port: Port, probes: Sequence[Probe]) -> str:
+    """What differences say along one entry, also in float32 as everybody takes them."""
+    probe = next((probe for probe in probes if probe.entry is not None), None)
+    if probe is None:
+        return ""
+    values = program.values(port)
+    unit = unit_direction(values, int(np.ravel_multi_index(probe.entry or (0,), port.shape or (1,))))
+    ends = [program.loss({port: values + step * unit}, single=True) for step in (EPS, -EPS)]
+    single = (ends[0] - ends[1]) / (2 * EPS)
+    return (
+        f" (along {probe.along}: AD {probe.ad:.4g}, difference in float64 {probe.fd:.4g} ± {probe.bar:.1g}, "
+        f"in float32 {single:.4g})"
+    )
+
+
+def _meant(program: WholeTape) -> str:
+    """Why differences do not count where a gradient is meant to differ."""
+    names = " and ".join(program.meant)
+    return (
+        f"the gradient of {names} is meant to differ (func_grad with differs=True), and differences of the "
+        "loss do "
+        "not see it; it agrees with its float64 twin"
+    )
+
+
+def _kink(probes: Sequence[Probe]) -> str:
+    """What a kink is, in a clause."""
+    worst = _worst_kink(probes)
+    return f"the loss has a kink here: along {worst.along}, {kink_words(worst.left, worst.right)}"
+
+
+def _worst_kink(probes: Sequence[Probe]) -> Probe:
+    """The single entry, or else the direction, along which the slopes differ most."""
+    kinks = [probe for probe in probes if probe.verdict == "KINK"]
+    return max(kinks, key=lambda probe: (probe.entry is not None, abs(probe.right - probe.left)))
+
+
+def _unsure(probes: Sequence[Probe]) -> Verdict | None:
+    """KINK or UNDECIDABLE where most directions are; a single one is outvoted by those that agree."""
+    doubts: tuple[Verdict, Verdict] = ("KINK", "UNDECIDABLE")
+    for verdict in doubts:
+        if 2 * sum(p.verdict == verdict for p in probes) > len(probes):
+            return verdict
+    return None
+
+
+def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:
+    rel_error = _relative(gradients.consumed[port], gradients.exact[port], gradients.least[port])
+    text = f"relative error {rel_error:.2g} against the float64 adjoint"
+    if probes:
+        off = max(probes, key=lambda p: p.rel_error)
+        count = f"{len(probes)} direction{'s' * (len(probes) != 1)}"
+        text += (
+            f", {off.rel_error:.2g} against finite differences ({count}; most along {off.along}: "
+            f"AD {off.ad:.6g}, FD {off.fd:.6g} ± {off.bar:.1g})"
+        )
+    return text
+
+
+def _relative(value: Floats, reference: Floats, least: float) -> float:
+    difference, size = float(np.linalg.norm(value - reference)), float(np.linalg.norm(reference))
+    if size == 0 or size <= least:  # what is negligible is not a number where the loss is none
+        return 0.0 if difference == 0 or difference <= least else float("inf")
+    return difference / size
+
+
+def result_of(
+    port: Port,
+    gradients: Gradients,
+    probes: Sequence[Probe],
+    verdict: Verdict,
+    reason: str,
+    message: str,
+    rel_error: float | None = None,
+) -> InputCheck:
+    """The result for one input; `rel_error` where the float64 adjoint is no reference."""
+    consumed, exact = gradients.consumed[port], gradients.exact[port]
+    return InputCheck(
+        name=port.name,
+        array=port.array,
+        verdict=verdict,
+        rel_error=_relative(consumed, exact, gradients.least[port]) if rel_error is None else rel_error,
+        max_abs_error=float(np.abs(consumed - exact).max(initial=0.0)),
+        reason=reason,
+        message=message,
+        consumed=consumed.reshape(port.shape),
+        reference=exact.reshape(port.shape),
+        probes=tuple(probes),
+    )

@@ -1,0 +1,129 @@
+"""The check of one launch of a tape: `gradcheck_tape` does it itself, or has it done by workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tapedebug._pace import Pace
+from tapedebug.autograd.checks.check import Plan
+from tapedebug.autograd.checks.one_subject import checked
+from tapedebug.autograd.programs.launches import LaunchCopy, spelled
+from tapedebug.autograd.programs.pairs import differentiable, is_array, obstacle
+from tapedebug.autograd.programs.subjects import Subject, named_ports
+from tapedebug.autograd.slopes.comparison import Comparison
+from tapedebug.autograd.slopes.transpose import DotProduct
+from tapedebug.autograd.told.results import PairResult
+
+
+@dataclass(frozen=True)
+class LaunchWork:
+    """One launch to check, and how: a unit of work for an executor."""
+
+    copy: LaunchCopy
+    plan: Plan
+
+    @property
+    def name(self) -> str:
+        """What messages call the launch."""
+        return f"launch {self.copy.index} ({self.copy.kernel.key})"
+
+    def subject(self) -> Subject:
+        """What is checked."""
+        return self.copy.subject(adjoint=self.plan.options.check_backward_ad)
+
+
+@dataclass(frozen=True)
+class LaunchCheck:
+    """What the check of one launch found.
+
+    Attributes:
+        index: Of the launch.
+        kernel: Its kernel's key.
+        pairs: The results.
+        dot: The dot-product test; None where there was none.
+        notes: What the verdicts rest on.
+        left: Why the launch, or a part of it, was not checked.
+    """
+
+    index: int
+    kernel: str
+    pairs: tuple[PairResult, ...]
+    dot: DotProduct | None = None
+    notes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def check_launch(work: LaunchWork) -> LaunchCheck:
+    """Check one launch, as a worker does."""
+    return check_in_sight(work, work.subject(), Pace(False))
+
+
+def check_in_sight(
+    work: LaunchWork, subject: Subject, pace: Pace, kept: list[Comparison] | None = None
+) -> LaunchCheck:
+    """Check one launch where somebody can see how far it is.
+
+    Args:
+        work: The launch and the plan.
+        subject: What `work.subject()` gave.
+        pace: Of the whole check.
+        kept: Takes the compared matrices, for plots.
+    """
+    copy = work.copy
+    pairs, dot = checked(subject, work.plan, pace, kept)
+    notes = dict.fromkeys(note for pair in pairs for note in pair.notes)
+    left = tuple(_left(copy, subject))
+    return LaunchCheck(copy.index, copy.kernel.key, tuple(pairs), dot, tuple(notes), left)
+
+
+def _left(copy: LaunchCopy, subject: Subject) -> list[str]:
+    """Why arrays or pairs of a launch were not checked."""
+    program, pairs = subject.program, subject.pairs
+    reasons = [
+        note.removeprefix("not checked: ").replace(f"{program.subject} ", "it ") for note in pairs.notes
+    ]
+    if copy.mask is not None:
+        chosen = {(source.name, target.name) for source, target in pairs.chosen}
+        all_pairs = ((source.name, target.name) for source in program.inputs for target in program.outputs)
+        others = [f"{one} → {other}" for one, other in dict.fromkeys(all_pairs) if (one, other) not in chosen]
+        reasons += [f"left out by input_output_masks: {', '.join(others)}"] if others else []
+    if pairs.chosen:  # that integers have no derivatives is not news
+        return [reason for reason in reasons if not reason.endswith("which has no derivatives")]
+    if reasons:
+        return ["; ".join(reasons)]
+    return _obstacles(copy) or ["it has no differentiable input and output"]
+
+
+def _obstacles(copy: LaunchCopy) -> list[str]:
+    values = zip(copy.kernel.params, copy.arguments(), strict=True)
+    found = (obstacle(param.name, value) for param, value in values if is_array(value))
+    reasons = [reason for reason in found if reason is not None]
+    return ["; ".join(reasons)] if reasons else []
+
+
+def not_reached(record: Any, reason: str) -> LaunchCheck:
+    """The check of a launch that there was no time for."""
+    named_in, named_out = named_ports(record.kernel, record.args, [])
+    results = [
+        PairResult(
+            record.index, f"launch {record.index} ({record.kernel.key})", source.name, target.name,
+            verdict="UNDECIDABLE", message=f"not checked: {reason}", entries=source.size * target.size,
+        )
+        for source in differentiable(named_in, [])
+        for target in differentiable(named_out, [])
+    ]  # fmt: skip
+    return LaunchCheck(record.index, record.kernel.key, tuple(results))
+
+
+def left_notes(checks: Sequence[LaunchCheck]) -> list[str]:
+    """What was not checked of these launches: one note for all launches of a kernel with the same reason."""
+    groups: dict[tuple[bool, str, str], list[int]] = {}
+    for check in checks:
+        for reason in check.left:
+            groups.setdefault((bool(check.pairs), check.kernel, reason), []).append(check.index)
+    return [
+        f"not checked{' in' if partly else ':'} {spelled(indices)} ({kernel}): {reason}"
+        for (partly, kernel, reason), indices in groups.items()
+    ]

@@ -1,0 +1,284 @@
+"""The reverse pass of a tape beside its reference, launch by launch: which launch is wrong, and why.
+
+One reverse pass in float64 sees the values of the forward pass, and gradients flow through every array that
+depends on the inputs: it is what the tape should give. Each launch of it is compared with differences of that
+launch alone, for the adjoints that arrive there. Where it misses them, its adjoints are put right before the
+pass goes on, so that one wrong launch is named once and what comes after it is checked with right adjoints.
+Beside it runs each launch as the user's reverse pass runs it: with the values that it sees, through the
+arrays that have a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tapedebug.autograd.kinds import Checkpoint, Floats
+from tapedebug.autograd.programs.aliases import first_of_each, meeting, overlapping, same, unique
+from tapedebug.autograd.programs.launches import LaunchCopy
+from tapedebug.autograd.programs.pairs import is_array, port
+from tapedebug.autograd.programs.probes import random_directions, sizes_of
+from tapedebug.autograd.programs.reopened import reopened
+from tapedebug.autograd.programs.shadowed import ShadowProgram, launch_shadow
+from tapedebug.autograd.programs.whole import WholeTape, meant_of
+from tapedebug.autograd.tapes.launch_alone import (
+    DUST,
+    Argument,
+    Cause,
+    Judged,
+    LaunchAlone,
+    relative_error,
+    worst_entry,
+)
+from tapedebug.lang.types import float64, is_float
+from tapedebug.runtime.replay import Shadow
+
+Values = np.ndarray[Any, Any]
+
+
+@dataclass
+class Steps:
+    """What a reverse pass in lockstep found.
+
+    Attributes:
+        arguments: One result for each argument of each launch that was checked, the last launch first.
+        left: By reason, the launches that were not.
+    """
+
+    arguments: list[Argument] = field(default_factory=list)
+    left: dict[str, list[int]] = field(default_factory=dict)
+
+    def leave(self, launch: int, reason: str) -> None:
+        """A launch is not checked."""
+        self.left.setdefault(reason, []).append(launch)
+
+
+def lockstep(
+    program: WholeTape,
+    tape: Any,
+    rtol: float,
+    wanted: Collection[int],
+    found: Steps,
+    checkpoint: Checkpoint | None = None,
+    begin: Callable[[Any], None] | None = None,
+) -> None:
+    """Run the reverse pass of a tape beside its reference.
+
+    Args:
+        program: The tape, with its objective and its inputs.
+        tape: The tape itself.
+        rtol: The relative error up to which a gradient agrees.
+        wanted: The launches to check.
+        found: Takes the results, as they come.
+        checkpoint: Called often; may raise to cancel.
+        begin: Called with each record that is about to be checked.
+    """
+    with np.errstate(all="ignore"):
+        _Lockstep(program, tape, rtol, wanted, found, checkpoint, begin).run()
+
+
+class _Lockstep:
+    def __init__(
+        self,
+        program: WholeTape,
+        tape: Any,
+        rtol: float,
+        wanted: Collection[int],
+        found: Steps,
+        checkpoint: Checkpoint | None,
+        begin: Callable[[Any], None] | None,
+    ) -> None:
+        self.program = program
+        self.rtol = rtol
+        self.wanted = frozenset(wanted)
+        self.found = found
+        self.checkpoint = checkpoint
+        self.begin = begin
+        self.records: list[Any] = list(tape.records)
+        dark = _dependent_without_gradient(program)
+        self.open = reopened(tape, lambda record: meeting(record, dark)) if dark else tape
+        self.differs = not program.preserves or bool(dark)
+        self.held: dict[int, dict[Any, Values]] = {}
+        self.right = self._walked(Shadow(self.open.tracker, float64), self._hold())
+        self.users: Shadow | None = None
+        if self.differs:
+            self.users = self._walked(program.shadow(), None)
+        self.before: dict[Any, Floats] = {}
+
+    def _hold(self) -> Callable[[Any, Shadow], None]:
+        """Keeps what each launch was launched with; arrays that nothing wrote since are kept once."""
+        latest: dict[Any, Values] = {}
+
+        def hold(record: Any, single: Shadow) -> None:
+            if single.written_outside(record.index):
+                single.inject()
+                latest.clear()
+            if record.kernel is not None and record.index in self.wanted:
+                arrays = dict.fromkeys(a for a in record.args if is_array(a))
+                self.held[record.index] = {
+                    a: latest[a] if a in latest else latest.setdefault(a, single.values(a)) for a in arrays
+                }
+            written = {record.args[p].buffer for p in record.plan.written}
+            for a in [a for a in latest if a.buffer in written]:
+                del latest[a]
+
+        return hold
+
+    def _walked(self, double: Shadow, hold: Callable[[Any, Shadow], None] | None) -> Shadow:
+        """A float64 shadow at the end of the tape, with the values of the float32 run all along."""
+        single = self.program.shadow(double=False)
+        single.forward_only = True
+        double.pulse = self.checkpoint
+
+        def follow(record: Any) -> None:
+            if hold is not None:
+                hold(record, single)
+            single.forward(record.index, record.index + 1)
+            for param in record.plan.written:
+                double.set(record.args[param], single.values(record.args[param]))
+
+        return double.forward(0, on_launch=follow)
+
+    def run(self) -> None:
+        seeds = {p.array: seed.reshape(p.shape) for p, seed in self.program.seeds.items()}
+        last = len(self.records)
+        self.right.backward(seeds, start=last, stop=last)
+        self._look(last - 1)
+        self.right.backward(None, on_launch=self._after)
+
+    def _look(self, index: int) -> None:
+        """Note the adjoints that arrive at a record."""
+        if index >= 0:
+            arrays = dict.fromkeys(a for a in self.right.records[index].args if is_array(a))
+            self.before = {a: self.right.gradient(a).astype(np.float64) for a in arrays if is_float(a.dtype)}
+
+    def _after(self, record: Any) -> None:
+        """The adjoint of a record of the reference has run."""
+        if self.begin is not None:
+            self.begin(record)
+        if record.index in self.wanted or (self.differs and record.kernel is None):
+            self._check(record)
+        self._look(record.index - 1)
+
+    def _check(self, record: Any) -> None:
+        index, own = record.index, self.records[record.index]
+        outputs = unique(record.args[p] for p in sorted(record.active & record.writes))
+        arriving = {a: self.before[a] for a in outputs if self.before[a].any()}
+        reason = self._obstacle(record, arriving)
+        if reason:
+            if record.kernel is not None:
+                self.found.leave(index, reason)
+            return
+        params = [p for p in sorted(record.active & record.reads) if record.args[p].size]
+        params = first_of_each(record, params)
+        given = {p: self.right.gradient(record.args[p]) - self._base(record, p) for p in params}
+        launch = self._launch(record, arriving, params) if record.kernel is not None else None
+        users = self._users(own, arriving) if self.users is not None else None
+        for p in params:
+            found = launch.judge(p, given[p]) if launch is not None else Judged(Argument(index, p, "AGREE"))
+            if found.right is not None:
+                self.right.set_gradient(record.args[p], self._base(record, p) + found.right)
+            argument = found.argument
+            if argument.verdict == "AGREE" and users is not None:
+                argument = self._as_consumed(own, users.get(p), given[p], found)
+            if record.kernel is not None or argument.verdict != "AGREE":
+                self.found.arguments.append(argument)
+
+    def _obstacle(self, record: Any, arriving: Mapping[Any, Floats]) -> str:
+        if not record.active & record.reads:
+            return "no argument that it reads depends on the inputs"
+        if not arriving:
+            return "no adjoint arrives: the loss does not depend on it"
+        if not all(np.isfinite(values).all() for values in arriving.values()):
+            return "the adjoints that arrive are not finite"
+        if record.kernel is not None and meant_of(record.kernel):
+            return f"the gradient of {', '.join(meant_of(record.kernel))} is meant to differ"
+        return "some of its arguments overlap in part" if overlapping(record) else ""
+
+    def _base(self, record: Any, p: int) -> Floats:
+        """The adjoint that an argument has beside what the launch adds: none where it is overwritten."""
+        a = record.args[p]
+        replaced = any(same(a, record.args[w]) for w in record.writes)
+        return np.zeros_like(self.before[a]) if replaced else self.before[a]
+
+    def _launch(self, record: Any, arriving: Mapping[Any, Floats], params: Sequence[int]) -> LaunchAlone:
+        copy = LaunchCopy.of(record, self.held.pop(record.index))
+        args = copy.arguments()
+        make = launch_shadow(record.kernel, record.dim, args)
+        own = {p: port(p, record.param_name(p), args[p]) for p in params}
+        outputs = {
+            port(p, record.param_name(p), args[p]): arriving[record.args[p]].ravel()
+            for p in first_of_each(record, sorted(record.active & record.writes))
+            if record.args[p] in arriving
+        }
+        inside = ShadowProgram("", make, list(own.values()), list(outputs), launch=record.index)
+        inside.pulse = self.checkpoint
+        return LaunchAlone(record.index, inside, own, outputs, self.rtol, self.checkpoint)
+
+    def _users(self, record: Any, arriving: Mapping[Any, Floats]) -> dict[int, Floats] | None:
+        """What the user's reverse pass of a launch makes of the adjoints that arrive.
+
+        None where some arrive at an array without a gradient: what reads that array is to blame.
+        """
+        assert self.users is not None
+        own = [record.args[p] for p in record.active]
+        if not all(any(a is b for b in own) for a in arriving):
+            return None
+        self.users.backward(arriving, self.program.consume, start=record.index + 1, stop=record.index)
+        given = {}
+        for p in record.active & record.reads:
+            a = record.args[p]
+            replaced = any(same(a, record.args[w]) for w in record.writes)
+            given[p] = self.users.gradient(a) - (0.0 if replaced else arriving.get(a, 0.0))
+        return given
+
+    def _as_consumed(self, record: Any, given: Floats | None, right: Floats, found: Judged) -> Argument:
+        """The verdict on an argument whose adjoint is right, as the user's reverse pass has it."""
+        argument = found.argument
+        used = np.zeros_like(right) if given is None else given
+        error = np.abs(used - right)
+        missed = ~(error <= self.rtol * np.abs(right) + DUST * np.abs(right).max(initial=0.0))
+        if not missed.any() or np.linalg.norm(used - right) <= self.rtol * np.linalg.norm(right):
+            return argument
+        cause: Cause = "overwritten"
+        if argument.param not in record.active:
+            cause = "detached"
+        elif record.info is None and record.kernel is not None:
+            cause = "no adjoint"
+        return replace(
+            argument,
+            verdict="WRONG",
+            cause=cause,
+            size=right.size,
+            error=float(np.nanmax(error)),
+            relative=relative_error(used, right),
+            wrong=worst_entry(used, right, np.full(right.shape, found.bar), missed),
+            clobber=_clobber(record),
+        )
+
+
+def _dependent_without_gradient(program: WholeTape) -> list[Any]:
+    """Arrays without a gradient that change with the inputs: there the user's reverse pass ends."""
+    dark: dict[Any, None] = {}
+    shadow = program.shadow()
+    shadow.forward_only = True
+
+    def look(record: Any) -> None:
+        for p in record.plan.written:
+            a = record.args[p]
+            closed = p not in record.active or (record.kernel is not None and record.info is None)
+            if closed and is_float(a.dtype) and shadow.tangent(a).any():
+                dark[a] = None
+
+    directions = {p: random_directions(p.size, 1, sizes_of(program.values(p)))[0] for p in program.inputs}
+    shadow.push({p.array: found.reshape(p.shape) for p, found in directions.items()}, on_launch=look)
+    return list(dark)
+
+
+def _clobber(record: Any) -> int:
+    """The record that overwrote what the adjoint of this one needs; -1 for something outside the tape."""
+    last = [need.clobber for need in record.needs if need.clobber is not None and not need.outside]
+    return min(last, default=-1)

@@ -1,0 +1,102 @@
+"""The traced variant of a kernel: each access of an array of floats is told, and little else is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tapedebug.compiler.ir import (
+    NATIVE,
+    Block,
+    Custom,
+    For,
+    Function,
+    If,
+    Node,
+    Op,
+    While,
+    ops_of,
+)
+from tapedebug.compiler.passes.influence import READS, WRITES, Influence, members
+from tapedebug.compiler.stamps import AccessKind
+from tapedebug.compiler.tracing import TracedSite, TraceInfo
+
+KIND: dict[str, AccessKind] = {"load": "read", "store": "write", "atomic_add": "atomic"}
+
+
+def traced_of(function: Function, active: frozenset[int]) -> tuple[Function, TraceInfo] | None:
+    """The kernel with a `trace` before each access, and what these tell; None where native functions run.
+
+    All stores are still there: `without_stores` takes them away where nothing that decides reads them.
+
+    Args:
+        function: A kernel in IR, without custom regions.
+        active: The array parameters of floats whose accesses are told.
+    """
+    if any(op.kind in NATIVE for op in ops_of(function.body)):
+        return None
+    found = Influence(function)
+    mine = {k: op for k, op in enumerate(found.accesses) if op.data[0] in active}
+    into = {k: found.into[k] for k, op in mine.items() if op.kind in WRITES}
+    wanted = 0
+    for bits in into.values():
+        wanted |= bits
+    told = [k for k, op in mine.items() if op.kind in WRITES or wanted >> k & 1]
+    place = {k: number for number, k in enumerate(told)}
+    sites = []
+    for k in told:
+        op = mine[k]
+        reads = tuple(place[r] for r in members(into.get(k, 0)) if r in place)
+        param, component = op.data
+        sites.append(TracedSite(KIND[op.kind], param, component, k not in found.looped, reads))
+    deciding = frozenset(found.accesses[k].data[0] for k in members(found.deciding))
+    numbers = {id(mine[k]): number for k, number in place.items()}
+    body = _Tracer(numbers).block(function.body)
+    return replace(function, body=body), TraceInfo(tuple(sites), deciding)
+
+
+def without_stores(function: Function) -> Function:
+    """The function without its effects on arrays."""
+    return replace(function, body=_Still().block(function.body))
+
+
+class _Rewriter:
+    """Gives new blocks; what stands for an operation is for subclasses to say."""
+
+    def instead(self, op: Op) -> list[Node]:
+        raise NotImplementedError
+
+    def block(self, block: Block) -> Block:
+        return Block([new for node in block.ops for new in self._node(node)], list(block.yields))
+
+    def _node(self, node: Node) -> list[Node]:
+        match node:
+            case Op():
+                return self.instead(node)
+            case If():
+                return [replace(node, then=self.block(node.then), orelse=self.block(node.orelse))]
+            case For():
+                return [replace(node, body=self.block(node.body))]
+            case While():
+                return [replace(node, test=self.block(node.test), body=self.block(node.body))]
+            case Custom():
+                raise TypeError("kernels with custom regions are not traced")
+
+
+class _Tracer(_Rewriter):
+    def __init__(self, numbers: Mapping[int, int]) -> None:
+        self.numbers = numbers
+
+    def instead(self, op: Op) -> list[Node]:
+        number = self.numbers.get(id(op))
+        if number is None:
+            return [op]
+        return [Op("trace", op.args[:1], None, op.span, (number,)), op]
+
+
+class _Still(_Rewriter):
+    def instead(self, op: Op) -> list[Node]:
+        if op.kind == "atomic_add" and op.result is not None:
+            # What it gave back decides nothing, but something dead may still name it.
+            return [replace(op, kind="load", args=op.args[:1])] if op.kind in READS else []
+        return [] if op.kind in WRITES else [op]

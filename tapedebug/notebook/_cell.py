@@ -1,0 +1,45 @@
+"""The code of a notebook cell below a magic, run as the cell would run without it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from types import FrameType
+from typing import Any
+
+
+class CellCode:
+    """The code under a cell magic, with the line numbers and the name (``In [4]``) of the whole cell."""
+
+    def __init__(self, shell: Any, cell: str) -> None:
+        # the magic's own line is line 1 of what the user sees
+        source = "\n" + shell.transform_cell(cell)
+        self._shell = shell
+        self.name = shell.compile.cache(source, number=_cell_number(shell), raw_code=source)
+        self._module = shell.compile.ast_parse(source, filename=self.name)
+
+    def run(self) -> Any:
+        """Run it in the user's namespace; return the value of its last expression, or None."""
+        __tracebackhide__ = True
+        body = self._module.body
+        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        globals_, locals_ = self._shell.user_global_ns, self._shell.user_ns
+        exec(self._shell.compile(self._module, self.name, "exec"), globals_, locals_)
+        if last is None:
+            return None
+        expression = ast.Expression(last.value)
+        return eval(self._shell.compile(expression, self.name, "eval"), globals_, locals_)
+
+
+def _cell_number(shell: Any) -> int:
+    """Return the number of the cell that is running: that of the nearest frame that is a cell.
+
+    `execution_count` is already that of the next cell, or not, depending on how this one was started.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        number = shell.compile._filename_map.get(frame.f_code.co_filename)
+        if number is not None:
+            return int(number)
+        frame = frame.f_back
+    return int(shell.execution_count)

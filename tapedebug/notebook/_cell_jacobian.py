@@ -1,0 +1,94 @@
+"""The Jacobians of one launch of a recorded cell, at the values that it ran on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._errors import GradcheckError
+from tapedebug._pace import Pace
+
+if TYPE_CHECKING:
+    from tapedebug.autograd.sparse.jacobians import Jacobians
+    from tapedebug.runtime import Tape
+
+
+def jacobian_of_launch(
+    tape: Tape,
+    launch: int | None = None,
+    *,
+    input_output_mask: Any = None,
+    max_outputs_per_var: int = -1,
+    plot_jacobians: bool = False,
+    mode: Any = "adjoint",
+    sparse: bool = False,
+    sample: Any = "random",
+    max_seconds: float | None = None,
+) -> Jacobians:
+    """Return the Jacobians of a launch.
+
+    Args:
+        tape: With the launch.
+        launch: Its index; by default the last one of a kernel that has a Jacobian.
+        input_output_mask: See `tapedebug.autograd.jacobian`, as for all that follow.
+        max_outputs_per_var: How many rows.
+        plot_jacobians: Whether to plot.
+        mode: By adjoints, tangents or both.
+        sparse: Whether to return sparse matrices.
+        sample: Which rows.
+        max_seconds: What it may take.
+
+    Raises:
+        GradcheckError: There is no such launch, or it has no Jacobian.
+    """
+    from tapedebug.autograd.options import whole_number
+    from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
+    from tapedebug.autograd.programs.launches import LaunchCopy, launch_values
+    from tapedebug.autograd.sparse.filled import Request, fill
+    from tapedebug.autograd.sparse.matrices import require_scipy
+
+    whole_number("jacobian", "max_outputs_per_var", max_outputs_per_var)
+    if sparse:
+        require_scipy()
+    if plot_jacobians:
+        require_matplotlib()
+    record = _chosen(tape, launch)
+    [(_, values)] = launch_values(tape.tracker, [record])
+    with Pace(None, max_seconds, caller="jacobian", doing="computing") as pace:
+        copy = LaunchCopy.of(record, values, input_output_mask)
+        subject = copy.subject(adjoint=mode != "tangent")
+        if not subject.pairs.chosen:
+            raise GradcheckError(
+                f"launch {record.index} ({record.name}) has no Jacobian: no pair of a differentiable input "
+                "and output",
+                notes=subject.pairs.notes,
+                mend="give an array that it reads and one that it writes requires_grad=True",
+            )
+        pace.subject = f"launch {record.index} ({record.name})"
+        subject.program.pulse = pace.pulse
+        found = fill(
+            Request(subject.program, subject.pairs, mode, max_outputs_per_var, sample, sparse, pace.pulse)
+        )
+    if plot_jacobians:
+        matrices = {key: matrix_of(value) for key, value in found.items()}
+        plot_matrices(matrices, subject.metadata, show=True, title=f"Jacobian of {record.name}")
+    return found
+
+
+def _chosen(tape: Tape, launch: int | None) -> Any:
+    kernels = [record for record in tape.records if record.kernel is not None]
+    if launch is None:
+        with_gradient = [record for record in kernels if record.active]
+        if with_gradient:
+            return with_gradient[-1]
+        raise GradcheckError(
+            f"none of the {len(kernels)} kernel launches of this cell has a Jacobian: no array that they "
+            "read or write carries a gradient"
+            if kernels
+            else "this cell launches no kernel",
+            mend="launch a kernel on arrays with requires_grad=True",
+        )
+    for record in kernels:
+        if record.index == launch:
+            return record
+    known = ", ".join(f"{record.index} ({record.name})" for record in kernels)
+    raise GradcheckError(f"launch {launch} is no kernel launch of this cell; there are {known or 'none'}")

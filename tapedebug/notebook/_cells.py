@@ -1,0 +1,97 @@
+"""Which notebook cell the name ``In [4]`` of a trace stands for, and the text that was executed there.
+
+IPython knows the numbers of cells, Jupyter their ids. A trace names files as people know them (``In [4]``),
+so the number is what joins the two.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from tapedebug.notebook import _shell
+
+MOST_CELLS = 2_000
+"""Executions that are remembered; a kernel may run for weeks."""
+
+_NAME = re.compile(r"In \[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One execution: its number, the text as the user has it, and the cell's id where one was told."""
+
+    number: int
+    source: str
+    id: str | None
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the text."""
+        return self.source.splitlines()
+
+    def line_of(self, line: int) -> int:
+        """The line of the text that Python counts as `line`: IPython drops blank lines on top."""
+        return line + self._dropped
+
+    def holds(self, line: int, lines: list[str]) -> bool:
+        """Whether these lines, the first of which is compiled line `line`, are in the text at that place."""
+        first = self.line_of(line) - 1
+        return first >= 0 and bool(lines) and self.lines[first : first + len(lines)] == list(lines)
+
+    @property
+    def _dropped(self) -> int:
+        lines = self.lines
+        above = _blank(lines)
+        if above < len(lines) and lines[above].startswith("%%"):
+            above += _blank(lines[above + 1 :])
+        return above
+
+
+class Cells:
+    """The executions of one shell."""
+
+    def __init__(self) -> None:
+        self._cells: dict[int, Cell] = {}
+        self._shells: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def install(self, shell: Any) -> None:
+        """Follow the cells of an IPython shell; once for each shell."""
+        if shell not in self._shells:
+            self._shells.add(shell)
+            shell.events.register("post_run_cell", self._ran)
+
+    def find(self, file: str) -> Cell | None:
+        """The execution that a trace calls `file`; None where that is no cell, or one long ago."""
+        found = _NAME.fullmatch(file)
+        if found is None:
+            return None
+        number = int(found[1])
+        return self._cells.get(number) or _from_history(number)
+
+    def _ran(self, result: Any) -> None:
+        info = getattr(result, "info", None)
+        number = getattr(result, "execution_count", None)
+        if info is None or number is None or not info.store_history:
+            return
+        id = getattr(info, "cell_id", None) or _shell.cell_id()
+        self._cells[number] = Cell(number, info.raw_cell, str(id) if id else None)
+        while len(self._cells) > MOST_CELLS:
+            del self._cells[next(iter(self._cells))]
+
+
+def _from_history(number: int) -> Cell | None:
+    """A cell that ran before ``%load_ext``: IPython kept its text, nobody its id."""
+    history = getattr(getattr(_shell.current(), "history_manager", None), "input_hist_raw", [])
+    source = history[number] if 0 < number < len(history) else ""
+    return Cell(number, source, None) if source else None
+
+
+def _blank(lines: list[str]) -> int:
+    """How many lines at the beginning are blank."""
+    return next((i for i, line in enumerate(lines) if line.strip()), 0)
+
+
+cells = Cells()

@@ -1,0 +1,103 @@
+"""Completion after our magics: options, their values, names of tapes, arrays and kernels, and files."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+ENDINGS = {"file": (".html", ".tapedebug-trace")}
+
+
+def install(shell: Any, magics: Mapping[str, Any]) -> None:
+    """Complete the lines of magics, by their names with per cent signs."""
+    for name, magic in magics.items():
+        shell.set_hook("complete_command", _completer(magic.parser), str_key=name)
+
+
+def _completer(parser: argparse.ArgumentParser) -> Callable[[Any, Any], list[str]]:
+    def complete(shell: Any, event: Any) -> list[str]:
+        return candidates(parser, event.line, event.symbol, shell.user_ns)
+
+    return complete
+
+
+def candidates(
+    parser: argparse.ArgumentParser, line: str, symbol: str, variables: Mapping[str, Any]
+) -> list[str]:
+    """Return what may stand in place of `symbol`, the word before the cursor.
+
+    Args:
+        parser: Of the magic.
+        line: Up to the cursor or beyond.
+        symbol: The word that is being written; perhaps empty.
+        variables: The user's.
+    """
+    words = line.split()[1:]
+    if symbol and words and words[-1] == symbol:
+        words.pop()
+    by_name = {text: action for action in parser._actions for text in action.option_strings}
+    last = by_name.get(words[-1]) if words else None
+    if last is not None and last.nargs != 0:
+        return _fitting(_values(last, symbol, variables), symbol)
+    free: list[str] = []
+    if not symbol.startswith("-"):
+        for action in parser._actions:
+            if not action.option_strings:
+                free += _values(action, symbol, variables)
+    if free and symbol:
+        return _fitting(free, symbol)
+    used = {id(by_name[word]) for word in words if word in by_name}
+    return _fitting([*free, *(text for text, action in by_name.items() if id(action) not in used)], symbol)
+
+
+def _fitting(found: list[str], symbol: str) -> list[str]:
+    return [text for text in dict.fromkeys(found) if text.startswith(symbol)]
+
+
+def _values(action: argparse.Action, symbol: str, variables: Mapping[str, Any]) -> list[str]:
+    if action.choices is not None:
+        return [str(choice) for choice in action.choices]
+    kind = getattr(action, "td_kind", None)
+    found = _named(kind, variables)
+    if kind in ENDINGS or (kind == "tape" and not action.option_strings):
+        found += _files(symbol)
+    return found
+
+
+def _named(kind: str | None, variables: Mapping[str, Any]) -> list[str]:
+    """Variables that hold such a thing."""
+    from tapedebug.compiler.kernel import Kernel
+    from tapedebug.diagnose import Diagnosis
+    from tapedebug.runtime import Tape, array
+    from tapedebug.trace import Trace
+
+    kinds: dict[str | None, Any] = {"tape": (Tape, Trace, Diagnosis), "array": array, "kernel": Kernel}
+    wanted = kinds.get(kind)
+    if wanted is None:
+        return []
+    found = [
+        name for name, value in variables.items() if not name.startswith("_") and isinstance(value, wanted)
+    ]
+    if kind == "kernel":
+        found = [variables[name].key for name in found]
+    return sorted(found)
+
+
+def _files(symbol: str) -> list[str]:
+    """Files of ours and folders, where the path that is being written leads."""
+    head, slash, _ = symbol.rpartition("/")
+    folder = Path((head + slash) or ".").expanduser()
+    found = []
+    try:
+        for entry in sorted(folder.iterdir()):
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                found.append(f"{head}{slash}{entry.name}/")
+            elif entry.name.endswith(ENDINGS["file"]):
+                found.append(f"{head}{slash}{entry.name}")
+    except OSError:
+        return []
+    return found

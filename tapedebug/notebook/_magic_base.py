@@ -1,0 +1,88 @@
+"""What our magics share: variables of the user, and how they are refused."""
+
+# IPython is seen without its types, so that mypy runs where it is not installed
+# mypy: disable-error-code="misc, untyped-decorator"
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics
+
+from tapedebug._errors import TapedebugError
+from tapedebug.notebook._options import Option
+from tapedebug.runtime import Tape
+
+
+class Base(Magics):
+    """Looks up what options name.
+
+    Attributes:
+        last: The tape of the cell that a magic recorded last; nothing else may hold on to it.
+    """
+
+    last: Tape | None = None
+
+    def keywords(self, magic: str, wanted: tuple[Option, ...], given: argparse.Namespace) -> dict[str, Any]:
+        """Return the values of options as Python arguments: names and expressions are looked up."""
+        __tracebackhide__ = True
+        found: dict[str, Any] = {}
+        for option in wanted:
+            assert option.keyword is not None
+            value = getattr(given, option.keyword)
+            flag = f"--{option.keyword.replace('_', '-')}"
+            if option.kind == "array" and value is not None:
+                each = [
+                    self.variable(magic, flag, name)
+                    for name in ([value] if isinstance(value, str) else value)
+                ]
+                value = each[0] if isinstance(value, str) else each
+            elif isinstance(value, str) and option.kwds.get("metavar") == "EXPRESSION":
+                value = self._evaluated(magic, flag, value)
+            elif option.keyword == "memory_budget" and isinstance(value, str) and value.isdigit():
+                value = int(value)
+            found[option.keyword] = value
+        return found
+
+    def _evaluated(self, magic: str, option: str, text: str) -> Any:
+        try:
+            return eval(text, self.shell.user_global_ns, self.shell.user_ns)
+        except Exception as error:
+            raise UsageError(f"{magic}: {option} {text}: {type(error).__name__}: {error}") from None
+
+    def display(self, shown: Any) -> None:
+        """Show something below the cell."""
+        from IPython.display import display
+
+        display(shown)
+
+    def keep(self, name: str | None, value: Any) -> None:
+        """Keep something in a variable of the user, if one was named."""
+        if name is not None:
+            self.shell.user_ns[name] = value
+
+    def variable(self, magic: str, option: str, name: str) -> Any:
+        """Return what is in a variable that an option names."""
+        try:
+            return self.shell.user_ns[name]
+        except KeyError:
+            near = difflib.get_close_matches(
+                name, [known for known in self.shell.user_ns if known[:1] != "_"], 1
+            )
+            mean = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(f"{magic}: {option} {name}: there is no variable {name!r}{mean}") from None
+
+
+@contextlib.contextmanager
+def told(magic: str) -> Iterator[None]:
+    """What our own code refuses is a message; only what the user's code raises has a traceback."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except (TapedebugError, OSError, TypeError, ValueError) as error:
+        raise UsageError(f"{magic}: {error}") from None

@@ -1,0 +1,182 @@
+"""Options of magics, made from the Python functions that they stand for: names, defaults, choices, help."""
+
+# IPython is seen without its types, so that mypy runs where it is not installed
+# mypy: disable-error-code="misc, untyped-decorator"
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, get_args, get_origin
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import argument, parse_argstring
+
+Kind = Literal["tape", "array", "kernel", "file", "new"]
+"""What a value names, for completion: something in a variable, a file, or a variable that will be made."""
+
+SEE = re.compile(r"^See `(\w+)`")
+
+
+class Option(argument):
+    """One option; `kind` says what its value names, `keyword` which Python keyword it is (None: our own)."""
+
+    def __init__(
+        self, *names: str, kind: Kind | None = None, keyword: str | None = None, **kwds: Any
+    ) -> None:
+        super().__init__(*names, **kwds)
+        self.kind = kind
+        self.keyword = keyword
+
+    def add_to_parser(self, parser: Any, group: Any) -> None:
+        """Add it, and what completion needs to know of it."""
+        action = (group or parser).add_argument(*self.args, **self.kwds)
+        action.td_kind, action.td_keyword = self.kind, self.keyword
+
+
+def options(*items: Option) -> Callable[[Any], Any]:
+    """Decorate a magic with options, in this order."""
+
+    def decorate(function: Any) -> Any:
+        for item in reversed(items):
+            function = item(function)
+        return function
+
+    return decorate
+
+
+def keyword(function: Any, name: str, kind: Kind | None = None, **changes: Any) -> Option:
+    """Return the option for a keyword of a function.
+
+    Args:
+        function: A function or class, with a Google docstring or another function's that it names.
+        name: The keyword.
+        kind: What the value names; such values, and those of no plain type, are Python expressions.
+        changes: For `add_argument`, in place of what the signature gives; `default`, too.
+    """
+    parameter = inspect.signature(function).parameters[name]
+    flag = f"--{name.replace('_', '-')}"
+    text = _escaped(described(function, name))
+    default = changes.pop("default", parameter.default)
+    default = None if default is inspect.Parameter.empty else default
+    if "choices" in changes or kind is not None:
+        made: dict[str, Any] = {"default": default, "help": text}
+    elif default is True:
+        flag = f"--no-{name.replace('_', '-')}"
+        made = {"action": "store_false", "dest": name, "default": True, "help": f"do not: {text}"}
+    elif default is False:
+        made = {"action": "store_true", "help": text}
+    else:
+        made = {"default": default, "help": text, **_typed(function, name, default)}
+    return Option(flag, kind=kind, keyword=name, **{**made, **changes})
+
+
+def _typed(function: Any, name: str, default: Any) -> dict[str, Any]:
+    hint = _hint(function, name)
+    if get_origin(hint) is Literal:
+        return {"choices": get_args(hint)}
+    if isinstance(default, int | float) or hint == float | None:
+        return {"type": type(default) if isinstance(default, int) else float, "metavar": "NUMBER"}
+    return {"metavar": "EXPRESSION"}
+
+
+def _hint(function: Any, name: str) -> Any:
+    """The type of one keyword; other annotations may name what is imported for type checkers alone."""
+    written = getattr(function, "__annotations__", {}).get(name)
+    if not isinstance(written, str):
+        return written
+    try:
+        return eval(written, function.__globals__)
+    except NameError:
+        return None
+
+
+def described(function: Any, name: str) -> str:
+    """Return what the docstring of a function says of an argument, in one paragraph."""
+    lines = inspect.getdoc(function) or ""
+    found = re.search(rf"^( +){name}: (.*?)(?=^\1\S|^\S|\Z)", lines, re.M | re.S)
+    if found is None:
+        return ""
+    text = " ".join(found[2].split())
+    other = SEE.match(text)
+    if other is not None:
+        target = getattr(inspect.getmodule(function), other[1], None) or _autograd(other[1])
+        return described(target, name) if target is not None and target is not function else text
+    return text
+
+
+def _autograd(name: str) -> Any:
+    from tapedebug import autograd
+
+    return getattr(autograd, name, None)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%").replace("`", "")
+
+
+def parse(magic: Any, name: str, line: str) -> argparse.Namespace:
+    """Return the options of a line.
+
+    Args:
+        magic: The bound method of the magic.
+        name: With its per cent signs.
+        line: What stands after it.
+
+    Raises:
+        UsageError: The line does not fit; the message points at what is wrong.
+    """
+    try:
+        parsed: argparse.Namespace = parse_argstring(magic, line)
+    except UsageError as error:
+        raise UsageError(pointed(name, line, str(error), _strings(magic.parser))) from None
+    except ValueError as error:  # a quotation that does not end
+        raise UsageError(pointed(name, line, f"{error}".lower(), ())) from None
+    return parsed
+
+
+def pointed(name: str, line: str, message: str, known: Iterable[str]) -> str:
+    """Return a message with the line under it and a caret at what it is about."""
+    token, mend = _culprit(message, list(known), name)
+    shown = f"{name} {line}".rstrip()
+    parts = [f"{name}: {message}", f"   | {shown}"]
+    at = shown.find(token, len(name)) if token else -1
+    if at >= 0:
+        parts.append(f"   | {' ' * at}{'^' * len(token)}")
+    return "\n".join([*parts, f"  = mend: {mend}"])
+
+
+def _culprit(message: str, known: list[str], name: str) -> tuple[str, str]:
+    """The word of the line that a message of argparse is about, and what to do."""
+    shows_all = f"{name}? shows the options"
+    unknown = re.search(r"unrecognized arguments: (\S+)", message)
+    if unknown:
+        near = difflib.get_close_matches(unknown[1], known, 1)
+        return unknown[1], f"did you mean {near[0]}? {shows_all}" if near else shows_all
+    quoted = re.search(r"invalid \w+(?: value)?: '([^']*)'", message)
+    if quoted:
+        near = difflib.get_close_matches(quoted[1], re.findall(r"'([^']*)'", message)[1:], 1)
+        return quoted[1], f"did you mean {near[0]}? {shows_all}" if near else shows_all
+    option = re.search(r"argument (--[\w-]+)", message)
+    return (option[1] if option else ""), shows_all
+
+
+def _strings(parser: argparse.ArgumentParser) -> list[str]:
+    return [text for action in parser._actions for text in action.option_strings]
+
+
+def help_text(parser: argparse.ArgumentParser) -> str:
+    """Return the options as text for documentation, one paragraph each."""
+    parts = []
+    for action in parser._actions:
+        value = "" if action.nargs == 0 else f" {action.metavar or '|'.join(action.choices or ())}"
+        head = f"{', '.join(action.option_strings)}{value}" if action.option_strings else str(action.metavar)
+        body = textwrap.fill(
+            (action.help or "").replace("%%", "%"), 100, initial_indent=": ", subsequent_indent="  "
+        )
+        parts.append(f"`{head}`\n{body}\n")
+    return "\n".join(parts)

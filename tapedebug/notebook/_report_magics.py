@@ -1,0 +1,131 @@
+"""The magics that write files: ``%tape_report`` and ``%tape_diff``."""
+
+# IPython is seen without its types, so that mypy runs where it is not installed
+# mypy: disable-error-code="misc, untyped-decorator"
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import line_magic, magics_class
+from IPython.core.magic_arguments import magic_arguments
+
+from tapedebug.notebook import _shell
+from tapedebug.notebook._magic_base import Base, told
+from tapedebug.notebook._options import Option, keyword, options, parse
+from tapedebug.report import diff, report
+
+DEFAULT_REPORT = "tapedebug-report.html"
+
+
+@magics_class
+class ReportMagics(Base):
+    """Writes tapes as files."""
+
+    @line_magic
+    @magic_arguments()
+    @options(
+        Option(
+            "file",
+            nargs="?",
+            default=DEFAULT_REPORT,
+            kind="file",
+            help=f"the file to write (default: {DEFAULT_REPORT})",
+        ),
+        Option(
+            "--tape",
+            kind="tape",
+            metavar="VAR",
+            help="the tape, trace or diagnosis in this variable (default: the newest tape)",
+        ),
+        keyword(report, "redact_source"),
+    )
+    def tape_report(self, line: str) -> Any:
+        """Write a tape as one HTML file that opens anywhere, without a network.
+
+        Examples::
+
+            %tape_report net.html
+            %tape_report --tape found --redact-source
+        """
+        __tracebackhide__ = True
+        given = parse(self.tape_report, "%tape_report", line)
+        subject = self._subject(given.tape)
+        path = Path(given.file).expanduser()
+        with told("%tape_report"):
+            report(subject, path, redact_source=given.redact_source)
+        print(_written("Report", path))
+        if _shell.in_notebook() and not path.is_absolute():
+            from IPython.display import FileLink
+
+            return FileLink(str(path))
+        return None
+
+    @line_magic
+    @magic_arguments()
+    @options(
+        Option(
+            "before",
+            kind="tape",
+            metavar="BEFORE",
+            help="a tape, trace or diagnosis by its variable, or a trace file",
+        ),
+        Option("after", kind="tape", metavar="AFTER", help="the same, after the change"),
+        Option(
+            "file",
+            nargs="?",
+            kind="file",
+            help="write the comparison there, as one HTML file",
+        ),
+        keyword(diff, "redact_source"),
+    )
+    def tape_diff(self, line: str) -> Any:
+        """Compare two tapes, before and after a change, and write them side by side as one HTML file.
+
+        Examples::
+
+            %tape_diff broken mended
+            %tape_diff before.tapedebug-trace tape diff.html
+        """
+        __tracebackhide__ = True
+        given = parse(self.tape_diff, "%tape_diff", line)
+        before, after = (self._tape_or_file("%tape_diff", name) for name in (given.before, given.after))
+        path = None if given.file is None else Path(given.file).expanduser()
+        with told("%tape_diff"):
+            compared = diff(before, after, redact_source=given.redact_source)
+            if compared.names[0] == compared.names[1]:  # the variables (or files) tell them apart
+                compared.names = (given.before, given.after)
+            if path is not None:
+                compared.save(path, redact_source=given.redact_source)
+        if path is not None:
+            print(_written("Comparison", path))
+        return compared
+
+    def _subject(self, name: str | None) -> Any:
+        if name is not None:
+            return self.variable("%tape_report", "--tape", name)
+        from tapedebug.runtime import live_tapes
+
+        tapes = live_tapes()
+        if not tapes:
+            raise UsageError(
+                "%tape_report: there is no tape to report; record one with %%tape or `with Tape():`"
+            )
+        return max(tapes, key=lambda tape: tape.id)
+
+    def _tape_or_file(self, magic: str, name: str) -> Any:
+        if name in self.shell.user_ns:
+            return self.shell.user_ns[name]
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise UsageError(f"{magic}: {name} is neither a variable nor a file")
+        from tapedebug.trace import load_trace
+
+        with told(magic):
+            return load_trace(path)
+
+
+def _written(what: str, path: Path) -> str:
+    return f"{what} written to {path.absolute()} ({path.stat().st_size / 1000:.0f} kB)"

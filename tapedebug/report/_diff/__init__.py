@@ -1,0 +1,6 @@
+"""Two tapes side by side: what changed from one to the other."""
+
+from __future__ import annotations
+
+from tapedebug.report._diff.compare import diff as diff
+from tapedebug.report._diff.result import Diff as Diff

@@ -1,0 +1,152 @@
+"""What `diff` returns: what changed from one tape to another."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.report._diff.align import Run
+
+if TYPE_CHECKING:
+    from tapedebug.report._subject import Subject
+    from tapedebug.trace import Finding, Trace
+    from tapedebug.trace.model import Verdict
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class GradientChange:
+    """Norms of the adjoint of an input, None where there is none; `same`: all figures of both agree."""
+
+    label: str
+    before: float | None
+    after: float | None
+    same: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """After to before."""
+        if self.before is None or self.after is None or self.before == 0:
+            return None
+        return self.after / self.before
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckChange:
+    """Verdicts and relative errors of a pair of the whole tape; None where it was not checked."""
+
+    input: str
+    output: str
+    before: Verdict | None
+    after: Verdict | None
+    error_before: float | None = None
+    error_after: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Parting:
+    """A value that a launch left behind in both tapes, and that is not the same.
+
+    Attributes:
+        before: Index of the launch before.
+        after: Index of the same launch after.
+        kernel: What was launched.
+        argument: The parameter.
+        arrays: Labels of the array that it was given, before and after.
+        what: What of the values differs most: ``"norm"``, ``"mean"``, ``"min"``, ``"max"``, ``"nan"``, …
+        values: That figure, before and after.
+    """
+
+    before: int
+    after: int
+    kernel: str
+    argument: str
+    arrays: tuple[str, str]
+    what: str
+    values: tuple[float | None, float | None]
+
+
+@dataclass(slots=True, kw_only=True, repr=False)
+class Diff:
+    """Two tapes side by side.
+
+    Attributes:
+        before: The trace of the first.
+        after: The trace of the second.
+        matches: Which launches are the same, as runs ``(before, after, length)``.
+        gone: Findings that are no longer there, worst first.
+        new: Findings that were not there before.
+        still: Findings that are there in both.
+        gradients: Of each input that carries a gradient.
+        checks: Of the whole tape.
+        parted: Values that differ, in the order of the launches, the first for each parameter of a kernel.
+        begin: Inputs that hold different values before the first launch: then the tapes differ anyway.
+        notes: What could not be compared.
+        names: What the two are called.
+    """
+
+    before: Trace
+    after: Trace
+    matches: list[Run]
+    gone: list[Finding] = field(default_factory=list)
+    new: list[Finding] = field(default_factory=list)
+    still: list[tuple[Finding, Finding]] = field(default_factory=list)
+    gradients: list[GradientChange] = field(default_factory=list)
+    checks: list[CheckChange] = field(default_factory=list)
+    parted: list[Parting] = field(default_factory=list)
+    begin: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    names: tuple[str, str] = ("", "")
+    _subjects: tuple[Subject, Subject] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        self.names = (self.names[0] or self.before.name, self.names[1] or self.after.name)
+
+    @property
+    def matched(self) -> int:
+        """How many launches are in both."""
+        return sum(run.length for run in self.matches)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the second tape has an error, or its gradient is WRONG."""
+        return self.after.verdict == "WRONG" or any(f.severity == "error" for f in self.after.findings)
+
+    def save(self, path: str | os.PathLike[str], *, redact_source: bool = False) -> Path:
+        """Write one offline HTML file with both tapes side by side; return its absolute path.
+
+        Args:
+            path: The file to write.
+            redact_source: Leave out source, generated code and the folders of files.
+
+        Raises:
+            BundleError: The front end of this installation was not built.
+            OSError: The file can not be written.
+        """
+        from tapedebug.report._diff.data import to_data
+        from tapedebug.report._report import write_report
+        from tapedebug.report._subject import unanswered
+
+        subjects = self._subjects or (unanswered(self.before), unanswered(self.after))
+        data = to_data(self, [subject.head for subject in subjects] if redact_source else [])
+        return write_report(subjects, path, redact_source=redact_source, diff=data)
+
+    def __str__(self) -> str:
+        from tapedebug.report._diff.text import format_diff
+
+        return format_diff(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Diff {self.names[0]!r} → {self.names[1]!r}: "
+            f"{self.before.verdict} → {self.after.verdict}, findings: "
+            f"{len(self.gone)} gone, {len(self.new)} new, {len(self.still)} still there>"
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Json:
+        from tapedebug.report._diff.html import diff_html
+
+        return {"text/plain": str(self), "text/html": diff_html(self)}

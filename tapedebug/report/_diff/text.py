@@ -1,0 +1,126 @@
+"""A `Diff` in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tapedebug.report._diff.result import CheckChange, Diff, GradientChange, Parting
+from tapedebug.trace import Finding
+
+MOST = 20
+"""Lines of one kind; the rest is counted."""
+LONGEST = 200
+SIGNS = {"error": "✕", "warning": "!", "info": "i"}
+
+
+def format_diff(diff: Diff) -> str:
+    """Return the whole of it as text."""
+    return "\n".join(_lines(diff))
+
+
+def _lines(diff: Diff) -> Iterator[str]:
+    yield " → ".join(cut(name, 60) for name in diff.names)
+    for name, text in overview(diff):
+        yield f"  {name:<10} {text}"
+    for title, findings in (("gone", diff.gone), ("new", diff.new)):
+        yield from _listed([f"  {title:<10} {describe(finding)}" for finding in findings])
+    yield from _listed([f"  still      {still(*pair)}" for pair in diff.still])
+    yield from _listed([f"  gradient   {gradient(change)}" for change in diff.gradients])
+    yield from _listed([f"  check      {check(change)}" for change in diff.checks])
+    yield from _listed([f"  values     {parting(found)}" for found in diff.parted[:5]])
+    yield from (f"  note       {note}" for note in notes(diff))
+
+
+def _listed(lines: list[str]) -> Iterator[str]:
+    yield from lines[:MOST]
+    if len(lines) > MOST:
+        yield f"  {'':<10} and {len(lines) - MOST:,} more"
+
+
+def overview(diff: Diff) -> Iterator[tuple[str, str]]:
+    """The rows of the summary: a name and what changed."""
+    before, after = diff.before, diff.after
+    yield "verdict", f"{before.verdict} → {after.verdict}"
+    counts = [f"{len(diff.gone)} gone", f"{len(diff.new)} new", f"{len(diff.still)} still there"]
+    yield "findings", ", ".join(counts)
+    lost = len(before.launches) - diff.matched
+    added = len(after.launches) - diff.matched
+    text = f"{len(before.launches):,} → {len(after.launches):,}"
+    yield "launches", f"{text}: {diff.matched:,} the same, {lost:,} only before, {added:,} only after"
+    mine, theirs = ({info.label for info in trace.arrays} for trace in (before, after))
+    both = len(mine & theirs)
+    text = f"{len(mine):,} → {len(theirs):,}"
+    yield "arrays", f"{text}: {both:,} of the same label"
+    if before.tape.on_overwrite != after.tape.on_overwrite:
+        yield "overwrites", f"on_overwrite={before.tape.on_overwrite!r} → {after.tape.on_overwrite!r}"
+
+
+def describe(finding: Finding) -> str:
+    """A finding in one line."""
+    arrays = f" · {cut(', '.join(finding.arrays), 60)}" if finding.arrays else ""
+    place = finding.call_site or finding.location
+    where = f" ({place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line})" if place else ""
+    return (
+        f"{SIGNS[finding.severity]} {cut(finding.rule, 60)}{arrays}{where}: {cut(finding.message, LONGEST)}"
+    )
+
+
+def still(before: Finding, after: Finding) -> str:
+    """A finding that is there in both, and how it changed."""
+    changed = "" if before.severity == after.severity else f"was {before.severity}, now {after.severity}: "
+    return changed + describe(after)
+
+
+def gradient(change: GradientChange) -> str:
+    """The norms of a gradient."""
+    text = f"‖∂{cut(change.label, 40)}‖ {number(change.before)} → {number(change.after)}"
+    if change.same:
+        return f"{text} (the same)"
+    return text if change.ratio is None else f"{text} (× {number(change.ratio)})"
+
+
+def check(change: CheckChange) -> str:
+    """The verdicts of a pair."""
+    pair = f"∂{cut(change.output, 40)}/∂{cut(change.input, 40)}"
+    sides = [
+        f"{verdict or 'not checked'}{'' if error is None else f', off by {number(error)}'}"
+        for verdict, error in ((change.before, change.error_before), (change.after, change.error_after))
+    ]
+    return f"{pair} {sides[0]} → {sides[1]}"
+
+
+def parting(found: Parting) -> str:
+    """Where values part."""
+    at = f"launch {found.before}" if found.before == found.after else f"launch {found.before} ({found.after})"
+    names = (
+        found.arrays[0] if found.arrays[0] == found.arrays[1] else f"{found.arrays[0]} ({found.arrays[1]})"
+    )
+    figures = f"{found.what} {number(found.values[0])} → {number(found.values[1])}"
+    return f"part at {at}, {cut(found.kernel, 40)}, {cut(names, 60)}: {figures}"
+
+
+def _both(before: str, after: str) -> str:
+    return before if before == after else f"{before} ({after})"
+
+
+def notes(diff: Diff) -> Iterator[str]:
+    """What else there is to know."""
+    if diff.begin:
+        labels = cut(", ".join(diff.begin), 120)
+        yield f"The tapes began with different values of {labels}: what they compute differs anyway."
+    yield from diff.notes
+
+
+def number(value: float | None) -> str:
+    """A figure with four digits."""
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if math.isfinite(value) else str(value)
+
+
+def cut(text: str, most: int) -> str:
+    """One line of text that is not too long, without what moves the cursor or turns text around."""
+    line = "".join(c if c.isprintable() else " " for c in text[: 2 * most])
+    line = " ".join(line.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

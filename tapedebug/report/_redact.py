@@ -1,0 +1,124 @@
+"""Leaving code out: source, generated adjoints, scripts, folders, wherever a trace or an answer has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+Json = dict[str, Any]
+
+REMOVED = "…"
+_BRACKETS = 3
+"""Characters of lines that only close brackets: hiding those, or lone words, would riddle every message."""
+_FOLDERS = re.compile(r"(?<![\w/.:])/(?:[^\s/:'\"(),]+/)+|\b[A-Za-z]:[\\/](?:[^\s\\/:'\"(),]+[\\/])+")
+_CODE = frozenset({"adjoint", "code", "lines", "program", "reproduce", "script", "source", "text"})
+"""Keys of answers that hold code whatever is in it."""
+
+
+class Redactor:
+    """Knows the code of one trace, and takes it out of texts.
+
+    Names of kernels, arrays and scopes, line numbers and values stay.
+    """
+
+    def __init__(self, trace: Json) -> None:
+        snippets = sorted(set(_snippets(trace["kernels"])), key=len, reverse=True)
+        self._snippets = re.compile("|".join(map(re.escape, snippets))) if snippets else None
+
+    def text(self, text: str) -> str:
+        """Return `text` without code and folders."""
+        if self._snippets is not None:
+            text = self._snippets.sub(REMOVED, text)
+        return _FOLDERS.sub("", text)
+
+    def trace(self, trace: Json) -> Json:
+        """Return the head of a packed trace without code and folders; it is not changed."""
+        coverage = trace["coverage"]
+        return {
+            **trace,
+            "name": _FOLDERS.sub("", trace["name"]),
+            "environment": {key: self.text(value) for key, value in trace["environment"].items()},
+            "coverage": {
+                **coverage,
+                "summary": self.text(coverage["summary"]),
+                "notes": [self.text(note) for note in coverage["notes"]],
+            },
+            "notes": [self.text(note) for note in trace.get("notes", ())],
+            "kernels": [
+                {**k, "file": _name(k["file"]), "lines": [], "adjoint": None} for k in trace["kernels"]
+            ],
+            "places": [_place(place) for place in trace["places"]],
+            "values": [self._data(value) for value in trace["values"]],
+            "findings": [self._finding(finding) for finding in trace["findings"]],
+            "checks": [{**check, "message": self.text(check["message"])} for check in trace["checks"]],
+            "events": [
+                {**event, "call_site": _place(event["call_site"]), "how": self.text(event["how"])}
+                for event in trace["events"]
+            ],
+        }
+
+    def answer(self, answer: Json) -> Json:
+        """Return an embedded answer without code and folders."""
+        return {**answer, "data": self._data(answer["data"])}
+
+    def _finding(self, finding: Json) -> Json:
+        return {
+            **finding,
+            "message": self.text(finding["message"]),
+            "fix": self.text(finding["fix"]),
+            "location": _place(finding["location"]),
+            "call_site": _place(finding["call_site"]),
+            "evidence": _numbers(finding["evidence"]),
+        }
+
+    def _data(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return REMOVED if "\n" in value else self.text(value)
+        if isinstance(value, list):
+            return [self._data(item) for item in value]
+        if isinstance(value, dict):
+            kept = {key: item for key, item in value.items() if key not in _CODE}
+            return {
+                key: _name(item) if key == "file" and isinstance(item, str) else self._data(item)
+                for key, item in kept.items()
+            }
+        return value
+
+
+def _snippets(kernels: list[Json]) -> Iterator[str]:
+    """Code that a message may quote: whole lines, and the expressions that read or write an array."""
+    for kernel in kernels:
+        lines: list[str] = kernel["lines"]
+        for line in [*lines, *(kernel.get("adjoint") or "").splitlines()]:
+            code = line.strip()
+            if len(code) > _BRACKETS and re.search(r"\W", code.rstrip(":")):
+                yield code
+        for access in kernel["accesses"]:
+            at = access["line"] - kernel["line"]
+            if 0 <= at < len(lines):
+                text = lines[at][access["column"] : access["end_column"]].strip()
+                if "[" in text:
+                    yield text
+
+
+def _numbers(evidence: Json) -> Json:
+    """Evidence without its texts, which may quote code or name folders."""
+    kept = {}
+    for key, value in evidence.items():
+        if isinstance(value, dict):
+            kept[key] = _numbers(value)
+        elif value is None or all(
+            isinstance(v, int | float) for v in (value if isinstance(value, list) else [value])
+        ):
+            kept[key] = value
+    return kept
+
+
+def _place(place: Json | None) -> Json | None:
+    return None if place is None else {**place, "file": _name(place["file"])}
+
+
+def _name(path: str) -> str:
+    return PurePath(path.replace("\\", "/")).name or path

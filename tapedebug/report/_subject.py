@@ -1,0 +1,108 @@
+"""What a report is made of: the data of a trace and, where there is somebody to ask, who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.trace._pack import pack
+
+if TYPE_CHECKING:
+    from tapedebug.report._answers import Ask
+    from tapedebug.runtime import Tape
+    from tapedebug.trace import Packed, Trace
+
+Json = dict[str, Any]
+
+
+def _nobody(question: Json) -> tuple[Json, list[bytes]]:
+    raise LookupError(f"nobody answers {question.get('type')!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One trace of a report, packed, and who answers which kinds of questions about it."""
+
+    trace: Trace
+    head: Json
+    columns: dict[str, bytes]
+    ask: Ask = _nobody
+    kinds: Iterable[str] = ()
+
+
+def subject_of(obj: Any) -> Subject:
+    """Return what to report of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace.
+
+    Raises:
+        TypeError: It is none of them.
+        TraceError: The JSON data is no trace.
+    """
+    trace, tape = trace_of(obj)
+    if isinstance(obj, dict):
+        return unanswered(trace)
+    return answered(trace, tape)
+
+
+def trace_of(obj: Any, *, diagnosed: bool = False) -> tuple[Trace, Tape | None]:
+    """Return the trace of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace, and its tape if known.
+
+    Args:
+        obj: What it is made of.
+        diagnosed: Diagnose a `Tape`.
+
+    Raises:
+        TypeError: It is none of them.
+        TraceError: The JSON data is no trace.
+    """
+    from tapedebug.diagnose import Diagnosis, diagnose
+    from tapedebug.runtime import Tape
+    from tapedebug.trace import Trace, trace_from_json
+
+    if isinstance(obj, dict):
+        return trace_from_json(obj), None  # so that damaged data is told here, not in the browser
+    if isinstance(obj, Tape):
+        return (diagnose(obj).trace if diagnosed else obj.trace()), obj
+    if isinstance(obj, Diagnosis):
+        return obj.trace, None
+    if isinstance(obj, Trace):
+        return obj, None
+    raise TypeError(
+        "a report is made of a Tape, a Trace, a Diagnosis or the JSON data of a trace, "
+        f"not of {type(obj).__name__} {obj!r:.80}"
+    )
+
+
+def unanswered(trace: Trace) -> Subject:
+    """Return a trace about which nobody answers questions."""
+    return Subject(trace, *pack(trace))
+
+
+def answered(
+    trace: Trace,
+    tape: Tape | None = None,
+    *,
+    packed: Packed | None = None,
+    checks: Sequence[Json] | None = None,
+) -> Subject:
+    """Return a trace with those who answer questions about it, as they do for a panel.
+
+    Args:
+        trace: The trace.
+        tape: The tape it was made from; by default the live tape of this process that it was made from.
+        packed: The trace in its packed form, where that is at hand.
+        checks: The results of newer checks, in place of those of the trace.
+    """
+    from tapedebug.notebook import _subject as panel
+    from tapedebug.notebook._answers import KINDS, answer
+
+    found = panel.Subject(trace, tape if tape is not None else panel._live(trace))
+
+    def ask(question: Json) -> tuple[Json, list[bytes]]:
+        given = answer(found, question)
+        return given.data, given.buffers
+
+    head, columns = pack(trace) if packed is None else packed
+    if checks is not None:
+        head = {**head, "checks": list(checks)}
+    return Subject(trace, head, columns, ask, KINDS)

@@ -1,0 +1,131 @@
+/**
+ * What makes a view hard to read, found in the page itself: text that is cut off, that lies over other text, that leaves its
+ * container, or that stands out too little from what is behind it.
+ */
+
+/** Everything that is wrong with what `panel` shows now, in words; nothing if all can be read. */
+export function untidy(panel) {
+  return panel.evaluate(inspect);
+}
+
+/** Runs in the page: no name of this module is known in it. */
+function inspect(root) {
+  const CONTRAST = 4.5;
+  const found = new Set();
+  const nameOf = (element) => `${element.tagName.toLowerCase()}.${[...element.classList].join(".")}`;
+  const styleOf = (element) => getComputedStyle(element);
+
+  /** The text nodes that can be seen, with their boxes on the screen. */
+  const shown = (element) =>
+    element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) &&
+    element.closest(".td-sr") === null &&
+    element.closest("option") === null;
+  const pieces = [];
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    const element = node.parentElement;
+    if (node.data.trim() === "" || !shown(element)) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects()) {
+      if (box.width > 1 && box.height > 1) pieces.push({ element, box, text: node.data.trim().slice(0, 40) });
+    }
+  }
+
+  /** The part of a box that its containers let one see; what no scrolling and no "…" can bring back is a fault. */
+  const visiblePart = ({ element, box, text }) => {
+    let { left, top, right, bottom } = box;
+    let told = false;
+    for (let at = element; at !== null && root.contains(at); at = at.parentElement) {
+      const style = styleOf(at);
+      told ||= at instanceof SVGSVGElement; // one pans in it
+      const edge = at.getBoundingClientRect();
+      const told_x = style.textOverflow === "ellipsis";
+      const told_y = style.webkitLineClamp !== "none";
+      const past = {
+        x: Math.max(edge.left - left, right - edge.right),
+        y: Math.max(edge.top - top, bottom - edge.bottom),
+      };
+      const cut = (axis) => ["hidden", "clip"].includes(style[`overflow${axis}`]);
+      told ||= told_x || told_y;
+      if (cut("X") && past.x > 1.5 && !told_x && !told) found.add(`cut off at the side by ${nameOf(at)}: "${text}"`);
+      if (cut("Y") && past.y > 3 && !told_y && !told) found.add(`cut off below by ${nameOf(at)}: "${text}"`);
+      if (style.overflowX !== "visible" || style.overflowY !== "visible") {
+        if (["auto", "scroll"].some((kind) => style.overflowX === kind || style.overflowY === kind)) told = true;
+        left = Math.max(left, edge.left);
+        right = Math.min(right, edge.right);
+        top = Math.max(top, edge.top);
+        bottom = Math.min(bottom, edge.bottom);
+      }
+    }
+    return { left, top, right, bottom };
+  };
+
+  const layerOf = (element) => element.closest(".td-results, .td-tip, .td-help, .td-checked-body, .td-graph-tip");
+  const seen = [];
+  for (const piece of pieces) {
+    const part = visiblePart(piece);
+    if (part.right - part.left > 1 && part.bottom - part.top > 1)
+      seen.push({ ...piece, part, layer: layerOf(piece.element) });
+  }
+  const frame = root.getBoundingClientRect();
+  for (const { part, text } of seen) {
+    if (part.left < frame.left - 1 || part.right > frame.right + 1) found.add(`outside the panel: "${text}"`);
+  }
+
+  /** Text over text: only within one layer, for what opens over the rest hides it on purpose. */
+  for (const [i, a] of seen.entries()) {
+    for (const b of seen.slice(i + 1)) {
+      if (a.element === b.element || a.layer !== b.layer) continue;
+      const wide = Math.min(a.part.right, b.part.right) - Math.max(a.part.left, b.part.left);
+      const high = Math.min(a.part.bottom, b.part.bottom) - Math.max(a.part.top, b.part.top);
+      const least = Math.min(a.part.bottom - a.part.top, b.part.bottom - b.part.top);
+      if (wide > 2 && high > 0.35 * least)
+        found.add(`"${a.text}" lies over "${b.text}" (${nameOf(a.element)}, ${nameOf(b.element)})`);
+    }
+  }
+
+  // contrast, with everything that is see-through laid over what is behind it
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 1;
+  const ink = canvas.getContext("2d", { willReadFrequently: true });
+  const cache = new Map();
+  const rgba = (text) => {
+    if (!cache.has(text)) {
+      ink.clearRect(0, 0, 1, 1);
+      ink.fillStyle = text;
+      ink.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = ink.getImageData(0, 0, 1, 1).data;
+      cache.set(text, [r, g, b, a / 255]);
+    }
+    return cache.get(text);
+  };
+  const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a)];
+  const behind = (element) => {
+    const layers = [];
+    for (let at = element; at !== null; at = at.parentElement) {
+      const colour = rgba(styleOf(at).backgroundColor);
+      if (colour[3] > 0) layers.push(colour);
+      if (colour[3] === 1) break;
+    }
+    return layers.reverse().reduce((under, layer) => over(layer, under), [255, 255, 255]);
+  };
+  const light = (colour) => {
+    const [r, g, b] = colour.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  for (const { element, text } of seen) {
+    const ground = behind(element);
+    let opacity = 1;
+    for (let at = element; at !== null && root.contains(at); at = at.parentElement)
+      opacity *= Number(styleOf(at).opacity);
+    const style = styleOf(element);
+    const paint = element instanceof SVGElement ? style.fill : style.color;
+    const [r, g, b, a] = rgba(paint);
+    const [one, two] = [light(over([r, g, b, a * opacity], ground)), light(ground)].sort((x, y) => y - x);
+    const ratio = (one + 0.05) / (two + 0.05);
+    if (ratio < CONTRAST) found.add(`contrast ${ratio.toFixed(2)} of ${nameOf(element)}: "${text}"`);
+  }
+  return [...found];
+}

@@ -1,0 +1,200 @@
+"""Progress is shown where somebody can see it, and a diagnosis ends when its time is up."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import tapedebug as wp
+from tapedebug import _pace
+from tapedebug._pace import OutOfTime, Pace, find_display
+from tests.diagnose.test_diagnosis import recorded
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr(_pace, "find_display", lambda: _pace._Terminal(stream).show)
+    return stream
+
+
+def slowly(pace: Pace, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pace.pulse()
+
+
+def test_a_slow_diagnosis_shows_one_line_and_erases_it(terminal: Terminal) -> None:
+    with Pace() as pace:
+        pace.subject = "tape"
+        pace.begin("comparing the gradient with differences of the loss")
+        slowly(pace, _pace.PATIENCE + 3 * _pace.EVERY)
+    lines = terminal.getvalue().split("\r\x1b[2K")
+    assert lines[0] == "" and lines[-1] == "", "begun after a while, and erased at the end"
+    assert 2 <= len(lines[1:-1]) <= 5, "a few updates a second"
+    assert set(lines[1:-1]) == {"diagnosing tape: comparing the gradient with dif…"}
+    assert "\n" not in terminal.getvalue()
+
+
+def test_a_quick_diagnosis_shows_nothing(terminal: Terminal) -> None:
+    with Pace() as pace:
+        pace.begin("anything")
+        slowly(pace, 0.05)
+    assert terminal.getvalue() == ""
+
+
+def test_the_line_is_erased_when_something_fails(terminal: Terminal) -> None:
+    with pytest.raises(KeyboardInterrupt), Pace() as pace:
+        slowly(pace, _pace.PATIENCE + _pace.EVERY)
+        raise KeyboardInterrupt
+    assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_progress_false_and_a_function_of_ones_own_show_nothing(terminal: Terminal) -> None:
+    said: list[str] = []
+    for progress in (False, said.append):
+        with Pace(progress) as pace:
+            pace.begin("one")
+            slowly(pace, _pace.PATIENCE + _pace.EVERY)
+            pace.begin("two")
+    assert terminal.getvalue() == ""
+    assert said == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "term", "shown"),
+    [
+        (Terminal(), "xterm", True),
+        (Terminal(), "dumb", False),
+        (io.StringIO(), "xterm", False),
+        (None, "xterm", False),
+    ],
+)
+def test_only_a_terminal_shows_progress(
+    monkeypatch: pytest.MonkeyPatch, stream: Any, term: str, shown: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", term)
+    assert (find_display() is not None) == shown
+
+
+def test_a_notebook_shows_a_line_that_ends_with_words_and_leaves_no_widget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[dict[str, str], bool]] = []
+
+    class Handle:
+        def update(self, bundle: dict[str, str], raw: bool) -> None:
+            seen[-1] = (bundle, raw)
+
+    def display(bundle: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        assert display_id
+        seen.append((bundle, raw))
+        return Handle()
+
+    ipython, module = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
+    module.display = display  # type: ignore[attr-defined]
+    for each in (ipython, module):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    show = find_display()
+    assert show is not None
+    show("")
+    assert seen == []
+    show("checking tape: one (1 s)")
+    show("checking tape: two (2 s)")
+    assert seen == [({"text/plain": "checking tape: two (2 s)"}, True)]
+    show("")
+    [(bundle, raw)] = seen
+    assert re.fullmatch(r"checking tape: done in \d+\.\d s", bundle["text/plain"]) and raw
+    for error, words in ((KeyboardInterrupt, "interrupted after"), (ValueError, "ended after")):
+        with contextlib.suppress(error), Pace() as pace:
+            slowly(pace, _pace.PATIENCE + _pace.EVERY)
+            raise error
+        told = re.fullmatch(rf"diagnosing: {words} (\d+\.\d) s", seen[-1][0]["text/plain"])
+        assert told and float(told[1]) >= _pace.PATIENCE, (
+            "from the beginning, not from when the line appeared"
+        )
+    assert all(bundle["text/plain"] for bundle, _ in seen), "an empty output would stay in the notebook"
+
+
+def test_the_steps_of_a_diagnosis_are_told_in_order() -> None:
+    tape, _, loss = recorded("ignore")
+    tape.backward(loss)
+    said: list[str] = []
+    wp.diagnose(tape, progress=said.append)
+    assert said[:2] == ["comparing the gradient with differences of the loss", "summarising values"]
+    assert {"looking for nonfinite", "looking for overwrite"} <= set(said[2:])
+    assert len(said) == len(set(said))
+
+
+def test_out_of_time_leaves_gaps_that_coverage_names() -> None:
+    tape, _, loss = recorded("ignore")
+    tape.backward(loss)
+    began = time.process_time()  # processor time, for the machine may be busy
+    diagnosis = wp.diagnose(tape, max_seconds=1e-9)
+    assert time.process_time() - began < 1.0
+    assert diagnosis.verdict == "NOT CHECKED"
+    assert diagnosis.coverage.summary == "0 of 3 launches checked end to end: time was up (max_seconds=1e-09)"
+    assert (
+        diagnosis.coverage.notes[0]
+        == "values and adjoints were not summarised: time was up (max_seconds=1e-09)"
+    )
+    (late,) = [
+        note for note in diagnosis.coverage.notes if note.startswith("not looked for, as time was up: ")
+    ]
+    assert {"nonfinite", "disconnected", "overwrite"} <= set(late.partition(": ")[2].split(", "))
+    assert "overwrite" not in {finding.rule for finding in diagnosis.findings}
+
+
+def test_time_that_suffices_changes_nothing() -> None:
+    tape, _, loss = recorded("ignore")
+    tape.backward(loss)
+    one, other = wp.diagnose(tape), wp.diagnose(tape, max_seconds=300.0)
+    assert (one.verdict, one.coverage.notes) == (other.verdict, other.coverage.notes)
+    assert [item.message for item in one.findings] == [item.message for item in other.findings]
+
+
+def test_pulse_ends_what_takes_too_long() -> None:
+    pace = Pace(False, 0.05)
+    with pytest.raises(OutOfTime) as caught:
+        slowly(pace, 5.0)
+    assert str(caught.value) == "time was up (max_seconds=0.05)"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"max_seconds": 0}, ValueError, "diagnose: max_seconds must be positive, not 0"),
+        ({"max_seconds": float("nan")}, ValueError, "diagnose: max_seconds must be positive, not nan"),
+        ({"max_seconds": "5"}, TypeError, "diagnose: max_seconds is a number of seconds or None, not '5'"),
+        ({"max_seconds": True}, TypeError, "diagnose: max_seconds is a number of seconds or None, not True"),
+        (
+            {"progress": "yes"},
+            TypeError,
+            "diagnose: progress is a function of one string, True or False, not 'yes'",
+        ),
+    ],
+)
+def test_messages(options: dict[str, Any], kind: type[Exception], message: str) -> None:
+    tape, _, _ = recorded()
+    with pytest.raises(kind) as caught:
+        wp.diagnose(tape, **options)
+    assert str(caught.value) == message
