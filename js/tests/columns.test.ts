@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { TraceModel } from "../src/trace/model.js";
-import { parseTrace } from "../src/trace/parse.js";
+import { openJson, parseTrace } from "../src/trace/json.js";
 import wrong from "./fixtures/net.trace.json";
 import kept from "./fixtures/net-40-preserve.trace.json";
 import recordedWrong from "./fixtures/recorded-ignore.trace.json";
@@ -20,7 +19,7 @@ describe("columnsOf", () => {
     ["made", makeNet({ steps: 9, mode: "preserve", extra: 3 })],
   ])("gives back the launches and versions of %s as they were read", (_, data) => {
     const { trace } = parseTrace(data);
-    const model = new TraceModel(trace);
+    const model = openJson(data);
     const launches = trace.launches.map((launch) => model.launch(launch.index));
     expect(launches).toEqual(trace.launches);
     const versions = trace.arrays.flatMap(({ id }) => model.versions(id));
@@ -36,7 +35,7 @@ describe("columnsOf", () => {
     const force = list(data, "versions").filter((version) => version.array === 4);
     expect(force.map((version) => version.written_by)).toEqual([null, 1, 3, 5]);
     Object.assign(force[2] as Json, { written_by: null });
-    const model = new TraceModel(parseTrace(data).trace);
+    const model = openJson(data);
     const { of, since } = model.columns.versions;
     expect([...since.subarray(of[4], of[5])]).toEqual([-1, 1, 4, 5]);
     expect([0, 1, 3, 4, 5].map((launch) => model.versionAt(4, launch)?.version)).toEqual([0, 1, 1, 2, 3]);
@@ -47,7 +46,7 @@ describe("columnsOf", () => {
     list(data, "versions").reverse();
     Object.assign(list(data, "versions")[0] as Json, { reads: [7, 2, 5], needed_by: [5, 2] });
     const { array } = list(data, "versions")[0] as { array: number };
-    const model = new TraceModel(parseTrace(data).trace);
+    const model = openJson(data);
     expect(model.versions(array).map((version) => version.version)).toEqual([0, 1]);
     expect(model.latest(array)?.reads).toEqual([2, 5, 7]);
     expect(model.latest(array)?.neededBy).toEqual([2, 5]);
@@ -56,7 +55,7 @@ describe("columnsOf", () => {
   it("finds versions whose numbers have gaps", () => {
     const data = makeNet();
     for (const version of list(data, "versions")) version.version = (version.version as number) * 10;
-    const model = new TraceModel(parseTrace(data).trace);
+    const model = openJson(data);
     expect(model.version(4, 20)?.writtenBy).toBe(3);
     expect(model.version(4, 2)).toBeNull();
   });
@@ -64,7 +63,7 @@ describe("columnsOf", () => {
 
 describe("groups of launches", () => {
   it("counts them by name and by line, and walks on from one to the next", () => {
-    const model = new TraceModel(parseTrace(makeNet()).trace);
+    const model = openJson(makeNet());
     const names = model.launchNames();
     expect(names.map(({ name, count }) => [name, count])).toEqual([
       ["launch_net", 1],
@@ -94,7 +93,7 @@ describe("scopes", () => {
       first: 0,
       last: 1,
     }));
-    const model = new TraceModel(parseTrace(data).trace);
+    const model = openJson(data);
     expect(model.scopeDepth[0]).toBe(count - 1);
     const launch = model.launch(1) as NonNullable<ReturnType<typeof model.launch>>;
     expect(model.scopesOf({ ...launch, scope: 0 })).toHaveLength(count);

@@ -4,6 +4,7 @@ import { Unanswered } from "../src/trace/store.js";
 import { Partners, readDiff } from "../src/views/diff/data.js";
 import { DiffView } from "../src/views/diff/view.js";
 import NET from "./fixtures/net.trace.json";
+import { packTrace } from "./pack.mjs";
 
 const NAMES = ["a", "b"];
 const ROW = { kind: "gone", text: "overwrite · x", launches: [6, 4], findings: [0, null] };
@@ -82,7 +83,7 @@ describe("two panels", () => {
     if (diff === null) throw new Error("no diff");
     view = new DiffView({
       diff,
-      traces: [NET, structuredClone(NET)],
+      traces: [packTrace(NET), packTrace(NET)],
       ask: () => Promise.reject(new Unanswered("no kernel")),
       ready() {},
     });

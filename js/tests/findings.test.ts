@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { openJson } from "../src/trace/json.js";
 import { NOTHING, PanelStore } from "../src/trace/store.js";
 import { mountPanel } from "../src/views/panel.js";
 import { type Json, makeNet } from "./make.js";
@@ -9,7 +10,7 @@ let unmount: () => void = () => {};
 function mount(findings: (first: Json) => Json[]): PanelStore {
   const trace = makeNet();
   trace.findings = findings((trace.findings as Json[])[0] as Json);
-  const store = new PanelStore({ trace, selection: NOTHING });
+  const store = new PanelStore({ trace: openJson(trace), selection: NOTHING });
   unmount = mountPanel(host, store);
   return store;
 }

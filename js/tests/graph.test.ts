@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { TraceModel } from "../src/trace/model.js";
-import { parseTrace } from "../src/trace/parse.js";
+import { openJson } from "../src/trace/json.js";
+import type { TraceModel } from "../src/trace/model.js";
 import { NOTHING, type PanelState, PanelStore } from "../src/trace/store.js";
 import { buildPicture } from "../src/views/graph/build.js";
 import { toDot } from "../src/views/graph/dot.js";
@@ -23,8 +23,7 @@ const EVIL = "</script><img src=x onerror=alert(1)>";
 const EVERYTHING = { ...INITIAL_VIEW, gradientOnly: false, readOnly: true };
 
 function modelOf(data: unknown): TraceModel {
-  const { trace, problems } = parseTrace(data);
-  return new TraceModel(trace, problems);
+  return openJson(data);
 }
 
 function pictureOf(model: TraceModel, view: Partial<ViewState> = {}): Picture {
@@ -446,7 +445,7 @@ describe("graph view", { timeout: 30_000 }, () => {
   let unmount: () => void = () => {};
 
   function mount(state: Partial<PanelState> = {}): PanelStore {
-    const store = new PanelStore({ trace: makeNet(), ...state });
+    const store = new PanelStore({ trace: openJson(makeNet()), ...state });
     unmount = mountPanel(host, store);
     return store;
   }
@@ -556,7 +555,7 @@ describe("graph view", { timeout: 30_000 }, () => {
   });
 
   it("shows the neighbourhood of a long tape, follows what is chosen elsewhere, and widens", () => {
-    const store = mount({ trace: makeChain(2_000), selection: { ...NOTHING, launch: 1_500 } });
+    const store = mount({ trace: openJson(makeChain(2_000)), selection: { ...NOTHING, launch: 1_500 } });
     press("g");
     const says = (): string => find(".td-g-says").textContent ?? "";
     expect(says()).toContain("5 of 2,000 launches: those within 2 hops of launch 1500.");
@@ -586,7 +585,7 @@ describe("graph view", { timeout: 30_000 }, () => {
   });
 
   it("has nothing to draw of an empty tape, and says so", () => {
-    mount({ trace: { ...makeChain(0), versions: [], arrays: [] } });
+    mount({ trace: openJson({ ...makeChain(0), versions: [], arrays: [] }) });
     press("g");
     expect(find(".td-g-says").textContent).toBe("The whole tape: 0 launches.");
     press("f");
@@ -618,7 +617,7 @@ describe("graph view", { timeout: 30_000 }, () => {
     for (const array of data.arrays as Json[]) array.label = `${EVIL} ${"x".repeat(100_000)}`;
     for (const launch of data.launches as Json[]) launch.name = EVIL;
     for (const scope of data.scopes as Json[]) scope.name = EVIL;
-    mount({ trace: data });
+    mount({ trace: openJson(data) });
     press("g");
     expect(host.querySelectorAll("img, script")).toHaveLength(0);
     expect(host.querySelectorAll(".td-g-launch")).toHaveLength(8);

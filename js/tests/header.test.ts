@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { openJson } from "../src/trace/json.js";
 import { NOTHING, PanelStore } from "../src/trace/store.js";
 import { mountPanel } from "../src/views/panel.js";
 import { type Json, makeNet } from "./make.js";
@@ -9,7 +10,7 @@ let unmount: () => void = () => {};
 function mount(change: (trace: Json) => void = () => {}): PanelStore {
   const trace = makeNet();
   change(trace);
-  const store = new PanelStore({ trace, selection: NOTHING });
+  const store = new PanelStore({ trace: openJson(trace), selection: NOTHING });
   unmount = mountPanel(host, store);
   return store;
 }

@@ -4,6 +4,7 @@ import widget from "../src/entry/widget.js";
 import { Questions } from "../src/trace/questions.js";
 import { fakeModel } from "./fake-model.js";
 import { makeNet } from "./make.js";
+import { packTrace } from "./pack.mjs";
 
 let cleanup: unknown;
 afterEach(() => {
@@ -12,7 +13,7 @@ afterEach(() => {
 });
 
 const TRAITS = {
-  head: makeNet(),
+  ...packTrace(makeNet()),
   mask: [[null, "throw", "loss"]],
   checks: [],
   selection: {},

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { openJson } from "../src/trace/json.js";
 import { type Answer, type MaskEntry, NOTHING, type PanelState, PanelStore, Unanswered } from "../src/trace/store.js";
 import { cellColour, errorShade, type MapColours, valueShade } from "../src/views/jacobian/colours.js";
 import { cellAt, entryName, entryNumbers, readJacobian } from "../src/views/jacobian/data.js";
@@ -179,7 +180,7 @@ let host: HTMLElement;
 let unmount: () => void = () => {};
 
 function mount(state: Partial<PanelState>, actions: ConstructorParameters<typeof PanelStore>[1] = {}): PanelStore {
-  const store = new PanelStore({ trace: makeNet(), canRun: true, ...state }, actions);
+  const store = new PanelStore({ trace: openJson(makeNet()), canRun: true, ...state }, actions);
   unmount = mountPanel(host, store);
   return store;
 }

@@ -1,7 +1,7 @@
 /** The lanes without a canvas: bands of scopes and sequences, events around the tape, keys, and what is there as text. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { openJson } from "../src/trace/json.js";
 import type { TraceModel } from "../src/trace/model.js";
-import { openTrace } from "../src/trace/open.js";
 import { NOTHING, PanelStore } from "../src/trace/store.js";
 import { type Band, bandAround, buildBands, eachBand, shownRows } from "../src/views/lanes/bands.js";
 import { Columns } from "../src/views/lanes/columns.js";
@@ -56,7 +56,7 @@ describe("bands", () => {
       scopes.push(scope(2 * depth, depth === 0 ? null : 2 * depth - 2, 0, 63 >> depth));
       scopes.push(scope(2 * depth + 1, depth === 0 ? null : 2 * depth - 2, (63 >> depth) + 1, (63 >> depth) + 1));
     }
-    return openTrace({ ...makeNet({ steps: 40 }), scopes, sequences: [] });
+    return openJson({ ...makeNet({ steps: 40 }), scopes, sequences: [] });
   }
 
   it("shows the outer scopes of a whole tape, and those within as one zooms in", () => {
@@ -72,7 +72,7 @@ describe("bands", () => {
 
   it("draws one of thousands of scopes that share a few pixels", () => {
     const scopes = Array.from({ length: 5000 }, (_, i) => scope(i, null, i, i));
-    const model = openTrace({ ...makeNet({ steps: 2500 }), scopes });
+    const model = openJson({ ...makeNet({ steps: 2500 }), scopes });
     const [row] = buildBands(model).scopes;
     if (!row) throw new Error("there are scopes");
     let visits = 0;
@@ -83,9 +83,9 @@ describe("bands", () => {
 
   it("survives scopes that are each other's parent, and a hundred thousand one in the other", () => {
     const circle = [scope(0, 1, 0, 5), scope(1, 0, 0, 5)];
-    expect(buildBands(openTrace({ ...makeNet(), scopes: circle })).scopes.length).toBeGreaterThan(0);
+    expect(buildBands(openJson({ ...makeNet(), scopes: circle })).scopes.length).toBeGreaterThan(0);
     const deep = Array.from({ length: 100_000 }, (_, i) => scope(i, i === 0 ? null : i - 1, 0, 7));
-    expect(buildBands(openTrace({ ...makeNet(), scopes: deep })).scopes.length).toBeLessThan(100);
+    expect(buildBands(openJson({ ...makeNet(), scopes: deep })).scopes.length).toBeLessThan(100);
   });
 
   it("gives a sequence within another a row of its own", () => {
@@ -93,7 +93,7 @@ describe("bands", () => {
       { first: 0, length: 40, count: 2 },
       { first: 0, length: 4, count: 10 },
     ];
-    const bands = buildBands(openTrace({ ...makeNet({ steps: 40 }), sequences }));
+    const bands = buildBands(openJson({ ...makeNet({ steps: 40 }), sequences }));
     expect(bands.sequences.map((row) => names(row.bands))).toEqual([["×2"], ["×10"]]);
     expect(bandAround(bands, 12)?.count).toBe(10);
     expect(bandAround(bands, 50)?.count).toBe(2);
@@ -141,7 +141,7 @@ describe("events around the tape", () => {
     event({ kind: "read", of: "gradient", at: 8, clock: 5, numbers: { norm: 2.5 } }),
     event({ kind: "write", at: 8, clock: 6, settled: true, how: "<b>" }),
   ];
-  const model = openTrace(data);
+  const model = openJson(data);
   const marks = buildEvents(model);
 
   it("are placed before a launch, between the passes, or behind them", () => {
@@ -178,7 +178,7 @@ describe("the lanes in a panel", () => {
     document.body.append(host);
     const data = makeNet({ steps: 40 });
     data.events = [event({ at: 3 })];
-    store = new PanelStore({ trace: data });
+    store = new PanelStore({ trace: openJson(data) });
     unmount = mountPanel(host, store);
   });
   afterEach(() => {

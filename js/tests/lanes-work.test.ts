@@ -1,6 +1,6 @@
 /** What a frame of the lanes reads and draws, counted: it must go with the pixels, not with the length of the tape. */
 import { describe, expect, it } from "vitest";
-import { openTrace } from "../src/trace/open.js";
+import { openJson } from "../src/trace/json.js";
 import { paintBands, paintHead } from "../src/views/lanes/axis.js";
 import { buildBands, shownRows } from "../src/views/lanes/bands.js";
 import { Columns } from "../src/views/lanes/columns.js";
@@ -60,7 +60,7 @@ type Look = { fold: boolean; scale: number; left: number; colour?: "value" | "ad
 
 /** Calls and reads of one frame. */
 function frame(steps: number, { fold, scale, left, colour }: Look): { calls: number; reads: number } {
-  const model = openTrace(makeNet({ steps, mode: "preserve" }));
+  const model = openJson(makeNet({ steps, mode: "preserve" }));
   const columns = fold ? buildColumns(model, INITIAL_VIEW) : new Columns(model.launchCount);
   const least = fitScale(WIDTH, columns);
   const viewport = { left: left * columns.total, scale: Math.max(least, scale), top: 0 };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { TraceModel } from "../src/trace/model.js";
-import { parseTrace } from "../src/trace/parse.js";
+import { openJson } from "../src/trace/json.js";
+import type { TraceModel } from "../src/trace/model.js";
 import { labelStride } from "../src/views/lanes/axis.js";
 import { Columns } from "../src/views/lanes/columns.js";
 import {
@@ -40,7 +40,7 @@ import { INITIAL_VIEW } from "../src/views/state.js";
 import { type Json, makeNet } from "./make.js";
 
 function model(data: Json = makeNet()): TraceModel {
-  return new TraceModel(parseTrace(data).trace);
+  return openJson(data);
 }
 
 function track(label: string, net = model()): Track {

@@ -1,14 +1,13 @@
 import { describe, expect, it, vi } from "vitest";
-import { checkKey, mergeChecks, TraceModel } from "../src/trace/model.js";
+import { openJson } from "../src/trace/json.js";
+import { checkKey, mergeChecks, type TraceModel } from "../src/trace/model.js";
 import { Observable } from "../src/trace/observable.js";
-import { parseTrace } from "../src/trace/parse.js";
 import { PanelStore } from "../src/trace/store.js";
 import type { Check, Verdict } from "../src/trace/types.js";
 import { type Json, makeNet } from "./make.js";
 
 function model(data: Json = makeNet()): TraceModel {
-  const { trace, problems } = parseTrace(data);
-  return new TraceModel(trace, problems);
+  return openJson(data);
 }
 
 describe("TraceModel", () => {

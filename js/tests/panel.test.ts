@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { openJson } from "../src/trace/json.js";
 import { type MaskEntry, NOTHING, type PanelActions, type PanelState, PanelStore } from "../src/trace/store.js";
 import { mountPanel } from "../src/views/panel.js";
 import { type Json, makeNet } from "./make.js";
@@ -9,7 +10,7 @@ let host: HTMLElement;
 let unmount: () => void = () => {};
 
 function mount(state: Partial<PanelState> = {}, actions: Partial<PanelActions> = {}): PanelStore {
-  const store = new PanelStore({ trace: makeNet(), ...state }, actions);
+  const store = new PanelStore({ trace: openJson(makeNet()), ...state }, actions);
   unmount = mountPanel(host, store);
   return store;
 }
@@ -54,10 +55,10 @@ afterEach(() => {
 
 describe("panel", () => {
   it("names the tape once", () => {
-    mount({ trace: { ...makeNet(), name: "net.py · tape 3", tape: { id: 3, launches: 8 } } });
+    mount({ trace: openJson({ ...makeNet(), name: "net.py · tape 3", tape: { id: 3, launches: 8 } }) });
     expect(text(".td-name")).toBe("net.py · tape 3");
     unmount();
-    mount({ trace: { ...makeNet(), name: "net", tape: { id: 3, launches: 8 } } });
+    mount({ trace: openJson({ ...makeNet(), name: "net", tape: { id: 3, launches: 8 } }) });
     expect(text(".td-name")).toBe("net · tape 3");
   });
 
@@ -66,7 +67,7 @@ describe("panel", () => {
       ...{ launch: null, input, output: "loss", verdict, max_abs_error: null, max_rel_error: null },
       ...{ message: "", seconds: null },
     });
-    const trace = { ...makeNet(), verdict: "NOT CHECKED", checks: [pair("throw", null), pair("v", null)] };
+    const trace = openJson({ ...makeNet(), verdict: "NOT CHECKED", checks: [pair("throw", null), pair("v", null)] });
     const store = mount({ trace });
     expect(text(".td-badge")).toContain("not checked");
     store.set({ checks: [pair("throw", "AGREE")] });
@@ -123,7 +124,7 @@ describe("panel", () => {
   });
 
   it("takes what is folded in the lanes as one step, in both directions and both passes", () => {
-    const store = mount({ trace: makeNet({ steps: 40 }), selection: { ...NOTHING, launch: 8 } });
+    const store = mount({ trace: openJson(makeNet({ steps: 40 })), selection: { ...NOTHING, launch: 8 } });
     const walk = (key: string, times: number): (number | null)[] =>
       Array.from({ length: times }, () => {
         press(key);
@@ -156,7 +157,7 @@ describe("panel", () => {
     const data = makeNet();
     const [first] = data.findings as Json[];
     data.findings = [first, { ...first, id: 1, severity: "warning", rule: "disconnected" }];
-    const store = mount({ trace: data });
+    const store = mount({ trace: openJson(data) });
     press("j");
     press("j");
     expect(store.get("selection").finding).toBe(1);
@@ -253,7 +254,7 @@ describe("panel", () => {
     }
     Object.assign((data.findings as Json[])[0] as Json, { rule: EVIL, message: EVIL, fix: EVIL, arrays: [EVIL] });
     for (const check of data.checks as Json[]) Object.assign(check, { input: EVIL, output: EVIL, message: EVIL });
-    const store = mount({ trace: data, status: EVIL });
+    const store = mount({ trace: openJson(data), status: EVIL });
     find<HTMLButtonElement>(".td-card").click();
     store.select({ array: 1, version: 0 });
     buttonNamed(`Array ${EVIL.slice(0, 19)}… v0`).click();
@@ -267,7 +268,7 @@ describe("panel without a sound trace", () => {
     [
       { format: "nonsense" },
       "This trace can not be shown",
-      'This is not a tapedebug trace: its format is "nonsense", not "tapedebug-trace".',
+      'This is not a tapedebug trace: it is of the format "nonsense", not "tapedebug-columns".',
     ],
     ["text", "This trace can not be shown", 'This is not a tapedebug trace: it is "text", not an object.'],
   ])("says what is wrong with %j", (trace, title, message) => {
@@ -279,7 +280,7 @@ describe("panel without a sound trace", () => {
   it("shows what is sound of a damaged one, and says what is not", () => {
     const data = makeNet();
     Object.assign((data.launches as Json[])[2] as Json, { args: "none", dim: {} });
-    mount({ trace: data });
+    mount({ trace: openJson(data) });
     expect(text(".td-problems summary")).toBe("This trace has 2 fields that made no sense; left out of the picture.");
     expect(text(".td-badge")).toBe("✕ gradient WRONG");
   });
@@ -287,9 +288,9 @@ describe("panel without a sound trace", () => {
   it("waits for a tape, shows it when it comes, and another after it", () => {
     const store = mount({ trace: {} });
     expect(text(".td-hint")).toBe("No tape yet.");
-    store.set({ trace: makeNet({ mode: "preserve" }) });
+    store.set({ trace: openJson(makeNet({ mode: "preserve" })) });
     expect(text(".td-badge")).toBe("✓ gradient AGREE");
-    store.set({ trace: makeNet() });
+    store.set({ trace: openJson(makeNet()) });
     expect(text(".td-badge")).toBe("✕ gradient WRONG");
     expect(host.querySelectorAll(".td-header")).toHaveLength(1);
   });
@@ -298,7 +299,7 @@ describe("panel without a sound trace", () => {
     const data = makeNet();
     for (const key of ["launches", "arrays", "versions", "scopes", "findings", "checks", "kernels"]) data[key] = [];
     data.backward = { ran: false, loss: null, order: [] };
-    mount({ trace: data });
+    mount({ trace: openJson(data) });
     expect(text(".td-findings .td-empty")).toBe("None: nothing wrong was found.");
     press("ArrowRight");
     press("j");
@@ -311,7 +312,7 @@ describe("panel without a sound trace", () => {
     unmount();
     expect(host.childElementCount).toBe(0);
     store.select({ launch: 2 }); // nobody listens any more
-    store.set({ trace: makeNet() });
+    store.set({ trace: openJson(makeNet()) });
     expect(host.childElementCount).toBe(0);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseTrace } from "../src/trace/parse.js";
+import { parseTrace } from "../src/trace/json.js";
 import { MAX_TEXT, TraceError } from "../src/trace/reader.js";
 import wrong from "./fixtures/net.trace.json";
 import kept from "./fixtures/net-40-preserve.trace.json";

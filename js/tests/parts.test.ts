@@ -1,5 +1,6 @@
 /** Parts of the panel that come when somebody looks: what is said meanwhile, what is when they do not come, and no question twice. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { openJson } from "../src/trace/json.js";
 import { isUnanswered, PanelStore, Unanswered } from "../src/trace/store.js";
 import { holdAllParts } from "../src/views/allparts.js";
 import { details } from "../src/views/details/index.js";
@@ -18,7 +19,7 @@ let answer: (name: PartName) => Promise<Parts[PartName]>;
 function mount(): { host: HTMLElement; store: PanelStore; tab: (name: string) => void; end: () => void } {
   const host = document.createElement("div");
   document.body.append(host);
-  const store = new PanelStore({ trace: makeNet() });
+  const store = new PanelStore({ trace: openJson(makeNet()) });
   const unmount = mountPanel(host, store);
   const end = (): void => {
     unmount();

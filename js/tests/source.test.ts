@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { openTrace } from "../src/trace/open.js";
+import { openJson } from "../src/trace/json.js";
 import { lineNotes } from "../src/views/lines.js";
 import { colour } from "../src/views/python.js";
 import { type Json, makeNet } from "./make.js";
@@ -46,7 +46,7 @@ describe("notes beside lines", () => {
   const notes = (change: (versions: Json[]) => void, launch = 3) => {
     const trace = makeNet();
     change(trace.versions as Json[]);
-    const model = openTrace(trace);
+    const model = openJson(trace);
     const found = model.launch(launch);
     const kernel = model.kernel(found);
     if (!found || !kernel) throw new Error("no such launch");

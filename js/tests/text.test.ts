@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { TraceModel } from "../src/trace/model.js";
-import { parseTrace } from "../src/trace/parse.js";
+import { openJson } from "../src/trace/json.js";
+import type { TraceModel } from "../src/trace/model.js";
 import * as format from "../src/views/format.js";
 import { adjointOf, lineNotes, lineOf } from "../src/views/lines.js";
 import { allChecks, countPairs, entriesOf, matrixOf, readChecks, toggled } from "../src/views/pairs.js";
@@ -8,7 +8,7 @@ import { fate, versionLines } from "../src/views/words.js";
 import { type Json, makeNet } from "./make.js";
 
 function model(data: Json = makeNet()): TraceModel {
-  return new TraceModel(parseTrace(data).trace);
+  return openJson(data);
 }
 
 describe("format", () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { openJson } from "../src/trace/json.js";
 import { openTrace } from "../src/trace/open.js";
 import { TraceError } from "../src/trace/reader.js";
 import { unseal } from "../src/trace/sealed.js";
@@ -27,7 +28,7 @@ describe("packed traces", () => {
     ["recorded-preserve", packedRecorded, recorded],
   ])("show %s as its JSON does", async (_, sealed, data) => {
     const packed = openTrace(await unseal(sealed));
-    const json = openTrace(data);
+    const json = openJson(data);
     expect(packed.problems).toEqual([]);
     expect({ ...packed.trace, backward: null }).toEqual({ ...json.trace, backward: null });
     expect([...Array.from(packed.trace.backward.order)]).toEqual(json.trace.backward.order);
@@ -46,7 +47,7 @@ describe("packed traces", () => {
         return [name, new DataView(buffer, 3, bytes.length)];
       }),
     );
-    expect(openTrace({ head, columns: shifted }).launch(3)).toEqual(openTrace(net).launch(3));
+    expect(openTrace({ head, columns: shifted }).launch(3)).toEqual(openJson(net).launch(3));
   });
 
   it("says which entries point at nothing, and shows the rest", async () => {
@@ -55,7 +56,7 @@ describe("packed traces", () => {
       specs[name] = { length: (specs[name] as Json).length, dtype: "i4" };
       columns[name] = new Uint8Array(Int32Array.from(values).buffer);
     };
-    const launches = openTrace(net).launchCount;
+    const launches = openJson(net).launchCount;
     set("launches.kernel", [99, -7, ...new Array(launches - 2).fill(0)]);
     set("launches.name", [12345, ...new Array(launches - 1).fill(0)]);
     specs["launches.kind"] = { length: launches, value: 77 };

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { openJson } from "../src/trace/json.js";
 import {
   type Answer,
   NOTHING,
@@ -21,7 +22,7 @@ let host: HTMLElement;
 let unmount: () => void = () => {};
 
 function mount(state: Partial<PanelState>, actions: Partial<PanelActions>): PanelStore {
-  const store = new PanelStore({ trace: makeNet(), canRun: true, ...state }, actions);
+  const store = new PanelStore({ trace: openJson(makeNet()), canRun: true, ...state }, actions);
   unmount = mountPanel(host, store);
   return store;
 }
@@ -276,7 +277,7 @@ describe("values then", () => {
         buffers: [...answer.buffers, new DataView(Float64Array.from([0, 69, 0]).buffer)],
       });
     });
-    mount({ selection, trace: { ...makeNet(), backward: { ran: false, loss: null, order: [] } } }, { ask });
+    mount({ selection, trace: openJson({ ...makeNet(), backward: { ran: false, loss: null, order: [] } }) }, { ask });
     await settle();
     const input = host.querySelector<HTMLInputElement>(".td-goto") as HTMLInputElement;
     input.value = "65";

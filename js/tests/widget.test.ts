@@ -2,12 +2,13 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import widget from "../src/entry/widget.js";
 import { fakeModel } from "./fake-model.js";
 import { makeNet } from "./make.js";
+import { packTrace } from "./pack.mjs";
 
 let cleanup: unknown;
 
 function render(traits: Record<string, unknown> = {}, marked = "") {
   const fake = fakeModel({
-    head: makeNet(),
+    ...packTrace(makeNet()),
     mask: [[null, "throw", "loss"]],
     checks: [],
     selection: {},

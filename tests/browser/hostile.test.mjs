@@ -7,10 +7,13 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
+import { gzipSync } from "node:zlib";
+import { packTrace } from "../../js/tests/pack.mjs";
 import { ROOT } from "./harness.mjs";
 import { fixture, startReports, watchedPage } from "./reports.mjs";
 
 const WIDGET = join(ROOT, "tapedebug", "static", "widget.js");
+
 const EVIL = "</script><img src=x onerror=alert(1)><iframe src=javascript:alert(2)>\u202Egnp.exe";
 
 let reports;
@@ -29,11 +32,24 @@ before(async () => {
 
 after(() => reports?.stop());
 
-/** A sound trace with a few things changed. */
+/** A sound trace with a few things changed, packed; its head as text. */
 function changed(change) {
   const trace = structuredClone(net);
   change(trace);
-  return JSON.stringify(trace);
+  const { head, columns } = packTrace(trace);
+  return { head: JSON.stringify(head), columns };
+}
+
+const bytesOf = (view) => Buffer.from(view.buffer, view.byteOffset, view.byteLength);
+
+/** As reports and notebooks have it: all columns as one text, in the order of their names. */
+function sealed({ head, columns }) {
+  const whole = Buffer.concat(
+    Object.keys(columns)
+      .sort()
+      .map((name) => bytesOf(columns[name])),
+  );
+  return `{"head":${head},"columns":"${gzipSync(whole).toString("base64")}"}`;
 }
 
 const safe = (text) => text.replaceAll("<", "\\u003c");
@@ -48,10 +64,10 @@ async function watched(work) {
 
 const SHOWN = ".td-badge, .td-failure, main:not(:has(*))";
 
-async function inReport(json, check) {
+async function inReport(text, check) {
   await watched(async (page) => {
     const path = join(reports.folder, "hostile.html");
-    await writeFile(path, `${parts[0]}{"traces":[${safe(json)}],"notes":[]}${parts[1]}`);
+    await writeFile(path, `${parts[0]}{"traces":[${safe(text)}],"notes":[]}${parts[1]}`);
     await page.goto(pathToFileURL(path).href);
     await page.locator(SHOWN).first().waitFor();
     await check(page);
@@ -59,18 +75,23 @@ async function inReport(json, check) {
 }
 
 /** The module that notebooks load, on a model that is a plain object. */
-async function inWidget(json, check) {
+async function inWidget({ head, columns }, check) {
+  const packed = Object.fromEntries(
+    Object.entries(columns).map(([name, view]) => [name, bytesOf(view).toString("base64")]),
+  );
   await watched(async (page) => {
     await page.setContent('<div id="widget" style="height: 700px"></div>');
     await page.evaluate(
-      async ([source, text]) => {
+      async ([source, text, data]) => {
         const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
         const { default: module } = await import(url);
-        const traits = { head: JSON.parse(text), columns: null, mask: [], checks: [], selection: {}, status: "" };
+        const bytes = (base64) => new DataView(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)).buffer);
+        const columns = Object.fromEntries(Object.entries(data).map(([name, base64]) => [name, bytes(base64)]));
+        const traits = { head: JSON.parse(text), columns, mask: [], checks: [], selection: {}, status: "" };
         const model = { get: (key) => traits[key], set() {}, save_changes() {}, on() {}, off() {}, send() {} };
         await module.render({ model, el: document.getElementById("widget") });
       },
-      [widget, json],
+      [widget, head, packed],
     );
     await page.locator(SHOWN).first().waitFor();
     await check(page);
@@ -147,10 +168,8 @@ const TRACES = {
       const trace = changed((it) => {
         it.findings = ["HERE"];
       });
-      return trace.replace(
-        '"HERE"',
-        `${'{"rule":"r","severity":"info","launches":[1]},'.repeat(999_999)}{"rule":"last","severity":"error"}`,
-      );
+      const many = '{"rule":"r","severity":"info","launches":[1]},'.repeat(999_999);
+      return { ...trace, head: trace.head.replace('"HERE"', `${many}{"rule":"last","severity":"error"}`) };
     },
     async (page) => {
       await BADGE(page);
@@ -163,23 +182,31 @@ const TRACES = {
       const trace = changed((it) => {
         it.findings[0].evidence = { deep: "HERE" };
       });
-      return trace.replace('"HERE"', `${"[".repeat(4_000)}${"]".repeat(4_000)}`);
+      return { ...trace, head: trace.head.replace('"HERE"', `${"[".repeat(4_000)}${"]".repeat(4_000)}`) };
     },
     BADGE,
   ],
   "a trace of another kind": [
-    () => JSON.stringify({ format: EVIL, schema: EVIL, launches: 3 }),
+    () => ({ head: JSON.stringify({ format: EVIL, schema: EVIL, launches: 3 }), columns: {} }),
     async (page) => assert.match(await text(".td-failure")(page), /not a tapedebug trace/),
   ],
+  "columns that end early": [
+    () => {
+      const { head, columns } = changed(() => {});
+      return { head, columns: { ...columns, "args.array": new DataView(new ArrayBuffer(8)) } };
+    },
+    async (page) => assert.match(await text(".td-failure")(page), /This trace is damaged: /),
+  ],
   "lists that are none": [
-    () => changed((trace) => Object.assign(trace, { launches: 3, arrays: null })),
-    async (page) => assert.match(await text(".td-failure")(page), /expected a list/),
+    () => ({ head: JSON.stringify({ format: "tapedebug-columns", schema: 1, columns: 3, arrays: null }), columns: {} }),
+    async (page) =>
+      assert.match(await text(".td-failure")(page), /can not be shown: column launches\.kind is undefined/),
   ],
 };
 
 describe("hostile traces", () => {
   for (const [name, [make, check]] of Object.entries(TRACES)) {
-    test(`${name}, in a report`, () => inReport(make(), check));
+    test(`${name}, in a report`, () => inReport(sealed(make()), check));
     test(`${name}, in the widget`, () => inWidget(make(), check));
   }
 

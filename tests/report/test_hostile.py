@@ -88,4 +88,4 @@ def test_the_front_end_of_a_report_is_small() -> None:
     sizes = {name: ROOT / "tapedebug" / "static" / name for name in ("report.js", "report.css")}
     if not all(path.exists() for path in sizes.values()):
         pytest.skip("the front end is not built")
-    assert sum(path.stat().st_size for path in sizes.values()) <= 304_000
+    assert sum(path.stat().st_size for path in sizes.values()) <= 300_000

@@ -1,12 +1,11 @@
 /** What the bytes of a trace file hold. No Jupyter in here. */
 import { TraceError } from "../trace/reader.js";
-import { unseal } from "../trace/sealed.js";
 import { isZip, readMember } from "./zip.js";
 
 const MEMBER = "trace.json";
 
 /**
- * The trace in the bytes of a file.
+ * The JSON in the bytes of a file.
  *
  * @throws {TraceError} if it can not be read; the message says why.
  */
@@ -24,7 +23,7 @@ export async function readTraceFile(bytes: Uint8Array, limit: number): Promise<u
     throw new TraceError("This is neither a zip nor UTF-8 text, so it is not a tapedebug trace.");
   }
   try {
-    return await unseal(JSON.parse(text) as unknown);
+    return JSON.parse(text);
   } catch (error) {
     throw new TraceError(`The JSON is damaged: ${error instanceof Error ? error.message : String(error)}.`);
   }

@@ -2,8 +2,8 @@
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Widget } from "@lumino/widgets";
 import { EmbeddedAnswers } from "../trace/embedded.js";
+import { openSaved } from "../trace/json.js";
 import { isRecord } from "../trace/reader.js";
-import { unseal } from "../trace/sealed.js";
 import { PanelStore } from "../trace/store.js";
 import { holdAllParts } from "../views/allparts.js";
 import { mountPanel } from "../views/panel.js";
@@ -26,7 +26,7 @@ export class SavedTape extends Widget implements IRenderMime.IRenderer {
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this.latest = model;
     const saved: unknown = model.metadata[TRACE_MIME];
-    const trace = await unseal(model.data[TRACE_MIME] ?? null);
+    const trace = await openSaved(model.data[TRACE_MIME] ?? null);
     if (this.isDisposed || this.latest !== model) return;
     this.answers = new EmbeddedAnswers(isRecord(saved) ? saved.answers : []);
     this.store.set({ trace, mask: savedMask(saved) });

@@ -2,6 +2,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ABCWidgetFactory, type DocumentRegistry, DocumentWidget } from "@jupyterlab/docregistry";
 import { Widget } from "@lumino/widgets";
+import { openSaved } from "../trace/json.js";
 import { TraceError } from "../trace/reader.js";
 import { bytesOf } from "../trace/sealed.js";
 import { PanelStore } from "../trace/store.js";
@@ -48,15 +49,17 @@ export class TraceFile extends Widget {
     const content = this.context.model.toString();
     const packed = this.context.contentsModel?.format === "base64";
     const bytes = packed ? fromBase64(content) : new TextEncoder().encode(content);
-    readTraceFile(bytes, this.settings.largestTrace).then(
-      (trace) => attempt === this.attempts && !this.isDisposed && this.draw(trace),
-      (error: Error) => attempt === this.attempts && !this.isDisposed && this.fail(error),
-    );
+    readTraceFile(bytes, this.settings.largestTrace)
+      .then(openSaved)
+      .then(
+        (trace) => attempt === this.attempts && !this.isDisposed && this.draw(trace),
+        (error: Error) => attempt === this.attempts && !this.isDisposed && this.fail(error),
+      );
   }
 
   private draw(trace: unknown): void {
     if (this.unmount === null) this.node.replaceChildren();
-    this.store.set({ trace: trace ?? "null" });
+    this.store.set({ trace });
     this.unmount ??= mountPanel(this.node, this.store, { fill: true });
   }
 

@@ -3,7 +3,6 @@ import {
   ARG_NEEDED,
   ARG_READS,
   ARG_WRITES,
-  columnsOf,
   KINDS,
   STATUSES,
   type TraceColumns,
@@ -14,7 +13,6 @@ import type {
   Arg,
   ArrayInfo,
   Check,
-  CheckedTrace,
   Finding,
   Kernel,
   Launch,
@@ -53,13 +51,9 @@ export class TraceModel {
   private names: readonly LaunchGroup[] | null = null;
   private sites: readonly LaunchGroup[] | null = null;
 
-  /** Of a trace with its columns, or of one that was read from JSON. */
-  constructor(trace: CheckedTrace, problems?: readonly string[]);
-  constructor(trace: Trace, problems: readonly string[], columns: TraceColumns);
-  constructor(trace: Trace | CheckedTrace, problems: readonly string[] = [], columns?: TraceColumns) {
-    this.columns = columns ?? columnsOf(trace as CheckedTrace);
-    const { launches: _, versions: __, ...rest } = trace as CheckedTrace; // the objects are not needed any more
-    this.trace = rest;
+  constructor(trace: Trace, columns: TraceColumns, problems: readonly string[] = []) {
+    this.trace = trace;
+    this.columns = columns;
     this.problems = problems;
     this.findings = [...trace.findings].sort((a, b) => SEVERITY_ORDER[a.severity] - SEVERITY_ORDER[b.severity]);
     this.scopeDepth = depths(trace.scopes);

@@ -1,26 +1,28 @@
-/** What a panel is handed as a trace, packed or as JSON, and the model of it. */
+/** What a panel is handed as a trace, and the model of it. */
 import { TraceModel } from "./model.js";
-import { parseTrace } from "./parse.js";
-import { isRecord, type Raw, TraceError } from "./reader.js";
-import { isPacked, unpack } from "./unpack.js";
+import { describe, isRecord, type Raw, TraceError } from "./reader.js";
+import { FORMAT, isPacked, unpack } from "./unpack.js";
 
 /**
- * Checks a trace and indexes it.
+ * Checks a packed trace and indexes it; what has been opened already (`json.ts`) stays as it is.
  *
  * @throws {TraceError} if it is no trace at all, or one that this panel is too old for.
  */
 export function openTrace(data: unknown): TraceModel {
+  if (data instanceof TraceModel) return data;
   if (data instanceof TraceError) throw data; // of a file that could not be read so far
-  if (isPacked(data)) {
-    const { trace, columns, problems } = unpack(data);
-    return new TraceModel(trace, problems, columns);
-  }
-  const { trace, problems } = parseTrace(data);
-  return new TraceModel(trace, problems);
+  if (!isPacked(data)) throw new TraceError(`This is not a tapedebug trace: it is ${saidOf(data)}.`);
+  const { trace, columns, problems } = unpack(data);
+  return new TraceModel(trace, columns, problems);
 }
 
-/** What there is little of (name, verdict, arrays, findings), in either form, and not checked. */
+function saidOf(data: unknown): string {
+  const head = isRecord(data) && isRecord(data.head) ? data.head : data;
+  if (!isRecord(head)) return `${describe(head)}, not an object`;
+  return `of the format ${describe(head.format)}, not "${FORMAT}"`;
+}
+
+/** What there is little of (name, verdict, arrays, findings), not checked. */
 export function headOf(data: unknown): Raw {
-  if (isPacked(data)) return data.head;
-  return isRecord(data) ? data : {};
+  return isPacked(data) ? data.head : {};
 }

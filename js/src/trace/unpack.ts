@@ -8,7 +8,7 @@
 
 import type { ArgColumns, LaunchColumns, TraceColumns, VersionColumns } from "./columns.js";
 import { type HistogramColumns, KINDS, STATUSES, type SummaryColumns, sinceOf, sortWithin } from "./columns.js";
-import { breakCycles, readHead, readPlaceOf, readValue } from "./parse.js";
+import { breakCycles, type Limits, readHead, readPlaceOf, readValue } from "./head.js";
 import { describe, isRecord, type Raw, Reader, TraceError } from "./reader.js";
 import type { Scope, Trace } from "./types.js";
 
@@ -81,13 +81,6 @@ export function unpack({ head, columns }: Packed): Unpacked {
   };
   const order = source.indices("backward.order", source.length("backward.order"), limits.launches);
   return { trace: { ...trace, backward: { ...trace.backward, order } }, columns: result, problems: r.report() };
-}
-
-interface Limits {
-  readonly launches: number;
-  readonly arrays: number;
-  readonly kernels: number;
-  readonly scopes: number;
 }
 
 type Tables = Pick<TraceColumns, "strings" | "places" | "dims" | "values">;

@@ -1,5 +1,5 @@
 /** The answer to `{type: "values"}`, checked: what a version of an array held. Written by `tapedebug/notebook/_values_answer.py`. */
-import { readSummary } from "./parse.js";
+import { readSummary } from "./head.js";
 import { isRecord, Reader } from "./reader.js";
 import { type Answer, Unanswered } from "./store.js";
 import type { Summary } from "./types.js";

@@ -1,6 +1,7 @@
 /** The pairs of the mask matrix: which there are, which are switched on, what is known of each. Pure. */
+
+import { readCheck } from "../trace/head.js";
 import { type CheckKey, checkKey, mergeChecks, type TraceModel } from "../trace/model.js";
-import { readCheck } from "../trace/parse.js";
 import { isRecord, Reader } from "../trace/reader.js";
 import type { MaskEntry } from "../trace/store.js";
 import type { Check, Verdict } from "../trace/types.js";

@@ -1,4 +1,5 @@
 /** In the browser: shows a trace in the widget of the built bundle, drives its lanes, and counts what that takes. */
+import { packTrace } from "./pack.mjs";
 import { largeTrace } from "./trace.mjs";
 
 const traits = {
@@ -109,8 +110,7 @@ window.bench = {
     window.bench.close?.();
     host.replaceChildren();
     traits.selection = {};
-    traits.head = trace.head ?? trace;
-    traits.columns = trace.columns ?? {};
+    Object.assign(traits, trace.columns ? trace : packTrace(trace));
     const began = performance.now();
     window.bench.close = widget.render({ model, el: host });
     await frame();

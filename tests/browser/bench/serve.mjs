@@ -11,6 +11,7 @@ const HTML = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>
 const HERE = join(ROOT, "tests", "browser", "bench");
 const FILES = {
   "/page.mjs": [join(HERE, "page.mjs"), "text/javascript"],
+  "/pack.mjs": [join(ROOT, "js", "tests", "pack.mjs"), "text/javascript"],
   "/trace.mjs": [join(HERE, "trace.mjs"), "text/javascript"],
   "/static/widget.js": [join(ROOT, "tapedebug", "static", "widget.js"), "text/javascript"],
   ...Object.fromEntries(["details", "graph", "jacobian"].map((name) => [`/static/${name}.js`, part(name)])),

@@ -1,10 +1,6 @@
-/** Trace JSON → checked {@link T.CheckedTrace}. */
-import { KINDS, STATUSES } from "./columns.js";
-import { clip, describe, isRecord, type Raw, Reader, TraceError } from "./reader.js";
+/** What there is little of in a trace (arrays, kernels, findings, checks, events), checked as it is read. */
+import { clip, isRecord, type Raw, type Reader } from "./reader.js";
 import type * as T from "./types.js";
-
-export const FORMAT = "tapedebug-trace";
-export const SCHEMA = 1;
 
 export const VERDICTS = ["AGREE", "WRONG", "UNDECIDABLE", "KINK", "NONDETERMINISTIC", "NOT CHECKED"] as const;
 const ROLES = ["input", "intermediate", "output", "constant"] as const;
@@ -15,62 +11,6 @@ const ACCESSES = ["read", "write", "atomic"] as const;
 const MAX_LINE = 2_000;
 const MAX_ADJOINT = 200_000;
 const MAX_BINS = 64;
-/** What a column can hold. */
-const MAX_INT = 2 ** 31 - 1;
-
-export interface Parsed {
-  readonly trace: T.CheckedTrace;
-  /** What was wrong with the data and has been left out or replaced; empty for a sound trace. */
-  readonly problems: readonly string[];
-}
-
-/**
- * Checks a trace.
- *
- * @throws {TraceError} if it is no trace at all, or one that this panel is too old for.
- */
-export function parseTrace(data: unknown): Parsed {
-  if (!isRecord(data)) throw new TraceError(`This is not a tapedebug trace: it is ${describe(data)}, not an object.`);
-  if (data.format !== FORMAT) {
-    throw new TraceError(`This is not a tapedebug trace: its format is ${describe(data.format)}, not "${FORMAT}".`);
-  }
-  if (data.schema !== SCHEMA) {
-    throw new TraceError(
-      `This trace has schema ${describe(data.schema)}; this panel reads schema ${SCHEMA}. Use the tapedebug that wrote it.`,
-    );
-  }
-  for (const key of ["launches", "arrays", "versions"]) {
-    if (!Array.isArray(data[key])) {
-      throw new TraceError(`This trace can not be shown: ${key} is ${describe(data[key])}, expected a list.`);
-    }
-  }
-  const r = new Reader();
-  const trace = readTrace(r, data);
-  return { trace, problems: r.report() };
-}
-
-function readTrace(r: Reader, raw: Raw): T.CheckedTrace {
-  const launchCount = (raw.launches as unknown[]).length;
-  const scopeCount = Array.isArray(raw.scopes) ? raw.scopes.length : 0;
-  const scopes = breakCycles(
-    r,
-    keepPlaces(r, raw, "scopes", (s, path, i) =>
-      readScope(r, s, path, i, { launches: launchCount, scopes: scopeCount }),
-    ),
-  );
-  const head = readHead(r, raw, { launches: launchCount, scopes });
-  const limits: Limits = {
-    kernels: head.kernels.length,
-    arrays: head.arrays.length,
-    launches: launchCount,
-    scopes: scopeCount,
-  };
-  return {
-    ...head,
-    launches: keepPlaces(r, raw, "launches", (l, path, i) => readLaunch(r, l, path, i, limits)),
-    versions: r.records(raw, "versions", "trace", (v, path) => readVersion(r, v, path, limits)),
-  };
-}
 
 /** All but launches and versions; the same in JSON and in the packed form. */
 export function readHead(r: Reader, raw: Raw, known: { launches: number; scopes: readonly T.Scope[] }): T.Trace {
@@ -97,7 +37,8 @@ export function readHead(r: Reader, raw: Raw, known: { launches: number; scopes:
   };
 }
 
-interface Limits {
+/** How much there is of what other fields refer to by position. */
+export interface Limits {
   readonly kernels: number;
   readonly arrays: number;
   readonly launches: number;
@@ -105,7 +46,12 @@ interface Limits {
 }
 
 /** Like `records`, but a bad item becomes an empty one: other fields refer to these lists by position. */
-function keepPlaces<V>(r: Reader, raw: Raw, key: string, read: (item: Raw, path: string, index: number) => V): V[] {
+export function keepPlaces<V>(
+  r: Reader,
+  raw: Raw,
+  key: string,
+  read: (item: Raw, path: string, index: number) => V,
+): V[] {
   return r.list(raw, key, "trace").map((item, i) => {
     const path = `trace.${key}[${i}]`;
     if (!isRecord(item)) r.problem(path, "an object", item);
@@ -174,56 +120,10 @@ function readArray(r: Reader, raw: Raw, path: string, id: number, limit: number)
   };
 }
 
-function readLaunch(r: Reader, raw: Raw, path: string, index: number, limits: Limits): T.Launch {
-  return {
-    index,
-    kind: r.oneOf(raw, "kind", path, KINDS, "kernel"),
-    kernel: r.index(raw, "kernel", path, limits.kernels),
-    name: r.text(raw, "name", path, "launch"),
-    dim: r.indices(raw, "dim", path),
-    scope: r.index(raw, "scope", path, limits.scopes),
-    seconds: r.number(raw, "seconds", path),
-    backwardSeconds: r.number(raw, "backward_seconds", path),
-    callSite: readPlace(r, raw, "call_site", path),
-    args: r.records(raw, "args", path, (a, at) => readArg(r, a, at, limits)),
-  };
-}
-
-function readArg(r: Reader, raw: Raw, path: string, limits: Limits): T.Arg {
-  return {
-    name: r.text(raw, "name", path),
-    array: r.index(raw, "array", path, limits.arrays),
-    value: readValue(raw.value),
-    reads: r.flag(raw, "reads", path),
-    writes: r.flag(raw, "writes", path),
-    readVersion: r.index(raw, "read_version", path, MAX_INT),
-    writeVersion: r.index(raw, "write_version", path, MAX_INT),
-    needed: r.flag(raw, "needed", path),
-  };
-}
-
 export function readValue(value: unknown): T.ArgValue {
   if (typeof value === "number" || value === null || value === undefined) return value ?? null;
   if (Array.isArray(value)) return value.slice(0, 16).map(Number);
   return clip(String(value), 200);
-}
-
-function readScope(
-  r: Reader,
-  raw: Raw,
-  path: string,
-  id: number,
-  limits: Pick<Limits, "launches" | "scopes">,
-): T.Scope {
-  const first = r.index(raw, "first", path, limits.launches) ?? 0;
-  const last = r.index(raw, "last", path, limits.launches) ?? first;
-  return {
-    id,
-    name: r.text(raw, "name", path, `scope ${id}`),
-    parent: r.index(raw, "parent", path, limits.scopes),
-    first: Math.min(first, last),
-    last: Math.max(first, last),
-  };
 }
 
 /** A scope that is its own ancestor would make every walk up the tree endless: such a parent is cut off. */
@@ -243,27 +143,6 @@ export function breakCycles(r: Reader, scopes: T.Scope[]): T.Scope[] {
     for (const id of seen) sound.add(id);
     return scope;
   });
-}
-
-function readVersion(r: Reader, raw: Raw, path: string, limits: Limits): T.Version | null {
-  const array = r.index(raw, "array", path, limits.arrays);
-  if (array === null) {
-    if (raw.array === null || raw.array === undefined) r.problem(`${path}.array`, "an array", raw.array);
-    return null;
-  }
-  return {
-    array,
-    version: r.index(raw, "version", path, MAX_INT) ?? 0,
-    writtenBy: r.index(raw, "written_by", path, limits.launches),
-    reads: r.indices(raw, "reads", path, limits.launches),
-    neededBy: r.indices(raw, "needed_by", path, limits.launches),
-    overwrittenBy: r.index(raw, "overwritten_by", path, limits.launches),
-    preserved: r.flag(raw, "preserved", path),
-    recomputed: r.flag(raw, "recomputed", path),
-    status: r.oneOf(raw, "status", path, STATUSES, "kept"),
-    value: readSummary(r, raw, "value", path),
-    adjoint: readSummary(r, raw, "adjoint", path),
-  };
 }
 
 export function readSummary(r: Reader, parent: Raw, key: string, at: string): T.Summary | null {
@@ -317,7 +196,7 @@ function readCoverage(r: Reader, raw: Raw): T.Coverage {
   };
 }
 
-function readPlace(r: Reader, parent: Raw, key: string, at: string): T.Place | null {
+export function readPlace(r: Reader, parent: Raw, key: string, at: string): T.Place | null {
   const raw = parent[key];
   if (raw === null || raw === undefined) return null;
   const path = `${at}.${key}`;
