@@ -227,9 +227,8 @@ export async function runAll(page, timeout = 180_000) {
 /** Runs code in the notebook's kernel, in no cell, and returns what it prints. */
 export async function python(page, code) {
   return page.evaluate(async (source) => {
-    const panel = [...globalThis.jupyterapp.shell.widgets("main")].find(
-      (widget) => widget.sessionContext !== undefined,
-    );
+    const { shell } = globalThis.jupyterapp;
+    const panel = [shell.currentWidget, ...shell.widgets("main")].find((widget) => widget?.sessionContext);
     const future = panel.sessionContext.session.kernel.requestExecute({ code: source, store_history: false });
     let text = "";
     future.onIOPub = (message) => {

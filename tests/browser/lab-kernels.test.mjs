@@ -1,7 +1,17 @@
 /** What becomes of kernels and notebooks while their tapes are open in tabs: the tab says so, and goes on. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { command, notebook, openPage, python, runAll, startBrowser, startLab } from "./harness.mjs";
+import {
+  command,
+  kernelIdle,
+  notebook,
+  openPage,
+  python,
+  runAll,
+  screenshot,
+  startBrowser,
+  startLab,
+} from "./harness.mjs";
 
 const CELL = `%load_ext tapedebug
 import time
@@ -19,22 +29,27 @@ with wp.Tape() as NAME:
     wp.launch(square, dim=3, inputs=[x], outputs=[loss])
 NAME.backward(loss)`;
 /** Checks that go on until they are cancelled. */
-const ENDLESS = `def endless(tape, mask, *, cancelled, **options):
+const ENDLESS = `def endless(tape, mask, *, cancelled, progress, **options):
     while not cancelled():
+        progress(0.25)
         time.sleep(0.05)
     open("cancelled", "w").close()
     return []
 autograd.check_pairs = endless`;
+const SEEN = "This is what was last seen; it can be read, and nothing more.";
+const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
+const AGAIN = "Record the tape again to go on.";
 let lab;
 let browser;
 let page;
 let bar;
+let finish;
 
 before(async () => {
   [lab, browser] = await Promise.all([startLab(), startBrowser()]);
   await lab.write("one.ipynb", notebook(CELL.replaceAll("NAME", "first")));
   await lab.write("two.ipynb", notebook(CELL.replaceAll("NAME", "second")));
-  ({ page } = await openPage(browser, lab, "one.ipynb"));
+  ({ page, finish } = await openPage(browser, lab, "one.ipynb"));
   bar = page.locator("#tapedebug-sidebar");
   await runAll(page);
   await command(page, "tapedebug:show-tapes");
@@ -45,8 +60,13 @@ after(async () => {
   await lab?.stop();
 });
 
-const front = (path) => command(page, "docmanager:open", { path });
-const tab = (name) => page.locator(".td-tab .tapedebug", { has: page.getByRole("heading", { name }) });
+const front = async (path) => {
+  await command(page, "docmanager:open", { path });
+  await page.waitForFunction((name) => globalThis.jupyterapp.shell.currentWidget?.context?.path === name, path);
+};
+const tab = (name) => page.locator(".td-tab", { has: page.locator("h1", { hasText: name }) });
+const first = () => tab(/^first · tape/);
+const second = () => tab(/^second · tape/);
 const notice = (text) => page.locator(".td-notice", { hasText: text });
 const closeTabs = () =>
   page.evaluate(() => {
@@ -57,17 +77,16 @@ const closeTabs = () =>
 
 test("two notebooks have their own tapes, each in its own tab", async () => {
   await bar.locator("[data-tape]").click();
-  await tab(/^first · tape/).waitFor();
+  await first().waitFor();
   await front("two.ipynb");
-  await page.waitForFunction(() => globalThis.jupyterapp.shell.currentWidget?.context?.path === "two.ipynb");
   await runAll(page);
   await bar.locator("[data-tape]").click();
-  await tab(/^second · tape/).waitFor();
+  await second().waitFor();
   assert.equal(await page.locator(".td-tab").count(), 2);
   assert.equal(await bar.locator("[data-tape]").count(), 1);
 });
 
-test("a notebook that is closed says so in its tab, which can still be read", async () => {
+test("a notebook that is closed says so in its tab, which can be read, and comes back with it", async () => {
   await page.evaluate(() => {
     for (const one of [...globalThis.jupyterapp.shell.widgets("main")]) {
       if (one.context?.path === "two.ipynb") one.context.save().then(() => one.dispose());
@@ -75,39 +94,42 @@ test("a notebook that is closed says so in its tab, which can still be read", as
   });
   const closed = notice("two.ipynb was closed. This is what was last seen; it can be read, and nothing more.");
   await closed.waitFor();
-  assert.ok(
-    await tab(/^second · tape/)
-      .locator(".td-run")
-      .isDisabled(),
-  );
+  assert.ok(await second().locator(".td-run").isDisabled());
+  await closed.getByRole("button", { name: "Open it" }).click();
+  await second().locator(".td-notice").waitFor({ state: "hidden" });
+  await second().locator(".td-run:enabled").waitFor({ state: "attached" });
 });
 
-test("after a reload of the page a tab finds its tape again", async () => {
-  await front("one.ipynb");
-  await command(page, "docmanager:save");
-  await closeTabs();
-  await bar.locator(".td-side-notebook", { hasText: "one.ipynb" }).waitFor();
-  await bar.locator("[data-tape]").click();
-  await tab(/^first · tape/).waitFor();
-  await page.waitForTimeout(2_000); // JupyterLab saves its layout a little later
+test("after a reload of the page a tab has its tape again, or says why not", async () => {
+  await front("two.ipynb");
+  await kernelIdle(page);
+  await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart());
+  await notice(`The kernel of this tape was restarted. ${SEEN} ${AGAIN}`).waitFor({ state: "attached" });
+  await kernelIdle(page);
+  for (const path of ["two.ipynb", "one.ipynb"]) {
+    await front(path);
+    await command(page, "docmanager:save");
+  }
+  await page.waitForFunction(async () => {
+    const layout = JSON.stringify((await globalThis.jupyterapp.serviceManager.workspaces.fetch("default")).data);
+    return layout.split('"tapedebug-tapes:').length === 3 && layout.includes('"notebook:two.ipynb"');
+  });
   await page.goto(page.url().replace(/[?&]reset\b/, ""));
   await page.waitForFunction(() => globalThis.jupyterapp !== undefined);
-  await tab(/^first · tape/).waitFor({ state: "attached" });
-  assert.equal(await page.locator(".td-tab").count(), 1);
+  await first().locator(".td-run:enabled").waitFor({ state: "attached" });
+  const lost = "The kernel of two.ipynb was restarted since, and this tape is gone with it. Record it again.";
+  await notice(`${lost} Close this tab.`).waitFor({ state: "attached" });
+  assert.equal(await page.locator(".td-tab").count(), 2);
 });
 
 test("a tab that is closed ends its checks", async () => {
+  await closeTabs();
   await front("one.ipynb");
+  await kernelIdle(page);
   assert.equal(await python(page, ENDLESS), "");
   await command(page, "tapedebug:open");
-  await tab(/^first · tape/)
-    .locator(".td-run")
-    .click();
-  await tab(/^first · tape/)
-    .locator(".td-run", { hasText: "Cancel" })
-    .or(tab(/^first · tape/).locator(".td-cancel"))
-    .first()
-    .waitFor();
+  await first().locator(".td-run").click();
+  await first().locator(".td-run.td-cancel").waitFor();
   await closeTabs();
   await front("one.ipynb");
   const waits = `import os
@@ -115,4 +137,41 @@ until = time.monotonic() + 20
 while not os.path.exists("cancelled") and time.monotonic() < until: time.sleep(0.05)
 print(os.path.exists("cancelled"))`;
   assert.equal(await python(page, waits), "True\n");
+});
+
+test("when the kernel dies while checks run, tab and side bar say so, and keep what was seen", async () => {
+  const pid = Number(await python(page, "import os; print(os.getpid())"));
+  await command(page, "tapedebug:open");
+  await first().locator(".td-run").click();
+  await bar.getByText("… running checks, 25 %").waitFor();
+  process.kill(pid, "SIGKILL");
+  // the server looks after its kernels every three seconds, and JupyterLab tells whoever is there
+  const dialog = page.locator(".jp-Dialog", { hasText: "The kernel for one.ipynb appears to have died." });
+  await dialog.getByRole("button").click();
+  await dialog.waitFor({ state: "detached" });
+  await notice(`The kernel of this tape died. ${RAN} ${AGAIN}`).waitFor();
+  await bar.getByText("The kernel died, and its tapes went with it. Run the notebook again to record new ones.").waitFor();
+  assert.equal(await bar.locator("[data-tape]").count(), 0);
+  const run = first().locator(".td-run");
+  assert.ok(await run.isDisabled());
+  assert.equal(await run.getAttribute("title"), "needs the kernel that recorded this tape");
+  await first().getByText("The checks were ended; what they had found by then is shown.").waitFor();
+  await first().locator(".td-canvas").waitFor();
+  await screenshot(page, "lab-kernel-died");
+});
+
+test("the notebook goes on with the kernel that comes after: new tapes, in tabs of their own", async () => {
+  await front("one.ipynb");
+  await runAll(page);
+  const row = bar.locator("[data-tape]");
+  await row.waitFor();
+  assert.equal(await bar.getByText("running checks").count(), 0);
+  await row.click();
+  const old = page.locator(".td-tab", { has: notice("The kernel of this tape died.") });
+  const fresh = page.locator(".td-tab", { hasNot: notice("The kernel of this tape died.") });
+  await fresh.locator(".td-run").click();
+  await fresh.getByText(/^1 pair checked in .* s: 1 AGREE\.$/).waitFor();
+  assert.equal(await page.locator(".td-tab").count(), 2);
+  assert.ok(await old.locator(".td-run").isDisabled());
+  await finish();
 });

@@ -118,6 +118,29 @@ test("the pairs that are switched on are checked, and those alone", async () => 
   await screenshot(page, "notebook7-checked");
 });
 
+test("a tape opens from the side bar, below the notebook", async () => {
+  await command(page, "tapedebug:show-tapes");
+  const bar = page.locator("#tapedebug-sidebar");
+  await bar.locator("[data-tape]").click();
+  const below = page.locator("#jp-down-stack .td-tab:visible");
+  await below.locator(".td-header").waitFor();
+  await screenshot(page, "notebook7-below");
+  const { width, height } = await below.boundingBox();
+  assert.ok(width > 600 && height > 250, `the panel is ${width} × ${height}`);
+  await below.locator(".td-run").click();
+  await below.getByText(/^\d+ pairs? checked in .* s: /).waitFor();
+  await python(page, "with wp.Tape() as other: wp.launch(square, dim=3, inputs=[x], outputs=[y])");
+  await bar.locator(".td-side-row", { hasText: "1 launch" }).locator("[data-tape]").click();
+  await below.getByRole("heading", { name: /^other · tape/ }).waitFor();
+  await bar.locator(".td-side-row", { hasText: "3 launches" }).locator("[data-tape]").click();
+  await below.getByRole("heading", { name: /^tape · tape|^tape \d/ }).waitFor();
+  assert.equal(await page.locator("#jp-down-stack .td-tab").count(), 2);
+  for (let i = 0; i < 2; i += 1) await page.locator("#jp-down-stack .lm-TabBar-tabCloseIcon").first().click();
+  await page.locator("#jp-down-stack").waitFor({ state: "hidden" });
+  await python(page, "del other");
+  await page.evaluate(() => globalThis.jupyterapp.shell.collapseRight());
+});
+
 test("Python chooses and the panel follows", async () => {
   await json("panel.select(finding=0)");
   await panel.locator(".td-card[aria-pressed=true]").waitFor();

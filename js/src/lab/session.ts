@@ -10,17 +10,20 @@ import { type Answer, asJson, type NextCell, type Question, readAnswer, TARGET, 
 /**
  * - `no-kernel`: the notebook has none; `foreign`: it is not a Python kernel
  * - `connecting`: asked, no answer yet; `ready`: connected
- * - `absent`: the kernel runs, tapedebug is not loaded in it; `gone`: it was lost or restarted
+ * - `absent`: the kernel runs, tapedebug is not loaded in it
+ * - `gone`: it was lost or restarted, and is on its way back; `dead`: it is not
  * - `closed`: the notebook or console was closed
  */
-export type SessionState = "no-kernel" | "foreign" | "connecting" | "ready" | "absent" | "gone" | "closed";
+export type SessionState = "no-kernel" | "foreign" | "connecting" | "ready" | "absent" | "gone" | "dead" | "closed";
 
-/** What happens to a kernel, as it is told. */
-const LOST: Readonly<Partial<Record<Kernel.Status, string>>> = {
-  restarting: "was restarted",
-  autorestarting: "died",
-  dead: "died",
-  terminating: "was shut down",
+type Loss = readonly [how: string, state: "gone" | "dead"];
+
+/** What happens to a kernel, as it is told, and whether it comes back by itself. */
+const LOST: Readonly<Partial<Record<Kernel.Status, Loss>>> = {
+  restarting: ["was restarted", "gone"],
+  autorestarting: ["died", "gone"],
+  dead: ["died", "dead"],
+  terminating: ["was shut down", "dead"],
 };
 
 /** Milliseconds between looks at something that goes on in the kernel. */
@@ -254,10 +257,21 @@ export class TapeSession implements IDisposable {
 
   private statusChanged(_: ISessionContext, status: Kernel.Status): void {
     const lost = LOST[status];
-    if (lost !== undefined) {
-      if (this.state !== "gone") this.lost = lost;
-      this.drop("gone");
-    } else if (this.state === "gone" && status === "idle") this.setState("absent");
+    // JupyterLab calls the death of a kernel a restart first, and what it is right after that
+    if (lost !== undefined && status === "restarting") queueMicrotask(() => this.lose(...lost));
+    else if (lost !== undefined) this.lose(...lost);
+    else if (this.lacking && status === "idle") this.setState("absent");
+  }
+
+  private get lacking(): boolean {
+    return this.state === "gone" || this.state === "dead";
+  }
+
+  /** The kernel goes. Of what is told of it until it is back, the first word is the true one. */
+  private lose(...[how, state]: Loss): void {
+    if (this.disposed || this.state === state) return;
+    if (!this.lacking) this.lost = how;
+    this.drop(state);
   }
 
   /** After each execution in the kernel, whoever asked for it, there may be new tapes. */

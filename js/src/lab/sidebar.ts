@@ -22,6 +22,7 @@ const EXPLAIN: Record<Exclude<SessionState, "ready">, string> = {
   connecting: "Asking the kernel for its tapes …",
   absent: "tapedebug is not loaded in this kernel.",
   gone: "It starts again …",
+  dead: "It does not start again by itself: the Kernel menu can start it.",
   closed: "This notebook was closed.",
 };
 
@@ -76,12 +77,12 @@ export class SideBar extends Widget {
 
   private follow(session: TapeSession | null): void {
     this.unwatch();
-    this.session?.changed.disconnect(this.draw, this);
+    this.session?.changed.disconnect(this.changed, this);
     this.session?.news.disconnect(this.hear, this);
     this.session = session;
     this.progress.clear();
     this.told = "";
-    session?.changed.connect(this.draw, this);
+    session?.changed.connect(this.changed, this);
     session?.news.connect(this.hear, this);
     if (this.isVisible) this.watch();
     this.draw();
@@ -94,6 +95,15 @@ export class SideBar extends Widget {
   private unwatch(): void {
     this.watching?.dispose();
     this.watching = null;
+  }
+
+  private changed(session: TapeSession): void {
+    if (session.state !== "ready") {
+      // the tapes of the kernel that comes after have the same numbers
+      this.progress.clear();
+      this.told = "";
+    }
+    this.draw();
   }
 
   private hear(session: TapeSession, answer: Answer): void {

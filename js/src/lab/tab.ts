@@ -162,7 +162,7 @@ export class TapePanel extends Widget {
   private tell(question: Question): void {
     if (this.session === null) return;
     this.session.ask(question).catch((error: Error) => {
-      if (this.alive) this.store.set({ running: false, status: error.message });
+      if (this.alive) this.store.set({ running: false, asked: null, status: error.message });
     });
   }
 
@@ -207,9 +207,10 @@ export class TapePanel extends Widget {
   private lose(session: TapeSession): void {
     const closed = session.state === "closed";
     if (!this.gone) {
-      const ran = this.store.get("running");
+      const ran = this.store.get("running") || this.store.get("asked") !== null;
       this.gone = !closed;
-      this.say({ text: `${becameOf(session)} ${ran ? RAN : SEEN}`, action: closed ? "open" : null });
+      const text = `${becameOf(session)} ${ran ? RAN : SEEN}`;
+      this.say(closed ? { text, action: "open" } : { text: `${text} ${AGAIN}`, action: null });
       this.store.set({ canRun: false, running: false, asked: null, status: ran ? ENDED : "" });
     }
     if (closed) this.detach();
@@ -248,7 +249,7 @@ export class TapePanel extends Widget {
 
 const SEEN = "This is what was last seen; it can be read, and nothing more.";
 const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
-
+const AGAIN = "Record the tape again to go on.";
 const ENDED = "The checks were ended; what they had found by then is shown.";
 
 function becameOf({ state, name, lost }: TapeSession): string {

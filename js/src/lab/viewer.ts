@@ -1,6 +1,12 @@
 /** Opens live tapes in tabs of the main area, and opens those tabs again after the page was loaded anew. */
-import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
+import { TabPanel } from "@lumino/widgets";
 import { guarded } from "./commands.js";
 import { button, element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
@@ -38,6 +44,8 @@ class Viewer implements ITapeViewer {
   constructor(
     private readonly app: JupyterFrontEnd,
     private readonly tapes: ITapes,
+    /** The main area of Notebook 7 holds the notebook and nothing else; there is room below it. */
+    private readonly area: "main" | "down",
   ) {}
 
   async open(session: TapeSession, tape: number, place?: TapePlace): Promise<void> {
@@ -46,7 +54,7 @@ class Viewer implements ITapeViewer {
     );
     if (tab !== undefined) {
       await tab.content.load(place);
-      this.app.shell.activateById(tab.id);
+      this.toFront(tab);
       return;
     }
     const content = new TapePanel(this.tapes, { path: session.path, process: session.process, tape, name: "" });
@@ -85,8 +93,15 @@ class Viewer implements ITapeViewer {
     content.store.subscribe((changed) => changed.has("trace") && queueMicrotask(name));
     name();
     void this.tracker.add(tab);
-    this.app.shell.add(tab, "main", { type: "Gradient Debugger", activate });
-    if (activate) this.app.shell.activateById(tab.id);
+    this.app.shell.add(tab, this.area, { type: "Gradient Debugger", activate });
+    if (activate) this.toFront(tab);
+  }
+
+  private toFront(tab: MainAreaWidget<TapePanel>): void {
+    this.app.shell.activateById(tab.id);
+    // Notebook 7 shows the area below the notebook, and there whichever tab was in front
+    const stack = tab.parent?.parent;
+    if (this.area === "down" && stack instanceof TabPanel) stack.currentWidget = tab;
   }
 
   private act(content: TapePanel, action: "refresh" | "open"): void {
@@ -106,10 +121,10 @@ export const viewerPlugin: JupyterFrontEndPlugin<ITapeViewer> = {
   description: "Opens the gradient debugger on a live tape, in a tab.",
   autoStart: true,
   requires: [ITapes],
-  optional: [ILayoutRestorer],
+  optional: [ILabShell, ILayoutRestorer],
   provides: ITapeViewer,
-  activate: (app: JupyterFrontEnd, tapes: ITapes, restorer: ILayoutRestorer | null) => {
-    const viewer = new Viewer(app, tapes);
+  activate: (app: JupyterFrontEnd, tapes: ITapes, labShell: ILabShell | null, restorer: ILayoutRestorer | null) => {
+    const viewer = new Viewer(app, tapes, labShell === null ? "down" : "main");
     app.commands.addCommand(RESTORE, {
       label: "Open a Tape Again",
       isVisible: () => false,

@@ -97,6 +97,12 @@ export class Context {
     this.executed();
   }
 
+  /** As JupyterLab does it where a kernel died, and the server starts it again. */
+  autorestarts() {
+    queueMicrotask(() => this.statusChanged.emit("autorestarting"));
+    this.statusChanged.emit("restarting");
+  }
+
   executed() {
     const header = { msg_type: "status" };
     this.iopubMessage.emit({
@@ -106,6 +112,14 @@ export class Context {
     });
   }
 }
+
+/** What is said of a kernel, and how JupyterLab tells of it. */
+export const DEATHS: readonly (readonly [string, (context: Context) => void])[] = [
+  ["was restarted", (context) => context.statusChanged.emit("restarting")],
+  ["died", (context) => context.autorestarts()],
+  ["died", (context) => context.statusChanged.emit("dead")],
+  ["was shut down", (context) => context.statusChanged.emit("terminating")],
+];
 
 export const settle = () => new Promise((resolve) => setTimeout(resolve, 1));
 

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { Kernel, ROW, settle, start } from "./fake-kernel.js";
+import { DEATHS, Kernel, ROW, settle, start } from "./fake-kernel.js";
 
 describe("a session", () => {
   it("asks nothing until somebody looks, then lists the tapes", async () => {
@@ -58,6 +58,7 @@ describe("a session", () => {
     session.watch();
     await settle();
     context.statusChanged.emit("restarting");
+    await settle();
     expect(session.state).toBe("gone");
     expect(session.tapes).toEqual([]);
     context.statusChanged.emit("idle");
@@ -66,6 +67,21 @@ describe("a session", () => {
     await settle();
     expect(session.state).toBe("ready");
     expect(session.tapes).toEqual([ROW]);
+  });
+
+  it("knows whether a kernel that was lost comes back by itself", async () => {
+    const { context, session } = start(new Kernel(), true);
+    await settle();
+    context.autorestarts();
+    await settle();
+    expect(session.state).toBe("gone");
+    context.statusChanged.emit("dead"); // the server has given up
+    expect([session.state, session.lost]).toEqual(["dead", "died"]);
+    context.statusChanged.emit("restarting");
+    await settle();
+    expect([session.state, session.lost]).toEqual(["gone", "died"]);
+    context.statusChanged.emit("idle");
+    expect(session.state).toBe("absent");
   });
 
   it("follows the notebook to another kernel and ignores the old one", async () => {
@@ -160,18 +176,14 @@ describe("a session", () => {
   });
 
   it("tells what became of the kernel, until another answers", async () => {
-    for (const [status, lost] of [
-      ["restarting", "was restarted"],
-      ["autorestarting", "died"],
-      ["dead", "died"],
-      ["terminating", "was shut down"],
-    ]) {
+    for (const [lost, tell] of DEATHS) {
       const kernel = new Kernel();
       const { context, session } = start(kernel, true);
       await settle();
       expect(session.process).toBe("p1");
-      context.statusChanged.emit(status as string);
-      expect([session.state, session.lost, session.process]).toEqual(["gone", lost, ""]);
+      tell(context);
+      await settle();
+      expect([session.lost, session.process]).toEqual([lost, ""]);
       context.statusChanged.emit("idle");
       expect(session.lost).toBe(lost);
       kernel.process = "p2";

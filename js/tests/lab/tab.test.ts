@@ -6,10 +6,11 @@ import type { ITapes } from "../../src/lab/tokens.js";
 import { unseal } from "../../src/trace/sealed.js";
 import type { Packed } from "../../src/trace/unpack.js";
 import sealed from "../fixtures/net.packed.json";
-import { type Context, Kernel, ROW, settle, start } from "./fake-kernel.js";
+import { type Context, DEATHS, Kernel, ROW, settle, start } from "./fake-kernel.js";
 
 const SEEN = "This is what was last seen; it can be read, and nothing more.";
 const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
+const AGAIN = "Record the tape again to go on.";
 const ID = { path: "net.ipynb", process: "p1", tape: 3, name: "net" };
 let net: { head: { tape: { launches: number } }; columns: Record<string, Uint8Array> };
 
@@ -69,15 +70,11 @@ async function opened() {
 
 describe("the notice of a tab", () => {
   it("says what became of the kernel, and stays by that", async () => {
-    for (const [status, lost] of [
-      ["restarting", "was restarted"],
-      ["autorestarting", "died"],
-      ["dead", "died"],
-      ["terminating", "was shut down"],
-    ] as const) {
+    for (const [lost, tell] of DEATHS) {
       const { kernel, context, panel } = await opened();
-      const said = { text: `The kernel of this tape ${lost}. ${SEEN}`, action: null };
-      context.statusChanged.emit(status);
+      const said = { text: `The kernel of this tape ${lost}. ${SEEN} ${AGAIN}`, action: null };
+      tell(context);
+      await settle();
       expect(panel.notice).toEqual(said);
       expect(panel.store.get("canRun")).toBe(false);
       context.statusChanged.emit("idle");
@@ -95,17 +92,28 @@ describe("the notice of a tab", () => {
     const { kernel, context, panel } = await opened();
     kernel.comm?.say({ type: "state", tape: 3, state: { running: true, progress: 0.25 } });
     await settle();
-    context.statusChanged.emit("autorestarting");
+    context.autorestarts();
+    await settle();
     context.statusChanged.emit("idle");
     kernel.process = "p2";
     context.ran("%load_ext tapedebug");
     await settle();
-    expect(panel.notice.text).toBe(`The kernel of this tape died. ${RAN}`);
+    expect(panel.notice.text).toBe(`The kernel of this tape died. ${RAN} ${AGAIN}`);
     expect(panel.store.get("running")).toBe(false);
     expect(panel.store.get("status")).toBe("The checks were ended; what they had found by then is shown.");
     await expect(panel.store.ask({ type: "values", array: 0, version: 0, of: "value" })).rejects.toThrow(
       "This needs the kernel that recorded the tape, which has gone.",
     );
+  });
+
+  it("says that checks were running where the kernel had not even heard of them", async () => {
+    const { kernel, context, panel } = await opened();
+    kernel.silent = true;
+    panel.store.run([[null, "x", "loss"]]);
+    context.autorestarts();
+    await settle();
+    expect(panel.notice.text).toBe(`The kernel of this tape died. ${RAN} ${AGAIN}`);
+    expect(panel.store.get("asked")).toBeNull();
   });
 
   it("says that its notebook was closed, and comes back to life with it", async () => {
@@ -188,7 +196,7 @@ describe("the notice of a tab", () => {
     context.session.kernel.process = "p2";
     context.kernelChanged.emit({});
     await settle();
-    expect(panel.notice.text).toBe(`The kernel of this tape was replaced by another. ${SEEN}`);
+    expect(panel.notice.text).toBe(`The kernel of this tape was replaced by another. ${SEEN} ${AGAIN}`);
     context.session = { kernel };
     context.kernelChanged.emit({});
     await settle();
