@@ -151,7 +151,7 @@ test("when the kernel dies while checks run, tab and side bar say so, and keep w
   await dialog.waitFor({ state: "detached" });
   await notice(`The kernel of this tape died. ${RAN} ${AGAIN}`).waitFor();
   await bar.getByText("The kernel died, and its tapes went with it. Run the notebook again to record new ones.").waitFor();
-  assert.equal(await bar.locator("[data-tape]").count(), 0);
+  assert.equal(await bar.locator("[data-tape], [role=alert]").count(), 0);
   const run = first().locator(".td-run");
   assert.ok(await run.isDisabled());
   assert.equal(await run.getAttribute("title"), "needs the kernel that recorded this tape");

@@ -115,7 +115,8 @@ export class TapeSession implements IDisposable {
 
   /** Asks for the list of tapes, connecting first where need be. */
   refresh(): void {
-    if (this.comm === null) {
+    const { comm } = this;
+    if (comm === null) {
       void this.connect();
       return;
     }
@@ -132,7 +133,8 @@ export class TapeSession implements IDisposable {
         if (answer.type === "tapes" && !this.busy) this.listedSignal.emit();
         this.lookAgain();
       },
-      (error: Error) => this.fail(error),
+      // of a kernel that has gone there is more to say than that it did not answer
+      (error: Error) => comm === this.comm && this.fail(error),
     );
   }
 

@@ -70,11 +70,14 @@ describe("a session", () => {
   });
 
   it("knows whether a kernel that was lost comes back by itself", async () => {
-    const { context, session } = start(new Kernel(), true);
+    const kernel = new Kernel();
+    const { context, session } = start(kernel, true);
     await settle();
+    kernel.silent = true;
+    session.refresh();
     context.autorestarts();
     await settle();
-    expect(session.state).toBe("gone");
+    expect([session.state, session.error]).toEqual(["gone", ""]);
     context.statusChanged.emit("dead"); // the server has given up
     expect([session.state, session.lost]).toEqual(["dead", "died"]);
     context.statusChanged.emit("restarting");
