@@ -6,7 +6,8 @@ import {
   type JupyterFrontEndPlugin,
 } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
-import { TabPanel } from "@lumino/widgets";
+import { MessageLoop } from "@lumino/messaging";
+import { SplitPanel, TabPanel, type Widget } from "@lumino/widgets";
 import { guarded } from "./commands.js";
 import { button, element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
@@ -15,6 +16,9 @@ import { type TapeId, TapePanel } from "./tab.js";
 import { ITapes, ITapeViewer, type TapePlace } from "./tokens.js";
 
 const RESTORE = "tapedebug:restore-tape";
+
+/** CSS pixels below which nothing of a panel can be read. */
+const LEAST_HEIGHT = 200;
 
 /**
  * A line above the panel: the kernel has gone, more was recorded. It flows above the panel, and is no header of the tab: Lumino
@@ -35,6 +39,17 @@ function noticeBar(panel: TapePanel, act: (action: "refresh" | "open") => void):
   panel.noticeChanged.connect(draw);
   draw();
   return bar;
+}
+
+/** Notebook 7 shows the area below the notebook, but neither brings the tab to its front nor gives it any height. */
+function raise(tab: Widget): void {
+  const stack = tab.parent?.parent;
+  if (!(stack instanceof TabPanel)) return;
+  stack.currentWidget = tab;
+  MessageLoop.flush(); // or else it has not been laid out
+  const split = stack.parent;
+  if (split instanceof SplitPanel && stack.node.offsetHeight < LEAST_HEIGHT)
+    split.setRelativeSizes(split.widgets.map((one) => (one === stack ? 3 : 2)));
 }
 
 class Viewer implements ITapeViewer {
@@ -99,9 +114,7 @@ class Viewer implements ITapeViewer {
 
   private toFront(tab: MainAreaWidget<TapePanel>): void {
     this.app.shell.activateById(tab.id);
-    // Notebook 7 shows the area below the notebook, and there whichever tab was in front
-    const stack = tab.parent?.parent;
-    if (this.area === "down" && stack instanceof TabPanel) stack.currentWidget = tab;
+    if (this.area === "down") raise(tab);
   }
 
   private act(content: TapePanel, action: "refresh" | "open"): void {
