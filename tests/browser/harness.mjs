@@ -29,6 +29,10 @@ const FLAGS = [
 /** Console errors that Jupyter itself writes, each with its reason. Nothing of ours belongs here. */
 const NOISE = [
   {
+    // JupyterLab's debugger asks each kernel that starts for its state; where that one is restarted, nobody answers.
+    pattern: /^console error: Could not restore the debugger state: Canceled future for debug_request message/,
+  },
+  {
     // Notebook 7.6: its plugin for shortcuts looks up the schema of every plugin that the registry names, also where the
     // page has none. It throws with no extension of anybody installed, from its own bundle alone.
     pattern:
@@ -196,7 +200,12 @@ export async function setTheme(page, theme) {
 }
 
 export function command(page, id, args = {}) {
-  return page.evaluate(([name, values]) => globalThis.jupyterapp.commands.execute(name, values), [id, args]);
+  return page.evaluate(
+    async ([name, values]) => {
+      await globalThis.jupyterapp.commands.execute(name, values); // what it returns may be a widget, and does not travel
+    },
+    [id, args],
+  );
 }
 
 /** The kernel of the open notebook is there and has nothing to do. */

@@ -27,7 +27,8 @@ x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
 loss = wp.zeros(1, dtype=float, requires_grad=True)
 with wp.Tape() as NAME:
     wp.launch(square, dim=3, inputs=[x], outputs=[loss])
-NAME.backward(loss)`;
+NAME.backward(loss)
+NAME`;
 /** Checks that go on until they are cancelled. */
 const ENDLESS = `def endless(tape, mask, *, cancelled, progress, **options):
     while not cancelled():
@@ -38,6 +39,7 @@ const ENDLESS = `def endless(tape, mask, *, cancelled, progress, **options):
 autograd.check_pairs = endless`;
 const SEEN = "This is what was last seen; it can be read, and nothing more.";
 const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
+const HELD = "This is what the notebook has kept of it.";
 const AGAIN = "Record the tape again to go on.";
 let lab;
 let browser;
@@ -149,14 +151,20 @@ test("when the kernel dies while checks run, tab and side bar say so, and keep w
   const dialog = page.locator(".jp-Dialog", { hasText: "The kernel for one.ipynb appears to have died." });
   await dialog.getByRole("button").click();
   await dialog.waitFor({ state: "detached" });
+  await page.locator(".lm-TabBar-tab", { hasText: "first · tape" }).click(); // the notebook may have come to the front
   await notice(`The kernel of this tape died. ${RAN} ${AGAIN}`).waitFor();
-  await bar.getByText("The kernel died, and its tapes went with it. Run the notebook again to record new ones.").waitFor();
+  await bar
+    .getByText("The kernel died, and its tapes went with it. Run the notebook again to record new ones.")
+    .waitFor();
   assert.equal(await bar.locator("[data-tape], [role=alert]").count(), 0);
   const run = first().locator(".td-run");
   assert.ok(await run.isDisabled());
   assert.equal(await run.getAttribute("title"), "needs the kernel that recorded this tape");
   await first().getByText("The checks were ended; what they had found by then is shown.").waitFor();
   await first().locator(".td-canvas").waitFor();
+  const cell = page.locator(".jp-Notebook .tapedebug .td-status", { hasText: "The kernel of this tape died." });
+  await cell.waitFor({ state: "attached" });
+  assert.equal(await cell.textContent(), `The kernel of this tape died. ${HELD} ${AGAIN}`);
   await screenshot(page, "lab-kernel-died");
 });
 

@@ -170,7 +170,10 @@ test("it is readable in both themes, wide and narrow", async () => {
 
 test("after a restart of the kernel it shows what was last seen, without Run", async () => {
   await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart());
-  await panel.locator(".td-run:disabled").waitFor();
+  await panel
+    .getByText("The kernel of this tape was restarted. This is what the notebook has kept of it. Record the tape again")
+    .waitFor();
+  assert.ok(await panel.locator(".td-run").isDisabled());
   assert.equal(await panel.count(), 1);
   assert.match(await cellOf([null, "x", "loss"]).textContent(), /WRONG/);
   assert.equal(await page.getByText("model not found").count(), 0);

@@ -10,10 +10,14 @@ import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Panel, type Widget } from "@lumino/widgets";
 import { TRACE_MIME, WIDGET_MIME } from "./protocol.js";
 import { SavedTape } from "./saved.js";
+import { AGAIN, becameOf, type TapeSession } from "./session.js";
+import { ITapes } from "./tokens.js";
 
 /** Before the widget manager's own renderer, whose rank is -10. */
 const RANK = -20;
 const PATIENCE = 20_000;
+
+const HELD = `This is what the notebook has kept of it. ${AGAIN}`;
 
 type Shown = "nothing" | "live" | "saved";
 
@@ -24,6 +28,7 @@ class TapeOutput extends Panel implements IRenderMime.IRenderer {
   constructor(
     private readonly notebook: NotebookPanel,
     private readonly rendermime: IRenderMimeRegistry,
+    private readonly session: TapeSession,
   ) {
     super();
     this.addClass("td-output");
@@ -87,9 +92,10 @@ class TapeOutput extends Panel implements IRenderMime.IRenderer {
 
   private async put(what: "live" | "saved"): Promise<void> {
     if (this.shown === what || this.isDisposed || this.model === null) return;
+    const became = this.shown === "live" ? `${becameOf(this.session)} ${HELD}` : "";
     this.shown = what;
     for (const old of [...this.widgets]) old.dispose();
-    const renderer = what === "live" ? this.rendermime.createRenderer(WIDGET_MIME) : new SavedTape();
+    const renderer = what === "live" ? this.rendermime.createRenderer(WIDGET_MIME) : new SavedTape(became);
     this.addWidget(renderer as Widget);
     await renderer.renderModel(this.model);
   }
@@ -105,10 +111,10 @@ function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
-function register(notebook: NotebookPanel): void {
+function register(notebook: NotebookPanel, session: TapeSession): void {
   const { rendermime } = notebook.content;
   rendermime.addFactory(
-    { safe: true, mimeTypes: [TRACE_MIME], createRenderer: () => new TapeOutput(notebook, rendermime) },
+    { safe: true, mimeTypes: [TRACE_MIME], createRenderer: () => new TapeOutput(notebook, rendermime, session) },
     RANK,
   );
 }
@@ -117,9 +123,11 @@ export const outputPlugin: JupyterFrontEndPlugin<void> = {
   id: "tapedebug:output",
   description: "Shows a tape in an output by its live widget, or from what the notebook saved.",
   autoStart: true,
-  requires: [INotebookTracker],
-  activate: (_, tracker: INotebookTracker) => {
-    tracker.forEach(register);
-    tracker.widgetAdded.connect((_, notebook) => register(notebook));
+  requires: [INotebookTracker, ITapes],
+  activate: (_, tracker: INotebookTracker, tapes: ITapes) => {
+    tracker.forEach((notebook) => {
+      register(notebook, tapes.of(notebook));
+    });
+    tracker.widgetAdded.connect((_, notebook) => register(notebook, tapes.of(notebook)));
   },
 };

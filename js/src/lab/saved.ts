@@ -14,12 +14,14 @@ holdAllParts();
 
 export class SavedTape extends Widget implements IRenderMime.IRenderer {
   private answers = new EmbeddedAnswers([]);
-  private readonly store = new PanelStore({}, { ask: (question) => this.answers.ask(question) });
+  private readonly store: PanelStore;
   private latest: IRenderMime.IMimeModel | null = null;
   private unmount: (() => void) | null = null;
 
-  constructor() {
+  /** `status` is what became of the kernel, where there was one. */
+  constructor(status = "") {
     super();
+    this.store = new PanelStore({ status }, { ask: (question) => this.answers.ask(question) });
     this.addClass("td-saved");
   }
 

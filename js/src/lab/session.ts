@@ -364,6 +364,14 @@ export class TapeSession implements IDisposable {
   }
 }
 
+/** What is said wherever a tape is shown whose kernel has gone. */
+export function becameOf({ state, name, lost }: TapeSession): string {
+  if (state === "closed") return `${name} was closed.`;
+  return `The kernel of this tape ${lost === "" ? "has gone" : lost}.`;
+}
+
+export const AGAIN = "Record the tape again to go on.";
+
 function views(buffers: readonly (ArrayBuffer | ArrayBufferView)[] | undefined): DataView[] {
   return (buffers ?? []).map((b) =>
     ArrayBuffer.isView(b) ? new DataView(b.buffer, b.byteOffset, b.byteLength) : new DataView(b),

@@ -9,7 +9,7 @@ import { mountPanel } from "../views/panel.js";
 import { element } from "./dom.js";
 import type { Answer, Question, TapeRow } from "./protocol.js";
 import { amount, title } from "./rows.js";
-import type { TapeSession } from "./session.js";
+import { AGAIN, becameOf, type TapeSession } from "./session.js";
 import type { ITapes, TapePlace } from "./tokens.js";
 
 holdAllParts();
@@ -249,13 +249,7 @@ export class TapePanel extends Widget {
 
 const SEEN = "This is what was last seen; it can be read, and nothing more.";
 const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
-const AGAIN = "Record the tape again to go on.";
 const ENDED = "The checks were ended; what they had found by then is shown.";
-
-function becameOf({ state, name, lost }: TapeSession): string {
-  if (state === "closed") return `${name} was closed.`;
-  return `The kernel of this tape ${lost === "" ? "has gone" : lost}.`;
-}
 
 function elsewhere(name: string): string {
   return `The kernel of ${name} was restarted since, and this tape is gone with it. Record it again.`;

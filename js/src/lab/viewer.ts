@@ -1,10 +1,5 @@
 /** Opens live tapes in tabs of the main area, and opens those tabs again after the page was loaded anew. */
-import {
-  ILabShell,
-  ILayoutRestorer,
-  type JupyterFrontEnd,
-  type JupyterFrontEndPlugin,
-} from "@jupyterlab/application";
+import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { MessageLoop } from "@lumino/messaging";
 import { SplitPanel, TabPanel, type Widget } from "@lumino/widgets";

@@ -1,6 +1,6 @@
 /**
- * Says when a kernel is silent while it should work. Nobody tells a widget that its kernel has died, so the kernel gives a sign
- * of life every second (`beat`), and here its absence is noticed.
+ * Says when a kernel is silent while it should work. Not every host tells a widget that its kernel has died, so the kernel gives
+ * a sign of life every second (`beat`), and here its absence is noticed.
  */
 import type { Panel } from "./state.js";
 
