@@ -69,8 +69,15 @@ function listOf(panel: Panel, key: string, values: readonly unknown[], depth: nu
   const arrow = key === "pairs" && depth > 0 ? " → " : ", ";
   const parts = values
     .slice(0, MOST_ITEMS)
-    .flatMap((value, i) => [i > 0 ? arrow : null, ...shown(panel, key, value, depth + 1)]);
+    .flatMap((value, i, { length }) => together(shown(panel, key, value, depth + 1), i < length - 1 ? arrow : ""));
   return values.length > MOST_ITEMS ? [...parts, ` and ${whole(values.length - MOST_ITEMS)} more`] : parts;
+}
+
+/** A link and what follows it: no line begins with a comma. */
+function together(item: readonly Child[], separator: string): Child[] {
+  const [only] = item;
+  if (separator === "" || item.length !== 1 || !(only instanceof HTMLElement)) return [...item, separator || null];
+  return [h("span", { class: "td-nowrap" }, only, separator.trimEnd()), " "];
 }
 
 /** A place in code, one side of a conflict (launch, kernel, parameter, places), or names with numbers. */

@@ -181,7 +181,8 @@ export function paintBackwardMarks(pen: CanvasRenderingContext2D, scene: Scene, 
   const places = new Places();
   eachVisible(geometry, lost.first, true, (i, px) => {
     places.add(px);
-    if (geometry.viewport.scale >= 14) free = misreadLabel(pen, scene, track, i, px, middle, free);
+    if (geometry.viewport.scale >= 14 && pen.globalAlpha === 1)
+      free = misreadLabel(pen, scene, track, i, px, middle, free);
   });
   const dots = new Path2D();
   const crosses = new Path2D();

@@ -70,7 +70,10 @@ export function pageTable(sides: readonly Side[], page: Page, label: string): HT
     { class: "td-tablebox" },
     h(
       "table",
-      { class: "td-numbers" },
+      {
+        class: `td-numbers${shown.length * main.values.components > MANY ? " td-many" : ""}`,
+        style: `--td-components: ${main.values.components}`,
+      },
       h("caption", { class: "td-sr" }, label),
       h("thead", {}, head),
       h("tbody", {}, ...rows),
