@@ -91,7 +91,7 @@ function signs(model: TraceModel): Sign[] {
     {
       text: "a reverse pass adds to a gradient",
       count: events.filter(({ kind, of }) => kind === "backward" && of !== "tape").length,
-      draw: [path("M13 9 l8 -4.5 v9 z", "td-s-adj")],
+      draw: [path("M13 9 l8 -4.5 v9 z", "td-s-fg td-s-adj")],
     },
     { text: "a reverse pass begins", count: happened("backward"), draw: [path("M13 9 l8 -4.5 v9 z", "td-s-fg")] },
   ];
