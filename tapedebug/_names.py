@@ -22,6 +22,7 @@ _PACKAGE = __name__.partition(".")[0]
 _MACHINERY = (
     _PACKAGE,
     "runpy",
+    "importlib",
     "contextlib",
     "threading",
     "asyncio",

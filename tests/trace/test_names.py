@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -79,6 +80,19 @@ def test_callers_are_looked_through_from_the_inside_out() -> None:
 
     outer = Thing()
     assert inner(outer) == [["local", "outer"], ["local", "outer"]]
+
+
+def test_what_imports_a_module_gives_no_names(tmp_path: Any, monkeypatch: Any) -> None:
+    (tmp_path / "module_of_things.py").write_text(
+        "import sys\n"
+        "from tapedebug._names import find_names\n"
+        "thing = [1, 2]\n"
+        "names = find_names(list, id, [id(thing)], sys._getframe(0))[id(thing)]\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    # the frames of importlib have the module's variables in `args[1]`
+    assert importlib.import_module("module_of_things").names == ["thing"]
 
 
 def texts(source: str, kind: str, tmp_path: Any, function: str) -> list[str | None]:

@@ -73,11 +73,16 @@ function listOf(panel: Panel, key: string, values: readonly unknown[], depth: nu
   return values.length > MOST_ITEMS ? [...parts, ` and ${whole(values.length - MOST_ITEMS)} more`] : parts;
 }
 
-/** A link and what follows it: no line begins with a comma. */
+/** Text that may be broken over lines has more letters than this. */
+const LEAST_TO_BREAK = 12;
+
+/** A link, a pair of them or a number, and what follows it: no line begins with a comma. */
 function together(item: readonly Child[], separator: string): Child[] {
-  const [only] = item;
-  if (separator === "" || item.length !== 1 || !(only instanceof HTMLElement)) return [...item, separator || null];
-  return [h("span", { class: "td-nowrap" }, only, separator.trimEnd()), " "];
+  const small = item.every(
+    (part) => part instanceof HTMLElement || part === null || String(part).length <= LEAST_TO_BREAK,
+  );
+  if (!small) return [...item, separator || null];
+  return [h("span", { class: "td-nowrap" }, ...item, separator.trimEnd()), separator.endsWith(" ") ? " " : null];
 }
 
 /** A place in code, one side of a conflict (launch, kernel, parameter, places), or names with numbers. */

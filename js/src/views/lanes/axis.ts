@@ -249,7 +249,7 @@ function paintSequence(
 }
 
 /** In as many words as there is room for: each is shorter than the one before. */
-function sequenceTexts({ count, length }: Sequence, folded: boolean): string[] {
+export function sequenceTexts({ count, length }: Sequence, folded: boolean): string[] {
   const sign = folded ? "▸" : "▾";
   const times = `${sign} ×${count}`;
   return [

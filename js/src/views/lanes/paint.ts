@@ -4,7 +4,7 @@ import type { Fold } from "./columns.js";
 import { type EventMarks, paintEvents } from "./events.js";
 import { BAR, eachSpan, eachVisible, type Geometry, plotWidth, u, x, y } from "./geometry.js";
 import { fitText, INDENT } from "./gutter.js";
-import { paintBackwardMarks, paintClobbers } from "./marks.js";
+import { paintBackwardMarks, paintClobbers, paintFoldCounts } from "./marks.js";
 import { type Palette, RAMP_STEPS, type Tone } from "./palette.js";
 import { CROWDED, Places, Runs } from "./pen.js";
 import type { ColourScale } from "./scale.js";
@@ -62,6 +62,7 @@ export function paintTracks(pen: CanvasRenderingContext2D, scene: Scene): void {
     if (geometry.columns.mirrored) paintBackwardMarks(pen, scene, track, middle);
     const events = scene.events.get(track.array.id);
     if (events) paintEvents(pen, scene, events, middle);
+    paintFoldCounts(pen, scene, track, middle);
   }
   pen.globalAlpha = 1;
 }
