@@ -178,28 +178,12 @@ class CheckRunner:
             ended.set()
 
     def _check(self, mask: list[MaskEntry]) -> list[dict[str, Any]]:
-        if self.subject.tape is None:
-            raise TapedebugError(
-                "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
-                mend="Record it again in this kernel.",
-            )
-        then, now = self.subject.source.tape.launches, len(self.subject.tape.records)
-        if then != now:
-            raise TapedebugError(
-                f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
-                mend="Show it again, then run.",
-            )
-        if not begins_with(self.subject.tape, self._ends, then):
-            raise TapedebugError(
-                "The tape was reset and recorded again since this was drawn.", mend="Show it again, then run."
-            )
-        if not mask:
-            raise TapedebugError("No pair is switched on.", mend="Switch on a pair of the mask, then run.")
-        from tapedebug.autograd import check_pairs
-
+        self._asked, self._fresh = mask, {}
         self._told = self._results_told = 0.0
         self._began = time.monotonic()
-        self._asked, self._fresh = mask, {}
+        self._require_checkable(mask)
+        from tapedebug.autograd import check_pairs
+
         self._report(running=True, progress=0.0, status=f"Checking {_pairs(len(mask))} …")
         try:
             results = check_pairs(
@@ -220,6 +204,25 @@ class CheckRunner:
         seconds = time.monotonic() - self._began
         self._report(checks=self.checks, progress=1.0, status=self._summary(fresh, len(mask), seconds))
         return fresh
+
+    def _require_checkable(self, mask: Sequence[MaskEntry]) -> None:
+        if self.subject.tape is None:
+            raise TapedebugError(
+                "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
+                mend="Record it again in this kernel.",
+            )
+        then, now = self.subject.source.tape.launches, len(self.subject.tape.records)
+        if then != now:
+            raise TapedebugError(
+                f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
+                mend="Show it again, then run.",
+            )
+        if not begins_with(self.subject.tape, self._ends, then):
+            raise TapedebugError(
+                "The tape was reset and recorded again since this was drawn.", mend="Show it again, then run."
+            )
+        if not mask:
+            raise TapedebugError("No pair is switched on.", mend="Switch on a pair of the mask, then run.")
 
     def _add(self, result: PairResult) -> None:
         kept.keep(self.subject, result)
