@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.notebook._ends import begins_with, ends_of
 from tapedebug.notebook._gate import gate
 from tapedebug.notebook._kept import kept
 from tapedebug.notebook._siblings import that_hold
@@ -58,7 +57,6 @@ class CheckRunner:
 
     def __init__(self, subject: Subject, report: Report) -> None:
         self.subject = subject
-        self._ends = ends_of(subject.tape)
         self._table = _by_pair(subject.checks)
         self._telling = threading.RLock()  # signs of life come from a thread of their own
         self._tell = report
@@ -90,9 +88,9 @@ class CheckRunner:
         before = self.subject
         if subject.tape is None or subject.tape is not before.tape:
             return False
-        continued = begins_with(subject.tape, self._ends, before.source.tape.launches)
+        continued = subject.source.recording == before.source.recording
         holding = that_hold(before, self.checks, subject) if continued else []
-        self.subject, self._ends = subject, ends_of(subject.tape)
+        self.subject = subject
         self._table = _by_pair([*subject.checks, *holding])
         return True
 
@@ -211,16 +209,7 @@ class CheckRunner:
                 "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
                 mend="Record it again in this kernel.",
             )
-        then, now = self.subject.source.tape.launches, len(self.subject.tape.records)
-        if then != now:
-            raise TapedebugError(
-                f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
-                mend="Show it again, then run.",
-            )
-        if not begins_with(self.subject.tape, self._ends, then):
-            raise TapedebugError(
-                "The tape was reset and recorded again since this was drawn.", mend="Show it again, then run."
-            )
+        self.subject.require_unchanged()
         if not mask:
             raise TapedebugError("No pair is switched on.", mend="Switch on a pair of the mask, then run.")
 
