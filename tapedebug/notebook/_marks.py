@@ -67,8 +67,10 @@ def _entry(cell: Cell, tape: Tape) -> dict[str, Any]:
 
 def _made(tape: Tape) -> ByPlace:
     """The marks of a tape by file and line; they are made once, and kept."""
+    from tapedebug.trace._record import recording_of
+
     diagnosis = _diagnosis_of(tape)
-    key = (len(tape.records), len(tape.backward_calls), id(diagnosis))
+    key = (recording_of(tape), len(tape.records), len(tape.backward_calls), id(diagnosis))
     kept = _MADE.get(tape)
     if kept is None or kept[0] != key:
         if diagnosis is None and len(tape.records) > MOST_LAUNCHES:

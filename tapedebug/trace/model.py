@@ -417,6 +417,8 @@ class Trace:
         default_factory=dict, repr=False, compare=False, metadata={"json": False}
     )
     """What `contents` lists, by member."""
+    recording: str = field(default="", repr=False, compare=False, metadata={"json": False})
+    """Which recording of a tape of this process it was made from; empty for one from a file."""
 
     def array(self, label: str) -> ArrayInfo:
         """Return the array with this label.

@@ -96,6 +96,20 @@ def test_a_diagnosis_puts_its_finding_and_its_fix_there(run, front_end):
     assert "→ give forces an array of its own" in mark["title"]
 
 
+def test_a_tape_that_was_recorded_again_has_new_marks(run, front_end):
+    tape, _ = record(run, front_end)
+    assert "✕" in str(by_line(of(cell_marks([tape]), "kernels")))
+    run(
+        "tape.reset()\nwith tape:\n    for _ in range(5):\n"
+        "        wp.launch(summed, dim=3, inputs=[a], outputs=[loss])\ntape.backward(loss)",
+        "again",
+    )
+    assert len(tape.records) == 5
+    assert not any(
+        "✕" in text for texts in by_line(of(cell_marks([tape]), "kernels")).values() for text in texts
+    )
+
+
 def test_a_kept_copy_is_no_alarm(run, front_end):
     tape, _ = record(run, front_end, mode="preserve")
     marks = [m for at in of(cell_marks([tape]), "kernels")["lines"] for m in at["marks"]]
