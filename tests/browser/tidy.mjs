@@ -58,7 +58,6 @@ function inspect(root) {
       // half a number is another number: what one has to scroll to must not end in the middle
       if (scrolled && past.x > 1.5 && past.x < right - left) found.add(`cut in two by ${nameOf(at)}: "${text}"`);
       const cut = (axis) => ["hidden", "clip"].includes(style[`overflow${axis}`]);
-      told ||= told_x || told_y;
       if (cut("X") && past.x > 1.5 && !told_x && !told) found.add(`cut off at the side by ${nameOf(at)}: "${text}"`);
       if (cut("Y") && past.y > 3 && !told_y && !told) found.add(`cut off below by ${nameOf(at)}: "${text}"`);
       if (style.overflowX !== "visible" || style.overflowY !== "visible") {
