@@ -12,7 +12,7 @@ MOST = 20
 """Lines of one kind; the rest is counted."""
 LONGEST_LINE = 200
 """Characters of a message in a terminal."""
-LONGEST = 500
+LONGEST = 260
 """On a page, where the end of a message says what became of an overwrite."""
 SIGNS = {"error": "✕", "warning": "!", "info": "i"}
 

@@ -94,7 +94,7 @@ export class DiffView {
   private row(row: DiffRow): HTMLElement {
     const words: Child[] = [
       h("span", { class: `td-diff-kind td-diff-${row.kind}` }, WORDS[row.kind]),
-      h("span", {}, short(row.text, 700)),
+      h("span", {}, short(row.text, 600)),
     ];
     const about = [...row.launches, ...row.findings].some((n) => n !== null);
     if (!about) return h("li", {}, h("div", { class: "td-diff-row" }, ...words));
