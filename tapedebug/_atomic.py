@@ -10,6 +10,23 @@ from pathlib import Path
 from typing import BinaryIO
 
 
+def require_place(target: Path) -> None:
+    """Refuse a place where no file can be, before work is done for it and in words that name it.
+
+    Raises:
+        IsADirectoryError: It is a folder.
+        FileNotFoundError: There is no such folder to write into.
+        PermissionError: Who runs this may not write there.
+    """
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder, not a file")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist")
+    changed = target if target.exists() else target.parent
+    if not os.access(changed, os.W_OK):
+        raise PermissionError(f"{changed} is not writable")
+
+
 @contextmanager
 def written_whole(target: Path) -> Iterator[BinaryIO]:
     """A stream for the content of `target`, which is as it was until the block has ended well.
@@ -17,6 +34,7 @@ def written_whole(target: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: The file can not be written.
     """
+    require_place(target)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     temporary = Path(name)
     try:

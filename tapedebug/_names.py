@@ -21,9 +21,16 @@ _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, F
 _PACKAGE = __name__.partition(".")[0]
 _MACHINERY = (
     _PACKAGE,
+    "importlib",
     "runpy",
+    "importlib",
     "contextlib",
     "threading",
+    "concurrent",
+    "multiprocessing",
+    "unittest",
+    "pluggy",
+    "_pytest",
     "asyncio",
     "tornado",
     "IPython",

@@ -9,13 +9,13 @@ import argparse
 import contextlib
 import faulthandler
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tapedebug._atomic import require_place
 from tapedebug._errors import TapedebugError
 from tapedebug._script import ScriptOutcome, run_script
 
@@ -45,13 +45,10 @@ class Outputs:
         for option, path in ((self.named, self.report), ("--trace", self.trace), ("--json", self.json)):
             if path is None:
                 continue
-            if path.is_dir():
-                raise UsageError(f"{option}: {path} is a folder, not a file")
-            if not path.parent.is_dir():
-                raise UsageError(f"{option}: the folder {path.parent} does not exist")
-            target = path if path.exists() else path.parent
-            if not os.access(target, os.W_OK):
-                raise UsageError(f"{option}: {target} is not writable")
+            try:
+                require_place(path)
+            except OSError as error:
+                raise UsageError(f"{option}: {error}") from None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -195,6 +192,8 @@ def _trace(name: str) -> Trace:
         raise UsageError(
             f"{name} is a script, not a trace: `tapedebug run --report FILE.html {name}` runs it"
         )
+    if path.suffix in {".html", ".htm"} and path.is_file():
+        raise UsageError(f"{name} is a report, not a trace: open it in a browser")
     try:
         return load_trace(path)
     except IsADirectoryError:

@@ -1,4 +1,6 @@
 import type { AnyModel } from "@anywidget/types";
+import { makeNet } from "./make.js";
+import { packTrace } from "./pack.mjs";
 
 type Handler = (...args: unknown[]) => void;
 
@@ -42,4 +44,19 @@ export function fakeModel(traits: Record<string, unknown>) {
   /** A custom message of the kernel; hosts hand its buffers over as views. */
   const say = (content: unknown, buffers: DataView[] = []): void => tell("msg:custom", content, buffers);
   return { model: strict as unknown as AnyModel, sent, saved, traits, python, say, handlers };
+}
+
+/** The traits of a widget that shows the net, as Python sets them. */
+export function traitsOfNet(): Record<string, unknown> {
+  return {
+    ...packTrace(makeNet()),
+    mask: [[null, "throw", "loss"]],
+    checks: [],
+    selection: {},
+    running: false,
+    progress: 0,
+    status: "",
+    can_run: true,
+    height: null,
+  };
 }

@@ -107,6 +107,7 @@ describe("findings", () => {
       deep: "a: b: c: …",
       "<img src=x>": "</script>",
     });
+    expect(all(".td-evidence .td-nowrap")).toContain("0 → 4,"); // no line begins with a comma
     click("4", ".td-evidence");
     expect(store.get("selection").launch).toBe(4);
     expect(store.get("selection").finding).toBe(0);

@@ -2,9 +2,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import widget from "../src/entry/widget.js";
 import { Questions } from "../src/trace/questions.js";
-import { fakeModel } from "./fake-model.js";
-import { makeNet } from "./make.js";
-import { packTrace } from "./pack.mjs";
+import { fakeModel, traitsOfNet } from "./fake-model.js";
 
 let cleanup: unknown;
 afterEach(() => {
@@ -12,17 +10,7 @@ afterEach(() => {
   document.body.replaceChildren();
 });
 
-const TRAITS = {
-  ...packTrace(makeNet()),
-  mask: [[null, "throw", "loss"]],
-  checks: [],
-  selection: {},
-  running: false,
-  progress: 0,
-  status: "",
-  can_run: true,
-  height: null,
-};
+const TRAITS = traitsOfNet();
 
 describe("a host that gives no more than the specification", () => {
   it("shows the panel in an element that is not on the page yet", async () => {

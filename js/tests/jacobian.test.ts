@@ -213,7 +213,7 @@ describe("the Jacobian tab", () => {
     expect(text(".td-jac .td-badge")).toBe("✕ WRONG");
     expect(text(".td-jac-worstline")).toBe("worst: force[1].y by x[0].y: error 3");
     expect(text(".td-jac-where")).toContain("written at net.py:23");
-    expect(text(".td-jac-table tbody tr")).toBe("force[1].y by x[0].y14 ± 1e−9✕ 3");
+    expect(text(".td-jac-table tbody tr")).toBe("force[1].y by x[0].y14 ±\u00a01e−9✕\u00a03");
     expect(host.querySelector(".td-jac-maps")?.getAttribute("aria-label")).toContain("d force by d x, 4 by 2");
   });
 

@@ -175,6 +175,23 @@ describe("panel", () => {
     expect(store.get("selection")).toEqual(NOTHING);
   });
 
+  it("shows the functions that a kernel calls below it, and a finding in one of them", () => {
+    const data = makeNet();
+    for (const kernel of data.kernels as Json[]) {
+      kernel.functions = [
+        { name: "square", file: "/home/ada/helpers.py", line: 7, lines: ["def square(x):", "    x"] },
+      ];
+    }
+    const [finding] = data.findings as Json[];
+    (finding as Json).location = { file: "/home/ada/helpers.py", line: 8, column: 4, function: "square" };
+    const store = mount({ trace: openJson(data) });
+    find<HTMLButtonElement>(".td-card").click();
+    store.select({ launch: 1 });
+    expect(text(".td-called")).toBe("calls square helpers.py:7");
+    const marked = host.querySelectorAll(".td-source .td-marked");
+    expect([...marked].map((row) => row.getAttribute("aria-label"))).toEqual(["line 8: x; the finding: error"]);
+  });
+
   it("walks the lines of the source with up and down", () => {
     mount({ selection: { ...NOTHING, launch: 1 } });
     const code = find(".td-code");
@@ -257,7 +274,7 @@ describe("panel", () => {
     const store = mount({ trace: openJson(data), status: EVIL });
     find<HTMLButtonElement>(".td-card").click();
     store.select({ array: 1, version: 0 });
-    buttonNamed(`Array ${EVIL.slice(0, 19)}… v0`).click();
+    buttonNamed(`Array ${EVIL} v0`).click();
     expect(host.querySelectorAll("img, script")).toHaveLength(0);
     expect(text(".td-card-title")).toContain(EVIL);
   });

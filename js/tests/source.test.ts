@@ -58,6 +58,28 @@ describe("notes beside lines", () => {
   const sound = { ...nan, nan: 0 };
   const texts = (note: ReturnType<typeof notes>): string[] => (note?.badges ?? []).map(({ text }) => text);
 
+  it("stand in the function that a kernel calls, where it is the function that reads", () => {
+    const trace = makeNet();
+    for (const kernel of trace.kernels as Json[]) {
+      const [first, second, third] = kernel.accesses as Json[];
+      const there = { file: "/home/ada/helpers.py", function: "square", line: kernel.line as number };
+      kernel.accesses = [{ ...first, ...there }, second, third];
+      kernel.functions = [{ name: "square", file: there.file, line: there.line, lines: ["def square(x, i):"] }];
+    }
+    const model = openJson(trace);
+    expect(model.problems).toEqual([]);
+    const launch = model.launch(3);
+    const kernel = model.kernel(launch);
+    if (!launch || !kernel) throw new Error("no such launch");
+    const own = lineNotes(model, launch, kernel);
+    expect([...own.keys()]).toEqual([kernel.line + 3]);
+    expect(own.get(kernel.line + 3)?.accesses).toBe(2);
+    const [square] = kernel.functions;
+    const inside = lineNotes(model, launch, kernel, square);
+    expect([...inside.keys()]).toEqual([kernel.line]);
+    expect(texts(inside.get(kernel.line))).toEqual(["r x ●"]);
+  });
+
   it("say how hot a line is", () => {
     expect(notes(() => {})).toMatchObject({ accesses: 3, heat: 4 });
   });

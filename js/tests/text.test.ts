@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { openJson } from "../src/trace/json.js";
 import type { TraceModel } from "../src/trace/model.js";
 import * as format from "../src/views/format.js";
+import { sequenceTexts } from "../src/views/lanes/axis.js";
 import { adjointOf, lineNotes, lineOf } from "../src/views/lines.js";
 import { allChecks, countPairs, entriesOf, matrixOf, readChecks, toggled } from "../src/views/pairs.js";
 import { fate, versionLines } from "../src/views/words.js";
@@ -29,6 +30,8 @@ describe("format", () => {
 
   it("sizes, times, shapes and places", () => {
     expect([12, 3072, 119808, 5e9].map(format.bytes)).toEqual(["12 B", "3.1 kB", "120 kB", "5.0 GB"]);
+    // the middle of a logarithmic scale is no whole number
+    expect([Math.sqrt(4 * 3072), 999.7].map(format.bytes)).toEqual(["111 B", "1.0 kB"]);
     expect([1.45e-5, 0.0123, 2, null].map(format.seconds)).toEqual(["14.5 µs", "12.3 ms", "2 s", "–"]);
     expect(format.shape({ dtype: "vec3", shape: [16, 16] })).toBe("vec3[16×16]");
     expect(format.dim([])).toBe("–");
@@ -45,6 +48,8 @@ describe("words", () => {
     expect(fate(lost, lost.version(1, 0) as never)).toBe(
       "the adjoint of launch 1 needs these values; launch 4 (integrate) overwrote them",
     );
+    const twice = { ...lost.version(1, 0), neededBy: [1, 2] };
+    expect(fate(lost, twice as never)).toContain("the adjoints of launches 1, 2 need these values");
     const kept = model(makeNet({ mode: "preserve" }));
     expect(fate(kept, kept.version(1, 0) as never)).toBe(
       "launch 4 (integrate) overwrote these values; the adjoint of launch 1 needs them and the tape kept a copy",
@@ -56,6 +61,14 @@ describe("words", () => {
       "‖value‖ 2",
       "‖adjoint‖ 1.1",
     ]);
+  });
+});
+
+describe("the words over a repeated sequence", () => {
+  it("are as many as there is room for, and never cut", () => {
+    const texts = sequenceTexts({ count: 40, length: 3 } as never, true);
+    expect(texts).toEqual(["▸ ×40 · 3 launches each", "▸ ×40 · 3 each", "▸ ×40", "▸"]);
+    expect(sequenceTexts({ count: 2, length: 1 } as never, false)[0]).toBe("▾ ×2 · 1 launch each");
   });
 });
 

@@ -1,22 +1,12 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import widget from "../src/entry/widget.js";
-import { fakeModel } from "./fake-model.js";
-import { makeNet } from "./make.js";
-import { packTrace } from "./pack.mjs";
+import { fakeModel, traitsOfNet } from "./fake-model.js";
 
 let cleanup: unknown;
 
 function render(traits: Record<string, unknown> = {}, marked = "") {
   const fake = fakeModel({
-    ...packTrace(makeNet()),
-    mask: [[null, "throw", "loss"]],
-    checks: [],
-    selection: {},
-    running: false,
-    progress: 0,
-    status: "",
-    can_run: true,
-    height: null,
+    ...traitsOfNet(),
     ...traits,
   });
   const el = document.createElement("div");

@@ -41,7 +41,7 @@ def warp_limits(kernel: Kernel, active: frozenset[int]) -> tuple[Limit, ...]:
 
 def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | None:
     """Its adjoint in IR, if there may be loops in it: else nothing is lowered to find that out."""
-    origins = [kernel.origin, *(function.origin for function in kernel._notes.functions)]
+    origins = [kernel.origin, *(function.origin for function in kernel.functions)]
     words = {word for origin in origins for line in origin.lines for word in line.split()}
     return _adjoint(kernel, active) if words & {"for", "while"} else None
 

@@ -89,6 +89,11 @@ class Kernel(Analysed):
         says = self.analysis.says_back if back else self.analysis.says
         return self.heard & (says | {BOUNDS})
 
+    @property
+    def functions(self) -> list[Function]:
+        """The functions that it calls, and those that they call, as far as it can be known by its source."""
+        return self._notes.functions
+
     def load(self) -> None:
         """Compile it, with its adjoint for all float arrays, unless that was done; if generic, nothing."""
         if self.is_generic:

@@ -150,9 +150,9 @@ def _short(file: str) -> str:
 def _kernel_line(location: Location, trace: Trace) -> str:
     """The line as it was recorded: the file may have changed, or be on another machine."""
     for kernel in trace.kernels:
-        position = location.line - kernel.line
-        if kernel.file == location.file and 0 <= position < len(kernel.lines):
-            return kernel.lines[position]
+        text = kernel.text_at(location.file, location.line)
+        if text is not None:
+            return text
     return code_at(location)
 
 

@@ -78,7 +78,7 @@ def access_location(
     wanted = [item for item in kernel.accesses if item.param == param and item.kind in tuple(kinds)]
     exact: list[Access] = [item for item in wanted if item.needed] if needed else []
     for item in exact or wanted:
-        return Location(file=kernel.file, line=item.line, column=item.column, function=kernel.name)
+        return kernel.place_of(item)
     return Location(file=kernel.file, line=kernel.line, column=0, function=kernel.name)
 
 
@@ -112,4 +112,5 @@ def writes_in_many_places(trace: Trace, launch: Launch, param: int) -> bool:
     kernel = kernel_of(trace, launch)
     if kernel is None:
         return False
-    return len({item.line for item in kernel.accesses if item.param == param and item.kind != "read"}) > 1
+    writes = (item for item in kernel.accesses if item.param == param and item.kind != "read")
+    return len({(item.file, item.line) for item in writes}) > 1

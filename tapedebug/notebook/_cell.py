@@ -9,14 +9,25 @@ from typing import Any
 
 
 class CellCode:
-    """The code under a cell magic, with the line numbers and the name (``In [4]``) of the whole cell."""
+    """The code under a cell magic, with the line numbers and the name (``In [4]``) of the whole cell.
 
-    def __init__(self, shell: Any, cell: str) -> None:
-        # the magic's own line is line 1 of what the user sees
-        source = "\n" + shell.transform_cell(cell)
+    Raises:
+        UsageError: It is no Python; the message points at the place. A SyntaxError would be shown with all
+            of IPython's frames and ours.
+    """
+
+    def __init__(self, magic: str, shell: Any, cell: str) -> None:
+        __tracebackhide__ = True
         self._shell = shell
-        self.name = shell.compile.cache(source, number=_cell_number(shell), raw_code=source)
-        self._module = shell.compile.ast_parse(source, filename=self.name)
+        try:
+            # the magic's own line is line 1 of what the user sees
+            source = "\n" + shell.transform_cell(cell)
+            self.name = shell.compile.cache(source, number=_cell_number(shell), raw_code=source)
+            self._module = shell.compile.ast_parse(source, filename=self.name)
+        except SyntaxError as error:
+            from IPython.core.error import UsageError
+
+            raise UsageError(_pointed(magic, error)) from None
 
     def run(self) -> Any:
         """Run it in the user's namespace; return the value of its last expression, or None."""
@@ -29,6 +40,17 @@ class CellCode:
             return None
         expression = ast.Expression(last.value)
         return eval(self._shell.compile(expression, self.name, "eval"), globals_, locals_)
+
+
+def _pointed(magic: str, error: SyntaxError) -> str:
+    """What is wrong with the code of a cell, with its line and a caret."""
+    told = f"{magic}: line {error.lineno} of this cell is no Python: {error.msg}"
+    line = (error.text or "").rstrip()
+    if not line:
+        return told
+    start = max(1, error.offset or 1)
+    width = max(1, (error.end_offset or 0) - start) if error.end_lineno == error.lineno else 1
+    return f"{told}\n   | {line}\n   | {' ' * (start - 1)}{'^' * width}"
 
 
 def _cell_number(shell: Any) -> int:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.notebook._ends import begins_with, ends_of
 from tapedebug.notebook._gate import gate
 from tapedebug.notebook._kept import kept
 from tapedebug.notebook._siblings import that_hold
@@ -58,7 +57,6 @@ class CheckRunner:
 
     def __init__(self, subject: Subject, report: Report) -> None:
         self.subject = subject
-        self._ends = ends_of(subject.tape)
         self._table = _by_pair(subject.checks)
         self._telling = threading.RLock()  # signs of life come from a thread of their own
         self._tell = report
@@ -90,9 +88,9 @@ class CheckRunner:
         before = self.subject
         if subject.tape is None or subject.tape is not before.tape:
             return False
-        continued = begins_with(subject.tape, self._ends, before.source.tape.launches)
+        continued = subject.source.recording == before.source.recording
         holding = that_hold(before, self.checks, subject) if continued else []
-        self.subject, self._ends = subject, ends_of(subject.tape)
+        self.subject = subject
         self._table = _by_pair([*subject.checks, *holding])
         return True
 
@@ -178,28 +176,12 @@ class CheckRunner:
             ended.set()
 
     def _check(self, mask: list[MaskEntry]) -> list[dict[str, Any]]:
-        if self.subject.tape is None:
-            raise TapedebugError(
-                "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
-                mend="Record it again in this kernel.",
-            )
-        then, now = self.subject.source.tape.launches, len(self.subject.tape.records)
-        if then != now:
-            raise TapedebugError(
-                f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
-                mend="Show it again, then run.",
-            )
-        if not begins_with(self.subject.tape, self._ends, then):
-            raise TapedebugError(
-                "The tape was reset and recorded again since this was drawn.", mend="Show it again, then run."
-            )
-        if not mask:
-            raise TapedebugError("No pair is switched on.", mend="Switch on a pair of the mask, then run.")
-        from tapedebug.autograd import check_pairs
-
+        self._asked, self._fresh = mask, {}
         self._told = self._results_told = 0.0
         self._began = time.monotonic()
-        self._asked, self._fresh = mask, {}
+        self._require_checkable(mask)
+        from tapedebug.autograd import check_pairs
+
         self._report(running=True, progress=0.0, status=f"Checking {_pairs(len(mask))} …")
         try:
             results = check_pairs(
@@ -220,6 +202,16 @@ class CheckRunner:
         seconds = time.monotonic() - self._began
         self._report(checks=self.checks, progress=1.0, status=self._summary(fresh, len(mask), seconds))
         return fresh
+
+    def _require_checkable(self, mask: Sequence[MaskEntry]) -> None:
+        if self.subject.tape is None:
+            raise TapedebugError(
+                "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
+                mend="Record it again in this kernel.",
+            )
+        self.subject.require_unchanged()
+        if not mask:
+            raise TapedebugError("No pair is switched on.", mend="Switch on a pair of the mask, then run.")
 
     def _add(self, result: PairResult) -> None:
         kept.keep(self.subject, result)

@@ -115,8 +115,7 @@ def _asked(subject: Subject, question: Mapping[str, Any]) -> tuple[int | None, s
     tape = subject.tape
     if tape is None:
         raise TapedebugError("Jacobians need the kernel that recorded the tape: only its trace is here.")
-    if subject.source.tape.launches != len(tape.records):
-        raise TapedebugError("The tape has changed since this was drawn.", mend="Show it again.")
+    subject.require_unchanged()
     entry = [question.get("launch"), question.get("input"), question.get("output")]
     ((launch, source, target),) = check_mask([entry], subject.source)
     return launch, source, target

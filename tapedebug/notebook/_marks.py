@@ -6,7 +6,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug.notebook import _shell
 from tapedebug.notebook._cells import Cell, cells
@@ -15,7 +15,9 @@ from tapedebug.notebook._subject import _diagnosis_of, called
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
     from tapedebug.trace import Finding, Trace
-    from tapedebug.trace.model import KernelInfo, Launch, Version
+    from tapedebug.trace.model import FunctionInfo, KernelInfo, Launch, Version
+
+    Part: TypeAlias = KernelInfo | FunctionInfo
 
 MOST_TAPES = 8
 """Tapes that are looked at, the newest first; a program may make one a step."""
@@ -67,8 +69,10 @@ def _entry(cell: Cell, tape: Tape) -> dict[str, Any]:
 
 def _made(tape: Tape) -> ByPlace:
     """The marks of a tape by file and line; they are made once, and kept."""
+    from tapedebug.trace._record import recording_of
+
     diagnosis = _diagnosis_of(tape)
-    key = (len(tape.records), len(tape.backward_calls), id(diagnosis))
+    key = (recording_of(tape), len(tape.records), len(tape.backward_calls), id(diagnosis))
     kept = _MADE.get(tape)
     if kept is None or kept[0] != key:
         if diagnosis is None and len(tape.records) > MOST_LAUNCHES:
@@ -150,13 +154,12 @@ class Story:
 
     def tell(self) -> ByPlace:
         """All marks, those of one line in the order in which people read them: reads, writes, findings."""
-        sound = {kernel.id for kernel in self.trace.kernels if _is_in_its_cell(kernel)}
+        parts: list[Part] = [part for kernel in self.trace.kernels for part in kernel.parts]
+        sound = [part for part in parts if _is_in_its_cell(part)]
         for kernel in self.trace.kernels:
-            if kernel.id in sound:
-                self._kernel(kernel)
+            self._kernel(kernel, sound)
         # the number of a cell may be that of another text, if code ran that is in no history
-        files = {kernel.file for kernel in self.trace.kernels if kernel.id in sound}
-        self.strange = {kernel.file for kernel in self.trace.kernels} - files
+        self.strange = {part.file for part in parts} - {part.file for part in sound}
         for place, what in self.copies.items():
             if place[0] in self.strange:
                 continue
@@ -167,25 +170,25 @@ class Story:
                 self._finding_mark(finding)
         return dict(self.marks)
 
-    def _kernel(self, kernel: KernelInfo) -> None:
+    def _kernel(self, kernel: KernelInfo, sound: list[Part]) -> None:
+        """The marks of a kernel, also in those functions that it calls."""
         launch = self.first.get(kernel.id)
-        seen: set[tuple[int, str, bool]] = set()
-        own = range(kernel.line, kernel.line + len(kernel.lines))
-        order = sorted(
-            (a for a in kernel.accesses if a.line in own), key=lambda a: (a.line, a.kind != "read", a.column)
-        )
-        for access in order:
-            key = (access.line, kernel.params[access.param].name, access.kind == "read")
-            if key in seen:
+        seen: set[tuple[str, int, str, bool]] = set()
+        for access in sorted(kernel.accesses, key=lambda a: (a.line, a.kind != "read", a.column)):
+            file = access.file or kernel.file
+            name = kernel.params[access.param].name
+            key = (file, access.line, name, access.kind == "read")
+            if key in seen or not any(_holds(part, file, access.line) for part in sound):
                 continue
             seen.add(key)
-            name = key[1]
             if access.kind == "read":
                 mark = self._read(name, self.readers.get((kernel.id, name)), launch)
             else:
                 what = self.writers.get((kernel.id, name))
                 mark = self._write(name, what, launch, self._finding(what) if what else None)
-            self.marks[kernel.file, access.line].append(mark)
+            here = self.marks[file, access.line]
+            if all(mark["text"] != other["text"] for other in here):  # two kernels may call one function
+                here.append(mark)
 
     def _read(self, name: str, what: Overwrite | None, launch: int | None) -> Mark:
         if what is None:
@@ -246,9 +249,13 @@ class Story:
         return "a later launch" if index is None else f"{self.trace.launches[index].name} (launch {index})"
 
 
-def _is_in_its_cell(kernel: KernelInfo) -> bool:
-    cell = cells.find(kernel.file)
-    return cell is not None and cell.holds(kernel.line, kernel.lines)
+def _is_in_its_cell(part: Part) -> bool:
+    cell = cells.find(part.file)
+    return cell is not None and cell.holds(part.line, part.lines)
+
+
+def _holds(part: Part, file: str, line: int) -> bool:
+    return part.file == file and 0 <= line - part.line < len(part.lines)
 
 
 def marks_of(trace: Trace) -> ByPlace:

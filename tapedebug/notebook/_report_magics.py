@@ -52,6 +52,7 @@ class ReportMagics(Base):
         """
         __tracebackhide__ = True
         given = parse(self.tape_report, "%tape_report", line)
+        self._refuse_a_tape_for_a_file(given.file)
         subject = self._subject(given.tape)
         path = Path(given.file).expanduser()
         with told("%tape_report"):
@@ -102,6 +103,14 @@ class ReportMagics(Base):
         if path is not None:
             print(_written("Comparison", path))
         return compared
+
+    def _refuse_a_tape_for_a_file(self, file: str) -> None:
+        kind = type(self.shell.user_ns.get(file)).__name__
+        if kind in ("Tape", "Trace", "Diagnosis"):
+            raise UsageError(
+                f"%tape_report: {file} would be the name of the file, and it is a variable with a {kind}\n"
+                f"  = mend: %tape_report --tape {file}, or %tape_report ./{file} for a file of that name"
+            )
 
     def _subject(self, name: str | None) -> Any:
         if name is not None:

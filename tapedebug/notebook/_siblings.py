@@ -102,6 +102,7 @@ def _of(subject: Subject) -> list[TapeDebugger]:
         panel
         for panel in _OPEN
         if panel._runner.subject.tape is subject.tape
+        and panel._runner.subject.source.recording == subject.source.recording
         and panel._runner.subject.source.tape.launches == subject.source.tape.launches
     ]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._errors import TapedebugError
 from tapedebug._source import display_file
 from tapedebug.notebook import _shell
-from tapedebug.notebook._ends import Ends, begins_with, ends_of
 from tapedebug.trace._json import encode
 from tapedebug.trace._pack import Packed, pack, seal_columns
 
@@ -25,8 +25,7 @@ MOST_SUMMARISED = 1 << 27
 MOST_REPLAYED = 10_000
 """Launches up to which it does: finding the values runs them again."""
 
-_DIAGNOSES: weakref.WeakKeyDictionary[Tape, tuple[Diagnosis, Ends]] = weakref.WeakKeyDictionary()
-"""With the records that were diagnosed: the tape may be reset and recorded again."""
+_DIAGNOSES: weakref.WeakKeyDictionary[Tape, Diagnosis] = weakref.WeakKeyDictionary()
 _NAMES: weakref.WeakKeyDictionary[Tape, str] = weakref.WeakKeyDictionary()
 _CELLS: weakref.WeakKeyDictionary[Tape, tuple[str, str]] = weakref.WeakKeyDictionary()
 
@@ -37,6 +36,24 @@ class Subject:
 
     source: Trace
     tape: Tape | None
+
+    def require_unchanged(self) -> None:
+        """Refuse to ask the tape about launches that are not those of the trace.
+
+        Raises:
+            TapedebugError: More was recorded, or the tape was reset.
+        """
+        if self.tape is None or is_of(self.source, self.tape):
+            return
+        then, now = self.source.tape.launches, len(self.tape.records)
+        if then != now:
+            raise TapedebugError(
+                f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
+                mend="Show it again.",
+            )
+        raise TapedebugError(
+            "The tape was reset and recorded again since this was drawn.", mend="Show it again."
+        )
 
     @cached_property
     def packed(self) -> Packed:
@@ -98,7 +115,7 @@ def subject_of(obj: Any) -> Subject:
     if isinstance(obj, Tape):
         subject = Subject(_trace_of(obj), obj)
     elif isinstance(obj, Diagnosis):
-        subject = Subject(obj.trace, _live(obj.trace))
+        subject = Subject(obj.trace, live_tape_of(obj.trace))
         if subject.tape is not None:
             remember(subject.tape, obj)
     elif isinstance(obj, Trace):
@@ -117,9 +134,7 @@ def remember(tape: Tape, diagnosis: Diagnosis) -> None:
     """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
     if tape in _CELLS:
         diagnosis.trace.name = _CELLS[tape][1]
-    known = _DIAGNOSES.get(tape)
-    if known is None or known[0] is not diagnosis:  # shown again, it is as old as it was
-        _DIAGNOSES[tape] = diagnosis, ends_of(tape)
+    _DIAGNOSES[tape] = diagnosis
 
 
 def made_in(tape: Tape, cell: str, name: str | None) -> None:
@@ -205,10 +220,8 @@ def text_of(subject: Subject) -> str:
 
 def _diagnosis_of(tape: Tape) -> Diagnosis | None:
     """Return the diagnosis of a tape, unless more, or something else, was recorded since."""
-    diagnosis, ends = _DIAGNOSES.get(tape, (None, ()))
-    if diagnosis is None or diagnosis.trace.tape.launches != len(tape.records):
-        return None
-    return diagnosis if begins_with(tape, ends, len(tape.records)) else None
+    diagnosis = _DIAGNOSES.get(tape)
+    return diagnosis if diagnosis is not None and is_of(diagnosis.trace, tape) else None
 
 
 def _trace_of(tape: Tape) -> Trace:
@@ -234,11 +247,15 @@ def _summarise_small(recorded: Recorded) -> None:
         add_summaries(recorded)
 
 
-def _live(trace: Trace) -> Tape | None:
-    """Return the tape that a trace of this process was made from."""
+def is_of(trace: Trace, tape: Tape) -> bool:
+    """Return whether a trace shows what is on a tape now: neither more was recorded, nor something else."""
+    from tapedebug.trace._record import recording_of
+
+    return trace.recording == recording_of(tape) and trace.tape.launches == len(tape.records)
+
+
+def live_tape_of(trace: Trace) -> Tape | None:
+    """Return the tape that a trace of this process was made from, where it is as it was then."""
     from tapedebug.runtime import live_tapes
 
-    for tape in live_tapes():
-        if tape.id == trace.tape.id and len(tape.records) == trace.tape.launches:
-            return tape
-    return None
+    return next((tape for tape in live_tapes() if is_of(trace, tape)), None)

@@ -102,12 +102,7 @@ def _moments(subject: Subject) -> Moments:
     from tapedebug.trace._record import record_with_arrays
 
     assert subject.tape is not None
-    then, now = subject.source.tape.launches, len(subject.tape.records)
-    if then != now:
-        raise TapedebugError(
-            f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
-            mend="Show it again.",
-        )
+    subject.require_unchanged()
     found: Moments | None = subject.memo.get("moments")
     if found is None:
         found = subject.memo["moments"] = Moments(record_with_arrays(subject.tape))

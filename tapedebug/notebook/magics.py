@@ -210,11 +210,11 @@ class TapeMagics(Base):
             name = getattr(given, option, None)
             if name is not None and not name.isidentifier():
                 raise UsageError(f"{magic}: {name!r} is not the name of a variable")
+        code = CellCode(magic, self.shell, cell)
         with told(magic):
             tape = Tape(**self.keywords(magic, RECORDING, given))
         Base.last = tape
         self.keep(given.name, tape)
-        code = CellCode(self.shell, cell)
         made_in(tape, code.name, given.name)
         with tape:
             value = code.run()

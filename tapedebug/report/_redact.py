@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import PurePath
 from typing import Any
 
@@ -46,9 +47,7 @@ class Redactor:
                 "notes": [self.text(note) for note in coverage["notes"]],
             },
             "notes": [self.text(note) for note in trace.get("notes", ())],
-            "kernels": [
-                {**k, "file": _name(k["file"]), "lines": [], "adjoint": None} for k in trace["kernels"]
-            ],
+            "kernels": [_kernel(kernel) for kernel in trace["kernels"]],
             "places": [_place(place) for place in trace["places"]],
             "values": [self._data(value) for value in trace["values"]],
             "findings": [self._finding(finding) for finding in trace["findings"]],
@@ -90,17 +89,33 @@ class Redactor:
 def _snippets(kernels: list[Json]) -> Iterator[str]:
     """Code that a message may quote: whole lines, and the expressions that read or write an array."""
     for kernel in kernels:
-        lines: list[str] = kernel["lines"]
-        for line in [*lines, *(kernel.get("adjoint") or "").splitlines()]:
+        parts: list[Json] = [kernel, *kernel.get("functions", ())]
+        for line in [*(line for part in parts for line in part["lines"]), *_adjoint_of(kernel)]:
             code = line.strip()
             if len(code) > _BRACKETS and re.search(r"\W", code.rstrip(":")):
                 yield code
-        for access in kernel["accesses"]:
-            at = access["line"] - kernel["line"]
-            if 0 <= at < len(lines):
-                text = lines[at][access["column"] : access["end_column"]].strip()
+        for access, part in product(kernel["accesses"], parts):
+            at = access["line"] - part["line"]
+            if access.get("file", "") in ("", part["file"]) and 0 <= at < len(part["lines"]):
+                text = part["lines"][at][access["column"] : access["end_column"]].strip()
                 if "[" in text:
                     yield text
+
+
+def _adjoint_of(kernel: Json) -> list[str]:
+    return (kernel.get("adjoint") or "").splitlines()
+
+
+def _kernel(kernel: Json) -> Json:
+    redacted = {**kernel, "file": _name(kernel["file"]), "lines": [], "adjoint": None}
+    redacted["accesses"] = [_without_folder(access) for access in kernel["accesses"]]
+    if "functions" in kernel:
+        redacted["functions"] = [{**_without_folder(part), "lines": []} for part in kernel["functions"]]
+    return redacted
+
+
+def _without_folder(item: Json) -> Json:
+    return {**item, "file": _name(item["file"])} if "file" in item else item
 
 
 def _numbers(evidence: Json) -> Json:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tapedebug._atomic import written_whole
+from tapedebug._atomic import require_place, written_whole
 from tapedebug.report._answers import Room, embed_answers
 from tapedebug.report._assets import load_assets
 from tapedebug.report._page import build_page
@@ -62,6 +62,8 @@ def write_report(
     """Write a report of what `subject_of` gave; `diff` is what the page says about two of them."""
     from tapedebug import __version__
 
+    target = Path(path).absolute()
+    require_place(target)
     assets = load_assets()  # before the minutes that answers may take
     traces: list[Json] = []
     answers: list[Json] = []
@@ -80,7 +82,7 @@ def write_report(
     data: Json = {"traces": traces, "notes": notes, "answers": answers}
     if diff is not None:
         data["diff"] = diff
-    return _write(build_page(data, assets, __version__), Path(path).absolute())
+    return _write(build_page(data, assets, __version__), target)
 
 
 def _items(obj: Any) -> list[Any]:

@@ -96,7 +96,7 @@ def answered(
     from tapedebug.notebook import _subject as panel
     from tapedebug.notebook._answers import KINDS, answer
 
-    found = panel.Subject(trace, tape if tape is not None else panel._live(trace))
+    found = panel.Subject(trace, tape if tape is not None else panel.live_tape_of(trace))
 
     def ask(question: Json) -> tuple[Json, list[bytes]]:
         given = answer(found, question)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._source import Span, display_file
-from tapedebug.trace.model import Access, KernelInfo, ParamInfo
+from tapedebug.trace.model import Access, FunctionInfo, KernelInfo, ParamInfo
 
 if TYPE_CHECKING:
+    from tapedebug._source import Origin
+    from tapedebug.compiler.lower.items import AccessRecord
     from tapedebug.runtime.record import Record
+    from tapedebug.trace.model import AccessKind
 
 
 def kernel_info(number: int, item: Record) -> KernelInfo:
@@ -30,18 +33,32 @@ def kernel_info(number: int, item: Record) -> KernelInfo:
             )
             for param in kernel.params
         ],
-        accesses=[
-            Access(
-                param=access.param,
-                kind=access.kind,
-                line=access.span.line,
-                column=access.span.column,
-                end_column=access.span.end_column,
-            )
-            for access in kernel.analysis.accesses
-        ],
+        accesses=[_access(access, origin) for access in kernel.analysis.accesses],
         adjoint=_adjoint_text(item),
         enable_backward=kernel.enable_backward,
+        functions=[
+            FunctionInfo(
+                name=function.name,
+                file=display_file(function.origin.file),
+                line=function.origin.first_line,
+                lines=list(function.origin.lines),
+            )
+            for function in kernel.functions
+        ],
+    )
+
+
+def _access(access: AccessRecord, origin: Origin) -> Access:
+    span = access.span
+    own = span.file == origin.file and 0 <= span.line - origin.first_line < len(origin.lines)
+    return Access(
+        param=access.param,
+        kind=cast("AccessKind", access.kind),
+        line=span.line,
+        column=span.column,
+        end_column=span.end_column,
+        file="" if own else display_file(span.file),
+        function="" if own else span.function,
     )
 
 
@@ -69,12 +86,12 @@ def mark_needed(info: KernelInfo, need_spans: dict[int, tuple[Span, ...]]) -> No
     """Mark the reads whose values an adjoint uses."""
     # `x[i] * x[i]` loads once, and one of them is in the spans: what reads alike is needed alike.
     places = {
-        (param, span.line, span.text[span.column : span.end_column])
+        (param, display_file(span.file), span.line, span.text[span.column : span.end_column])
         for param, spans in need_spans.items()
         for span in spans
     }
     for access in info.accesses:
-        row = access.line - info.line
-        text = info.lines[row][access.column : access.end_column] if 0 <= row < len(info.lines) else ""
-        if access.kind == "read" and (access.param, access.line, text) in places:
+        file = access.file or info.file
+        text = (info.text_at(file, access.line) or "")[access.column : access.end_column]
+        if access.kind == "read" and (access.param, file, access.line, text) in places:
             access.needed = True

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 import numpy as np
 
@@ -112,6 +113,14 @@ def record_with_arrays(tape: Tape, *, name: str | None = None, longest_names: bo
     return Recorded(trace, builder.arrays, tape, builder.outside)
 
 
+_PROCESS = uuid4().hex
+
+
+def recording_of(tape: Tape) -> str:
+    """Return what tells this recording from all others: a tape that is reset begins a new one."""
+    return f"{_PROCESS}-{tape.id}-{tape.began}"
+
+
 def location_of(span: Span) -> Location:
     """Return a span as a place that a person can open."""
     return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
@@ -181,6 +190,7 @@ class _Builder:
             events=events,
             events_dropped=dropped,
             environment=environment(),
+            recording=recording_of(tape),
         )
         _set_roles(trace)
         trace.sequences = sequences_of(trace)

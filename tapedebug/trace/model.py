@@ -90,10 +90,11 @@ class ParamInfo:
 
 @dataclass(slots=True, kw_only=True)
 class Access:
-    """One place in a kernel's source that reads or writes an array parameter.
+    """One place in the source that reads or writes an array parameter of a kernel.
 
     `needed` says that the adjoint uses the value that is read there, so that it must not be overwritten
-    before the reverse pass.
+    before the reverse pass. Where the place is in a function that the kernel calls, `file` and `function` say
+    which; in the kernel itself they are empty.
     """
 
     param: int
@@ -102,11 +103,26 @@ class Access:
     column: int
     end_column: int
     needed: bool = False
+    file: str = field(default="", metadata={"sparse": True})
+    function: str = field(default="", metadata={"sparse": True})
+
+
+@dataclass(slots=True, kw_only=True)
+class FunctionInfo:
+    """A function that a kernel calls: its source, of which the first line is line `line` of `file`."""
+
+    name: str
+    file: str
+    line: int
+    lines: list[str]
 
 
 @dataclass(slots=True, kw_only=True)
 class KernelInfo:
-    """A kernel: its source (`lines`, of which the first is line `line` of `file`), parameters, accesses."""
+    """A kernel: its source (`lines`, of which the first is line `line` of `file`), parameters, accesses.
+
+    `functions` are those that it calls, and those that they call.
+    """
 
     id: int
     name: str
@@ -117,6 +133,28 @@ class KernelInfo:
     accesses: list[Access] = field(default_factory=list)
     adjoint: str | None = None
     enable_backward: bool = True
+    functions: list[FunctionInfo] = field(default_factory=list, metadata={"sparse": True})
+
+    def place_of(self, access: Access) -> Location:
+        """Return where in the user's source one of the accesses is."""
+        return Location(
+            file=access.file or self.file,
+            line=access.line,
+            column=access.column,
+            function=access.function or self.name,
+        )
+
+    @property
+    def parts(self) -> list[KernelInfo | FunctionInfo]:
+        """The kernel, and the functions that it calls: all that has source."""
+        return [self, *self.functions]
+
+    def text_at(self, file: str, line: int) -> str | None:
+        """Return a line of the kernel, or of a function that it calls, as it was recorded; None of others."""
+        for part in self.parts:
+            if part.file == file and 0 <= line - part.line < len(part.lines):
+                return part.lines[line - part.line]
+        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -417,6 +455,8 @@ class Trace:
         default_factory=dict, repr=False, compare=False, metadata={"json": False}
     )
     """What `contents` lists, by member."""
+    recording: str = field(default="", repr=False, compare=False, metadata={"json": False})
+    """Which recording of a tape of this process it was made from; empty for one from a file."""
 
     def array(self, label: str) -> ArrayInfo:
         """Return the array with this label.

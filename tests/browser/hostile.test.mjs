@@ -108,7 +108,9 @@ const TRACES = {
         trace.name = EVIL;
         const names = [EVIL, "__proto__", "constructor", "toString", "hasOwnProperty", "\u202Egnp"];
         for (const [i, array] of trace.arrays.entries()) array.label = names[i % names.length];
-        for (const kernel of trace.kernels) Object.assign(kernel, { name: EVIL, lines: [EVIL], adjoint: EVIL });
+        const called = { name: EVIL, file: EVIL, line: 1, lines: [EVIL] };
+        const code = { name: EVIL, lines: [EVIL], adjoint: EVIL, functions: [called] };
+        for (const kernel of trace.kernels) Object.assign(kernel, code);
         for (const launch of trace.launches) launch.name = EVIL;
         for (const scope of trace.scopes) scope.name = EVIL;
         for (const finding of trace.findings) Object.assign(finding, { message: EVIL, rule: EVIL, arrays: names });

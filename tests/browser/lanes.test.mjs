@@ -7,6 +7,7 @@ import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { openBench, servePanel } from "./bench/serve.mjs";
+import { colours, recoloured } from "./colours.mjs";
 import { ROOT, SCREENSHOTS, startBrowser } from "./harness.mjs";
 
 const RED = "185,36,43,255";
@@ -36,25 +37,6 @@ async function open(trace, options) {
   const { page, finish } = await openBench(browser, server.origin, options);
   await page.evaluate((data) => window.bench.show(data), trace);
   return { page, finish, canvas: page.locator(".td-canvas") };
-}
-
-/** How many pixels of a canvas have each colour. */
-function colours(page, selector = ".td-canvas") {
-  return page.evaluate((name) => {
-    const canvas = document.querySelector(name);
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    const counts = {};
-    for (let i = 0; i < data.length; i += 4) {
-      const key = `${data[i]},${data[i + 1]},${data[i + 2]},${data[i + 3]}`;
-      counts[key] = (counts[key] ?? 0) + 1;
-    }
-    return counts;
-  }, selector);
-}
-
-function difference(one, two) {
-  const keys = new Set([...Object.keys(one), ...Object.keys(two)]);
-  return [...keys].reduce((sum, key) => sum + Math.abs((one[key] ?? 0) - (two[key] ?? 0)), 0) / 2;
 }
 
 /** After what was asked for has been painted. */
@@ -117,7 +99,7 @@ describe("lanes", () => {
     const changes = async (what, act) => {
       const before = await settled(page);
       await act();
-      const moved = difference(before, await settled(page));
+      const moved = recoloured(before, await settled(page));
       assert.ok(moved > SMOOTHING, `${what} moved ${moved} pixels`);
     };
     const box = await canvas.boundingBox();
@@ -142,7 +124,7 @@ describe("lanes", () => {
     await page.evaluate(() => window.bench.set("selection", {}));
     await page.keyboard.press("f");
     await page.mouse.move(0, 0);
-    assert.ok(difference(whole, await settled(page)) < SMOOTHING, "f shows all again");
+    assert.ok(recoloured(whole, await settled(page)) < SMOOTHING, "f shows all again");
     await finish();
   });
 
@@ -159,7 +141,7 @@ describe("lanes", () => {
     await touch("touchStart", 250, 320);
     for (let apart = 0; apart <= 120; apart += 30) await touch("touchMove", 250 - apart / 2, 320 + apart / 2);
     await touch("touchEnd");
-    assert.ok(difference(before, await settled(page)) > SMOOTHING);
+    assert.ok(recoloured(before, await settled(page)) > SMOOTHING);
     await finish();
   });
 
@@ -179,9 +161,9 @@ describe("lanes", () => {
     await page.evaluate(() => window.bench.set("selection", { launch: 60 }));
     await page.keyboard.press("Enter");
     const opened = await settled(page);
-    assert.ok(difference(folded, opened) > SMOOTHING, "Enter unfolds");
+    assert.ok(recoloured(folded, opened) > SMOOTHING, "Enter unfolds");
     await page.keyboard.press("Enter");
-    assert.ok(difference(opened, await settled(page)) > SMOOTHING, "Enter folds again");
+    assert.ok(recoloured(opened, await settled(page)) > SMOOTHING, "Enter folds again");
     await finish();
   });
 
@@ -195,7 +177,7 @@ describe("lanes", () => {
     const lanes = () => canvas.getAttribute("aria-label");
     const before = await settled(page);
     await page.evaluate(() => window.bench.set("selection", { array: "a", version: 0 }));
-    assert.ok(difference(before, await settled(page)) > SMOOTHING, await lanes());
+    assert.ok(recoloured(before, await settled(page)) > SMOOTHING, await lanes());
     await finish();
   });
 

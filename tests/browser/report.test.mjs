@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { colours, recoloured } from "./colours.mjs";
 import { SCREENSHOTS } from "./harness.mjs";
 import { fixture, startReports, watchedPage } from "./reports.mjs";
 
@@ -61,28 +62,6 @@ function evil(trace) {
   }
   for (const finding of trace.findings) Object.assign(finding, { message: EVIL, rule: EVIL, arrays: [EVIL] });
   return trace;
-}
-
-/** How many pixels of the lanes have each colour; a canvas that was never painted has one, transparent. */
-function colours(page, selector = ".td-canvas") {
-  return page.evaluate((name) => {
-    const canvas = document.querySelector(name);
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    const counts = {};
-    for (let i = 0; i < data.length; i += 4) {
-      const key = `${data[i]},${data[i + 1]},${data[i + 2]},${data[i + 3]}`;
-      counts[key] = (counts[key] ?? 0) + 1;
-    }
-    return counts;
-  }, selector);
-}
-
-/** Pixels that changed colour. The rasteriser smooths a few differently from one time to the next. */
-function changed(before, after) {
-  const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
-  let sum = 0;
-  for (const key of keys) sum += Math.abs((before[key] ?? 0) - (after[key] ?? 0));
-  return sum / 2;
 }
 
 const SMOOTHING = 500;
@@ -142,11 +121,11 @@ describe("report", () => {
     await page.mouse.wheel(0, -600);
     await page.keyboard.up("Control");
     await page.waitForTimeout(100);
-    assert.ok(changed(before, await colours(page)) > 4 * SMOOTHING);
+    assert.ok(recoloured(before, await colours(page)) > 4 * SMOOTHING);
     await canvas.focus();
     await page.keyboard.press("f");
     await page.waitForTimeout(100);
-    assert.ok(changed(before, await colours(page)) < SMOOTHING);
+    assert.ok(recoloured(before, await colours(page)) < SMOOTHING);
     await canvas.click({ position: { x: 300, y: 20 } });
     const { width } = await canvas.boundingBox();
     await canvas.click({ position: { x: width - 20, y: 28 } });
@@ -162,10 +141,10 @@ describe("report", () => {
     const folded = await colours(page);
     await box.uncheck();
     await page.waitForTimeout(100);
-    assert.ok(changed(folded, await colours(page)) > 4 * SMOOTHING);
+    assert.ok(recoloured(folded, await colours(page)) > 4 * SMOOTHING);
     await box.check();
     await page.waitForTimeout(100);
-    assert.ok(changed(folded, await colours(page)) < SMOOTHING);
+    assert.ok(recoloured(folded, await colours(page)) < SMOOTHING);
     await finish();
   });
 

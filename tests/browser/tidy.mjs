@@ -1,6 +1,7 @@
 /**
  * What makes a view hard to read, found in the page itself: text that is cut off, that lies over other text, that leaves its
- * container, or that stands out too little from what is behind it.
+ * container, or that stands out too little from what is behind it; words that are broken because their column is too narrow,
+ * numbers with more digits than anybody reads, and numbers of a table of which a part is hidden.
  */
 
 /** Everything that is wrong with what `panel` shows now, in words; nothing if all can be read. */
@@ -11,6 +12,10 @@ export function untidy(panel) {
 /** Runs in the page: no name of this module is known in it. */
 function inspect(root) {
   const CONTRAST = 4.5;
+  /** Digits after the point. Everything that is measured is shown with six figures at the most. */
+  const LONG_NUMBER = /\d\.\d{9}/;
+  /** Words that fit any column, with what may stand around them. */
+  const WORD = /[("]*[A-Za-z_]{2,14}[)",.:;]*/y;
   const found = new Set();
   const nameOf = (element) => `${element.tagName.toLowerCase()}.${[...element.classList].join(".")}`;
   const styleOf = (element) => getComputedStyle(element);
@@ -21,11 +26,13 @@ function inspect(root) {
     element.closest(".td-sr") === null &&
     element.closest("option") === null;
   const pieces = [];
+  const texts = [];
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode;
     const element = node.parentElement;
     if (node.data.trim() === "" || !shown(element)) continue;
+    texts.push({ node, element });
     const range = document.createRange();
     range.selectNodeContents(node);
     for (const box of range.getClientRects()) {
@@ -47,8 +54,10 @@ function inspect(root) {
         x: Math.max(edge.left - left, right - edge.right),
         y: Math.max(edge.top - top, bottom - edge.bottom),
       };
+      const scrolled = ["auto", "scroll"].includes(style.overflowX) && element.closest("td, th") !== null;
+      // half a number is another number: what one has to scroll to must not end in the middle
+      if (scrolled && past.x > 1.5 && past.x < right - left) found.add(`cut in two by ${nameOf(at)}: "${text}"`);
       const cut = (axis) => ["hidden", "clip"].includes(style[`overflow${axis}`]);
-      told ||= told_x || told_y;
       if (cut("X") && past.x > 1.5 && !told_x && !told) found.add(`cut off at the side by ${nameOf(at)}: "${text}"`);
       if (cut("Y") && past.y > 3 && !told_y && !told) found.add(`cut off below by ${nameOf(at)}: "${text}"`);
       if (style.overflowX !== "visible" || style.overflowY !== "visible") {
@@ -61,6 +70,36 @@ function inspect(root) {
     }
     return { left, top, right, bottom };
   };
+
+  /** What "…" took away has to be said somewhere: in a title, or where a card is opened. */
+  const untold = (element) => {
+    const style = styleOf(element);
+    const wide = style.textOverflow === "ellipsis" && element.scrollWidth > element.clientWidth + 1;
+    const long = style.webkitLineClamp !== "none" && element.scrollHeight > element.clientHeight + 3;
+    return (wide || long) && element.closest("[title]:not([title='']), .td-card") === null;
+  };
+  for (const element of root.querySelectorAll("*")) {
+    if (shown(element) && untold(element)) found.add(`ends in "…" and says the rest nowhere: "${element.textContent}"`);
+  }
+
+  /** Of a text that may be broken anywhere: the words that were, though they are short. */
+  const brokenWords = ({ node, element }) => {
+    if (element.closest("code, pre, svg") !== null) return;
+    const range = document.createRange();
+    for (const { index, 0: word } of node.data.matchAll(/\S+/g)) {
+      WORD.lastIndex = 0;
+      if (WORD.exec(word)?.[0] !== word) continue;
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      const tops = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+      if (tops.size > 1) found.add(`broken in two in ${nameOf(element)}: "${word}"`);
+    }
+  };
+  for (const { node, element } of texts) {
+    brokenWords({ node, element });
+    if (LONG_NUMBER.test(node.data) && element.closest("code, pre") === null)
+      found.add(`too many digits in ${nameOf(element)}: "${node.data.trim().slice(0, 40)}"`);
+  }
 
   const layerOf = (element) => element.closest(".td-results, .td-tip, .td-help, .td-checked-body, .td-graph-tip");
   const seen = [];

@@ -176,6 +176,17 @@ def test_wrong_options_are_named(shell, line, message):
         assert said.partition("\n")[2] == message.partition("\n")[2]
 
 
+def test_a_cell_that_is_no_python_is_pointed_at_and_leaves_nothing(shell):
+    from IPython.core.error import UsageError
+
+    with pytest.raises(UsageError) as caught:
+        run(shell, "%%tape --no-panel --name broken\nx = 3\nx = = 3\n")
+    assert str(caught.value) == (
+        "%%tape: line 3 of this cell is no Python: invalid syntax\n   | x = = 3\n   |     ^"
+    )
+    assert "broken" not in shell.user_ns
+
+
 def test_the_help_shows_every_option(shell):
     text = shell.find_magic("tape", "cell").__doc__
     for option in ("--on-overwrite", "--name", "--loss", "--panel", "--no-panel"):
@@ -207,6 +218,20 @@ def test_a_report_needs_something_to_report(shell):
     with pytest.raises(UsageError) as caught:
         run(shell, "%tape_report --tape nothing")
     assert str(caught.value) == "%tape_report: --tape nothing: there is no variable 'nothing'"
+
+
+def test_a_report_is_not_written_to_a_file_that_is_called_as_a_tape_is(shell, tmp_path, wrong):
+    from IPython.core.error import UsageError
+
+    shell.user_ns["tape"] = wrong[0]
+    with pytest.raises(UsageError) as caught:
+        run(shell, "%tape_report tape")
+    assert str(caught.value) == (
+        "%tape_report: tape would be the name of the file, and it is a variable with a Tape\n"
+        "  = mend: %tape_report --tape tape, or %tape_report ./tape for a file of that name"
+    )
+    run(shell, "%tape_report ./tape")
+    assert (tmp_path / "tape").is_file()
 
 
 def test_two_tapes_are_compared_and_written_side_by_side(shell, tmp_path, wrong, capsys):

@@ -96,6 +96,43 @@ def test_a_diagnosis_puts_its_finding_and_its_fix_there(run, front_end):
     assert "→ give forces an array of its own" in mark["title"]
 
 
+def test_a_tape_that_was_recorded_again_has_new_marks(run, front_end):
+    tape, _ = record(run, front_end)
+    assert "✕" in str(by_line(of(cell_marks([tape]), "kernels")))
+    run(
+        "tape.reset()\nwith tape:\n    for _ in range(5):\n"
+        "        wp.launch(summed, dim=3, inputs=[a], outputs=[loss])\ntape.backward(loss)",
+        "again",
+    )
+    assert len(tape.records) == 5
+    assert not any(
+        "✕" in text for texts in by_line(of(cell_marks([tape]), "kernels")).values() for text in texts
+    )
+
+
+def test_functions_that_kernels_call_are_marked_where_they_stand(run, front_end):
+    run(
+        "@wp.func\ndef energy(x: wp.array(dtype=float), i: int):\n    return x[i] * x[i]",
+        "function",
+    )
+    run(
+        "@wp.kernel\ndef energies(x: wp.array(dtype=float), e: wp.array(dtype=float)):\n"
+        "    i = wp.tid()\n    e[i] = energy(x, i)\n\n"
+        "@wp.kernel\ndef doubled(x: wp.array(dtype=float), e: wp.array(dtype=float)):\n"
+        "    i = wp.tid()\n    e[i] = 2.0 * energy(x, i)",
+        "kernels",
+    )
+    run(
+        "x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)\ne = wp.zeros_like(x)\n"
+        "with wp.Tape() as tape:\n    wp.launch(energies, dim=2, inputs=[x], outputs=[e])\n"
+        "    wp.launch(doubled, dim=2, inputs=[x], outputs=[e])",
+        "record",
+    )
+    marks = cell_marks([front_end.user_ns["tape"]])
+    assert by_line(of(marks, "function")) == {3: ["reads x"]}
+    assert by_line(of(marks, "kernels")) == {4: ["writes e"], 9: ["writes e"]}
+
+
 def test_a_kept_copy_is_no_alarm(run, front_end):
     tape, _ = record(run, front_end, mode="preserve")
     marks = [m for at in of(cell_marks([tape]), "kernels")["lines"] for m in at["marks"]]

@@ -358,6 +358,20 @@ def test_a_tape_that_went_on_says_so(doubled):
         ask(subject, "x", 1)
 
 
+def test_values_of_another_recording_with_as_many_launches_are_not_shown(doubled):
+    tape, x = doubled
+    subject = subject_of(tape)
+    count = len(tape.records)
+    tape.reset()
+    with tape:
+        for _ in range(count):
+            wp.launch(double, dim=3, inputs=[x])
+    with pytest.raises(TapedebugError, match="^The tape was reset and recorded again since this was drawn"):
+        ask(subject, "x", 1)
+    with pytest.raises(TapedebugError, match="^The tape was reset and recorded again since this was drawn"):
+        answer(subject, {"type": "jacobian", "launch": 0, "input": "x", "output": "x"})
+
+
 def test_what_was_written_outside_the_tape(doubled):
     x = wp.array([1.0, 2.0], dtype=float)
     with wp.Tape() as tape:

@@ -184,6 +184,17 @@ def test_what_goes_wrong_is_in_the_status(panel, monkeypatch):
     assert panel.status == "ZeroDivisionError: float division by zero"
 
 
+def test_what_is_refused_after_a_run_is_said_too(panel):
+    panel.mask = [(1, "x", "y")]
+    press(panel, "run")
+    wait(panel)
+    assert panel.status.startswith("1 pair checked in ")
+    panel.mask = []
+    press(panel, "run")
+    wait(panel)
+    assert panel.status == "No pair is switched on.\n  = mend: Switch on a pair of the mask, then run."
+
+
 def test_a_trace_from_elsewhere_cannot_be_checked(wrong, tmp_path):
     tape, _, _ = wrong
     tape.trace().save(tmp_path / "net.tapedebug-trace")

@@ -14,7 +14,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.notebook import _answers as kinds
 from tapedebug.notebook import display
-from tapedebug.notebook._subject import subject_of
+from tapedebug.notebook._subject import live_tape_of, subject_of
 from tapedebug.report import Room, _assets, embed_answers, report
 from tapedebug.trace import trace_from_json
 from tests.report.pages import Page, bundle
@@ -144,3 +144,18 @@ def test_a_saved_notebook_has_some_too(tape: wp.Tape, monkeypatch: pytest.Monkey
     assert metadata[display.TRACE_MIME]["answers"] == answers
     monkeypatch.setattr(display, "MOST_ANSWERED", 0)
     assert display.saved_answers(subject, [check]) == []
+
+
+def test_a_trace_is_answered_by_the_tape_that_it_was_made_from_and_no_other(
+    tape: wp.Tape, tmp_path: Path
+) -> None:
+    trace = tape.trace()
+    assert live_tape_of(trace) is tape
+    trace.save(tmp_path / "before.tapetrace")  # an earlier run has the same ids and counts
+    assert live_tape_of(wp.trace.load_trace(tmp_path / "before.tapetrace")) is None
+    (a, b) = (arg for arg in tape.records[0].args[:2])
+    tape.reset()
+    with tape:
+        wp.launch(square, dim=3, inputs=[a], outputs=[b])
+    assert live_tape_of(trace) is None
+    assert live_tape_of(tape.trace()) is tape

@@ -292,3 +292,13 @@ def test_a_finding_that_became_harmless_is_still_there() -> None:
     found = diff(trace("error", [3]), trace("info", [7]))
     assert [(one.severity, other.severity) for one, other in found.still] == [("error", "info")]
     assert "still      was error, now info: i overwrite · x" in str(found)
+
+
+def test_a_page_has_the_end_of_a_message_and_a_terminal_one_line() -> None:
+    trace = Trace(name="t", tape=TapeInfo(id=1, on_overwrite="preserve", launches=0))
+    message = "the values of x were overwritten; " * 6 + "the tape kept a copy"
+    trace.findings = [Finding(rule="overwrite", severity="info", message=message, launches=[], arrays=["x"])]
+    found = diff(Trace(name="t", tape=trace.tape), trace)
+    assert "kept a copy" in found._repr_mimebundle_()["text/html"]
+    assert "kept a copy" not in str(found)
+    assert max(map(len, str(found).splitlines())) < 260

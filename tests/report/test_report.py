@@ -226,6 +226,15 @@ def test_a_report_appears_whole_or_not_at_all(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "static"]
 
 
+def test_where_no_file_can_be_it_is_said_at_once(net: Json, tmp_path: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=f"^the folder {re.escape(str(tmp_path / 'no'))} does not exist$"
+    ):
+        report(net, tmp_path / "no" / "out.html")
+    with pytest.raises(IsADirectoryError, match=f"^{re.escape(str(tmp_path))} is a folder, not a file$"):
+        report(net, tmp_path)
+
+
 def test_it_is_an_ordinary_file_with_an_absolute_path(
     net: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

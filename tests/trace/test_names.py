@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from tapedebug._names import find_names
 from tapedebug._source import Span
@@ -81,6 +85,19 @@ def test_callers_are_looked_through_from_the_inside_out() -> None:
     assert inner(outer) == [["local", "outer"], ["local", "outer"]]
 
 
+def test_what_imports_a_module_gives_no_names(tmp_path: Any, monkeypatch: Any) -> None:
+    (tmp_path / "module_of_things.py").write_text(
+        "import sys\n"
+        "from tapedebug._names import find_names\n"
+        "thing = [1, 2]\n"
+        "names = find_names(list, id, [id(thing)], sys._getframe(0))[id(thing)]\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    # the frames of importlib have the module's variables in `args[1]`
+    assert importlib.import_module("module_of_things").names == ["thing"]
+
+
 def texts(source: str, kind: str, tmp_path: Any, function: str) -> list[str | None]:
     """What is found for the first call of `function` in a file with this source."""
     import ast
@@ -123,3 +140,13 @@ def test_labels_are_all_different_and_use_other_names_before_numbers() -> None:
     assert choose_labels([["x"], ["x"], []], [True, False, False]) == ["x", "x#2", "array 2"]
     assert choose_labels([["v", "v_next"], ["v"]], [True, False]) == ["v_next", "v"]
     assert choose_labels([["a", "longer"]], [True], longest=True) == ["longer"]
+
+
+def test_frames_of_the_import_system_are_looked_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_names.py").write_text(
+        "import sys\nfrom tapedebug._names import find_names\n"
+        "class Thing: pass\nx = Thing()\nfound = find_names(Thing, id, [id(x)], sys._getframe())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("imported_names")
+    assert module.found == {id(module.x): ["x"]}

@@ -78,6 +78,15 @@ function readTape(r: Reader, raw: Raw): T.TapeInfo {
   };
 }
 
+function readCode(r: Reader, raw: Raw, path: string, name: string): T.Code {
+  return {
+    name: r.text(raw, "name", path, name),
+    file: r.text(raw, "file", path),
+    line: r.count(raw, "line", path, 1),
+    lines: r.texts(raw, "lines", path, MAX_LINE),
+  };
+}
+
 function readKernel(r: Reader, raw: Raw, path: string, id: number): T.Kernel {
   const params = r.records(raw, "params", path, (p, at) => ({
     name: r.text(p, "name", at),
@@ -86,10 +95,8 @@ function readKernel(r: Reader, raw: Raw, path: string, id: number): T.Kernel {
   }));
   return {
     id,
-    name: r.text(raw, "name", path, "kernel"),
-    file: r.text(raw, "file", path),
-    line: r.count(raw, "line", path, 1),
-    lines: r.texts(raw, "lines", path, MAX_LINE),
+    ...readCode(r, raw, path, "kernel"),
+    functions: r.records(raw, "functions", path, (f, at) => readCode(r, f, at, "function")),
     params,
     accesses: r.records(raw, "accesses", path, (a, at) => ({
       param: r.count(a, "param", at),
@@ -98,6 +105,7 @@ function readKernel(r: Reader, raw: Raw, path: string, id: number): T.Kernel {
       column: r.count(a, "column", at),
       endColumn: r.count(a, "end_column", at),
       needed: r.flag(a, "needed", at),
+      file: r.text(a, "file", at),
     })),
     adjoint: r.textOrNull(raw, "adjoint", path, MAX_ADJOINT),
   };

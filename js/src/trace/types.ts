@@ -50,14 +50,21 @@ export interface Access {
   readonly column: number;
   readonly endColumn: number;
   readonly needed: boolean;
+  /** Of the function that it is in, which the kernel calls; empty in the kernel itself. */
+  readonly file: string;
 }
 
-export interface Kernel {
-  readonly id: number;
+/** Source: of a kernel, or of a function that one calls. */
+export interface Code {
   readonly name: string;
   readonly file: string;
   readonly line: number;
   readonly lines: readonly string[];
+}
+
+export interface Kernel extends Code {
+  readonly id: number;
+  readonly functions: readonly Code[];
   readonly params: readonly Param[];
   readonly accesses: readonly Access[];
   readonly adjoint: string | null;

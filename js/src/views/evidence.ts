@@ -69,8 +69,20 @@ function listOf(panel: Panel, key: string, values: readonly unknown[], depth: nu
   const arrow = key === "pairs" && depth > 0 ? " → " : ", ";
   const parts = values
     .slice(0, MOST_ITEMS)
-    .flatMap((value, i) => [i > 0 ? arrow : null, ...shown(panel, key, value, depth + 1)]);
+    .flatMap((value, i, { length }) => together(shown(panel, key, value, depth + 1), i < length - 1 ? arrow : ""));
   return values.length > MOST_ITEMS ? [...parts, ` and ${whole(values.length - MOST_ITEMS)} more`] : parts;
+}
+
+/** Text that may be broken over lines has more letters than this. */
+const LEAST_TO_BREAK = 12;
+
+/** A link, a pair of them or a number, and what follows it: no line begins with a comma. */
+function together(item: readonly Child[], separator: string): Child[] {
+  const small = item.every(
+    (part) => part instanceof HTMLElement || part === null || String(part).length <= LEAST_TO_BREAK,
+  );
+  if (!small) return [...item, separator || null];
+  return [h("span", { class: "td-nowrap" }, ...item, separator.trimEnd()), separator.endsWith(" ") ? " " : null];
 }
 
 /** A place in code, one side of a conflict (launch, kernel, parameter, places), or names with numbers. */

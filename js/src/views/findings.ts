@@ -162,7 +162,9 @@ function findingList(panel: Panel): HTMLElement {
 
 function emptyText({ model }: Panel): string {
   if (model.findings.length > 0) return "None of those that are shown: see the filters above.";
-  return model.trace.verdict === "NOT CHECKED" ? "None, but no check has run." : "None: nothing wrong was found.";
+  return model.trace.verdict === "NOT CHECKED"
+    ? "None, but the tape was not checked end to end."
+    : "None: nothing wrong was found.";
 }
 
 function filters(panel: Panel): HTMLElement {

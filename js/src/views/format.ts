@@ -17,7 +17,7 @@ export function whole(value: number): string {
 }
 
 export function bytes(value: number): string {
-  if (value < 1000) return `${value} B`;
+  if (value < 999.5) return `${Math.round(value)} B`;
   const units = ["kB", "MB", "GB", "TB"];
   let scaled = value;
   let unit = "";

@@ -63,15 +63,15 @@ function title(panel: Panel): HTMLElement {
 function whatWasChecked(panel: Panel): HTMLElement {
   const { model, store, lifetime } = panel;
   const body = h("div", { class: "td-checked-body" });
-  const element = h("details", { class: "td-checked" }, h("summary", {}, "what was checked"), body);
+  const summary = h("summary", {}, "what was checked");
+  const element = h("details", { class: "td-checked" }, summary, body);
   const fill = (): void => {
-    if (!element.open) return;
     const { environment, tape, coverage } = model.trace;
-    const { verdict, summary } = judgement(model, store.get("checks"));
+    const judged = judgement(model, store.get("checks"));
     replace(
       body,
-      h("p", {}, h("b", {}, `${VERDICT_SIGNS[verdict]} ${verdict}: `), VERDICT_MEANINGS[verdict]),
-      h("p", {}, summary),
+      h("p", {}, h("b", {}, `${VERDICT_SIGNS[judged.verdict]} ${judged.verdict}: `), VERDICT_MEANINGS[judged.verdict]),
+      h("p", {}, judged.summary),
       ...[...coverage.notes, ...model.trace.notes]
         .slice(0, MOST_NOTES)
         .map((note) => h("p", { class: "td-empty" }, note)),
@@ -86,12 +86,12 @@ function whatWasChecked(panel: Panel): HTMLElement {
       ),
     );
   };
-  element.addEventListener("toggle", fill);
+  summary.addEventListener("click", fill); // before it opens: nobody is to see it empty
   element.addEventListener("focusout", (event) => {
     const next = event.relatedTarget;
     if (next instanceof Node && !element.contains(next)) element.open = false;
   });
-  lifetime.add(store.subscribe((changed) => changed.has("checks") && fill()));
+  lifetime.add(store.subscribe((changed) => changed.has("checks") && element.open && fill()));
   return element;
 }
 

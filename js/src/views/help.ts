@@ -66,7 +66,12 @@ const KEYS: readonly (readonly [string, Rows])[] = [
 /** A dialog: the focus stays in it until it is closed, and then is where it was. */
 export function buildHelp(panel: Panel): HTMLElement {
   const row = ([key, text]: Rows[number]): HTMLElement =>
-    h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, key)), h("td", {}, text));
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, ...key.split("  ").flatMap((one) => [h("kbd", {}, one), " "])),
+      h("td", {}, text),
+    );
   const groups = KEYS.map(([where, rows]) =>
     h("tbody", {}, h("tr", {}, h("th", { scope: "rowgroup", colspan: 2 }, where)), ...rows.map(row)),
   );

@@ -6,7 +6,7 @@ import { argTable } from "./args.js";
 import { chainView, findingLinks } from "./chain.js";
 import { codeLine, copyButton } from "./copy.js";
 import { sourceOf, ValuesShell } from "./details/part.js";
-import { button, type Child, h, replace } from "./dom.js";
+import { append, button, type Child, h, replace } from "./dom.js";
 import { facts } from "./facts.js";
 import { keepFocus } from "./focus.js";
 import { dim, place, seconds, short } from "./format.js";
@@ -65,18 +65,22 @@ function tabButtons(panel: Panel): HTMLElement[] {
   const found = model.launch(launch);
   const picked = model.array(model.arrayId(array));
   const names = {
-    launch: found ? `Launch ${found.index} · ${short(found.name, 28)}` : "Launch",
-    array: picked ? `Array ${short(picked.label, 20)}${version === null ? "" : ` v${version}`}` : "Array",
-    jacobian: pair ? `Jacobian ${short(pair[2], 12)} by ${short(pair[1], 12)}` : "Jacobian",
+    launch: ["Launch", found ? `${found.index} · ${short(found.name, 40)}` : ""],
+    array: ["Array", picked ? `${short(picked.label, 40)}${version === null ? "" : ` v${version}`}` : ""],
+    jacobian: ["Jacobian", pair ? `${short(pair[2], 30)} by ${short(pair[1], 30)}` : ""],
   } as const;
   return (["launch", "array", "jacobian"] as const).map((tab) => {
     const chosen = view.get("tab") === tab;
-    return button(names[tab], () => view.set({ tab }), {
+    const [kind, which] = names[tab];
+    const element = button(kind, () => view.set({ tab }), {
       class: "td-choice",
+      title: which,
       role: "tab",
       "aria-selected": String(chosen),
       "data-key": `tab ${tab}`,
     });
+    if (which !== "") append(element, [" ", h("span", {}, which)]);
+    return element;
   });
 }
 
@@ -103,10 +107,7 @@ function launchTab(panel: Panel, values: ValuesShell): Tab {
       launch.kind === "kernel" ? ["dim", dim(launch.dim)] : ["kind", launch.kind],
       ["called at", ...callSite(panel, launch)],
       scopes.length > 0 ? ["scope", scopes.join(" › ")] : null,
-      [
-        "time",
-        `${seconds(launch.seconds)} forward${launch.backwardSeconds === null ? "" : `, ${seconds(launch.backwardSeconds)} backward`}`,
-      ],
+      ["time", times(launch)],
     ),
     chainView(panel),
     findingLinks(panel, model.findingsOf(launch.index)),
@@ -116,6 +117,14 @@ function launchTab(panel: Panel, values: ValuesShell): Tab {
     codeLine(panel, "Panel", selectionCode(panel, launch.index)),
   ];
   return { parts, array: shown?.array ?? null, version: shown?.version ?? null };
+}
+
+function times({ seconds: forward, backwardSeconds: backward }: Launch): string {
+  const parts = [
+    forward === null ? "" : `${seconds(forward)} forward`,
+    backward === null ? "" : `${seconds(backward)} backward`,
+  ];
+  return parts.filter(Boolean).join(", ") || "–";
 }
 
 function callSite(panel: Panel, launch: Launch): Child[] {

@@ -88,6 +88,11 @@ function signs(model: TraceModel): Sign[] {
       count: happened("zero"),
       draw: [rect({ x: 14, y: 5, width: 8, height: 8 }, "td-s-fg")],
     },
+    {
+      text: "a reverse pass adds to a gradient",
+      count: events.filter(({ kind, of }) => kind === "backward" && of !== "tape").length,
+      draw: [path("M13 9 l8 -4.5 v9 z", "td-s-fg td-s-adj")],
+    },
     { text: "a reverse pass begins", count: happened("backward"), draw: [path("M13 9 l8 -4.5 v9 z", "td-s-fg")] },
   ];
 }
@@ -102,14 +107,12 @@ const word = (text: string, name: string): SVGElement =>
 
 export function legend(panel: Panel): HTMLElement {
   const { model, view, lifetime } = panel;
-  const item = (draw: readonly SVGElement[], text: string): HTMLElement =>
-    h("li", {}, svgBox(draw), h("span", {}, text));
+  const item = (draw: readonly SVGElement[], text: string, count: Count = null): HTMLElement => {
+    const times = count === null ? null : h("span", { class: "td-nowrap" }, `· ${whole(count)}`);
+    return h("li", {}, svgBox(draw), h("span", {}, text, times ? " " : null, times));
+  };
   const said = signs(model).filter(({ count }) => count !== 0);
-  const ofLanes = h(
-    "ul",
-    {},
-    ...said.map(({ text, count, draw }) => item(draw, count === null ? text : `${text} · ${whole(count)}`)),
-  );
+  const ofLanes = h("ul", {}, ...said.map(({ text, count, draw }) => item(draw, text, count)));
   const ofGraph = h("ul", {});
   const takeGraph = ({ signs }: Parts["graph"]): void =>
     replace(ofGraph, ...signs(model).map(({ text, draw }) => item(draw(), text)));

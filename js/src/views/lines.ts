@@ -1,7 +1,7 @@
 /** What is said beside each line of a kernel's source, as seen from one launch. Pure. */
 import { LOST, PRESERVED } from "../trace/columns.js";
 import type { TraceModel } from "../trace/model.js";
-import type { Arg, Kernel, Launch, Summary } from "../trace/types.js";
+import type { Arg, Code, Kernel, Launch, Summary } from "../trace/types.js";
 
 export type Weight = "read" | "needed" | "write" | "kept" | "lost" | "bad";
 
@@ -32,11 +32,16 @@ interface Group {
   count: number;
 }
 
-/** Notes by line number. */
-export function lineNotes(model: TraceModel, launch: Launch, kernel: Kernel): ReadonlyMap<number, LineNote> {
+/** Notes by line number, of the kernel itself or of a function that it calls. */
+export function lineNotes(
+  model: TraceModel,
+  launch: Launch,
+  kernel: Kernel,
+  code: Code = kernel,
+): ReadonlyMap<number, LineNote> {
   const notes = new Map<number, { badges: Badge[]; wrong: boolean; accesses: number; heat: number }>();
   const born = bornHere(model, launch);
-  for (const group of grouped(kernel)) {
+  for (const group of grouped(kernel, code)) {
     const { line, param, kind, needed, count } = group;
     const name = kernel.params[param]?.name ?? `argument ${param}`;
     const arg = launch.args.find((a) => a.name === name) ?? launch.args[param];
@@ -57,9 +62,10 @@ export function lineNotes(model: TraceModel, launch: Launch, kernel: Kernel): Re
   return notes;
 }
 
-function grouped(kernel: Kernel): Iterable<Group> {
+function grouped(kernel: Kernel, code: Code): Iterable<Group> {
   const groups = new Map<string, Group>();
-  for (const { line, param, kind, needed } of kernel.accesses) {
+  for (const { line, param, kind, needed, file } of kernel.accesses) {
+    if (file !== (code === kernel ? "" : code.file) || !holds(code, line)) continue;
     const key = `${line} ${param} ${kind}`;
     const group = groups.get(key);
     if (group) {
@@ -68,6 +74,10 @@ function grouped(kernel: Kernel): Iterable<Group> {
     } else groups.set(key, { line, param, kind, needed, count: 1 });
   }
   return groups.values();
+}
+
+export function holds(code: Code, line: number): boolean {
+  return line >= code.line && line < code.line + code.lines.length;
 }
 
 /**

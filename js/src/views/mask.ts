@@ -324,7 +324,11 @@ function controls(panel: Panel, shown: readonly (Grid | null)[]): HTMLElement {
   const none = button("none", () => set(false), { class: "td-button", title: "switch all pairs shown here off" });
   all.disabled = none.disabled = running || !canRun;
   const elsewhere = store.get("mask").filter((entry) => !keys.has(entryKey(entry))).length;
-  const note = !canRun ? "needs a kernel" : elsewhere > 0 ? `${elsewhere} of them on other launches` : "";
+  const note = !canRun
+    ? "needs the kernel that recorded the tape"
+    : elsewhere > 0
+      ? `${elsewhere} of them on other launches`
+      : "";
   return h("div", { class: "td-controls" }, run, all, none, h("span", { class: "td-empty" }, note));
 }
 

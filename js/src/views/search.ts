@@ -124,7 +124,7 @@ function offerSource(panel: Panel, kernel: Kernel, found: Collector): void {
       panel.view.set({ line });
     };
     const place = `${fileName(kernel.file)}:${line}`;
-    found.offer(text.trim(), () => ({ kind: "code", text: short(text.trim(), 48), note: place, go }));
+    found.offer(text.trim(), () => ({ kind: "code", text: short(text.trim(), 160), note: place, go }));
   });
 }
 
@@ -173,6 +173,7 @@ export function searchBox(panel: Panel): { element: HTMLElement; focus(): void }
         role: "option",
         "aria-selected": String(i === active),
         class: i === active ? "td-active" : null,
+        title: result.text,
       },
       h("span", { class: "td-kind" }, result.kind),
       h("span", { class: "td-what" }, ...highlighted(result.text, input.value.trim())),

@@ -1,36 +1,34 @@
 /** The source of the selected launch's kernel, annotated; a click on a line shows the adjoint that was generated for it. */
 
-import type { Kernel, Launch, Severity } from "../trace/types.js";
+import type { Code, Kernel, Launch, Severity } from "../trace/types.js";
 import { h, link, replace, scrollWithin } from "./dom.js";
 import { fileName, short } from "./format.js";
-import { adjointOf, type Badge, type LineNote, lineNotes } from "./lines.js";
+import { adjointOf, type Badge, holds, type LineNote, lineNotes } from "./lines.js";
 import { colour, type Piece } from "./python.js";
 import type { Panel } from "./state.js";
 import { SEVERITY_SIGNS } from "./words.js";
 
 const MOST_LINES = 400;
+/** Functions of a kernel that are shown below it. */
+const MOST_FUNCTIONS = 20;
 
 export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLElement {
   const { view, lifetime } = panel;
   const redacted = kernel.lines.length === 0;
-  const place = `${fileName(kernel.file)}:${kernel.line}`;
   if (redacted)
     return h(
       "section",
       { class: "td-source" },
-      heading(kernel, place),
+      heading(kernel),
       h("p", { class: "td-empty" }, "The source is not part of this trace."),
     );
-  const notes = lineNotes(panel.model, launch, kernel);
-  const finding = panel.model.finding(panel.store.get("selection").finding);
-  const at = finding?.location;
-  const marked = at && sameFile(at.file, kernel.file) ? { line: at.line, severity: finding.severity } : null;
-  const text = kernel.lines.slice(0, MOST_LINES);
-  const inked = colour(text);
   const id = `td-line-${Math.random().toString(36).slice(2)}`;
-  const rows = text.map((_, i) => row(panel, kernel, i, inked[i] ?? [], notes.get(kernel.line + i), marked));
+  const rows = rowsOf(panel, launch, kernel, kernel);
   rows.forEach((element, i) => {
+    const line = kernel.line + i;
     element.id = `${id}-${i}`;
+    element.setAttribute("role", "option");
+    element.addEventListener("click", () => view.set({ line: view.get("line") === line ? null : line }));
   });
   const list = h(
     "div",
@@ -71,20 +69,49 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
   return h(
     "section",
     { class: "td-source" },
-    heading(kernel, place),
+    heading(kernel),
     list,
     more > 0 ? h("p", { class: "td-empty" }, `${more} more lines not shown`) : null,
+    ...called(panel, launch, kernel),
   );
 }
 
-function heading(kernel: Kernel, place: string): HTMLElement {
-  return h(
-    "h2",
-    {},
-    "Source ",
-    h("span", { class: "td-place", title: kernel.file }, place),
-    h("span", { class: "td-hint" }, "● needed by the adjoint"),
-  );
+/** The functions that the kernel calls, with what this launch read and wrote in them. */
+function called(panel: Panel, launch: Launch, kernel: Kernel): HTMLElement[] {
+  const shown = kernel.functions.filter(({ lines }) => lines.length > 0).slice(0, MOST_FUNCTIONS);
+  const parts = shown.flatMap((code) => {
+    const rows = rowsOf(panel, launch, kernel, code);
+    for (const element of rows) element.setAttribute("role", "listitem");
+    return [
+      h("h3", { class: "td-called" }, `calls ${short(code.name, 60)} `, placeOf(code)),
+      h(
+        "div",
+        { class: "td-code", role: "list", tabindex: 0, "aria-label": `source of ${short(code.name, 80)}` },
+        ...rows,
+      ),
+    ];
+  });
+  const more = kernel.functions.length - shown.length;
+  return more > 0 ? [...parts, h("p", { class: "td-empty" }, `${more} more functions not shown`)] : parts;
+}
+
+function placeOf(code: Code): HTMLElement {
+  return h("span", { class: "td-place", title: code.file }, `${fileName(code.file)}:${code.line}`);
+}
+
+function heading(kernel: Kernel): HTMLElement {
+  return h("h2", {}, "Source ", placeOf(kernel), h("span", { class: "td-hint" }, "● needed by the adjoint"));
+}
+
+function rowsOf(panel: Panel, launch: Launch, kernel: Kernel, code: Code): HTMLElement[] {
+  const notes = lineNotes(panel.model, launch, kernel, code);
+  const finding = panel.model.finding(panel.store.get("selection").finding);
+  const at = finding?.location;
+  const here = at && sameFile(at.file, code.file) && holds(code, at.line);
+  const marked = here ? { line: at.line, severity: finding.severity } : null;
+  const text = code.lines.slice(0, MOST_LINES);
+  const inks = colour(text);
+  return text.map((_, i) => row(code, i, inks[i] ?? [], notes.get(code.line + i), marked));
 }
 
 function sameFile(a: string, b: string): boolean {
@@ -98,25 +125,23 @@ interface Marked {
 
 /** A line, and under it what is said of it: so that it covers no code, however long the line is. */
 function row(
-  panel: Panel,
-  kernel: Kernel,
+  code: Code,
   index: number,
   pieces: readonly Piece[],
   note: LineNote | undefined,
   marked: Marked | null,
 ): HTMLElement {
-  const line = kernel.line + index;
+  const line = code.line + index;
   const here = marked?.line === line ? marked.severity : null;
   // what is wrong comes first: the rest may be cut off
   const badges = [...(note?.badges ?? [])].sort((a, b) => Number(grave(b)) - Number(grave(a)));
   const said = [...badges.map(({ title }) => title), here ? `the finding: ${here}` : ""].filter(Boolean);
-  const text = short(kernel.lines[index]?.trim() ?? "", 200);
+  const text = short(code.lines[index]?.trim() ?? "", 200);
   const sign = here ? h("span", { class: `td-access td-finding-${here}` }, `${SEVERITY_SIGNS[here]} ${here}`) : null;
-  const element = h(
+  return h(
     "div",
     {
       class: `td-line${note?.wrong ? " td-wrong" : ""}${here ? ` td-marked td-${here}` : ""}`,
-      role: "option",
       "aria-label": `line ${line}: ${text}${said.map((words) => `; ${words}`).join("")}`,
     },
     h("span", { class: "td-number" }, line),
@@ -127,8 +152,6 @@ function row(
     h("code", {}, ...(pieces.length === 0 ? [" "] : pieces.map(inked))),
     sign || badges.length > 0 ? h("span", { class: "td-badges" }, sign, ...badges.map(badge)) : null,
   );
-  element.addEventListener("click", () => panel.view.set({ line: panel.view.get("line") === line ? null : line }));
-  return element;
 }
 
 function grave({ weight }: Badge): boolean {

@@ -31,7 +31,7 @@ export function fateLine(panel: Panel, version: Version): HTMLElement {
   return h(
     "p",
     { class: `td-fate td-status-${version.status}` },
-    h("b", {}, `v${version.version} ${STATUS_NAMES[version.status]}. `),
+    h("b", {}, `v${version.version} ${STATUS_NAMES[version.status]}: `),
     fate(panel.model, version),
     ".",
   );
@@ -40,7 +40,7 @@ export function fateLine(panel: Panel, version: Version): HTMLElement {
 function writer(panel: Panel, version: Version): Child[] {
   if (version.writtenBy === null) return [origin(panel.model, version)];
   const who = link("who wrote this?", () => goToWriter(panel, version), origin(panel.model, version));
-  return [launchLink(panel, version.writtenBy), " ", who];
+  return [launchLink(panel, version.writtenBy), h("div", {}, who)];
 }
 
 /** A view, or what an array is a view of, at the version that stands when the selected launch runs. */

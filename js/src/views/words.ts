@@ -34,13 +34,15 @@ export const VERDICT_MEANINGS: Readonly<Record<Verdict, string>> = {
 /** What happened to a version, in one sentence. */
 export function fate(model: TraceModel, version: Version): string {
   const { overwrittenBy, neededBy, status } = version;
-  const needers = `the adjoint of ${neededBy.length > 1 ? "launches" : "launch"} ${listed(neededBy, 3)}`;
+  const several = neededBy.length > 1;
+  const needers = `the ${several ? "adjoints of launches" : "adjoint of launch"} ${listed(neededBy, 3)}`;
+  const need = several ? "need" : "needs";
   const by = overwrittenBy === null ? "" : launchName(model, overwrittenBy);
   switch (status) {
     case "lost":
-      return `${needers} needs these values; ${by} overwrote them`;
+      return `${needers} ${need} these values; ${by} overwrote them`;
     case "preserved":
-      return `${by} overwrote these values; ${needers} needs them and the tape ${version.recomputed ? "computes them again, to keep to its memory_budget" : "kept a copy"}`;
+      return `${by} overwrote these values; ${needers} ${need} them and the tape ${version.recomputed ? "computes them again, to keep to its memory_budget" : "kept a copy"}`;
     case "harmless":
       return `${by} overwrote these values; no adjoint needs them: harmless`;
     case "live":

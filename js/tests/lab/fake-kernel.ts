@@ -1,10 +1,10 @@
 /** A kernel that speaks as `tapedebug/notebook/_comm.py` does, without a JupyterLab. */
 import type { ISessionContext } from "@jupyterlab/apputils";
 import { Signal } from "@lumino/signaling";
-import type { Numbered, Question } from "../../src/lab/protocol.js";
+import type { Numbered, Question, TapeRow } from "../../src/lab/protocol.js";
 import { TapeSession } from "../../src/lab/session.js";
 
-export const ROW = {
+export const ROW: TapeRow = {
   tape: 3,
   name: "net",
   madeAt: "In [4]:12",

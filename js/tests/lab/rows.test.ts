@@ -5,21 +5,8 @@ import type { TapeRow } from "../../src/lab/protocol.js";
 import { activity, facts, verdict } from "../../src/lab/rows.js";
 import type { TapeSession } from "../../src/lab/session.js";
 import type { ITapes } from "../../src/lab/tokens.js";
+import { ROW } from "./fake-kernel.js";
 
-const ROW: TapeRow = {
-  tape: 3,
-  name: "net",
-  madeAt: "In [4]:12",
-  launches: 11,
-  arrays: 7,
-  onOverwrite: "preserve",
-  backwardRuns: 1,
-  preservedBytes: 0,
-  recording: false,
-  checking: false,
-  verdict: "NOT CHECKED",
-  findings: null,
-};
 const NONE = { error: 0, warning: 0, info: 0 };
 
 describe("a row", () => {

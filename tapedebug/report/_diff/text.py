@@ -10,7 +10,10 @@ from tapedebug.trace import Finding
 
 MOST = 20
 """Lines of one kind; the rest is counted."""
-LONGEST = 200
+LONGEST_LINE = 200
+"""Characters of a message in a terminal."""
+LONGEST = 260
+"""On a page, where the end of a message says what became of an overwrite."""
 SIGNS = {"error": "✕", "warning": "!", "info": "i"}
 
 
@@ -24,8 +27,8 @@ def _lines(diff: Diff) -> Iterator[str]:
     for name, text in overview(diff):
         yield f"  {name:<10} {text}"
     for title, findings in (("gone", diff.gone), ("new", diff.new)):
-        yield from _listed([f"  {title:<10} {describe(finding)}" for finding in findings])
-    yield from _listed([f"  still      {still(*pair)}" for pair in diff.still])
+        yield from _listed([f"  {title:<10} {describe(finding, LONGEST_LINE)}" for finding in findings])
+    yield from _listed([f"  still      {still(*pair, LONGEST_LINE)}" for pair in diff.still])
     yield from _listed([f"  gradient   {gradient(change)}" for change in diff.gradients])
     yield from _listed([f"  check      {check(change)}" for change in diff.checks])
     yield from _listed([f"  values     {parting(found)}" for found in diff.parted[:5]])
@@ -56,20 +59,20 @@ def overview(diff: Diff) -> Iterator[tuple[str, str]]:
         yield "overwrites", f"on_overwrite={before.tape.on_overwrite!r} → {after.tape.on_overwrite!r}"
 
 
-def describe(finding: Finding) -> str:
+def describe(finding: Finding, longest: int = LONGEST) -> str:
     """A finding in one line."""
     arrays = f" · {cut(', '.join(finding.arrays), 60)}" if finding.arrays else ""
     place = finding.call_site or finding.location
     where = f" ({place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line})" if place else ""
     return (
-        f"{SIGNS[finding.severity]} {cut(finding.rule, 60)}{arrays}{where}: {cut(finding.message, LONGEST)}"
+        f"{SIGNS[finding.severity]} {cut(finding.rule, 60)}{arrays}{where}: {cut(finding.message, longest)}"
     )
 
 
-def still(before: Finding, after: Finding) -> str:
+def still(before: Finding, after: Finding, longest: int = LONGEST) -> str:
     """A finding that is there in both, and how it changed."""
     changed = "" if before.severity == after.severity else f"was {before.severity}, now {after.severity}: "
-    return changed + describe(after)
+    return changed + describe(after, longest)
 
 
 def gradient(change: GradientChange) -> str:

@@ -13,7 +13,8 @@ export interface Drawing {
   readonly edges: ReadonlyMap<string, SVGElement>;
   /** What stands beside some of the edges. */
   readonly names: ReadonlyMap<string, SVGElement>;
-  readonly bands: ReadonlyMap<string, SVGElement>;
+  /** The heads of the bands, by their keys. */
+  readonly heads: ReadonlyMap<string, SVGElement>;
 }
 
 /** Room left of the drawing for the heads of bands, and around it. */
@@ -54,12 +55,14 @@ export function draw(model: TraceModel, picture: Picture, layout: Layout, shapes
   const content = svg(
     "g",
     { class: "td-g-content" },
-    svg("g", {}, ...bands.values()),
+    svg("g", {}, ...[...bands.values()].map(({ box }) => box)),
     svg("g", {}, ...[...calm, ...loud].map((key) => edges.get(key) as SVGElement)),
     svg("g", { "aria-hidden": "true" }, ...names.values()),
+    svg("g", {}, ...[...bands.values()].map(({ head }) => head)), // no edge crosses out the name of a band
     svg("g", {}, ...nodes.values()),
   );
-  return { content, nodes, edges, names, bands };
+  const heads = new Map([...bands].map(([key, { head }]) => [key, head]));
+  return { content, nodes, edges, names, heads };
 }
 
 function label(text: string, x: number, y: number, className: string, anchor = "middle"): SVGElement {
@@ -68,28 +71,31 @@ function label(text: string, x: number, y: number, className: string, anchor = "
 
 // ---------------------------------------------------------------------------------------------- bands
 
-function drawBand(placed: PlacedBand, band: Band, width: number, deepest: number): SVGElement {
+function drawBand(
+  placed: PlacedBand,
+  band: Band,
+  width: number,
+  deepest: number,
+): { readonly box: SVGElement; readonly head: SVGElement } {
   const pad = BAND_PAD * (deepest - placed.depth + 1);
   const text = `▾ ${band.label}`;
   const rect = { x: -pad, y: placed.top, width: width + 2 * pad, height: placed.bottom - placed.top };
-  return svg(
+  const name = band.sequence ? "td-g-band td-g-run" : "td-g-band";
+  const box = svg("g", { class: name }, svg("rect", { ...rect, rx: 4, class: "td-g-bandbox" }));
+  const head = svg(
     "g",
-    { class: `td-g-band${band.sequence ? " td-g-run" : ""}`, "data-band": placed.key },
-    svg("rect", { ...rect, rx: 4, class: "td-g-bandbox" }),
-    svg(
-      "g",
-      {
-        class: "td-g-bandhead",
-        role: "button",
-        tabindex: -1,
-        "aria-expanded": "true",
-        "aria-label": `${band.sequence ? "repetition" : "scope"} ${band.label}: ${band.sequence ? "unfold" : "collapse"}`,
-        "data-band": placed.key,
-      },
-      svg("rect", { x: -pad, y: placed.top, width: 16 + text.length * 6.4, height: 18, class: "td-g-hit" }),
-      label(text, -pad + 6, placed.top + 13, "td-g-bandname", "start"),
-    ),
+    {
+      class: "td-g-bandhead",
+      role: "button",
+      tabindex: -1,
+      "aria-expanded": "true",
+      "aria-label": `${band.sequence ? "repetition" : "scope"} ${band.label}: ${band.sequence ? "unfold" : "collapse"}`,
+      "data-band": placed.key,
+    },
+    svg("rect", { x: -pad, y: placed.top, width: 16 + text.length * 6.4, height: 18, class: "td-g-hit" }),
+    label(text, -pad + 6, placed.top + 13, "td-g-bandname", "start"),
   );
+  return { box, head: svg("g", { class: name }, head) };
 }
 
 // ---------------------------------------------------------------------------------------------- edges

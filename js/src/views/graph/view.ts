@@ -315,7 +315,7 @@ export class GraphView implements Graph {
     this.shown?.drawing.content.setAttribute("transform", at);
     // Heads of bands stay in view.
     const left = -(x + this.margin * scale) / scale;
-    for (const band of this.shown?.drawing.bands.values() ?? []) {
+    for (const band of this.shown?.drawing.heads.values() ?? []) {
       const head = band.querySelector(".td-g-bandhead");
       const start = Number(head?.firstElementChild?.getAttribute("x"));
       head?.setAttribute("transform", `translate(${Math.max(0, left - start)} 0)`);
@@ -345,7 +345,7 @@ export class GraphView implements Graph {
 
   private elementOf(key: string): SVGElement | null {
     const drawing = this.shown?.drawing;
-    return drawing?.nodes.get(key) ?? drawing?.bands.get(key)?.querySelector<SVGElement>(".td-g-bandhead") ?? null;
+    return drawing?.nodes.get(key) ?? drawing?.heads.get(key)?.querySelector<SVGElement>(".td-g-bandhead") ?? null;
   }
 
   /** One element of the drawing is in the tab order: the one the keyboard is on. */

@@ -135,7 +135,13 @@ function paintMark(
   const high = Math.max(MARK, dy) + 2 * room;
   const x = (column + 0.5 - seen.left) * dx - wide / 2;
   const y = (row + 0.5 - seen.top) * dy - high / 2;
+  // within the canvas: of a frame around an entry at its edge all four sides are to be seen
+  const left = Math.max(x, weight / 2);
+  const top = Math.max(y, weight / 2);
+  const right = Math.min(x + wide, pen.canvas.width / scene.ratio - weight / 2);
+  const bottom = Math.min(y + high, pen.canvas.height / scene.ratio - weight / 2);
+  if (right <= left || bottom <= top) return;
   pen.strokeStyle = colour;
   pen.lineWidth = weight;
-  pen.strokeRect(x, y, wide, high);
+  pen.strokeRect(left, top, right - left, bottom - top);
 }

@@ -256,7 +256,7 @@ function worstTable(source: JacobianSource, jacobian: Jacobian): HTMLElement {
       () => source.goTo(entry.row, entry.column),
       "show it in the maps",
     );
-    const bar = entry.bar === null || Number.isNaN(entry.bar) ? "" : ` ± ${number(entry.bar, 1)}`;
+    const bar = entry.bar === null || Number.isNaN(entry.bar) ? "" : ` ±\u00a0${number(entry.bar, 1)}`;
     return h(
       "tr",
       {},
@@ -264,7 +264,7 @@ function worstTable(source: JacobianSource, jacobian: Jacobian): HTMLElement {
       h("td", {}, number(entry.ad, 4)),
       reference ? h("td", {}, number(entry.reference, 4)) : null,
       h("td", {}, entry.fd === null ? "–" : `${number(entry.fd, 4)}${bar}`),
-      h("td", { class: entry.wrong ? "td-bad" : null }, entry.wrong ? "✕ " : null, number(entry.error, 2)),
+      h("td", { class: entry.wrong ? "td-bad" : null }, entry.wrong ? "✕\u00a0" : null, number(entry.error, 2)),
     );
   };
   return h(

@@ -16,6 +16,9 @@ export const ROW_HEIGHT = 20;
 /** Room for the arcs of the first lane. */
 export const HEADROOM = 14;
 
+/** Letters of the name of a scope, with its sign and "…". */
+const LEAST_OF_NAME = 9;
+
 export type HeadHit = { readonly kind: "launch" } | Band;
 
 export function headHeight(bands: Bands): number {
@@ -142,7 +145,9 @@ function paintScope(
   }
   const full = `${sign} ${names.join(" › ")}`;
   const text = pen.measureText(full).width <= room ? full : fitText(pen, `${sign} ${names.at(-1)}`, room);
-  pen.fillText(to - from < 40 ? sign : text, left + 5, middle);
+  // a few letters of a name say nothing; the tooltip has all of it
+  const tooShort = to - from < 40 || (text.endsWith("…") && text.length < LEAST_OF_NAME);
+  pen.fillText(tooShort ? sign : text, left + 5, middle);
 }
 
 function paintTitles(pen: CanvasRenderingContext2D, { geometry, palette }: Scene): void {
@@ -233,7 +238,8 @@ function paintSequence(
   pen.lineTo(right, middle + 6);
   pen.stroke();
   if (right - left < 34) return;
-  const text = fitText(pen, sequenceText(sequence, isFolded(sequence, view)), right - left - 16);
+  const texts = sequenceTexts(sequence, isFolded(sequence, view));
+  const text = texts.find((one) => pen.measureText(one).width <= right - left - 16) ?? (texts.at(-1) as string);
   const width = pen.measureText(text).width + 10;
   pen.fillStyle = palette.bg;
   pen.fillRect((left + right - width) / 2, middle - 8, width, 16);
@@ -242,8 +248,16 @@ function paintSequence(
   pen.fillText(text, (left + right) / 2, middle);
 }
 
-function sequenceText(sequence: Sequence, folded: boolean): string {
-  return `${folded ? "▸" : "▾"} ×${sequence.count} · ${sequence.length} ${sequence.length === 1 ? "launch" : "launches"} each`;
+/** In as many words as there is room for: each is shorter than the one before. */
+export function sequenceTexts({ count, length }: Sequence, folded: boolean): string[] {
+  const sign = folded ? "▸" : "▾";
+  const times = `${sign} ×${count}`;
+  return [
+    `${times} · ${length} ${length === 1 ? "launch" : "launches"} each`,
+    `${times} · ${length} each`,
+    times,
+    sign,
+  ];
 }
 
 /** What of the head is at a place. */

@@ -7,7 +7,7 @@ const LEAST = 118;
 const LEAST_TIGHT = 92;
 const TIGHT = 520;
 /** Left of a name: the ring that says whether it carries a gradient; right of it: room before the bars. */
-const AROUND = 34;
+const AROUND = 38;
 export const INDENT = 10;
 /** So many of the longest names are measured. */
 const MEASURED = 40;

@@ -31,7 +31,6 @@ export function paintClobbers(pen: CanvasRenderingContext2D, scene: Scene, track
     const most = Math.min(26, (geometry.lane - BAR) / 2 + 4);
     for (const span of torn) if (span.to - span.from >= MIN_ARC) lostArc(pen, palette, span, middle, most);
   }
-  paintFoldCounts(pen, scene, track, middle);
 }
 
 function wholeSpans(geometry: Geometry, spans: Spans): Span[] {
@@ -146,7 +145,7 @@ function shield(pen: CanvasRenderingContext2D, palette: Palette, px: number, py:
 }
 
 /** A fold must not hide trouble: it says how many of each are in it. */
-function paintFoldCounts(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
+export function paintFoldCounts(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette, folds } = scene;
   const { columns, viewport } = geometry;
   if (viewport.scale * columns.foldWidth < 14) return;
@@ -162,8 +161,11 @@ function paintFoldCounts(pen: CanvasRenderingContext2D, scene: Scene, track: Tra
     pen.textAlign = "center";
     pen.textBaseline = "top";
     const half = pen.measureText(text).width / 2;
+    const centre = Math.max(px, geometry.gutter + half);
+    pen.fillStyle = palette.bg; // marks of what happened around the tape are at the same height
+    pen.fillRect(centre - half - 1, middle + BAR / 2 + 2, 2 * half + 2, 12);
     pen.fillStyle = lost > 0 ? palette.red : palette.keep;
-    pen.fillText(text, Math.max(px, geometry.gutter + half), middle + BAR / 2 + 3);
+    pen.fillText(text, centre, middle + BAR / 2 + 3);
   }
 }
 
@@ -181,7 +183,8 @@ export function paintBackwardMarks(pen: CanvasRenderingContext2D, scene: Scene, 
   const places = new Places();
   eachVisible(geometry, lost.first, true, (i, px) => {
     places.add(px);
-    if (geometry.viewport.scale >= 14) free = misreadLabel(pen, scene, track, i, px, middle, free);
+    if (geometry.viewport.scale >= 14 && pen.globalAlpha === 1)
+      free = misreadLabel(pen, scene, track, i, px, middle, free);
   });
   const dots = new Path2D();
   const crosses = new Path2D();

@@ -4,7 +4,7 @@ import type { Fold } from "./columns.js";
 import { type EventMarks, paintEvents } from "./events.js";
 import { BAR, eachSpan, eachVisible, type Geometry, plotWidth, u, x, y } from "./geometry.js";
 import { fitText, INDENT } from "./gutter.js";
-import { paintBackwardMarks, paintClobbers } from "./marks.js";
+import { paintBackwardMarks, paintClobbers, paintFoldCounts } from "./marks.js";
 import { type Palette, RAMP_STEPS, type Tone } from "./palette.js";
 import { CROWDED, Places, Runs } from "./pen.js";
 import type { ColourScale } from "./scale.js";
@@ -36,6 +36,8 @@ const DIMMED = 0.28;
 const TINY = 1.5;
 /** Pixels for a dot and the word behind it. */
 const ROOM_FOR_NAN = 32;
+/** So far it may reach beyond the last launch: half of the way to the backward pass. */
+const NAN_BEYOND = 8;
 
 export function visibleLanes(geometry: Geometry, lanes: number): [first: number, last: number] {
   const first = Math.max(0, Math.floor(geometry.viewport.top / geometry.lane));
@@ -60,6 +62,7 @@ export function paintTracks(pen: CanvasRenderingContext2D, scene: Scene): void {
     if (geometry.columns.mirrored) paintBackwardMarks(pen, scene, track, middle);
     const events = scene.events.get(track.array.id);
     if (events) paintEvents(pen, scene, events, middle);
+    paintFoldCounts(pen, scene, track, middle);
   }
   pen.globalAlpha = 1;
 }
@@ -229,8 +232,12 @@ function paintBad(pen: CanvasRenderingContext2D, scene: Scene, track: Track, mid
   const places = new Places();
   eachVisible(geometry, bad, false, (_, px) => places.add(px));
   const notches = new Runs();
+  const end = x(geometry, geometry.columns.count);
   places.each((px, room) => {
-    if (room >= ROOM_FOR_NAN + 2) signText(pen, palette, px + ROOM_FOR_NAN / 2 + 1, middle, "NaN", palette.red);
+    // what stands behind the last launches would lie over the backward pass
+    const aside = ROOM_FOR_NAN / 2 + 1;
+    const at = px + 2 * aside > end + NAN_BEYOND ? px - aside : px + aside;
+    if (room >= ROOM_FOR_NAN + 2) signText(pen, palette, at, middle, "NaN", palette.red);
     notches.add(px - 1, px + 2);
   });
   notches.fill(pen, palette.red, middle - BAR / 2 - 4, 4);
@@ -275,6 +282,11 @@ function paintWrites(pen: CanvasRenderingContext2D, scene: Scene, track: Track, 
     else addDot(dots, px, middle, Math.min(5, Math.max(1.5, room / 2.4)));
   });
   runs.fill(pen, palette.accent, middle - 1, 3);
+  if (scene.scale) {
+    pen.strokeStyle = palette.bg; // bars of any colour are behind them
+    pen.lineWidth = 2;
+    pen.stroke(dots);
+  }
   pen.fillStyle = palette.accent;
   pen.fill(dots);
 }
@@ -299,9 +311,11 @@ export function paintLabels(pen: CanvasRenderingContext2D, scene: Scene): void {
     if (middle < geometry.head - 4) continue;
     const left = 8 + depth * INDENT;
     const chosen = scene.array === array.id;
-    pen.globalAlpha = scene.focus && !scene.focus.has(array.label) ? 0.5 : 1;
+    const dimmed = scene.focus !== null && !scene.focus.has(array.label);
+    pen.globalAlpha = dimmed ? 0.5 : 1;
     paintGradMark(pen, palette, left + 5, middle, array.requiresGrad);
-    pen.fillStyle = palette.fg;
+    pen.globalAlpha = 1; // a name steps back by its colour, and can still be read
+    pen.fillStyle = dimmed ? palette["fg-2"] : palette.fg;
     pen.font = `${chosen ? "600 " : ""}12px ${palette.font}`;
     const room = geometry.gutter - left - 28;
     pen.fillText(fitText(pen, array.label, room, true), left + 17, two ? middle - 6 : middle);
@@ -311,7 +325,6 @@ export function paintLabels(pen: CanvasRenderingContext2D, scene: Scene): void {
       pen.fillText(fitText(pen, shape(array), room), left + 17, middle + 8);
     }
   }
-  pen.globalAlpha = 1;
 }
 
 /** Where the window is on the tape and among the lanes, as thin bars; nothing where all can be seen. */

@@ -65,17 +65,16 @@ export function pageTable(sides: readonly Side[], page: Page, label: string): HT
     h("th", { scope: "col" }, "index"),
     ...shown.map(({ name, values }) => h("th", { scope: "colgroup", colspan: values.components }, name)),
   );
-  return h(
-    "div",
-    { class: "td-tablebox" },
-    h(
-      "table",
-      { class: "td-numbers" },
-      h("caption", { class: "td-sr" }, label),
-      h("thead", {}, head),
-      h("tbody", {}, ...rows),
-    ),
+  const { components } = main.values;
+  const table = h(
+    "table",
+    { class: `td-numbers${shown.length * components > MANY ? " td-many" : ""}` },
+    h("caption", { class: "td-sr" }, label),
+    h("thead", {}, head),
+    h("tbody", {}, ...rows),
   );
+  table.style.setProperty("--td-components", String(components));
+  return h("div", { class: "td-tablebox" }, table);
 }
 
 function cellsOf(values: VersionValues, element: number, digits: number): HTMLElement[] {
