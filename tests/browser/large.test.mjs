@@ -57,6 +57,9 @@ test("the report of 100,000 launches is small and opens at once", { timeout: 300
   await page.getByText("100,000 launches").first().waitFor();
   await page.keyboard.press("Enter");
   await page.getByText("Launch 1 · advance").first().waitFor();
+  // nothing is waited for in a file that has no kernel: it says so
+  await page.locator(".td-why").waitFor();
+  assert.equal(await page.locator(".td-awaited").count(), 0);
   await screenshot(page, "large-report");
   assert.deepEqual(problems, []);
 });

@@ -28,7 +28,7 @@ export const VERDICT_MEANINGS: Readonly<Record<Verdict, string>> = {
   UNDECIDABLE: "the reference is too uncertain to tell",
   KINK: "the function is not smooth here; left and right slopes differ",
   NONDETERMINISTIC: "two runs of the same tape differ",
-  "NOT CHECKED": "no check has run",
+  "NOT CHECKED": "it was not compared with a reference",
 };
 
 /** What happened to a version, in one sentence. */
