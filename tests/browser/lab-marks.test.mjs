@@ -1,6 +1,6 @@
-/** Marks in cells, the recording of the next cell, trace files, the launcher and the settings. */
+/** Marks in cells, the recording of the next cell, trace files, the launcher; every command of the palette and every setting. */
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import {
@@ -44,10 +44,9 @@ before(async () => {
   [lab, browser] = await Promise.all([startLab(), startBrowser()]);
   await lab.write("net.ipynb", notebook(KERNELS, RECORD));
   await writeFile(join(lab.root, "damaged.tapetrace"), "PK\u0003\u0004 and nothing more");
-  await writeFile(
-    join(lab.root, "net.trace.json"),
-    await readFile(join(ROOT, "js", "tests", "fixtures", "net.trace.json"), "utf8"),
-  );
+  const trace = await readFile(join(ROOT, "js", "tests", "fixtures", "net.trace.json"), "utf8");
+  await writeFile(join(lab.root, "net.trace.json"), trace);
+  await writeFile(join(lab.root, "large.trace.json"), trace + " ".repeat(1_000_000));
   ({ page, finish } = await openPage(browser, lab, "net.ipynb"));
   await runAll(page);
 });
@@ -60,6 +59,30 @@ const marks = () => page.locator(".jp-Notebook .td-mark");
 const loud = () => page.locator("button.td-mark-error", { hasText: OVERWRITES });
 const gone = () => page.waitForFunction(() => document.querySelectorAll(".jp-Notebook .td-mark").length === 0);
 const front = (path) => command(page, "docmanager:open", { path });
+const tab = () => page.locator(".td-tab:visible .tapedebug");
+const bar = () => page.locator("#tapedebug-sidebar");
+const chosen = new Set();
+let offered = [];
+
+/** Chooses one of our commands from the palette, as somebody would. */
+async function choose(label) {
+  await command(page, "apputils:activate-command-palette");
+  await page.locator(".lm-CommandPalette-input").fill("Gradient Tapes");
+  const items = page.locator('.lm-CommandPalette-item[data-command^="tapedebug:"]');
+  const item = items.filter({ has: page.getByText(label, { exact: true }) });
+  chosen.add(await item.getAttribute("data-command"));
+  offered = await items.evaluateAll((all) => all.map((one) => one.dataset.command));
+  await item.click();
+}
+
+/** Changes one of our settings in JupyterLab's editor of settings. */
+async function setting(name, value) {
+  await command(page, "settingeditor:open", { query: "Gradient Tapes" });
+  const field = page.locator(`[id="jp-SettingsEditor-tapedebug:settings_${name}"]`);
+  if (typeof value === "boolean") await field.setChecked(value);
+  else if (typeof value === "number") await field.fill(String(value));
+  else await field.selectOption(value);
+}
 const source = (cell, text) =>
   page.evaluate(
     ([at, value]) => {
@@ -94,11 +117,11 @@ test("a change of the cell takes its marks away, and the same text brings them b
 });
 
 test("marks can be switched off and on, and cleared", async () => {
-  await command(page, "tapedebug:toggle-marks");
+  await choose("Marks of Tapes in Cells");
   await gone();
-  await command(page, "tapedebug:toggle-marks");
+  await choose("Marks of Tapes in Cells");
   await loud().waitFor();
-  await command(page, "tapedebug:clear-marks");
+  await choose("Clear Marks of Tapes in This Notebook");
   await gone();
 });
 
@@ -112,12 +135,41 @@ test("a diagnosis brings its findings, and a click opens the tape at its finding
   await front("net.ipynb");
 });
 
+test("commands on the newest tape open, diagnose and export it", async () => {
+  await choose("Show Live Tapes");
+  await bar().locator("[data-tape]").waitFor();
+  await choose("Open Latest Tape");
+  await tab()
+    .getByRole("heading", { name: /^tape \d+$|^tape · tape \d+$/ })
+    .waitFor();
+  await choose("Diagnose Latest Tape");
+  await bar().getByText("✕ gradient WRONG").waitFor();
+  await tab().locator(".td-badge", { hasText: "gradient WRONG" }).waitFor();
+  await choose("Export Report of Latest Tape");
+  await tab()
+    .locator(".td-status", { hasText: /^Report written to / })
+    .waitFor();
+  const written = (await readdir(lab.root)).filter((name) => /^tapedebug-report-\d+\.html$/.test(name));
+  assert.equal(written.length, 1);
+  await front("net.ipynb");
+  await page.evaluate(() => {
+    const { content } = globalThis.jupyterapp.shell.currentWidget;
+    content.activeCellIndex = 0;
+    const { editor } = content.activeCell;
+    const line = content.activeCell.model.sharedModel.getSource().split("\n").indexOf("    force[i] = x[i] * x[i]");
+    editor.setCursorPosition({ line, column: 0 });
+  });
+  await choose("Open the Tape at This Line");
+  await tab().locator(".td-card[aria-pressed=true]").waitFor();
+  await front("net.ipynb");
+});
+
 test("the next cell is recorded from the toolbar, or not after all", async () => {
   const button = page.locator(".td-next-button");
-  await button.click();
+  await choose("Record Next Cell");
   await page.locator('.td-next-button[data-state="armed"]').waitFor();
   await screenshot(page, "lab-armed");
-  await button.click();
+  await choose("Record Next Cell");
   await page.locator('.td-next-button[data-state="off"]').waitFor();
   await button.click();
   await page.locator('.td-next-button[data-state="armed"]').waitFor();
@@ -133,6 +185,33 @@ test("the next cell is recorded from the toolbar, or not after all", async () =>
   await page.waitForFunction(() => document.querySelectorAll(".jp-Notebook button.td-mark-error").length === 0);
 });
 
+test("settings take effect at once: marks, the theme of panels, diagnosis after recording", async () => {
+  await setting("marks", false);
+  await gone();
+  await setting("marks", true);
+  await marks().first().waitFor({ state: "attached" });
+  const dark = page.locator('.tapedebug[data-td-theme="dark"]');
+  const panels = await page.locator(".tapedebug").count();
+  assert.equal(await dark.count(), 0);
+  await setting("autoDiagnose", true);
+  await setting("theme", "dark"); // once this one is seen, so is the one before
+  await dark.nth(panels - 1).waitFor({ state: "attached" });
+  await screenshot(page, "lab-settings");
+  await front("net.ipynb");
+  const newest = () => bar().locator("[data-tape]").first();
+  const before = Number(await newest().getAttribute("data-tape"));
+  await choose("Record This Cell on a Tape");
+  await bar()
+    .locator(`[data-tape="${before + 1}"] .td-side-badge`)
+    .first()
+    .waitFor();
+  await page.locator(".jp-Notebook .jp-OutputArea .tapedebug").waitFor();
+  await setting("autoDiagnose", false);
+  await setting("theme", "follow");
+  await dark.first().waitFor({ state: "detached" });
+  await front("net.ipynb");
+});
+
 test("marks go with the kernel", async () => {
   await marks().first().waitFor();
   await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart());
@@ -145,7 +224,10 @@ test("a saved trace opens in the debugger, and a damaged one says what is wrong"
   await front("saved.tapetrace");
   await page.locator(".td-tab .tapedebug .td-header").last().waitFor();
   await screenshot(page, "lab-file");
-  await front("net.trace.json");
+  await choose("Open Trace File…");
+  const dialog = page.locator(".jp-Dialog", { has: page.locator(".jp-Open-Dialog") });
+  await dialog.locator(".jp-DirListing-item", { hasText: "net.trace.json" }).click();
+  await dialog.locator(".jp-mod-accept").click();
   await page.locator(".jp-Document .td-tab .tapedebug h1.td-name").last().waitFor();
   await front("damaged.tapetrace");
   await page.getByRole("heading", { name: "damaged.tapetrace can not be shown" }).waitFor();
@@ -153,11 +235,24 @@ test("a saved trace opens in the debugger, and a damaged one says what is wrong"
   await screenshot(page, "lab-file-damaged");
 });
 
+test("a trace larger than the setting allows says so, and opens when more is allowed", async () => {
+  await setting("largestTrace", 1);
+  await front("large.trace.json");
+  const failure = page.getByRole("heading", { name: "large.trace.json can not be shown" });
+  await failure.waitFor();
+  await page.getByText(/^The trace is 1,\d{3},\d{3} bytes long; at most 1,000,000 are opened\.$/).waitFor();
+  await setting("largestTrace", 2);
+  await failure.waitFor({ state: "detached" });
+});
+
 test("the launcher makes a notebook that loads tapedebug", async () => {
+  await choose("New Gradient Notebook");
+  await page.locator(".jp-NotebookPanel:visible .cm-line", { hasText: "%%tape --loss loss" }).waitFor();
+  assert.deepEqual([...chosen].sort(), offered.sort(), "every command has been chosen above");
   await command(page, "launcher:create");
   await page.locator(".jp-LauncherCard", { hasText: "Gradient Notebook" }).waitFor();
   await screenshot(page, "lab-launcher");
   await page.locator(".jp-LauncherCard", { hasText: "Gradient Notebook" }).click();
-  await page.locator(".cm-line", { hasText: "%%tape --loss loss" }).waitFor();
+  await page.locator(".jp-NotebookPanel:visible .cm-line", { hasText: "%%tape --loss loss" }).waitFor();
   await finish();
 });
