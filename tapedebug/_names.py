@@ -23,7 +23,6 @@ _MACHINERY = (
     _PACKAGE,
     "importlib",
     "runpy",
-    "importlib",
     "contextlib",
     "threading",
     "concurrent",

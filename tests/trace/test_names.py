@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from tapedebug._names import find_names
 from tapedebug._source import Span
@@ -140,13 +137,3 @@ def test_labels_are_all_different_and_use_other_names_before_numbers() -> None:
     assert choose_labels([["x"], ["x"], []], [True, False, False]) == ["x", "x#2", "array 2"]
     assert choose_labels([["v", "v_next"], ["v"]], [True, False]) == ["v_next", "v"]
     assert choose_labels([["a", "longer"]], [True], longest=True) == ["longer"]
-
-
-def test_frames_of_the_import_system_are_looked_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "imported_names.py").write_text(
-        "import sys\nfrom tapedebug._names import find_names\n"
-        "class Thing: pass\nx = Thing()\nfound = find_names(Thing, id, [id(x)], sys._getframe())\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    module = importlib.import_module("imported_names")
-    assert module.found == {id(module.x): ["x"]}
