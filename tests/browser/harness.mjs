@@ -29,6 +29,11 @@ const FLAGS = [
 /** Console errors that Jupyter itself writes, each with its reason. Nothing of ours belongs here. */
 const NOISE = [
   {
+    // JupyterLab asks each kernel that starts for the history of its inputs, and nothing of ours does; where that kernel is
+    // restarted, nobody answers.
+    pattern: /^page error: Error: Canceled future for history_request message before replies were done\n/,
+  },
+  {
     // JupyterLab's debugger asks each kernel that starts for its state; where that one is restarted, nobody answers.
     pattern: /^console error: Could not restore the debugger state: Canceled future for debug_request message/,
   },

@@ -105,6 +105,28 @@ test("a second click brings the same tab to the front", async () => {
   await front("first.ipynb");
 });
 
+test("playing walks along the tape, and each launch shows the values and the adjoint of then", async () => {
+  await bar.locator("[data-tape]").click();
+  const tab = page.locator(".td-tab .tapedebug");
+  const shows = async (launch, array, numbers) => {
+    await tab.locator(".td-scrub-text", { hasText: new RegExp(`^${launch}$`) }).waitFor();
+    await tab.locator(".td-values h2", { hasText: array }).waitFor();
+    await page.waitForFunction(
+      (want) =>
+        [...document.querySelectorAll(".td-tab .td-numbers td")].map((cell) => cell.textContent).join(" ") === want,
+      numbers,
+    );
+  };
+  await tab.getByRole("button", { name: "Play" }).click();
+  await shows("launch 0 backward", /^y v1/, "1 1 4 1 9 1");
+  await tab.locator(".td-play[aria-pressed=false]").waitFor();
+  await tab.getByRole("button", { name: "previous launch" }).click();
+  await shows("launch 1 backward", /^loss v1/, "14 1");
+  await tab.locator(".td-slider").press("Home");
+  await shows("launch 0", /^y v1/, "1 1 4 1 9 1");
+  await front("first.ipynb");
+});
+
 test("the menu of a row does the same", async () => {
   await bar.locator(".td-side-row").click({ button: "right" });
   await page.getByRole("menuitem", { name: "Open Tape", exact: true }).click();
