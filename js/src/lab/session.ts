@@ -28,6 +28,8 @@ const LOST: Readonly<Partial<Record<Kernel.Status, Loss>>> = {
 
 /** Milliseconds between looks at something that goes on in the kernel. */
 const LOOK = 1_500;
+/** Milliseconds after which an idle kernel that has not answered is greeted again: it may have been starting, and heard nothing. */
+const GREET = 5_000;
 const OFF: NextCell = { state: "off", tape: null, message: "" };
 const NOT_LOADED = "tapedebug is not loaded in this kernel: run %load_ext tapedebug.";
 /** Code that may load tapedebug into a kernel. */
@@ -57,6 +59,7 @@ export class TapeSession implements IDisposable {
   private readonly newsSignal = new Signal<this, Answer>(this);
   private readonly listedSignal = new Signal<this, void>(this);
   private looking: ReturnType<typeof setTimeout> | undefined;
+  private greeting: ReturnType<typeof setTimeout> | undefined;
   /** Somebody ran code that speaks of tapedebug, so it may be there. */
   private mentioned = false;
   private kernel: Kernel.IKernelConnection | null = null;
@@ -221,6 +224,7 @@ export class TapeSession implements IDisposable {
     if (this.disposed) return;
     this.disposed = true;
     clearTimeout(this.looking);
+    clearTimeout(this.greeting);
     this.drop("closed");
     Signal.clearData(this);
   }
@@ -311,6 +315,19 @@ export class TapeSession implements IDisposable {
       if (comm === this.comm) this.drop("absent");
     };
     comm.open();
+    clearTimeout(this.greeting);
+    this.greeting = setTimeout(() => this.greetAgain(comm), GREET);
+  }
+
+  private greetAgain(comm: Kernel.IComm): void {
+    if (comm !== this.comm || this.state !== "connecting") return;
+    if (this.kernel?.status === "busy") {
+      this.greeting = setTimeout(() => this.greetAgain(comm), GREET); // it answers after the cell
+      return;
+    }
+    this.comm = null;
+    comm.dispose();
+    void this.connect();
   }
 
   private receive(data: unknown, buffers: readonly DataView[]): void {

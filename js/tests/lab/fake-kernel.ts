@@ -27,6 +27,8 @@ export class Kernel {
   process = "p1";
   status = "idle";
   loaded = true;
+  /** It is starting: what it is told is lost. */
+  deaf = false;
   language = "python";
   sent: Numbered<Question>[] = [];
   code: string[] = [];
@@ -60,6 +62,7 @@ class Comm {
   constructor(private readonly kernel: Kernel) {}
 
   open() {
+    if (this.kernel.deaf) return;
     if (this.kernel.loaded) this.say({ type: "hello", version: "0.1.0", process: this.kernel.process, next: OFF });
     else queueMicrotask(() => this.onClose({}));
   }

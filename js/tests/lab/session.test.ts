@@ -236,6 +236,28 @@ describe("a session", () => {
     }
   });
 
+  it("greets a kernel again that heard nothing, but not one that is busy", async () => {
+    vi.useFakeTimers();
+    try {
+      const kernel = new Kernel();
+      kernel.deaf = true;
+      const { session } = start(kernel);
+      session.watch();
+      await vi.advanceTimersByTimeAsync(4_000);
+      const first = kernel.comm;
+      expect(session.state).toBe("connecting");
+      kernel.status = "busy";
+      await vi.advanceTimersByTimeAsync(4_000);
+      expect(kernel.comm).toBe(first);
+      Object.assign(kernel, { status: "idle", deaf: false });
+      await vi.advanceTimersByTimeAsync(5_000);
+      expect(session.state).toBe("ready");
+      expect(first?.isDisposed).toBe(true);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   it("says that it was closed, and asks nothing more", async () => {
     const kernel = new Kernel();
     const { session, context } = start(kernel, true);
