@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tapedebug as wp
+from tests.benchmarks.stencils import five_point
 
 
 @wp.kernel
@@ -19,21 +20,6 @@ def tridiagonal(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     if i < x.shape[0] - 1:
         s = s - x[i + 1]
     y[i] = s
-
-
-@wp.kernel
-def five_points(u: wp.array2d(dtype=float), out: wp.array2d(dtype=float)):
-    i, j = wp.tid()
-    s = 4.0 * u[i, j] + u[i, j] * u[i, j]
-    if i > 0:
-        s = s - u[i - 1, j]
-    if i < u.shape[0] - 1:
-        s = s - u[i + 1, j]
-    if j > 0:
-        s = s - u[i, j - 1]
-    if j < u.shape[1] - 1:
-        s = s - u[i, j + 1]
-    out[i, j] = s
 
 
 @wp.kernel
@@ -288,7 +274,7 @@ def _every_second() -> Any:
 
 CASES: dict[str, Callable[[], Case]] = {
     "tridiagonal": lambda: Case(tridiagonal, 17, [numbers(17)], [nothing(17)], {(0, 0): 49}),
-    "five points": lambda: Case(five_points, (5, 6), [numbers(5, 6)], [nothing(5, 6)], {(0, 0): 128}),
+    "five points": lambda: Case(five_point, (5, 6), [numbers(5, 6)], [nothing(5, 6)], {(0, 0): 128}),
     "gathered": lambda: Case(
         gathered, 6, [numbers(9), integers([3, 3, 0, 8, 1, 3])], [nothing(6)], {(0, 0): 6}
     ),
