@@ -317,7 +317,7 @@ describe("panel without a sound trace", () => {
     for (const key of ["launches", "arrays", "versions", "scopes", "findings", "checks", "kernels"]) data[key] = [];
     data.backward = { ran: false, loss: null, order: [] };
     mount({ trace: openJson(data) });
-    expect(text(".td-findings .td-empty")).toBe("None: nothing wrong was found.");
+    expect(text(".td-findings .td-empty")).toBe("None: this tape has no launch.");
     press("ArrowRight");
     press("j");
     press("w");

@@ -22,9 +22,11 @@ def check_mask(mask: Iterable[Any], trace: Trace) -> list[MaskEntry]:
         trace: The trace that the mask is for.
 
     Raises:
-        GradcheckError: An entry names a launch, argument or array that the tape does not have; the message
-            lists those that it has.
+        GradcheckError: It is no list, or an entry names a launch, argument or array that the tape does not
+            have; the message lists those that it has.
     """
+    if not isinstance(mask, Iterable):
+        raise GradcheckError(f"a mask is a list of [launch, input, output]; not {mask!r:.80}")
     checked: dict[tuple[Any, ...], MaskEntry] = {}
     for entry in mask:
         sound = _check_entry(entry, trace)

@@ -108,6 +108,7 @@ def subject_of(obj: Any) -> Subject:
     Raises:
         TypeError: `obj` is none of them.
     """
+    __tracebackhide__ = True
     from tapedebug.diagnose import Diagnosis
     from tapedebug.runtime import Tape
     from tapedebug.trace import Trace

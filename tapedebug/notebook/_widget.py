@@ -87,13 +87,17 @@ class TapeDebugger(anywidget.AnyWidget):
     findings = traitlets.List(traitlets.Dict(), read_only=True)
 
     def __init__(self, obj: Any, *, mask: Iterable[Any] | None = None, height: float | None = None) -> None:
+        __tracebackhide__ = True
         subject = subject_of(obj)
+        # before traitlets looks at them, which would show its own frames with a refusal
+        mask = default_mask(subject.head) if mask is None else _checked_mask(mask, subject)
+        height = _checked_height(height)
         self._display_ids: list[str] = []
         # the validators of `mask` and `selection` need the trace, so it is there before any trait is set
         self._runner = CheckRunner(subject, self._report)
         self._runner.learn(_siblings.found_elsewhere(subject))
         super().__init__(
-            mask=default_mask(subject.head) if mask is None else list(mask),
+            mask=mask,
             checks=self._runner.checks,
             can_run=subject.tape is not None,
             height=height,
@@ -211,10 +215,7 @@ class TapeDebugger(anywidget.AnyWidget):
 
     @traitlets.validate("mask")
     def _validate_mask(self, proposal: Any) -> list[Any]:
-        try:
-            return check_mask(proposal["value"], self._runner.subject.source)
-        except GradcheckError as error:
-            raise traitlets.TraitError(str(error)) from None
+        return _checked_mask(proposal["value"], self._runner.subject)
 
     @traitlets.validate("selection")
     def _validate_selection(self, proposal: Any) -> dict[str, Any]:
@@ -225,13 +226,7 @@ class TapeDebugger(anywidget.AnyWidget):
 
     @traitlets.validate("height")
     def _validate_height(self, proposal: Any) -> float | None:
-        height = proposal["value"]
-        number = isinstance(height, int | float) and not isinstance(height, bool)
-        if height is None or (number and LOWEST <= height < float("inf")):
-            return None if height is None else float(height)
-        raise traitlets.TraitError(
-            f"height is a number of CSS pixels, {LOWEST} or more, or None; not {height!r:.80}"
-        )
+        return _checked_height(proposal["value"])
 
     @traitlets.observe("checks")
     def _judge(self, _: Any = None) -> None:
@@ -323,6 +318,24 @@ class TapeDebugger(anywidget.AnyWidget):
     def __repr__(self) -> str:
         trace = self._runner.subject.source
         return f"TapeDebugger({trace.name!r}, tape {trace.tape.id}, {trace.tape.launches} launches)"
+
+
+def _checked_mask(mask: Iterable[Any], subject: Subject) -> list[Any]:
+    __tracebackhide__ = True
+    try:
+        return check_mask(mask, subject.source)
+    except GradcheckError as error:
+        raise traitlets.TraitError(str(error)) from None
+
+
+def _checked_height(height: Any) -> float | None:
+    __tracebackhide__ = True
+    number = isinstance(height, int | float) and not isinstance(height, bool)
+    if height is None or (number and LOWEST <= height < float("inf")):
+        return None if height is None else float(height)
+    raise traitlets.TraitError(
+        f"height is a number of CSS pixels, {LOWEST} or more, or None; not {height!r:.80}"
+    )
 
 
 def _nothing(**_: Any) -> None:

@@ -22,6 +22,8 @@ from tests._processes import ROOT
 sys.path.insert(0, str(ROOT / "notebooks"))
 import net as example
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 POINTS = 100
 
 

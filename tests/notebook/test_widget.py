@@ -81,6 +81,24 @@ def test_a_mask_that_does_not_fit_is_refused_and_the_old_one_stays(panel):
     assert panel.mask == before
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("wp.TapeDebugger(7)", "TypeError: a panel shows a Tape, a Trace or a Diagnosis, not 7 (a int)"),
+        ("wp.TapeDebugger(tape, mask=[(1, 'x', 'speed')])", "TraitError: mask entry [1, 'x', 'speed']"),
+        ("wp.TapeDebugger(tape, mask=3)", "TraitError: a mask is a list of [launch, input, output]; not 3"),
+        ("wp.TapeDebugger(tape, height='tall')", "TraitError: height is a number of CSS pixels"),
+    ],
+)
+def test_a_refusal_is_short_and_shows_no_frame_of_other_packages(shell, wrong, capsys, code, message):
+    shell.user_ns["tape"] = wrong[0]
+    shell.run_cell(code)
+    said = capsys.readouterr().out
+    assert message in said
+    assert said.count("File ") == 1, "the one that refuses: IPython shows the innermost in any case"
+    assert "site-packages" not in said
+
+
 def test_run_fills_in_the_chosen_pairs_and_leaves_the_others(panel, wrong):
     _, x, _ = wrong
     values, gradient = x.numpy(), x.grad.numpy()

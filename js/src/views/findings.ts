@@ -162,6 +162,7 @@ function findingList(panel: Panel): HTMLElement {
 
 function emptyText({ model }: Panel): string {
   if (model.findings.length > 0) return "None of those that are shown: see the filters above.";
+  if (model.launchCount === 0) return "None: this tape has no launch.";
   return model.trace.verdict === "NOT CHECKED"
     ? "None, but the tape was not checked end to end."
     : "None: nothing wrong was found.";
