@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import platform
 import tempfile
 import threading
 from functools import cache
@@ -23,6 +24,8 @@ from tapedebug.compiler.remarks import Remark
 
 MAGIC = b"tapedebug-object-3\n"
 DIGEST = 32
+VECTOR_LIBRARY = "libmvec.so.1"
+"""Vector functions of the C library, where it is glibc."""
 
 
 @cache
@@ -32,6 +35,8 @@ def _engine() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    with contextlib.suppress(RuntimeError):
+        llvm.load_library_permanently(VECTOR_LIBRARY)
     target = llvm.Target.from_default_triple().create_target_machine()
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
 
@@ -46,7 +51,8 @@ def processor() -> str:
     own = Path(__file__).parent
     made_by = [*sorted((own / "llvm").glob("*.py")), own / "numba_library.py", own / "backend.py"]
     library = hashlib.sha256(b"".join(path.read_bytes() for path in made_by)).hexdigest()
-    return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} {library}"
+    libc = " ".join(platform.libc_ver())
+    return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} {libc} {library}"
 
 
 def key_of(code: str, compiler: str) -> str:
