@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tapedebug.compiler.ir import NATIVE, Function, Op, blocks_of, operands, ops_of, walk
+from tapedebug.compiler.ir import NATIVE, Function, Op, Value, blocks_of, operands, ops_of, walk
+from tapedebug.compiler.passes.cells import indices_of, own_axes
 
 ACCESS = {
     **{kind: kind for kind in ("load", "store", "atomic_add")},
@@ -14,8 +15,9 @@ ACCESS = {
 def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) -> frozenset[int]:
     """The array parameters through which one thread may see or overwrite what another wrote.
 
-    An array that each thread accesses at its own index only is not among them, nor is one that is only read,
-    or only added to. Such kernels race on parallel devices; here threads run in order, and are reversed from
+    An array of which each thread accesses elements of its own only is not among them (its index is the
+    thread's, on the same axes of the array wherever it is accessed), nor is one that is only read, or only
+    added to. Such kernels race on parallel devices; here threads run in order, and are reversed from
     the last to the first.
 
     Args:
@@ -28,7 +30,8 @@ def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) 
         for block in blocks_of(node):
             used.update(block.yields)
     kinds: dict[int, set[str]] = {}
-    apart: set[int] = set()
+    shared_by_natives: set[int] = set()
+    places: dict[int, list[tuple[Value, ...]]] = {}
     for op in ops_of(function.body):
         if op.kind in NATIVE:
             call = op.data[0]
@@ -36,25 +39,26 @@ def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) 
                 kinds.setdefault(param, set()).add("load")
             for param in call.writes | call.adjoints:
                 kinds.setdefault(param, set()).add("store")
-            apart |= call.reads | call.adjoints
+            shared_by_natives |= call.reads | call.adjoints
         if op.kind in ACCESS:
             param = op.data[0]
             kinds.setdefault(param, set()).add(ACCESS[op.kind])
             if op.kind == "atomic_add" and op.result in used:
                 kinds[param].add("load")
-            if not at_own_index(function, op):
-                apart.add(param)
+            places.setdefault(param, []).append(indices_of(op))
+    elsewhere = {param for param, found in places.items() if not all(own_axes(function.axes, found))}
+    elsewhere |= shared_by_natives
     # Parameters may be names of one array: what one does to it, all do.
     together = {p for p in replay if kinds.get(p, set()) <= {"load"} or "load" not in kinds.get(p, set())}
     shared = set().union(*(kinds.get(p, set()) for p in together))
-    found = set()
+    crossing = set()
     for param in active | replay:
         does = kinds.get(param, set()) | (shared if param in together else set())
         # Names of one array may begin at different elements of it, so that no index is a thread's own.
-        away = param in apart or bool(together)
+        away = param in elsewhere or bool(together)
         if away and ("store" in does or {"load", "atomic_add"} <= does):
-            found.add(param)
-    return frozenset(found)
+            crossing.add(param)
+    return frozenset(crossing)
 
 
 def at_own_index(function: Function, op: Op) -> bool:
