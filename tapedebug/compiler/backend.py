@@ -28,12 +28,12 @@ def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
     Raises:
         CompilerError: The text was refused.
     """
-    from tapedebug.compiler.llvm.machine import object_code, vector_bits
+    from tapedebug.compiler.llvm.machine import object_code
 
     tree = parsed(code)
     if lanes is not None:
         with contextlib.suppress(TranslationError):
-            return object_code(in_lanes(tree, symbol, lanes, bits=vector_bits()), vectorise=False)
+            return object_code(in_lanes(tree, symbol, lanes), vectorise=False)
     try:
         return object_code(translated(tree, symbol), searchable=is_searchable(tree))
     except (TranslationError, Misfit, RuntimeError) as error:

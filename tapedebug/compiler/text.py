@@ -22,11 +22,13 @@ class Lanes:
 
     Attributes:
         loop: The variable of the innermost loop over threads.
+        bits: How wide the processor's vectors are; a lane has 32.
         math: Whether vector functions of the C library are called, which err by up to 4 units in the last
             place where the others err by 1.
     """
 
     loop: str
+    bits: int
     math: bool
 
 

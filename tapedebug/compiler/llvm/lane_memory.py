@@ -49,11 +49,12 @@ class Waiting:
 class LaneMemory(LaneValues):
     """Writes loads, stores and additions."""
 
-    def __init__(self, symbol: str, shapes: Shapes, width: int, bits: int, *, math: bool) -> None:
-        super().__init__(symbol, shapes, width, bits, math=math)
+    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool) -> None:
+        super().__init__(symbol, shapes, bits, math=math)
         self.read: dict[tuple[str, str | None], dict[int, Operand]] = {}
         self.waiting: dict[tuple[str, str | None], Waiting] = {}
         self.sums: dict[int, tuple[Operand, str, str]] = {}
+        self.scattered = 0
 
     # Elements
 
@@ -220,6 +221,7 @@ class LaneMemory(LaneValues):
             for component, value in one.values.items():
                 self._scatter(pointer, one.kind, self._component(one, component), self._wide(value))
         elif line is None or not line.stride:
+            self.scattered += len(one.values)
             self._add_in_order(pointer, one)
         elif line.unless is None:
             self._add_apart(pointer, one)

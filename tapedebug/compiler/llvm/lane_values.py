@@ -34,14 +34,13 @@ class LaneValues(Translator):
     Args:
         symbol: The name of the function.
         shapes: What is known of its names.
-        width: How many lanes there are.
-        bits: How wide the processor's vectors are.
+        bits: How wide the processor's vectors are; a lane has 32.
         math: Whether vector functions of the C library are called.
     """
 
-    def __init__(self, symbol: str, shapes: Shapes, width: int, bits: int, *, math: bool) -> None:
+    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool) -> None:
         super().__init__(symbol)
-        self.shapes, self.width, self.bits, self.math = shapes, width, bits, math
+        self.shapes, self.width, self.bits, self.math = shapes, bits // 32, bits, math
         self.mask: str | None = None
         self.lines_of: dict[str, Line] = {}
 
@@ -121,18 +120,25 @@ class LaneValues(Translator):
     def _each_lane(self, write: Callable[[str], None]) -> None:
         """A loop over the lanes that run, in the order of the threads; there is at least one."""
         again, done = self._labels("lane", "lanes")
-        bits = self._value("", f"bitcast {self._all_lanes()} {self._lanes()} to i{self.width}")[1]
-        first = self._value("i64", f"zext i{self.width} {bits} to i64")[1]
+        if self.mask is None:
+            first = "0"
+        else:
+            bits = self._bits(self.mask)
+            first = self._value("i64", f"zext i{self.width} {bits} to i64")[1]
         before = self.label
         self._write(f"br label %{again}")
         self._begin(again)
         left = self._fresh()
         at = len(self.lines)
-        number = self._value("i64", f"call i64 @llvm.cttz.i64(i64 {left}, i1 true)")[1]
-        write(number)
-        less = self._value("i64", f"sub i64 {left}, 1")[1]
-        rest = self._value("i64", f"and i64 {left}, {less}")[1]
-        more = self._value("b1", f"icmp ne i64 {rest}, 0")[1]
+        if self.mask is None:
+            write(left)
+            rest = self._value("i64", f"add nuw nsw i64 {left}, 1")[1]
+            more = self._value("b1", f"icmp ne i64 {rest}, {self.width}")[1]
+        else:
+            write(self._value("i64", f"call i64 @llvm.cttz.i64(i64 {left}, i1 true)")[1])
+            less = self._value("i64", f"sub i64 {left}, 1")[1]
+            rest = self._value("i64", f"and i64 {left}, {less}")[1]
+            more = self._value("b1", f"icmp ne i64 {rest}, 0")[1]
         self.lines.insert(at, f"  {left} = phi i64 [ {first}, %{before} ], [ {rest}, %{self.label} ]")
         self._write(f"br i1 {more}, label %{again}, label %{done}")
         self._begin(done)

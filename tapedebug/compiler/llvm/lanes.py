@@ -22,25 +22,27 @@ from tapedebug.compiler.text import Lanes
 
 TWICE = 6000
 """Syntax nodes up to which a loop's body is written twice: for all lanes, and for the last threads."""
+SCATTERED = 30
+"""Instructions that a kernel has to have for each addition that is made for one lane after the other: with
+fewer it is as fast, or faster, thread by thread."""
 FLAT = 6
 """Statements up to which a branch without memory is computed for all lanes."""
 
 
-def in_lanes(code: str | ast.Module, symbol: str, lanes: Lanes, *, bits: int) -> str:
+def in_lanes(code: str | ast.Module, symbol: str, lanes: Lanes) -> str:
     """LLVM assembly of a generated text whose innermost loop over threads is in lanes.
 
     Args:
         code: The text.
         symbol: The name of the function.
         lanes: Which loop that is, and how it is compiled.
-        bits: How wide the processor's vectors are.
 
     Raises:
         TranslationError: The text has something that has no form in lanes.
     """
     (function,) = (parsed(code) if isinstance(code, str) else code).body
     assert isinstance(function, ast.FunctionDef)
-    return _Lanes(symbol, Shapes(function, lanes.loop), bits // 32, bits, math=lanes.math).run(function)
+    return _Lanes(symbol, Shapes(function, lanes.loop), lanes.bits, math=lanes.math).run(function)
 
 
 class _Lanes(LaneMemory):
@@ -138,6 +140,9 @@ class _Lanes(LaneMemory):
         first = self._fresh()
         at = len(self.lines)
         self._block(node, first, None if twice else stop)
+        loops = any(isinstance(inner, ast.For | ast.While) for body in node.body for inner in ast.walk(body))
+        if not loops and self.scattered * SCATTERED > len(self.lines) - at:
+            raise TranslationError("not worth it in lanes", node)
         following = self._value("i64", f"add nsw i64 {first}, {width}")[1]
         again = self._value("b1", f"icmp slt i64 {following}, {end}")[1]
         self.lines.insert(at, f"  {first} = phi i64 [ {start}, %{before} ], [ {following}, %{self.label} ]")
