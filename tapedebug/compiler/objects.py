@@ -11,11 +11,8 @@ import contextlib
 import ctypes
 import hashlib
 import os
-import platform
-import tempfile
 import threading
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +48,17 @@ def processor() -> str:
     own = Path(__file__).parent
     made_by = [*sorted((own / "llvm").glob("*.py")), own / "numba_library.py", own / "backend.py"]
     library = hashlib.sha256(b"".join(path.read_bytes() for path in made_by)).hexdigest()
-    libc = " ".join(platform.libc_ver())
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
     return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} {libc} {library}"
 
 
 def key_of(code: str, compiler: str) -> str:
     """The name under which the object code that a compiler made of a generated text is kept."""
-    version = "" if compiler == "llvm" else metadata.version(compiler)
+    version = ""
+    if compiler != "llvm":
+        from importlib import metadata
+
+        version = metadata.version(compiler)
     return hashlib.sha256(f"{processor()}\n{compiler} {version}\n{code}".encode()).hexdigest()
 
 
@@ -89,6 +90,8 @@ def read(key: str, suffix: str = ".o") -> bytes | None:
 
 def write(key: str, code: bytes, suffix: str = ".o") -> None:
     """Keep object code (or a note); a folder that cannot be written to costs only the next start."""
+    import tempfile
+
     content = MAGIC + _digest(key, code) + code
     temporary = None
     try:

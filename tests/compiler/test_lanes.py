@@ -71,7 +71,15 @@ def results(kernel: Any, dim: Any, args: list[Any], *, f64: bool, lanes: bool, r
     for kind in ("forward", "adjoint", "tangent"):
         values, other = numbers(args), numbers(seeds)
         given = {"forward": {}, "adjoint": {"adjoints": other}, "tangent": {"tangents": other}}[kind]
-        run(kernel, dim, values, f64=f64, lanes=lanes, replay=replay if kind == "adjoint" else frozenset(), **given)
+        run(
+            kernel,
+            dim,
+            values,
+            f64=f64,
+            lanes=lanes,
+            replay=replay if kind == "adjoint" else frozenset(),
+            **given,
+        )
         found[kind] = [a for a in (*values, *other) if isinstance(a, np.ndarray)]
     return found
 
@@ -102,7 +110,13 @@ def _narrow(a: Any, param: Any) -> Any:
     """The argument in its own type."""
     if not param.is_array:
         return a
-    return a.astype(np.float64 if t.scalar_of(param.type.dtype) is t.float64 else a.dtype if a.dtype.kind != "f" else np.float32)
+    return a.astype(
+        np.float64
+        if t.scalar_of(param.type.dtype) is t.float64
+        else a.dtype
+        if a.dtype.kind != "f"
+        else np.float32
+    )
 
 
 def uniform(*shape: int) -> np.ndarray:
@@ -147,7 +161,10 @@ def test_every_kind_of_control_flow_and_index(bits: int) -> None:
     args = [uniform(n), uniform(n, 3), which, n, np.zeros(n), np.zeros((n, 3))]
     assert all(is_in_lanes(everything, kind) for kind in ("forward", "adjoint", "tangent"))
     compare(everything, n, args, exact=False)
-    forward = [results(everything, n, twin(args), f64=True, lanes=on, replay=frozenset())["forward"] for on in (True, False)]
+    forward = [
+        results(everything, n, twin(args), f64=True, lanes=on, replay=frozenset())["forward"]
+        for on in (True, False)
+    ]
     for one, two in zip(*forward, strict=True):
         np.testing.assert_array_equal(one, two)
 
@@ -166,7 +183,9 @@ def test_rows_of_any_length(bits: int, shape: tuple[int, int]) -> None:
 
 
 @wp.kernel
-def sums(x: wp.array(dtype=float), k: wp.array(dtype=int), one: wp.array(dtype=float), count: wp.array(dtype=int)):
+def sums(
+    x: wp.array(dtype=float), k: wp.array(dtype=int), one: wp.array(dtype=float), count: wp.array(dtype=int)
+):
     i = wp.tid()
     if x[i] > 0.5:
         wp.atomic_add(one, 0, x[i] * x[i])
@@ -188,7 +207,7 @@ def kept(x: wp.array(dtype=float), turns: wp.array(dtype=int), y: wp.array(dtype
     a = x[i]
     for k in range(turns[i]):
         a = a * x[i] + 0.1
-        for j in range(turns[k]):
+        for _ in range(turns[k]):
             a = a * 0.9
     while a > 0.01:
         a = a * a * 0.3
@@ -215,7 +234,9 @@ def test_indices_that_count_but_at_the_ends(bits: int) -> None:
 
 
 @wp.kernel
-def scattered(x: wp.array(dtype=float), to: wp.array(dtype=int), y: wp.array(dtype=float), z: wp.array(dtype=float)):
+def scattered(
+    x: wp.array(dtype=float), to: wp.array(dtype=int), y: wp.array(dtype=float), z: wp.array(dtype=float)
+):
     i = wp.tid()
     z[to[i]] = x[i]
     a = x[i]
@@ -229,7 +250,9 @@ def test_the_last_thread_stays_and_additions_keep_their_order(bits: int) -> None
     to = np.random.default_rng(2).integers(0, 7, n).astype(np.int32)
     compare(scattered, n, [uniform(n), to, np.zeros(7), np.zeros(7)], exact=False)
     forward = [
-        results(scattered, n, [uniform(n), to, np.zeros(7), np.zeros(7)], f64=True, lanes=on, replay=frozenset())["forward"]
+        results(
+            scattered, n, [uniform(n), to, np.zeros(7), np.zeros(7)], f64=True, lanes=on, replay=frozenset()
+        )["forward"]
         for on in (True, False)
     ]
     for one, two in zip(*forward, strict=True):
@@ -237,7 +260,9 @@ def test_the_last_thread_stays_and_additions_keep_their_order(bits: int) -> None
 
 
 @wp.kernel
-def integers(a: wp.array(dtype=int), b: wp.array(dtype=int), c: wp.array(dtype=int), d: wp.array(dtype=wp.int64)):
+def integers(
+    a: wp.array(dtype=int), b: wp.array(dtype=int), c: wp.array(dtype=int), d: wp.array(dtype=wp.int64)
+):
     i = wp.tid()
     c[i] = a[i] // b[i] + a[i] % b[i] * 3 + (a[i] << (b[i] & 7)) + wp.abs(a[i]) + wp.sign(b[i])
     d[i] = wp.int64(a[i]) // wp.int64(7) + wp.int64(b[i])
@@ -258,7 +283,7 @@ def strided(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 def test_arrays_with_strides(bits: int) -> None:
     x, y = uniform(2 * 45)[::2], np.zeros(3 * 45)[::3]
-    run(strided, 45, [x.copy() if False else x, y], f64=True, lanes=True)
+    run(strided, 45, [x, y], f64=True, lanes=True)
     np.testing.assert_array_equal(y, x * x)
 
 
@@ -313,8 +338,8 @@ def test_many_random_programs_are_in_lanes() -> None:
 
 FUNCTIONS = {
     "sin": (-50, 50), "cos": (-50, 50), "tan": (-1.4, 1.4), "asin": (-1, 1), "acos": (-1, 1), "atan": (-9, 9),
-    "sinh": (-5, 5), "cosh": (-5, 5), "tanh": (-5, 5), "exp": (-20, 20), "log": (1e-6, 50), "log2": (1e-6, 50),
-    "log10": (1e-6, 50), "erf": (-3, 3), "erfc": (-3, 3), "cbrt": (-9, 9),
+    "sinh": (-5, 5), "cosh": (-5, 5), "tanh": (-5, 5), "exp": (-20, 20), "log": (1e-6, 50),
+    "log2": (1e-6, 50), "log10": (1e-6, 50), "erf": (-3, 3), "erfc": (-3, 3), "cbrt": (-9, 9),
 }  # fmt: skip
 
 

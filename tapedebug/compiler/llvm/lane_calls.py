@@ -11,10 +11,12 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from tapedebug.compiler.objects import VECTOR_LIBRARY
 from tapedebug.compiler.llvm.library import Call, call_of, llvm_type
+from tapedebug.compiler.objects import VECTOR_LIBRARY
 
-BINARY = re.compile(r"((?:[a-z]+)(?: (?:nsw|nuw|exact))*)(?: (\w+))? (float|double|half|i\d+) ([^ ,]+), ([^ ,]+)")
+BINARY = re.compile(
+    r"((?:[a-z]+)(?: (?:nsw|nuw|exact))*)(?: (\w+))? (float|double|half|i\d+) ([^ ,]+), ([^ ,]+)"
+)
 CONVERT = re.compile(r"(\w+) (float|double|half|i\d+) ([^ ,]+) to (float|double|half|i\d+)")
 CHOICE = re.compile(r"select i1 ([^ ,]+), (\S+) ([^ ,]+), (\S+) ([^ ,]+)")
 UNARY = re.compile(r"fneg (float|double) ([^ ,]+)")
@@ -187,7 +189,9 @@ def from_c_library(name: str, operands: tuple[str, ...], width: int, bits: int) 
         return None
     of = llvm_type(kind)
     part = vector(of, lanes)
-    declared = f"declare {part} @{symbol}({', '.join([part] * len(operands))}) nounwind willreturn memory(none)"
+    declared = (
+        f"declare {part} @{symbol}({', '.join([part] * len(operands))}) nounwind willreturn memory(none)"
+    )
     if lanes == width:
         passed = ", ".join(f"{part} {{{place}}}" for place in range(len(operands)))
         return Call(kind, f"{{r}} = call {part} @{symbol}({passed})", (declared,))
@@ -214,7 +218,9 @@ def _in_parts(symbol: str, of: str, arity: int, width: int, lanes: int) -> str:
         for left, right in zip(parts[::2], parts[1::2], strict=True):
             name = "{r}" if len(parts) == 2 else f"{left}.{2 * size}"
             piece = vector(of, size)
-            lines.append(f"{name} = shufflevector {piece} {left}, {piece} {right}, <{2 * size} x i32> <{chosen}>")
+            lines.append(
+                f"{name} = shufflevector {piece} {left}, {piece} {right}, <{2 * size} x i32> <{chosen}>"
+            )
             joined.append(name)
         parts, size = joined, 2 * size
     return "\n".join(lines)

@@ -247,7 +247,9 @@ class LaneMemory(LaneValues):
         for left, right in zip(sorted_in[::2], [*sorted_in[1::2], "poison"], strict=False):
             text = f"shufflevector {part} {left}, {part} {right}, <{2 * width} x i32> <{everything}>"
             halves.append(self._value("", text)[1])
-        chosen = ", ".join(f"i32 {lane + width * component}" for lane in range(width) for component in range(size))
+        chosen = ", ".join(
+            f"i32 {lane + width * component}" for lane in range(width) for component in range(size)
+        )
         other = halves[1] if len(halves) > 1 else "poison"
         text = f"shufflevector {pair} {halves[0]}, {pair} {other}, <{size * width} x i32> <{chosen}>"
         value = self._value("", text)[1]

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from tapedebug.compiler.llvm.expressions import ARITHMETIC, Operand, TranslationError
 from tapedebug.compiler.llvm.lane_calls import FUNCTIONS, each, from_c_library, splat, vectored
 from tapedebug.compiler.llvm.lane_shapes import Shapes
-from tapedebug.compiler.llvm.library import BITS, FLOATS, STACK, Call, Misfit, call_of, cast, llvm_type, scalar
+from tapedebug.compiler.llvm.library import (
+    BITS,
+    FLOATS,
+    STACK,
+    Call,
+    Misfit,
+    call_of,
+    cast,
+    llvm_type,
+    scalar,
+)
 from tapedebug.compiler.llvm.translate import Translator
 
 

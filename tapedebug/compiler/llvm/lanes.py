@@ -180,7 +180,9 @@ class _Lanes(LaneMemory):
             return
         outer, no, at = self.mask, "", len(self.lines)
         if node.orelse:
-            no = self._value("~b1", f"xor {self._all_lanes()} {condition[1]}, {self._literal('~b1', 'true')}")[1]
+            no = self._value(
+                "~b1", f"xor {self._all_lanes()} {condition[1]}, {self._literal('~b1', 'true')}"
+            )[1]
         if _is_flat(node):
             self._under(self._both(outer, condition[1]), node.body)
             if node.orelse:
@@ -194,9 +196,7 @@ class _Lanes(LaneMemory):
         self.mask = outer
         # What a branch that nobody takes leaves open is not what another block of threads has left.
         born = [self.slots[name] for name in sorted(self._born(node)) if name in self.slots]
-        self.lines[at:at] = [
-            f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in born
-        ]
+        self.lines[at:at] = [f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in born]
 
     def _branch(self, node: ast.If, condition: str) -> None:
         """A branch that all lanes take, or none."""
@@ -239,9 +239,9 @@ class _Lanes(LaneMemory):
         self._either(
             self._every(condition),
             lambda: self._under(None, node.body),
-            mixed if not node.orelse else lambda: self._either(
-                self._any(condition), mixed, lambda: self._under(None, node.orelse)
-            ),
+            mixed
+            if not node.orelse
+            else lambda: self._either(self._any(condition), mixed, lambda: self._under(None, node.orelse)),
         )
 
     # Loops
@@ -339,7 +339,10 @@ def _is_flat(node: ast.If) -> bool:
         and isinstance(statement.targets[0], ast.Name)
         and not any(
             isinstance(inner, ast.Subscript)
-            or (isinstance(inner, ast.Call) and not getattr(inner.func, "id", "").startswith(("to_", "f32", "f64", "i32")))
+            or (
+                isinstance(inner, ast.Call)
+                and not getattr(inner.func, "id", "").startswith(("to_", "f32", "f64", "i32"))
+            )
             for inner in ast.walk(statement.value)
         )
         for statement in body
