@@ -292,7 +292,7 @@ def text(
 ) -> Text:
     """The generated code of a function; with `lanes`, to be compiled in lanes where that changes nothing.
 
-    With `math`, vector functions of the C library are called; but not by twins: others are compared with them.
+    With `math`, vector functions of the C library are called; but not by twins, the reference of checks.
     """
     text = emit(
         function,

@@ -1,6 +1,6 @@
-"""Library functions for all lanes at once: their instructions on vectors, or vector functions of the C library.
+"""Library functions for all lanes at once: their instructions on vectors, or the C library's on vectors.
 
-What is neither, because it has control flow or is a function of numbers only, is called for one lane after
+What has neither, because it has control flow or is a function of numbers only, is called for one lane after
 the other.
 """
 
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from tapedebug.compiler.llvm.library import Call, call_of, llvm_type
 from tapedebug.compiler.objects import VECTOR_LIBRARY
 
-BINARY = re.compile(
-    r"((?:[a-z]+)(?: (?:nsw|nuw|exact))*)(?: (\w+))? (float|double|half|i\d+) ([^ ,]+), ([^ ,]+)"
-)
-CONVERT = re.compile(r"(\w+) (float|double|half|i\d+) ([^ ,]+) to (float|double|half|i\d+)")
+KIND = r"(float|double|half|i\d+)"
+BINARY = re.compile(rf"([a-z]+(?: (?:nsw|nuw|exact))*)(?: (\w+))? {KIND} ([^ ,]+), ([^ ,]+)")
+CONVERT = re.compile(rf"(\w+) {KIND} ([^ ,]+) to {KIND}")
 CHOICE = re.compile(r"select i1 ([^ ,]+), (\S+) ([^ ,]+), (\S+) ([^ ,]+)")
 UNARY = re.compile(r"fneg (float|double) ([^ ,]+)")
 CALLED = re.compile(r"call (float|double|i\d+) @(llvm\.[\w.]+)\((.*)\)")
@@ -40,6 +39,12 @@ def splat(kind: str, number: str) -> str:
     return f"splat ({kind} {number})"
 
 
+def shuffle(part: str, x: str, y: str, lanes: Iterable[int]) -> str:
+    """These lanes of two vectors of one type, numbered through."""
+    chosen = [f"i32 {lane}" for lane in lanes]
+    return f"shufflevector {part} {x}, {part} {y}, <{len(chosen)} x i32> <{', '.join(chosen)}>"
+
+
 @cache
 def vectored(name: str, operands: tuple[str, ...], width: int) -> Call | None:
     """The instructions of a library function on vectors; None where it has other than simple ones."""
@@ -55,15 +60,16 @@ def _line(line: str, width: int) -> str:
     target, _, instruction = line.partition(" = ")
     division = DIVISION.fullmatch(instruction)
     if division is not None:
-        return _divided(target, *division.groups(), width)
+        return _divided(target, division, width)
     return f"{target} = {_instruction(instruction, width)}"
 
 
-def _divided(target: str, word: str, kind: str, x: str, y: str, width: int) -> str:
+def _divided(target: str, division: re.Match[str], width: int) -> str:
     """A quotient or remainder of integers by way of float64, whose truncated quotient is exact for 32 bits.
 
     Processors divide vectors of floats, but not of integers.
     """
+    word, kind, x, y = division.groups()
     whole, wide = vector(kind, width), vector("double", width)
     sign = word[0]
     lines = [
@@ -189,9 +195,8 @@ def from_c_library(name: str, operands: tuple[str, ...], width: int, bits: int) 
         return None
     of = llvm_type(kind)
     part = vector(of, lanes)
-    declared = (
-        f"declare {part} @{symbol}({', '.join([part] * len(operands))}) nounwind willreturn memory(none)"
-    )
+    taken = ", ".join([part] * len(operands))
+    declared = f"declare {part} @{symbol}({taken}) nounwind willreturn memory(none)"
     if lanes == width:
         passed = ", ".join(f"{part} {{{place}}}" for place in range(len(operands)))
         return Call(kind, f"{{r}} = call {part} @{symbol}({passed})", (declared,))
@@ -203,24 +208,18 @@ def _in_parts(symbol: str, of: str, arity: int, width: int, lanes: int) -> str:
     whole, part = vector(of, width), vector(of, lanes)
     lines, parts = [], []
     for first in range(0, width, lanes):
-        chosen = ", ".join(f"i32 {lane}" for lane in range(first, first + lanes))
         for place in range(arity):
-            lines.append(
-                f"{{r}}.x{place}.{first} = shufflevector {whole} {{{place}}}, {whole} poison, <{lanes} x i32> <{chosen}>"
-            )
+            piece = shuffle(whole, f"{{{place}}}", "poison", range(first, first + lanes))
+            lines.append(f"{{r}}.x{place}.{first} = {piece}")
         passed = ", ".join(f"{part} {{r}}.x{place}.{first}" for place in range(arity))
         lines.append(f"{{r}}.y{first} = call {part} @{symbol}({passed})")
         parts.append(f"{{r}}.y{first}")
     size = lanes
     while len(parts) > 1:
         joined = []
-        chosen = ", ".join(f"i32 {lane}" for lane in range(2 * size))
         for left, right in zip(parts[::2], parts[1::2], strict=True):
             name = "{r}" if len(parts) == 2 else f"{left}.{2 * size}"
-            piece = vector(of, size)
-            lines.append(
-                f"{name} = shufflevector {piece} {left}, {piece} {right}, <{2 * size} x i32> <{chosen}>"
-            )
+            lines.append(f"{name} = {shuffle(vector(of, size), left, right, range(2 * size))}")
             joined.append(name)
         parts, size = joined, 2 * size
     return "\n".join(lines)

@@ -12,6 +12,7 @@ import ast
 from dataclasses import dataclass, field
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
+from tapedebug.compiler.llvm.lane_calls import shuffle
 from tapedebug.compiler.llvm.lane_shapes import Shapes
 from tapedebug.compiler.llvm.lane_values import LaneValues, Line
 from tapedebug.compiler.llvm.library import FLOATS, in_memory, llvm_type, scalar
@@ -128,8 +129,7 @@ class LaneMemory(LaneValues):
         read = self._value("", f"load {many}, ptr {place}, align {self._align(kind)}")[1]
         parts = []
         for component in range(size):
-            chosen = ", ".join(f"i32 {component + size * lane}" for lane in range(width))
-            sort = f"shufflevector {many} {read}, {many} poison, <{width} x i32> <{chosen}>"
+            sort = shuffle(many, read, "poison", range(component, size * width, size))
             parts.append(self._value("~" + kind, sort))
         return parts
 
@@ -157,8 +157,8 @@ class LaneMemory(LaneValues):
         if self.mask is None:
             return self._value("~" + kind, f"load {of}, ptr {place}, align {align}")
         symbol = f"@llvm.masked.load.{self._suffix(kind)}.p0"
-        call = f"call {of} {symbol}(ptr align {align} {place}, {self._all_lanes()} {self.mask}, {of} zeroinitializer)"
-        return self._value("~" + kind, call)
+        where = f"ptr align {align} {place}, {self._all_lanes()} {self.mask}"
+        return self._value("~" + kind, f"call {of} {symbol}({where}, {of} zeroinitializer)")
 
     def _gather(self, pointer: str, kind: str, index: Operand) -> Operand:
         of, places = self._type("~" + kind), self._places(pointer, kind, index)
@@ -242,17 +242,12 @@ class LaneMemory(LaneValues):
         many, part = f"<{size * width} x {of}>", f"<{width} x {of}>"
         sorted_in = [self._wide(one.values[component]) for component in range(size)]
         pair = f"<{2 * width} x {of}>"
-        everything = ", ".join(f"i32 {lane}" for lane in range(2 * width))
         halves = []
         for left, right in zip(sorted_in[::2], [*sorted_in[1::2], "poison"], strict=False):
-            text = f"shufflevector {part} {left}, {part} {right}, <{2 * width} x i32> <{everything}>"
-            halves.append(self._value("", text)[1])
-        chosen = ", ".join(
-            f"i32 {lane + width * component}" for lane in range(width) for component in range(size)
-        )
+            halves.append(self._value("", shuffle(part, left, right, range(2 * width)))[1])
         other = halves[1] if len(halves) > 1 else "poison"
-        text = f"shufflevector {pair} {halves[0]}, {pair} {other}, <{size * width} x i32> <{chosen}>"
-        value = self._value("", text)[1]
+        lanes = (lane + width * component for lane in range(width) for component in range(size))
+        value = self._value("", shuffle(pair, halves[0], other, lanes))[1]
         align = self._align(one.kind)
         if one.adds:
             old = self._value("", f"load {many}, ptr {place}, align {align}")[1]

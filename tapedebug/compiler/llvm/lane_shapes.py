@@ -99,9 +99,9 @@ class Shapes:
         known -= self.many
         for name, node in self.first.items():
             reads = [n for n in ast.walk(node.value) if isinstance(n, ast.Name | ast.Subscript | ast.Call)]
-            if name in inside and name not in self.many:
-                if all(isinstance(n, ast.Name) and n.id in known for n in reads):
-                    known.add(name)
+            once = name in inside and name not in self.many
+            if once and all(isinstance(n, ast.Name) and n.id in known for n in reads):
+                known.add(name)
         return known
 
 

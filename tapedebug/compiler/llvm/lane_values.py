@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tapedebug.compiler.llvm.expressions import ARITHMETIC, Operand, TranslationError
-from tapedebug.compiler.llvm.lane_calls import FUNCTIONS, each, from_c_library, splat, vectored
+from tapedebug.compiler.llvm.lane_calls import FUNCTIONS, each, from_c_library, shuffle, splat, vectored
 from tapedebug.compiler.llvm.lane_shapes import Shapes
 from tapedebug.compiler.llvm.library import (
     BITS,
@@ -171,8 +171,7 @@ class LaneValues(Translator):
             whole, half = f"<{width} x {of}>", f"<{width // 2} x {of}>"
             sides = []
             for start in (0, width // 2):
-                chosen = ", ".join(f"i32 {lane}" for lane in range(start, start + width // 2))
-                text = f"shufflevector {whole} {value}, {whole} poison, <{width // 2} x i32> <{chosen}>"
+                text = shuffle(whole, value, "poison", range(start, start + width // 2))
                 sides.append(self._value("", text)[1])
             value = self._value("", f"{word} {half} {sides[0]}, {sides[1]}")[1]
             width //= 2
@@ -311,10 +310,7 @@ class LaneValues(Translator):
         condition, yes, no = operands
         kind = scalar(yes[0])
         of = self._type("~" + kind)
-        if condition[0] == "b1":
-            chooser = f"i1 {condition[1]}"
-        else:
-            chooser = f"{self._all_lanes()} {condition[1]}"
+        chooser = f"{self._type(condition[0])} {condition[1]}"
         result = self._value("~" + kind, f"select {chooser}, {of} {self._wide(yes)}, {of} {self._wide(no)}")
         if kind in ("i32", "i64") and condition[0] == "~b1":
             line, other = self._line_of(no), condition[1]

@@ -293,7 +293,7 @@ class _Lanes(LaneMemory):
         return self._value("~b1", f"xor {self._all_lanes()} {condition}, {self._literal('~b1', 'true')}")[1]
 
     def _as_long_as_the_last(self, node: ast.For) -> None:
-        """A counting loop whose number of iterations differs between lanes: until the last lane is through."""
+        """A counting loop of which lanes run different numbers of iterations: until the last is through."""
         assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
         arguments = [self._expression(argument) for argument in node.iter.args]
         back = len(arguments) == 3

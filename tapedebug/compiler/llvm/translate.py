@@ -31,6 +31,7 @@ class Translator(Expressions):
     """Writes the blocks of a function."""
 
     def run(self, function: ast.FunctionDef) -> str:
+        """LLVM assembly of a function of generated text."""
         times = Counter(_assigned(function.body))
         self.many = {name for name, number in times.items() if number > 1}
         self._suite(function.body)
