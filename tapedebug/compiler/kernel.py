@@ -53,6 +53,7 @@ class Kernel(Analysed):
         generic: Of a version of a generic kernel, that kernel.
         instances: Of a generic kernel, its versions by their types.
         plans: How to launch for each kind of arguments, as settings are; the runtime fills it.
+        kinds: What arguments are looked up by there; the runtime's, too.
         watched: The same of launches that may say something.
     """
 
@@ -72,6 +73,7 @@ class Kernel(Analysed):
         self.generic = generic
         self.instances: dict[tuple[Any, ...], Kernel] = {}
         self.plans: dict[Any, Any] = {}
+        self.kinds: Callable[..., Any] | None = None
         self.watched: dict[Any, Any] = {}
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._entries: dict[Variant, Entry] = {}

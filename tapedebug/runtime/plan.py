@@ -8,13 +8,14 @@ treats all its records alike.
 from __future__ import annotations
 
 import contextlib
-import struct
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
+from tapedebug.runtime._pack import Packer, packing
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
 from tapedebug.runtime.journal import JOURNAL, Listener
@@ -22,7 +23,6 @@ from tapedebug.runtime.journal import JOURNAL, Listener
 if TYPE_CHECKING:
     from tapedebug.runtime.record import Record
 
-Packer = Callable[[Any], tuple[Any, ...]]
 Runner = Callable[[int, int, int], None]
 """Runs threads `lo … hi-1` with the packed arguments at an address."""
 
@@ -64,6 +64,7 @@ class Plan:
         value_slots: Where the pointers of the arrays are packed.
         adjoint_slots: Where those of the active ones' adjoints are.
         needed_slots: Where those of the needed ones are.
+        opening: What a tape does before a record of this kind runs, once one has.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class Plan:
         "names",
         "needed",
         "needed_slots",
+        "opening",
         "reads",
         "strided",
         "touched",
@@ -130,6 +132,7 @@ class Plan:
         self.late = tuple(sorted(info.after)) if info is not None else ()
         self.early = tuple(p for p in self.needed if p not in self.late)
         self.exposed: tuple[tuple[int, int, bool], ...] = ()
+        self.opening: Callable[[Any, Any], bool] | None = None
 
     def fresh_in(self, record: Record, param: int) -> bool:
         """Whether each thread of a launch reads of an array only the element that it has just written."""
@@ -178,6 +181,7 @@ class KernelPlan(Plan):
     Attributes:
         run: The forward entry.
         packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
+        packed: Gives the slots of a launch, from those of its sizes and its arguments.
         tail: Zeros for the adjoint pointers, and the address of the journal where the kernel uses it.
         heard: The kinds of remarks that launches make.
         watched: Whether a launch is more than a run: it may print, fail or be looked over afterwards.
@@ -187,9 +191,9 @@ class KernelPlan(Plan):
         "adjoints",
         "differentiates",
         "heard",
+        "packed",
         "packers",
         "run",
-        "struct",
         "tail",
         "tangents",
         "twins",
@@ -236,14 +240,15 @@ class KernelPlan(Plan):
         self.heard, self.heard_back = kernel.speech(), kernel.speech(back=True)
         self.watched = bool(self.heard) or config.verify_fp
         speaks = bool(self.heard or self.heard_back)
-        self.struct: struct.Struct = kernel.layout.speaking if speaks else kernel.layout.struct
         self.exposed = tuple(
             (p, q, bool({p, q} & analysis.elsewhere))
             for p in self.written
             for q in self.touched
             if p != q and {p, q} <= active
         )
-        self.tail = [0] * len(arrays) + ([JOURNAL.address] if speaks else [])
+        journal = JOURNAL.address.to_bytes(8, sys.byteorder) if speaks else b""
+        self.tail = bytes(8 * len(arrays)) + journal
+        self.packed = packing(packers, self.tail)
         self.run = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
         self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
