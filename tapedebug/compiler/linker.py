@@ -30,7 +30,9 @@ OUTSIDE = 0
 ADDRESS = 1
 """The relocation of an absolute address."""
 
-LIBRARIES = (None, "libm.so.6", "libmvec.so.1")
+VECTOR_LIBRARY = "libmvec.so.1"
+"""Vector functions of the C library, where it is glibc."""
+LIBRARIES = (None, "libm.so.6", VECTOR_LIBRARY)
 """Where functions are looked for: in what the process has loaded, and the C library's mathematics."""
 
 _given: dict[str, int] = {}

@@ -34,6 +34,8 @@ def _engine() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    with contextlib.suppress(RuntimeError):
+        llvm.load_library_permanently(linker.VECTOR_LIBRARY)
     target = llvm.Target.from_default_triple().create_target_machine()
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
 

@@ -27,10 +27,12 @@ def run(
     replay: frozenset[int] = frozenset(),
     tangents: Any = None,
     adjoint_tangents: Any = None,
+    lanes: bool = False,
 ) -> None:
     """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place.
 
-    With `tangents`, given alike, its tangent; with all of them, the tangent of its adjoint.
+    With `tangents`, given alike, its tangent; with all of them, the tangent of its adjoint. With `lanes`, in
+    lanes where it can be.
 
     An array that is not C-contiguous chooses the variant for any strides; its adjoint has the same strides.
     """
@@ -68,11 +70,11 @@ def run(
     elif kind == "adjoint_tangent":
         entry = kernel.adjoint_tangent(frozenset(active), f64=f64, strided=strided, replay=replay)
     elif tangents is not None:
-        entry = kernel.tangent(frozenset(active), f64=f64, strided=strided)
+        entry = kernel.tangent(frozenset(active), f64=f64, strided=strided, lanes=lanes)
     elif adjoints is None:
-        entry = kernel.forward(f64=f64, strided=strided)
+        entry = kernel.forward(f64=f64, strided=strided, lanes=lanes)
     else:
-        entry = kernel.adjoint(frozenset(active), f64=f64, strided=strided, replay=replay)
+        entry = kernel.adjoint(frozenset(active), f64=f64, strided=strided, replay=replay, lanes=lanes)
     entry(0, int(np.prod(dims)), ctypes.addressof(packed))
 
 
