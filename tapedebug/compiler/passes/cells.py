@@ -133,7 +133,7 @@ def in_lanes(function: Function) -> bool:
     memory as `pairs` says. A variant that checks its indices (`remarks.BOUNDS`) ends at the first thread that
     is outside: that is not seen here.
     """
-    if not _unordered(function):
+    if not unordered(function):
         return False
     return all(cell.does in _HARMLESS or cell.apart or cell.once for cell in cells(function).values())
 
@@ -156,7 +156,7 @@ def pairs(function: Function) -> tuple[Pair, ...]:
 _HARMLESS = (frozenset({"load"}), frozenset({"add"}))
 
 
-def _unordered(function: Function) -> bool:
+def unordered(function: Function) -> bool:
     """Whether nothing but memory ties threads to their order."""
     if function.prelude is not None or function.backwards:
         return False
