@@ -111,8 +111,8 @@ gallery: $(PY_STAMP)  ## wrong and right adjoints and their verdicts; a 1 % erro
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.gallery.table
 
-bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, a taped launch, Jacobians, gradchecks and compile times beside warp-lang; what recording costs
-	@$(BIN)/python -m tests.benchmarks.side_by_side $(BENCH_ARGS)
+bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, launches, Jacobians, compile times beside warp-lang and Numba by hand; recording (BENCH_ARGS='--only heat')
+	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 	@$(BIN)/python -m tests.benchmarks.jacobians
 	@$(BIN)/python -m tests.benchmarks.compile_times
 	@$(BIN)/python -m tests.benchmarks.recording

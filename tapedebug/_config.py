@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 from collections.abc import Callable
@@ -130,6 +129,8 @@ def checked(name: str, value: Any, what: str, where: str) -> Any:
 
 def unknown(name: str, where: str, names: Any = tuple(DEFAULTS)) -> str:
     """The message for a setting that there is not."""
+    import difflib
+
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"{where} has no setting {name!r}{hint} (settings: {', '.join(names)})"

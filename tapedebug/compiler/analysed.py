@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
-from tapedebug.compiler import ir, modules, pipeline
+from tapedebug._later import later
+from tapedebug.compiler import modules
 from tapedebug.compiler.definition import Definition
+from tapedebug.compiler.effects import AccessRecord, AdjointInfo, Analysis
 from tapedebug.compiler.function import Function, unreadable
-from tapedebug.compiler.lower import Lowered
-from tapedebug.compiler.lower._context import AccessRecord
 from tapedebug.compiler.notes import Notes
-from tapedebug.compiler.pipeline import AdjointInfo, Analysis
 from tapedebug.compiler.remarks import BOUNDS, Remark, Shown
 from tapedebug.compiler.stamps import Stamping
-from tapedebug.compiler.text import Text
 from tapedebug.compiler.tracing import TracedSite, TraceInfo
 from tapedebug.compiler.variant import Variant
+
+if TYPE_CHECKING:
+    from tapedebug.compiler import ir, pipeline
+    from tapedebug.compiler.lower import Lowered
+    from tapedebug.compiler.text import Text
+else:
+    pipeline = later("tapedebug.compiler.pipeline")
 
 Sets = tuple[frozenset[int], frozenset[int]]
 """The array parameters with gradients, and those whose stores the adjoint does again."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import config
-from tapedebug._syntax import parsed
 from tapedebug.compiler import objects
-from tapedebug.compiler.llvm.expressions import TranslationError
-from tapedebug.compiler.llvm.library import NATIVES, Misfit
-from tapedebug.compiler.llvm.translate import translated
-from tapedebug.compiler.llvm.uniform import is_searchable
-from tapedebug.compiler.text import Text
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.text import Text
 
 
 class CompilerError(Exception):
@@ -26,7 +22,12 @@ def with_llvm(code: str, symbol: str) -> bytes:
     Raises:
         CompilerError: The text was refused.
     """
+    from tapedebug._syntax import parsed
+    from tapedebug.compiler.llvm.expressions import TranslationError
+    from tapedebug.compiler.llvm.library import Misfit
     from tapedebug.compiler.llvm.machine import object_code
+    from tapedebug.compiler.llvm.translate import translated
+    from tapedebug.compiler.llvm.uniform import is_searchable
 
     tree = parsed(code)
     try:
@@ -52,9 +53,14 @@ def with_numba(code: str, symbol: str) -> bytes:
     Raises:
         CompilerError: Numba refused the text.
     """
+    import linecache
+
     from numba.core.errors import NumbaError
 
+    from tapedebug._syntax import parsed
+    from tapedebug.compiler.llvm.library import NATIVES
     from tapedebug.compiler.llvm.machine import object_code
+    from tapedebug.compiler.llvm.uniform import is_searchable
     from tapedebug.compiler.numba_library import NAMESPACE, assembly_of, embedded
 
     filename = f"<tapedebug {symbol}>"

@@ -12,8 +12,8 @@ from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin
 from tapedebug.compiler import flatten, modules
 from tapedebug.compiler.function import declared_types, origin_of
-from tapedebug.compiler.ir import Param
 from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.params import Param
 from tapedebug.lang import types as t
 
 

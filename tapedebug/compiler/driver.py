@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import cache
 
 from tapedebug.compiler import backend, objects
-from tapedebug.compiler.llvm.machine import object_code
 
 ASSEMBLY = """define void @{symbol}(i64 %calls, ptr %table, i64 %rows) {{
 begin:
@@ -55,6 +54,8 @@ def driver() -> Callable[[int, int, int], None]:
     key = objects.key_of(ASSEMBLY, "llvm")
     found = backend.kept(key)
     if found is None:
+        from tapedebug.compiler.llvm.machine import object_code
+
         content = object_code(ASSEMBLY.format(symbol=backend.symbol_of(key)))
         objects.write(key, content)
         found = objects.load(key, backend.symbol_of(key), content)

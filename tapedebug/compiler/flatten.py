@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tapedebug.compiler.ir import Param
+from tapedebug.compiler.params import Param
 from tapedebug.lang import types as t
 
 

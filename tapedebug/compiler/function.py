@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
-from tapedebug.compiler.native.function import Native
-from tapedebug.compiler.native.unit import Snippets
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.native.function import Native
 
 DIFFERING: weakref.WeakSet[Any] = weakref.WeakSet()
 """The gradients that are meant to differ from the derivative: mostly none, so that nobody has to look."""
@@ -203,6 +204,8 @@ def func_native(
             counterpart in C, or the compiler refuses a snippet (its line is shown).
         TapedebugError: Then, too: there is no compiler.
     """
+    from tapedebug.compiler.native.function import Native
+    from tapedebug.compiler.native.unit import Snippets
 
     def decorate(python: Callable[..., Any]) -> Function:
         frame = sys._getframe(1)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapedebug._source import Span
-from tapedebug.lang.types import ArrayType, Scalar
+from tapedebug.compiler.params import Param as Param
+from tapedebug.lang.types import Scalar
 
 
 @dataclass(eq=False, slots=True)
@@ -182,30 +183,6 @@ EFFECTS = (
     frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"native", "note", "trace"} | REMARKS
 )
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """A parameter of a kernel: its name, type (array, scalar or vector) and place.
-
-    `owner` is the place of the declared parameter that it is a part of (`compiler.flatten`); None where it
-    is one itself.
-    """
-
-    name: str
-    type: Any
-    index: int
-    owner: int | None = None
-
-    @property
-    def declared(self) -> int:
-        """The place of the declared parameter."""
-        return self.index if self.owner is None else self.owner
-
-    @property
-    def is_array(self) -> bool:
-        """Whether the parameter is an array."""
-        return isinstance(self.type, ArrayType)
 
 
 @dataclass(eq=False)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._config import LOG, config
 from tapedebug._errors import KernelTypeError
 from tapedebug._source import Span, display_file
-from tapedebug.compiler import modules, pipeline
+from tapedebug.compiler import modules
 from tapedebug.compiler.analysed import Analysed
+from tapedebug.compiler.effects import AdjointInfo, Analysis, differentiable
 from tapedebug.compiler.function import Function, is_remembered, read_annotations
-from tapedebug.compiler.ir import Param
 from tapedebug.compiler.objects import Entry
-from tapedebug.compiler.pipeline import AdjointInfo, Analysis
+from tapedebug.compiler.params import Param
 from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
 from tapedebug.compiler.variant import SILENT, Variant
 from tapedebug.lang import types as t
@@ -99,7 +99,7 @@ class Kernel(Analysed):
         if self.is_generic:
             return
         self.forward(heard=self.speech())
-        active = pipeline.differentiable(self.params)
+        active = differentiable(self.params)
         if active and self.enable_backward:
             self.adjoint(active, strong_zero=config.strong_zero, heard=self.speech(back=True))
 
@@ -300,7 +300,7 @@ class Kernel(Analysed):
         """
         if kind not in KINDS:
             raise ValueError(f"kernel `{self.__name__}`: kind is {KINDS_LISTED}; got {kind!r}")
-        active = pipeline.differentiable(self.params)
+        active = differentiable(self.params)
         if kind == "forward":
             variant = Variant("forward", heard=self.heard)
         elif kind == "tangent":

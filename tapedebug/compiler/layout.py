@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import count
 from struct import Struct
 
-from tapedebug.compiler.ir import Param
+from tapedebug.compiler.params import Param
 from tapedebug.lang import types as t
 
 DIMS = 4

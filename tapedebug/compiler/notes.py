@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import config
 from tapedebug._errors import KernelNameError
@@ -19,8 +19,10 @@ from tapedebug._source import Span
 from tapedebug.compiler import backend, objects
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.identity import Identity, identity_of, settings
-from tapedebug.compiler.text import Text
 from tapedebug.lang import types as t
+
+if TYPE_CHECKING:
+    from tapedebug.compiler.text import Text
 
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 SUFFIX = ".json"

@@ -11,10 +11,8 @@ import contextlib
 import ctypes
 import hashlib
 import os
-import tempfile
 import threading
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +49,11 @@ def processor() -> str:
 
 def key_of(code: str, compiler: str) -> str:
     """The name under which the object code that a compiler made of a generated text is kept."""
-    version = "" if compiler == "llvm" else metadata.version(compiler)
+    version = ""
+    if compiler != "llvm":
+        from importlib import metadata
+
+        version = metadata.version(compiler)
     return hashlib.sha256(f"{processor()}\n{compiler} {version}\n{code}".encode()).hexdigest()
 
 
@@ -83,6 +85,8 @@ def read(key: str, suffix: str = ".o") -> bytes | None:
 
 def write(key: str, code: bytes, suffix: str = ".o") -> None:
     """Keep object code (or a note); a folder that cannot be written to costs only the next start."""
+    import tempfile
+
     content = MAGIC + _digest(key, code) + code
     temporary = None
     try:

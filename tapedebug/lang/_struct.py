@@ -6,7 +6,6 @@ array of structs into one strided view a field (`compiler.flatten`, `runtime._fl
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterator
 from types import MappingProxyType
@@ -194,6 +193,8 @@ def is_struct(kind: Any) -> bool:
 
 def near_field(kind: type[Struct], name: str) -> str:
     """What to write instead of a field that there is not."""
+    import difflib
+
     near = difflib.get_close_matches(name, kind.fields, 1)
     return f"did you mean {near[0]!r}?" if near else f"its fields are {', '.join(kind.fields)}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 from tapedebug._errors import DeviceError
@@ -14,14 +13,19 @@ class Device:
 
     Attributes:
         alias: The short name, `"cpu"`.
-        name: What the hardware calls itself.
     """
 
-    __slots__ = ("alias", "name")
+    __slots__ = ("alias",)
 
-    def __init__(self, alias: str, name: str) -> None:
+    def __init__(self, alias: str) -> None:
         self.alias = alias
-        self.name = name
+
+    @property
+    def name(self) -> str:
+        """What the hardware calls itself."""
+        import platform  # here, for it runs a process to find out
+
+        return platform.processor() or platform.machine() or "CPU"
 
     @property
     def is_cpu(self) -> bool:
@@ -48,7 +52,7 @@ class Device:
         return f'Device("{self.alias}")'
 
 
-CPU = Device("cpu", platform.processor() or platform.machine() or "CPU")
+CPU = Device("cpu")
 
 
 def get_device(ident: Any = None) -> Device:

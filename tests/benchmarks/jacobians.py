@@ -11,7 +11,6 @@ are the fairest: a goal is missed where both the ratio of medians and that of mi
 
 import argparse
 import contextlib
-import importlib.util
 import io
 import itertools
 import os
@@ -27,8 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.side_by_side import OURS, THEIRS, duration
+from tests.benchmarks.engines import OURS, WARP, module_on, quiet_warp
+from tests.benchmarks.timing import columns, duration, load
 
+STENCILS = Path(__file__).with_name("stencils.py")
 LARGEST = 4096
 """What Warp's dense Jacobians are timed up to."""
 GOALS = {"sparse": 500.0, "dense": 20.0, "gradcheck": 100.0}
@@ -56,10 +57,10 @@ class Case:
 
     def ratios(self) -> list[float]:
         """How many times faster ours is: by medians, by minima."""
-        if THEIRS not in self.seconds:
+        if WARP not in self.seconds:
             return []
         ways: tuple[Callable[[list[float]], float], ...] = (statistics.median, min)
-        return [of(self.seconds[THEIRS]) / of(self.seconds[OURS]) for of in ways]
+        return [of(self.seconds[WARP]) / of(self.seconds[OURS]) for of in ways]
 
     def missed(self) -> bool:
         """Whether its goal is missed, by medians and by minima."""
@@ -67,7 +68,7 @@ class Case:
 
     def row(self) -> tuple[str, ...]:
         """Name, median and minimum of each engine, ratios, goal."""
-        times = [self.seconds.get(engine, []) for engine in (OURS, THEIRS)]
+        times = [self.seconds.get(engine, []) for engine in (OURS, WARP)]
         shown = [f"{duration(statistics.median(s))} {duration(min(s))}" if s else "-" for s in times]
         ratios = [f"{ratio:.0f}x" for ratio in self.ratios()] or ["-", "-"]
         return self.name, *shown, *ratios, f"{self.goal:.0f}x" if self.goal else ""
@@ -109,19 +110,6 @@ class Stencil:
         return self.wp.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
 
 
-def on(engine: str, folder: Path) -> ModuleType:
-    """`stencils.py` as a module that imports `engine` under the name `wp`."""
-    text = Path(__file__).with_name("stencils.py").read_text(encoding="utf-8")
-    path = folder / f"stencils_on_{engine}.py"
-    path.write_text(text.replace("import tapedebug as wp", f"import {engine} as wp"), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def stencils(module: ModuleType, size: int) -> dict[str, Stencil]:
     """Both kernels at `size` scalars."""
     wp, side = module.wp, round(size**0.5)
@@ -144,12 +132,12 @@ def cases(modules: dict[str, ModuleType], size: int) -> list[Case]:
     """All that is timed at one size."""
     from tapedebug.autograd.sparse.pattern import forget
 
-    ours, theirs = (stencils(modules[engine], size) for engine in (OURS, THEIRS))
+    ours, theirs = (stencils(modules[engine], size) for engine in (OURS, WARP))
     goal = {name: value if size == LARGEST else 0.0 for name, value in GOALS.items()}
     found = []
     for name, mine in ours.items():
         other = theirs[name]
-        dense = {THEIRS: other.jacobian} if size <= LARGEST else {}
+        dense = {WARP: other.jacobian} if size <= LARGEST else {}
 
         def anew(mine: Stencil = mine) -> Any:
             forget(mine.kernel)
@@ -167,10 +155,10 @@ def cases(modules: dict[str, ModuleType], size: int) -> list[Case]:
         found.append(Case(f"{title}: the same, traced and coloured anew", {OURS: anew, **dense}, repeat=5))
         if dense:
             found.append(Case(f"{title}: jacobian, dense", {OURS: mine.jacobian, **dense}, goal["dense"]))
-        check = {THEIRS: other.gradcheck} if size <= LARGEST else {}
+        check = {WARP: other.gradcheck} if size <= LARGEST else {}
         found.append(Case(f"{title}: gradcheck", {OURS: mine.gradcheck, **check}, goal["gradcheck"]))
     if size == 1024:
-        both = {OURS: ours["tridiagonal"], THEIRS: theirs["tridiagonal"]}
+        both = {OURS: ours["tridiagonal"], WARP: theirs["tridiagonal"]}
         runs = {
             engine: (lambda stencil=stencil: stencil.gradcheck_tape(10)) for engine, stencil in both.items()
         }
@@ -190,7 +178,7 @@ def verdicts(modules: dict[str, ModuleType]) -> list[str]:
     """What both say of right kernels; ours must be right."""
     lines = []
     for name in ("tridiagonal", "five-point"):
-        mine, other = (stencils(modules[engine], 1024)[name] for engine in (OURS, THEIRS))
+        mine, other = (stencils(modules[engine], 1024)[name] for engine in (OURS, WARP))
         with contextlib.redirect_stdout(io.StringIO()):
             theirs = bool(other.gradcheck())
         ours = mine.gradcheck()
@@ -213,27 +201,23 @@ def main(arguments: list[str] | None = None) -> int:
 
     import tapedebug
 
-    warp.config.log_level = warp.LOG_WARNING
+    quiet_warp()
     todo: list[Case] = []
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        modules = {engine: on(engine, Path(folder)) for engine in (OURS, THEIRS)}
+        modules = {engine: module_on(engine, STENCILS, Path(folder)) for engine in (OURS, WARP)}
         said = verdicts(modules)
         for size in options.sizes:
             todo += cases(modules, size)
         for number in range(options.rounds + 1):
             for case in todo:
-                for engine in (OURS, THEIRS) if number % 2 else (THEIRS, OURS):
+                for engine in (OURS, WARP) if number % 2 else (WARP, OURS):
                     case.time_once(engine)
                     if not number:
                         case.seconds.clear()  # the first round compiles
-    load = f"{os.cpu_count()} cores, load " + ", ".join(f"{value:.2f}" for value in os.getloadavg())
-    print(f"tapedebug {tapedebug.__version__}, warp-lang {warp.__version__}, {load}")
+    versions = f"tapedebug {tapedebug.__version__}, warp-lang {warp.__version__}"
+    print(f"{versions}, {os.cpu_count()} cores, load {load()}")
     head = ("", "tapedebug median, min", "warp median, min", "medians", "minima", "goal")
-    rows = [head, *(case.row() for case in todo)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
-    for name, *cells in rows:
-        right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        print("  ".join([name.ljust(widths[0]), *right]))
+    print(columns([head, *(case.row() for case in todo)]))
     print(*said, sep="\n")
     missed = [case.name for case in todo if case.missed()]
     print("missed: " + "; ".join(missed) if missed else "all goals are met")

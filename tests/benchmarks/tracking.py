@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks.side_by_side import OURS, duration, launches, net_on
+from tests.benchmarks.engines import OURS, ROOT, module_on
+from tests.benchmarks.nets import launches
+from tests.benchmarks.timing import duration
 
 TRACKS = (None, "elements")
 MOST = 5.0
@@ -42,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="exit with 1 if the springs cost too much")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        net = net_on(OURS, Path(folder))
+        net = module_on(OURS, ROOT / "notebooks" / "net.py", Path(folder))
         todo = launches(net, options.side)
         seconds = {(name, track): [] for name in todo for track in TRACKS}
         for number in range(options.rounds + 1):
@@ -57,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         plain, tracked = seconds[name, None], seconds[name, "elements"]
         ratios[name] = statistics.median(tracked) / statistics.median(plain), min(tracked) / min(plain)
         print(
-            f"{name:<16}{duration(min(plain))} → {duration(min(tracked))}   "
+            f"{name:<16}{duration(min(plain)):>8} → {duration(min(tracked)):>8}   "
             f"ratio of medians {ratios[name][0]:.2f}, of minima {ratios[name][1]:.2f}"
         )
     dear = min(ratios["spring_forces"]) > MOST

@@ -285,7 +285,8 @@ SCRIPT = """
 import sys
 import numpy as np
 import tapedebug as wp
-from tapedebug.compiler import backend, pipeline
+from tapedebug.compiler import pipeline
+from tapedebug.compiler.llvm import translate
 
 @wp.func
 def f(x: float):
@@ -297,7 +298,7 @@ def kernel(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     y[i] = f(x[i])
 
 if sys.argv[1:] == ["again"]:
-    pipeline.lowered = pipeline.emit = backend.translated = None
+    pipeline.lowered = pipeline.emit = translate.translated = None
 
 x = wp.array([3.0], dtype=float, requires_grad=True)
 y = wp.zeros(1, dtype=float, requires_grad=True)

@@ -10,9 +10,10 @@ from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin
 from tapedebug.compiler import flatten, ir
 from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import expressions, statements, structs, syntax
-from tapedebug.compiler.lower._context import AccessRecord, Context, Early, Item
+from tapedebug.compiler.lower._context import Context, Early, Item
 from tapedebug.compiler.variables import Variables
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity

@@ -16,8 +16,8 @@ import numpy as np
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler.builder import Builder
+from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.function import Gradient
-from tapedebug.compiler.lower.items import AccessRecord as AccessRecord
 from tapedebug.compiler.lower.items import ArrayView as ArrayView
 from tapedebug.compiler.lower.items import IndexedView as IndexedView
 from tapedebug.compiler.lower.items import Item as Item

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import components, control, custom, expressions, structs, views
 from tapedebug.compiler.lower._context import (
-    AccessRecord,
     ArrayView,
     Context,
     IndexedView,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import arrays, contents, expressions, structs, views
 from tapedebug.compiler.lower._context import (
-    AccessRecord,
     ArrayView,
     Context,
     IndexedView,

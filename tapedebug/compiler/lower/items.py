@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tapedebug._source import Span
 from tapedebug.compiler.ir import Param, Value
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
@@ -223,12 +222,3 @@ class Items:
 
 
 Item = Quantity | ArrayView | StructArray | IndexedView | StructValue | Static | Undefined | Items
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRecord:
-    """One place in the source that touches an array parameter."""
-
-    param: int
-    kind: str
-    span: Span

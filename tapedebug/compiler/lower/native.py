@@ -6,9 +6,10 @@ import ast
 from typing import NoReturn
 
 from tapedebug.compiler.builder import constant_of
+from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import Block, Custom, Value
-from tapedebug.compiler.lower._context import AccessRecord, ArrayView, Context, Item, Items, Slice
+from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Slice
 from tapedebug.compiler.native.function import Native, NativeCall
 from tapedebug.compiler.native.unit import ADJOINT, FORWARD, REPLAY
 from tapedebug.lang import types as t

@@ -1,0 +1,19 @@
+"""Modules that load when something of them is used: a process that finds its machine code never compiles."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+
+class _Later(ModuleType):
+    """Stands for a module, which is imported when an attribute is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def later(name: str) -> Any:
+    """The module of this name, loaded at its first use; its attributes are always looked up in it."""
+    return _Later(name)

@@ -1,0 +1,90 @@
+"""What a kernel does to its arrays and what its adjoint needs of them, as plain data.
+
+Launches ask for nothing else of a kernel that an earlier process compiled: the compiler stays unloaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tapedebug._errors import TapedebugError
+from tapedebug._source import Span
+from tapedebug.compiler.params import Param
+from tapedebug.lang import types as t
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRecord:
+    """One place in the source that touches an array parameter."""
+
+    param: int
+    kind: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a kernel does to its array parameters (given by index).
+
+    Attributes:
+        reads: Parameters whose values it loads.
+        writes: Parameters that it stores to, atomics included.
+        covers: Parameters that it stores to unconditionally at exactly the thread's index: a launch whose
+            dimensions are the array's shape overwrites every element.
+        atomic: Parameters that it changes atomically.
+        accesses: The places in the source, each with its kind: "read", "write" or "atomic".
+        serial: Whether its result depends on the order of the threads (it uses what atomics return).
+        native: The parameters that native functions get as pointers, each with the name of one.
+        opaque: The native functions through which no tangent can be pushed.
+        says: The kinds of remarks that it makes.
+        says_back: The kinds of remarks that its adjoint makes: those in gradients of the user's, breakpoints.
+        elsewhere: Parameters that a thread accesses at other than its own index.
+        fresh: Those of `covers` that a thread reads only at its own index, after it has stored there.
+        indices: (parameter, axis, how, number) of each index that it uses: "thread" and which of the thread's
+            axes, "constant" and its value (negative ones count from the end), or "other".
+        optional: Parameters that it asks whether they are there (`if a:`): None may be passed for them.
+    """
+
+    reads: frozenset[int]
+    writes: frozenset[int]
+    covers: frozenset[int]
+    atomic: frozenset[int]
+    accesses: tuple[AccessRecord, ...]
+    serial: bool
+    native: dict[int, str] = field(default_factory=dict)
+    opaque: tuple[str, ...] = ()
+    says: frozenset[str] = frozenset()
+    says_back: frozenset[str] = frozenset()
+    elsewhere: frozenset[int] = frozenset()
+    optional: frozenset[int] = frozenset()
+    indices: tuple[tuple[int, int, str, int], ...] = ()
+    fresh: frozenset[int] = frozenset()
+
+    def absent(self, param: int) -> bool:
+        """Whether None may be passed for an array parameter: it is unused, or asked whether it is there."""
+        return param in self.optional or param not in self.reads | self.writes
+
+
+@dataclass(frozen=True)
+class AdjointInfo:
+    """What an adjoint needs of the forward pass.
+
+    Attributes:
+        needs: Array parameters whose values the adjoint reads: exact, found after dead code was removed.
+        replay: Parameters that are both needed and written by the same launch.
+        need_spans: The reads in the source whose values are needed, by parameter.
+        after: Those of `needs` that the launch writes and whose values after it are needed: a replay or a
+            gradient of the user's reads them.
+        refused: Why there is no right gradient, where that is so; raised when one is asked for.
+    """
+
+    needs: frozenset[int]
+    replay: frozenset[int]
+    need_spans: dict[int, tuple[Span, ...]]
+    after: frozenset[int] = frozenset()
+    refused: TapedebugError | None = None
+
+
+def differentiable(params: tuple[Param, ...]) -> frozenset[int]:
+    """The array parameters that can have a gradient."""
+    return frozenset(p.index for p in params if p.is_array and t.is_float(p.type.dtype))

@@ -1,0 +1,104 @@
+"""The benchmark suite: `make bench`, or `python -m tests.benchmarks --help`.
+
+Everything is checked to be equal on all engines before it is timed; then engines take turns, in an order that
+alternates from round to round, so that a busy machine disturbs all alike. On a shared one, minima are the
+fairest.
+
+    python -m tests.benchmarks --only heat sum --sizes large --rounds 5 --json after.json
+    python -m tests.benchmarks compare before.json after.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.benchmarks.engines import ALONE, JAX, OURS, WARP
+from tests.benchmarks.figures import Figures, Found, compared
+from tests.benchmarks.goals import best_by_hand, outcomes
+from tests.benchmarks.suite import NAMES, SIZES, Options, measure
+from tests.benchmarks.timing import columns, duration, load, machine
+
+
+def table(figures: Figures) -> str:
+    """All figures, for a terminal."""
+    head = ("", OURS, "one thread", "warp", "numba", "", "jax", "warp/ours", "ours/numba")
+    rows = [head]
+    for (case, part, size), found in figures.grouped().items():
+        rows.append((f"{case} {part}, {size}", *row(found)))
+    return columns(rows)
+
+
+def row(found: Found) -> tuple[str, ...]:
+    """Minima of the engines, and ratios of minima."""
+    hand = best_by_hand(found.values())
+    ours, warp = found.get(OURS), found.get(WARP)
+
+    def of(engine: str) -> str:
+        return duration(found[engine].min) if engine in found else ""
+
+    return (
+        of(OURS), of(ALONE), of(WARP),
+        duration(hand.min) if hand else "", hand.engine.partition(", ")[2] if hand else "", of(JAX),
+        f"{warp.min / ours.min:.2f}" if warp and ours else "",
+        f"{ours.min / hand.min:.2f}" if hand and ours else "",
+    )  # fmt: skip
+
+
+def told(figures: Figures) -> str:
+    """The machine, in a few lines."""
+    versions = ", ".join(f"{name} {version}" for name, version in figures.machine["versions"].items())
+    return (
+        f"{figures.machine['cores']} cores ({figures.machine['processor']}), "
+        f"Python {figures.machine['python']}\n{versions}\n"
+        f"load at the start {figures.load[0]}; at the end {figures.load[-1]}"
+    )
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """The options of a run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME",
+                        help=f"some of: {', '.join(NAMES)}")  # fmt: skip
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, help="config.num_threads of ours (default: its own)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and print, or compare two runs."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["compare"]:
+        before, after = (Figures.load_from(Path(name)) for name in arguments[1:])
+        print(*compared(before, after), sep="\n")
+        return 0
+    options = parsed(arguments)
+    figures = Figures(machine(), [load()])
+
+    def say(line: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+    sizes = sorted(SIZES.index(size) for size in options.sizes)
+    measure(figures, Options(options.only, sizes, options.rounds, options.threads, say))
+    say("")
+    figures.load.append(load())
+    if options.json:
+        figures.save(options.json)
+    print(told(figures), table(figures), sep="\n")
+    for name, note in figures.notes.items():
+        print(f"{name} is wrong: {note}")
+    found = outcomes(figures)
+    if found:
+        print(columns([("goal", "of minima", "of medians", "bound", ""), *(o.row() for o in found)]))
+    missed = [outcome for outcome in found if not outcome.holds]
+    print(f"{len(found) - len(missed)} of {len(found)} goals hold")
+    return 1 if missed and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""A case at one size, ready to run on each engine: forward, backward of a tape, adjoint alone, tangent."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tests.benchmarks import by_hand
+from tests.benchmarks.cases import Floats, Setup
+from tests.benchmarks.engines import ALONE, NUMBA, OURS
+from tests.benchmarks.timing import Run, nothing
+
+FORWARD, BACKWARD, ADJOINT, TANGENT = PARTS = ("forward", "backward", "adjoint", "tangent")
+Results = dict[str, Floats]
+
+
+def number_of_threads(count: int | None) -> Callable[[], object]:
+    """Sets `config.num_threads`, where there is such a setting; None is what it is by default."""
+    import tapedebug
+
+    if not hasattr(tapedebug.config, "num_threads"):
+        return nothing
+    wanted = tapedebug.config.num_threads if count is None else count
+    return lambda: setattr(tapedebug.config, "num_threads", wanted)
+
+
+def has_threads() -> bool:
+    """Whether this tapedebug has `config.num_threads`."""
+    import tapedebug
+
+    return hasattr(tapedebug.config, "num_threads")
+
+
+class Launched:
+    """A launch on an engine with `launch` and `Tape`: ours, or Warp.
+
+    Args:
+        wp: The engine.
+        kernel: Its kernel.
+        setup: What it gets.
+    """
+
+    def __init__(self, wp: ModuleType, kernel: Any, setup: Setup) -> None:
+        self.wp, self.kernel, self.setup = wp, kernel, setup
+        self.arguments = [self._argument(name, value) for name, value in setup.arguments.items()]
+        self.by_name = dict(zip(setup.arguments, self.arguments, strict=True))
+        self.out = self.by_name[setup.writes]
+        self.seed = wp.array(setup.seed, dtype=self.out.dtype)
+        self.gradients = [a.grad if name in setup.arrays else None for name, a in self.by_name.items()]
+        self.tape: Any = None
+
+    def _argument(self, name: str, value: Any) -> Any:
+        wp = self.wp
+        if isinstance(value, np.ndarray):
+            vectors = {2: wp.vec2, 3: wp.vec3}
+            dtype = vectors[value.shape[-1]] if name in self.setup.vectors else float
+            return wp.array(value, dtype=dtype, requires_grad=True)
+        return wp.vec3(*value) if isinstance(value, tuple) else value
+
+    def clear(self) -> None:
+        """Zero what a launch adds to."""
+        if self.setup.adds:
+            self.out.zero_()
+
+    def forward(self) -> None:
+        """The launch, off any tape."""
+        self.wp.launch(self.kernel, dim=self.setup.dim, inputs=self.arguments)
+
+    def record(self) -> None:
+        """Put it on a tape."""
+        self.clear()
+        self.tape = self.wp.Tape()
+        with self.tape:
+            self.forward()
+
+    def backward(self) -> None:
+        """The reverse pass of that tape, from the seed."""
+        self.tape.backward(grads={self.out: self.seed})
+
+    def refill(self) -> None:
+        """The seed as the adjoint of what the launch writes; an adjoint launch may use it up."""
+        self.wp.copy(self.out.grad, self.seed)
+
+    def adjoint(self) -> None:
+        """The adjoint alone, into the arrays' own gradients."""
+        self.wp.launch(
+            self.kernel, dim=self.setup.dim, inputs=self.arguments, adj_inputs=self.gradients, adjoint=True
+        )
+
+    def outputs(self) -> Results:
+        """What the launch writes."""
+        self.clear()
+        self.forward()
+        return {self.setup.writes: self.out.numpy()}
+
+    def pulled(self, part: str) -> Results:
+        """Gradients of what it reads, from zero."""
+        for a in self.by_name.values():
+            if getattr(a, "grad", None) is not None:
+                a.grad.zero_()
+        if part == BACKWARD:
+            self.backward()
+        else:
+            self.refill()
+            self.adjoint()
+        return {name: self.by_name[name].grad.numpy().copy() for name in self.setup.reads}
+
+    def runs(self) -> dict[str, Run]:
+        """By part."""
+        self.record()
+        return {
+            FORWARD: Run(self.forward, before=self.clear),
+            BACKWARD: Run(self.backward),
+            ADJOINT: Run(self.adjoint, before=self.refill),
+        }
+
+
+class Ours(Launched):
+    """With a tangent, too."""
+
+    shadow: Any = None
+
+    def push(self) -> None:
+        """Values and tangents in one sweep, on a copy of the arrays."""
+        self.shadow.push({self.by_name[name]: values for name, values in self.setup.tangents.items()})
+
+    def pushed(self) -> Results:
+        """The tangent of what it writes."""
+        self.shadow.reset()
+        self.push()
+        return {self.setup.writes: self.shadow.tangent(self.out)}
+
+    def runs(self) -> dict[str, Run]:
+        """By part."""
+        found = super().runs()
+        self.shadow = self.tape.replay()
+        return {**found, TANGENT: Run(self.push, before=self.shadow.reset)}
+
+
+class ByHand:
+    """One way in Numba, on its own arrays."""
+
+    def __init__(self, way: by_hand.Way, setup: Setup, part: str) -> None:
+        self.way, self.setup = way, setup
+        self.arguments = {
+            name: value.copy() if isinstance(value, np.ndarray) else value
+            for name, value in setup.arguments.items()
+        }
+        self.out = self.arguments[setup.writes]
+        self.adjoints = {}
+        if part == BACKWARD:
+            self.adjoints = {name: np.zeros_like(self.arguments[name]) for name in setup.arrays}
+            self.adjoints[setup.writes][...] = setup.seed
+
+    def clear(self) -> None:
+        """Zero what it adds to."""
+        if self.setup.adds:
+            self.out[...] = 0.0
+
+    def call(self) -> None:
+        """Run it."""
+        self.way.call(*self.arguments.values(), *self.adjoints.values())
+
+    def results(self) -> Results:
+        """What it writes, or the gradients of what it reads."""
+        self.clear()
+        for name in self.adjoints:
+            if name != self.setup.writes:
+                self.adjoints[name][...] = 0.0
+        self.call()
+        if self.adjoints:
+            return {name: self.adjoints[name].copy() for name in self.setup.reads}
+        return {self.setup.writes: self.out.copy()}
+
+    def run(self) -> Run:
+        """It, with nothing left over of the run before."""
+        return Run(self.call, before=self.clear if not self.adjoints else nothing)
+
+
+def by_hands(setup: Setup, *, parallel: bool = True) -> dict[str, dict[str, ByHand]]:
+    """All ways in Numba, by part and by what they are called."""
+    return {
+        part: {
+            f"{NUMBA}, {way.name}": ByHand(way, setup, part)
+            for way in by_hand.ways(setup.kernel, part, parallel=parallel)
+        }
+        for part in (FORWARD, BACKWARD)
+    }
+
+
+class Different(Exception):
+    """Two engines do not agree: a fast wrong answer is no answer."""
+
+
+def compare(what: str, found: Results, reference: Results, tolerance: float) -> None:
+    """Compare what two engines say.
+
+    Raises:
+        Different: They differ by more than `tolerance` of the largest value.
+    """
+    for name, theirs in reference.items():
+        scale = max(float(np.abs(theirs).max()), 1e-30)
+        worst = float(np.abs(found[name].astype(np.float64) - theirs).max()) / scale
+        if not worst <= tolerance:
+            raise Different(f"{what}: {name} differs by {worst:.1e} of its largest value")
+
+
+def dot_products(setup: Setup, tangent: Results, gradients: Results) -> tuple[float, float, float]:
+    """`seed · J t`, `Jᵀ seed · t`, and the size of the terms of these sums."""
+    out = tangent[setup.writes].astype(np.float64) * setup.seed
+    terms = [gradients[name].astype(np.float64) * setup.tangents[name] for name in setup.reads]
+    size = np.sqrt(sum(float((t * t).sum()) for t in terms) + float((out * out).sum()))
+    return float(out.sum()), sum(float(t.sum()) for t in terms), float(size)
+
+
+@contextlib.contextmanager
+def named(what: str) -> Any:
+    """Errors say of what they are."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in {what}")
+        raise
+
+
+__all__ = [
+    "ADJOINT", "ALONE", "BACKWARD", "FORWARD", "OURS", "PARTS", "TANGENT", "ByHand", "Different", "Launched",
+    "Ours", "by_hands", "compare", "dot_products", "has_threads", "named", "number_of_threads",
+]  # fmt: skip

@@ -1,0 +1,120 @@
+"""What was measured, as data: in a file, to compare two commits, and in the documentation."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.engines import OURS
+from tests.benchmarks.timing import Timed, both, columns, duration
+
+SCHEMA = 1
+NOISE = 1.1
+"""Two commits differ where minima and medians differ by more than this."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Seconds of one thing on one engine."""
+
+    case: str
+    part: str
+    size: str
+    engine: str
+    min: float
+    median: float
+    count: int
+    largest: bool = False
+
+    @property
+    def what(self) -> tuple[str, str, str]:
+        """What was timed."""
+        return self.case, self.part, self.size
+
+
+Found = dict[str, Figure]
+"""By engine."""
+
+
+@dataclass
+class Figures:
+    """All of a run.
+
+    Attributes:
+        machine: Cores, processor, versions.
+        load: At the start and at the end.
+        figures: In the order in which they were measured.
+        notes: What else is to be said, by case: what an engine computes wrongly.
+    """
+
+    machine: dict[str, Any]
+    load: list[str] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def add(self, things: Iterable[Timed]) -> None:
+        """Keep what was timed."""
+        for thing in things:
+            for engine, seconds in thing.seconds.items():
+                figure = Figure(
+                    thing.case, thing.part, thing.size, engine, **both(seconds), largest=thing.largest
+                )
+                self.figures.append(figure)
+
+    def grouped(self) -> dict[tuple[str, str, str], Found]:
+        """By what was timed, then by engine."""
+        found: dict[tuple[str, str, str], Found] = {}
+        for figure in self.figures:
+            found.setdefault(figure.what, {})[figure.engine] = figure
+        return found
+
+    def largest(self, case: str, part: str) -> Found:
+        """Of the largest size, by engine; empty where that was not measured."""
+        return {f.engine: f for f in self.figures if f.largest and (f.case, f.part) == (case, part)}
+
+    def save(self, path: Path) -> None:
+        """Write a file, a line for each figure."""
+        data = asdict(self)
+        lines = ",\n".join("  " + json.dumps(figure, ensure_ascii=False) for figure in data.pop("figures"))
+        head = json.dumps({"schema": SCHEMA, **data}, ensure_ascii=False, indent=1)[:-2]
+        path.write_text(f'{head},\n "figures": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+
+    @classmethod
+    def load_from(cls, path: Path) -> Figures:
+        """Read such a file.
+
+        Raises:
+            ValueError: It is of another schema.
+        """
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.pop("schema") != SCHEMA:
+            raise ValueError(f"{path}: not a file of schema {SCHEMA}")
+        figures = [Figure(**figure) for figure in data.pop("figures")]
+        return cls(**data, figures=figures)
+
+
+def compared(before: Figures, after: Figures) -> list[str]:
+    """Two runs, as from two commits: what became faster or slower, and how far the machine drifted."""
+    pairs = list(_pairs(before, after))
+    peers = [b.min / a.min for a, b in pairs if not a.engine.startswith(OURS)]
+    drift = math.exp(sum(map(math.log, peers)) / len(peers)) if peers else 1.0
+    rows = [("", "before", "after", "minima", "medians", "")]
+    for a, b in pairs:
+        if a.engine.startswith(OURS):
+            low, middle = b.min / a.min, b.median / a.median
+            told = "slower" if min(low, middle) > NOISE else "faster" if max(low, middle) < 1 / NOISE else ""
+            name = f"{a.case} {a.part}, {a.size}" + ("" if a.engine == OURS else f" ({a.engine})")
+            rows.append((name, duration(a.min), duration(b.min), f"{low:.2f}", f"{middle:.2f}", told))
+    return [columns(rows), f"other engines, which are the same: ×{drift:.2f} in the mean"]
+
+
+def _pairs(before: Figures, after: Figures) -> Iterator[tuple[Figure, Figure]]:
+    later = {(*figure.what, figure.engine): figure for figure in after.figures}
+    for figure in before.figures:
+        key = (*figure.what, figure.engine)
+        if key in later:
+            yield figure, later[key]

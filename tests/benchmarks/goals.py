@@ -1,0 +1,112 @@
+"""What the suite must show, and whether a run does.
+
+A goal is missed where the ratio of minima misses it and that of medians does, too: one alone is the machine's
+noise. Goals of kernels hold at the largest size, except that on one thread no size may be slower than Warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from tests.benchmarks import launching
+from tests.benchmarks.engines import ALONE, NUMBA, OURS, WARP
+from tests.benchmarks.figures import Figure, Figures
+from tests.benchmarks.timing import duration
+
+FASTER_THAN_WARP = {
+    ("sine", "forward"): 25.0, ("springs", "forward"): 3.0, ("bodies", "forward"): 12.0,
+    ("heat", "forward"): 12.0, ("sum", "forward"): 1.9,
+    ("sine", "backward"): 20.0, ("springs", "backward"): 4.0, ("bodies", "backward"): 8.0,
+    ("heat", "backward"): 40.0, ("sum", "backward"): 10.0,
+}  # fmt: skip
+"""How many times: Warp's time over ours."""
+BY_HAND = 1.15
+"""Our time over that of Numba written by hand; of the adjoint alone, as nothing there is on a tape."""
+ALONE_MOST = 1.05
+"""Our time on one thread over Warp's."""
+MOST_SECONDS = {("launching", launching.TAPED): 3e-6, ("launching", launching.AGAIN): 1e-7}
+""""Our time."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A goal and what was measured.
+
+    Attributes:
+        what: The goal in words.
+        found: Ratios, or seconds: of minima and of medians.
+        bound: What they should reach, or not exceed.
+        least: Whether `bound` is the least or the most.
+        shown: How numbers are written.
+    """
+
+    what: str
+    found: tuple[float, float]
+    bound: float
+    least: bool
+    shown: Callable[[float], str] = "{:.2f}".format
+
+    @property
+    def holds(self) -> bool:
+        """Whether one of the ratios reaches the bound."""
+        return max(self.found) >= self.bound if self.least else min(self.found) <= self.bound
+
+    def row(self) -> tuple[str, ...]:
+        """For a table."""
+        low, middle = self.found
+        return (
+            self.what,
+            self.shown(low),
+            self.shown(middle),
+            f"{'≥' if self.least else '≤'} {self.shown(self.bound)}",
+            "holds" if self.holds else "MISSED",
+        )
+
+
+def ratios(above: Figure, below: Figure) -> tuple[float, float]:
+    """Of minima and of medians."""
+    return above.min / below.min, above.median / below.median
+
+
+def outcomes(figures: Figures) -> list[Outcome]:
+    """All goals that something was measured for."""
+    return [*_beside_warp(figures), *_by_hand(figures), *_seconds(figures), *_alone(figures)]
+
+
+def _beside_warp(figures: Figures) -> Iterator[Outcome]:
+    for (case, part), bound in FASTER_THAN_WARP.items():
+        found = figures.largest(case, part)
+        if OURS in found and WARP in found:
+            yield Outcome(f"{case} {part}: Warp ÷ ours", ratios(found[WARP], found[OURS]), bound, True)
+
+
+def _by_hand(figures: Figures) -> Iterator[Outcome]:
+    for case in dict.fromkeys(["double", *(case for case, _ in FASTER_THAN_WARP)]):
+        for part in ("forward", "adjoint"):
+            found = figures.largest(case, part)
+            hand = best_by_hand(found.values())
+            if OURS in found and hand is not None:
+                what = f"{case} {part}: ours ÷ {hand.engine}"
+                yield Outcome(what, ratios(found[OURS], hand), BY_HAND, False)
+
+
+def best_by_hand(found: Iterable[Figure]) -> Figure | None:
+    """The fastest way in Numba."""
+    hands = [figure for figure in found if figure.engine.startswith(NUMBA)]
+    return min(hands, key=lambda figure: figure.min, default=None)
+
+
+def _seconds(figures: Figures) -> Iterator[Outcome]:
+    for (case, part), bound in MOST_SECONDS.items():
+        ours = figures.largest(case, part).get(OURS)
+        if ours is not None:
+            yield Outcome(f"{case}: {part}", (ours.min, ours.median), bound, False, duration)
+
+
+def _alone(figures: Figures) -> Iterator[Outcome]:
+    for (case, part, size), found in figures.grouped().items():
+        ours = found.get(ALONE) or found.get(OURS)
+        if case != "launching" and ours is not None and WARP in found:
+            what = f"{case} {part}, {size}: {ours.engine} ÷ Warp"
+            yield Outcome(what, ratios(ours, found[WARP]), ALONE_MOST, False)

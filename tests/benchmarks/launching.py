@@ -1,0 +1,84 @@
+"""What a launch costs where the kernel takes no time: alone, on a tape, and back through a long tape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from tests.benchmarks.timing import Run, Timed
+
+LONG = 10_000
+"""Launches of the long tape."""
+FEW = 500
+"""Launches in a measurement of a single one."""
+LAUNCH, TAPED, RECORDED, FIRST, AGAIN = (
+    "launch", "taped launch", "recording", "backward, first", "backward, again"
+)  # fmt: skip
+
+
+class Chain:
+    """Launches of one thread each, each on an array of its own.
+
+    Args:
+        module: `kernels.py` on an engine.
+        count: How many launches.
+    """
+
+    def __init__(self, module: ModuleType, count: int) -> None:
+        self.wp, self.kernel, self.count = module.wp, module.relax, count
+        wp = self.wp
+        self.arrays = [wp.zeros(1, dtype=float, requires_grad=True) for _ in range(count + 1)]
+        self.seeds = {self.arrays[-1]: wp.ones(1, dtype=float)}
+        self.tape: Any = None
+
+    def launch(self) -> None:
+        """All of them."""
+        wp, kernel, arrays = self.wp, self.kernel, self.arrays
+        for number in range(self.count):
+            wp.launch(kernel, dim=1, inputs=[arrays[number], 1e-4], outputs=[arrays[number + 1]])
+
+    def record(self) -> None:
+        """All of them, on a new tape."""
+        self.tape = self.wp.Tape()
+        with self.tape:
+            self.launch()
+
+    def backward(self) -> None:
+        """The reverse pass."""
+        self.tape.backward(grads=self.seeds)
+
+    def gradient(self) -> float:
+        """Of the first array."""
+        self.record()
+        self.backward()
+        found = float(self.arrays[0].grad.numpy()[0])
+        self.tape.zero()
+        return found
+
+    def release(self) -> None:
+        """Let the tape go untimed."""
+        self.tape = None
+
+
+def timed(modules: dict[str, ModuleType], long: int = LONG, few: int = FEW) -> Iterator[Timed]:
+    """What is to be timed, per launch.
+
+    Raises:
+        ValueError: Engines differ.
+    """
+    short = {engine: Chain(module, few) for engine, module in modules.items()}
+    chains = {engine: Chain(module, long) for engine, module in modules.items()}
+    wanted = (1.0 - 1e-4) ** long
+    for engine, chain in chains.items():
+        if abs(chain.gradient() - wanted) > 1e-3:
+            raise ValueError(f"long tape, {engine}: {chain.gradient()}; {wanted} is right")
+
+    def of(part: str, count: int, runs: dict[str, Run]) -> Timed:
+        return Timed("launching", part, f"{count:,} launches, each", runs, True)
+
+    yield of(LAUNCH, few, {e: Run(c.launch, per=few) for e, c in short.items()})
+    yield of(TAPED, few, {e: Run(c.record, before=c.release, per=few) for e, c in short.items()})
+    yield of(RECORDED, long, {e: Run(c.record, before=c.release, per=long) for e, c in chains.items()})
+    yield of(FIRST, long, {e: Run(c.backward, before=c.record, per=long) for e, c in chains.items()})
+    yield of(AGAIN, long, {e: Run(c.backward, per=long) for e, c in chains.items()})

@@ -1,0 +1,150 @@
+"""Times of several engines in turns, and what is said of them: minimum, median, ratios, the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+LONGEST = 0.05
+"""Seconds of a turn that hold more than one run."""
+MOST_RUNS = 40
+"""In a turn."""
+SETTLE = 0.003
+"""Seconds of sleep before a turn: threads of the engine before (OpenMP's, XLA's) spin for a while."""
+
+
+def nothing() -> None:
+    """Nothing to do."""
+
+
+@dataclass
+class Run:
+    """One way to do a thing.
+
+    Attributes:
+        call: What is timed.
+        before: Runs before each call, untimed: puts back what the call uses up.
+        enter: Runs before each turn: settings.
+        per: Operations in a call; seconds are those of one.
+    """
+
+    call: Callable[[], object]
+    before: Callable[[], object] = nothing
+    enter: Callable[[], object] = nothing
+    per: int = 1
+
+
+@dataclass
+class Timed:
+    """One thing, on each engine that can do it."""
+
+    case: str
+    part: str
+    size: str
+    runs: dict[str, Run]
+    largest: bool = False
+    notes: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    def turn(self, engine: str, *, keep: bool = True) -> None:
+        """Run on `engine` for about `LONGEST`, at least once."""
+        run = self.runs[engine]
+        run.enter()
+        time.sleep(SETTLE)
+        kept = self.seconds.setdefault(engine, [])
+        begin = time.perf_counter()
+        for _ in range(MOST_RUNS):
+            run.before()
+            start = time.perf_counter()
+            run.call()
+            end = time.perf_counter()
+            if keep:
+                kept.append((end - start) / run.per)
+            if end - begin > LONGEST:
+                break
+
+
+def in_turns(things: Sequence[Timed], rounds: int, say: Callable[[str], object] = lambda _: None) -> None:
+    """Time everything once a round on each engine; the order of the engines alternates.
+
+    A round before the first is not kept: it compiles and warms.
+    """
+    for number in range(rounds + 1):
+        for thing in things:
+            say(f"round {number} of {rounds}: {thing.case} {thing.part} {thing.size}")
+            for engine in list(thing.runs)[:: 1 if number % 2 else -1]:
+                thing.turn(engine, keep=number > 0)
+
+
+# ------------------------------------------------------------------------------------ what is said
+
+
+def duration(seconds: float) -> str:
+    """`seconds` with a unit and three digits."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= scale:
+            return f"{digits(seconds / scale)} {unit}"
+    return f"{digits(seconds / 1e-9)} ns"
+
+
+def digits(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def both(seconds: list[float]) -> dict[str, float]:
+    """Minimum and median."""
+    return {"min": min(seconds), "median": statistics.median(seconds), "count": len(seconds)}
+
+
+def columns(rows: Iterable[Sequence[str]]) -> str:
+    """Rows of a table for a terminal: the first column to the left, the others to the right."""
+    table = [tuple(row) for row in rows]
+    widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if not k else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    )
+
+
+def load() -> str:
+    """The load of the machine."""
+    return ", ".join(f"{value:.2f}" for value in os.getloadavg())
+
+
+def machine() -> dict[str, Any]:
+    """Cores, processor and versions."""
+    from importlib import metadata
+
+    versions = {}
+    for name in ("tapedebug", "warp-lang", "numba", "llvmlite", "jax", "numpy"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": processor(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def processor() -> str:
+    """What the system calls its processor."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return " ".join(line.partition(":")[2].split())
+    except OSError:
+        pass
+    return platform.machine()
