@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import cache
 
 from tapedebug.compiler import backend, objects
-from tapedebug.compiler.llvm.machine import object_code
 
 HEAD = 4
 """Words of a job before its calls: calls left (0), calls done (all), the packed arguments, 0. So it is before it
@@ -176,6 +175,8 @@ def _loaded(assembly: str) -> objects.Entry:
     key = objects.key_of(assembly, "llvm")
     found = backend.kept(key)
     if found is None:
+        from tapedebug.compiler.llvm.machine import object_code
+
         content = object_code(assembly.replace("{symbol}", backend.symbol_of(key)))
         objects.write(key, content)
         found = objects.load(key, backend.symbol_of(key), content)

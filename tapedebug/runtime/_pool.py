@@ -53,12 +53,12 @@ class Pool:
         self.memory = ctypes.create_string_buffer(8 * (HEAD + CAPACITY * CALL))
         self.address = ctypes.addressof(self.memory)
 
-    def run(self, job: bytearray, count: int, threads: int) -> bool:
+    def run(self, job: Any, count: int, threads: int) -> bool:
         """Run a job with others; False, and nothing done, where they are at work for somebody else."""
         if count > CAPACITY or not self.busy.acquire(False):
             return False
         try:
-            ctypes.memmove(self.address, _address(job), len(job))
+            ctypes.memmove(self.address, address_of(job), job.nbytes)
             self._wake(min(threads, count) - 1)
             finish(self.address, count)
         finally:
@@ -117,13 +117,14 @@ def _give_way(turn: int) -> int:
     return turn + 1
 
 
-def alone(job: bytearray, count: int) -> None:
+def alone(job: Any, count: int) -> None:
     """Run a job on this thread, call after call."""
-    finish(_address(job), count)
+    finish(address_of(job), count)
 
 
-def _address(job: bytearray) -> int:
-    return ctypes.addressof(_CHAR.from_buffer(job))
+def address_of(memory: Any) -> int:
+    """The address of the first byte of what offers its buffer."""
+    return ctypes.addressof(_CHAR.from_buffer(memory))
 
 
 pool = Pool()

@@ -12,9 +12,11 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
+from tapedebug.runtime._large import Large
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
 from tapedebug.runtime.journal import JOURNAL, Listener
@@ -350,9 +352,7 @@ class KernelPlan(Plan):
 
 
 def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: str = "") -> Runner:
-    """How an entry runs over its threads. The one seam where chunks on several processors will go.
-
-    A chunking runner must keep thread order where `kernel.analysis.serial` says so.
+    """How an entry runs over its threads: many of them on several processors, where what it says is not heard.
 
     Args:
         entry: Compiled code.
@@ -360,8 +360,9 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         heard: The kinds of remarks that it makes: what it says is shown when it has run, what fails raises.
         of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
     """
-    run: Runner = Listener(kernel, entry, of) if heard - {PAUSE} else entry
-    return run
+    if heard - {PAUSE}:
+        return Listener(kernel, entry, of)
+    return Large(entry, kernel) if type(entry) is Entry else entry
 
 
 COPY = {

@@ -28,10 +28,8 @@ from tapedebug.compiler.ir import (
     operands,
     walk,
 )
+from tapedebug.compiler.sharing import Pair, Place
 from tapedebug.lang import types as t
-
-Place = tuple[str, int]
-"""A side, `"value"`, `"adjoint"`, `"dot"` or `"adjoint_dot"`, and a parameter."""
 
 BARRED = NATIVE | REMARKS | {"native_result", "trace", "note", "recall"}
 """What ties threads to their order, or may."""
@@ -98,18 +96,6 @@ class Cell:
             and len({access.op.args[0] for access in self.accesses}) == 1
             and not any(access.looped for access in self.accesses)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two cells that must not share memory; with `alike` they may be the very same view.
-
-    The very same view has the same first element, shape and strides.
-    """
-
-    first: Place
-    second: Place
-    alike: bool
 
 
 def cells(function: Function) -> dict[Place, Cell]:

@@ -12,66 +12,11 @@ results must not depend on when other chunks run. For each memory cell (`passes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tapedebug.compiler.ir import For, Function, Value, While, walk
-from tapedebug.compiler.passes.cells import Access, Cell, Pair, Place, cells, in_lanes, pairs, unordered
-from tapedebug.compiler.passes.ranges import Bound, Ranges
+from tapedebug.compiler.passes.cells import Access, Cell, cells, in_lanes, pairs, unordered
+from tapedebug.compiler.passes.ranges import Ranges
+from tapedebug.compiler.sharing import NEAR, OWN, READ, SUM, Bound, Division, Share
 from tapedebug.lang import types as t
-
-READ, OWN, NEAR, SUM = "read", "own", "near", "sum"
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What chunks do to one memory cell.
-
-    Attributes:
-        side: Which of the array's memories.
-        param: The array parameter.
-        how: `"read"`, `"own"`, `"near"` or `"sum"`.
-        axes: The array axes on which every access has the thread's row.
-        added: Whether it is only added to.
-        reach: Of a near one, how far before and after its row a thread adds, for each access.
-        axis: Of a near one, the array axis that rows are on.
-        wraps: Whether an index before the first row means one from the end.
-        window: Of a sum, the rows of the array's first axis to which it adds; empty where any may be.
-    """
-
-    side: str
-    param: int
-    how: str
-    axes: frozenset[int] = frozenset()
-    added: bool = False
-    reach: tuple[tuple[Bound, Bound], ...] = ()
-    axis: int = 0
-    wraps: bool = False
-    window: tuple[tuple[Bound, Bound], ...] = ()
-
-    @property
-    def place(self) -> Place:
-        """Which cell it is."""
-        return self.side, self.param
-
-
-@dataclass(frozen=True, slots=True)
-class Division:
-    """What is known of a function before it is launched over many threads.
-
-    Attributes:
-        axes: How many thread axes it asks for.
-        lanes: Whether threads may run in lockstep.
-        pairs: The cells that must not share memory then.
-        shares: What chunks do to memory; None where it cannot be divided.
-        looped: Whether threads loop, so that few of them may take long.
-    """
-
-    axes: int
-    lanes: bool
-    pairs: tuple[Pair, ...]
-    shares: tuple[Share, ...] | None
-    touched: tuple[Place, ...]
-    looped: bool
 
 
 def divided(function: Function) -> Division:
@@ -121,9 +66,7 @@ def _reach(index: Value, ranges: Ranges, where: tuple[int, int]) -> tuple[Bound,
     return found.low, found.high, wraps
 
 
-def _window(
-    accesses: tuple[Access, ...], ranges: Ranges, param: int
-) -> tuple[tuple[Bound, Bound], ...]:
+def _window(accesses: tuple[Access, ...], ranges: Ranges, param: int) -> tuple[tuple[Bound, Bound], ...]:
     """The rows of the first axis to which all of these add; empty where that is not known."""
     window = []
     for access in accesses:

@@ -1,31 +1,12 @@
-"""Where indices lie: the thread's own, plus what is known when a kernel is launched.
-
-A bound is a number, or a small tree of what a launch knows: `("argument", param, component)`,
-`("extent", param, axis)`, `("size", axis)` of the threads, and the operators of `OPERATORS` over bounds.
-"""
+"""Where indices lie: the thread's own, plus what is known when a kernel is launched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from operator import add, mul, sub
-from typing import Any
 
 from tapedebug.compiler.ir import For, Function, Op, Value, walk
+from tapedebug.compiler.sharing import OPERATORS, Bound
 from tapedebug.lang import types as t
-
-Bound = int | tuple[Any, ...]
-
-OPERATORS: dict[str, Callable[[int, int], int]] = {
-    "add": add,
-    "sub": sub,
-    "mul": mul,
-    "min": min,
-    "max": max,
-    "ceildiv": lambda a, b: -(-a // b),
-}
-
-LIMIT = 2**31
 
 DEPTH = 24
 """How deep a value is looked into."""
@@ -47,25 +28,6 @@ def combined(kind: str, a: Bound, b: Bound) -> Bound:
     if kind in ("add", "sub") and b == 0:
         return a
     return (kind, a, b)
-
-
-def evaluated(bound: Bound, look: Callable[[str, int, int], int]) -> int:
-    """The number that a bound is in a launch; `look` knows arguments, extents and sizes.
-
-    Raises:
-        OverflowError: Something on the way is more than 32 bits hold: kernels count in these.
-    """
-    if isinstance(bound, int):
-        number = bound
-    else:
-        kind, a, *rest = bound
-        if kind in OPERATORS:
-            number = OPERATORS[kind](evaluated(a, look), evaluated(rest[0], look))
-        else:
-            number = look(kind, a, rest[0] if rest else 0)
-    if not -LIMIT <= number < LIMIT:
-        raise OverflowError(number)
-    return number
 
 
 class Ranges:
@@ -113,9 +75,7 @@ class Ranges:
                 return Range(
                     one.own, combined(kind, one.low, other.low), combined(kind, one.high, other.high)
                 )
-            return Range(
-                one.own, combined("min", one.low, other.low), combined("max", one.high, other.high)
-            )
+            return Range(one.own, combined("min", one.low, other.low), combined("max", one.high, other.high))
         near, fixed = (one, other) if one.own else (other, one)
         if kind is None or near.own != 1 or fixed.own != 0:
             return None
@@ -139,7 +99,7 @@ def _free(op: Op) -> Range:
 def _made(kind: str, *of: Range) -> Range | None:
     """What an operation makes of ranges."""
     match kind, of:
-        case ("to_i64" | "to_i32"), (a,):
+        case (("to_i64" | "to_i32"), (a,)):
             return a
         case "neg", (a,):
             return Range(-a.own, combined("sub", 0, a.high), combined("sub", 0, a.low))
