@@ -19,6 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "enable_backward": True,
     "interpreted": False,
     "kernel_cache_dir": None,
+    "lanes": True,
     "log_level": logging.INFO,
     "max_unroll": 16,
     "mode": "release",
@@ -28,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "quiet": False,
     "strong_zero": False,
     "track": None,
+    "vector_math": True,
     "verify_autograd_array_access": False,
     "verify_fp": False,
 }
@@ -53,6 +55,8 @@ class Config:
         enable_backward: Whether kernels have adjoints, where they do not say so themselves.
         interpreted: Kernels, their adjoints and tangents run as plain Python, slow and open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.
+        lanes: Large launches run several threads at once, each in a lane of the processor's vectors, where
+            that changes nothing but the order in which sums are added.
         log_level: What is logged (logger `"tapedebug"`): a number as in `logging`, or its name.
         max_unroll: Loops over so many known iterations are unrolled.
         mode: `"release"`, or `"debug"`: with `check_bounds`.
@@ -65,6 +69,8 @@ class Config:
         track: What a `Tape` tracks, unless it is told: None, or `"elements"`: who last wrote and read each
             element.
         strong_zero: An adjoint (or tangent) of zero stays zero, whatever it is multiplied with: 0 · inf = 0.
+        vector_math: In lanes, elementary functions are those for vectors of the C library (glibc), which err
+            by up to 4 units in the last place.
         verify_autograd_array_access: Also warn (`OverwriteWarning`) in `"preserve"` mode, once for each pair
             of a reading line and an overwriting line.
         verify_fp: A launch or an adjoint that makes a NaN or an infinite number is an error that names it.

@@ -171,6 +171,8 @@ class Analysed(Definition):
             checked=BOUNDS in variant.heard,
             stamping=self._stamping(variant) if variant.tracked else None,
             tracing=self.trace_info(variant.active) if variant.kind == "traced" else None,
+            lanes=variant.lanes,
+            math=variant.math,
         )
 
     def _stamping(self, variant: Variant) -> Stamping:

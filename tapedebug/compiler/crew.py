@@ -1,7 +1,7 @@
 """The compiled part of running one launch on several threads: claiming chunks, waiting, adding up copies.
 
-A job is a table that any number of threads work through. Each claims the next call until none is left, so that
-whoever comes late finds less to do, and nobody waits for a thread that has not begun.
+A job is a table that any number of threads work through. Each claims the next call until none is left, so
+that whoever comes late finds less to do, and nobody waits for a thread that has not begun.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from functools import cache
 from tapedebug.compiler import backend, objects
 
 HEAD = 4
-"""Words of a job before its calls: calls left (0), calls done (all), the packed arguments, 0. So it is before it
-begins; then the last is the call that the thread which began it has claimed, and which must wait."""
+"""Words of a job before its calls: calls left (0), calls done (all), the packed arguments, 0. So it is before
+it begins; then the last is the call that the thread which began it has claimed, and which must wait."""
 CALL = 8
-"""Words of a call: entry, first thread, last thread, its arguments (0 for the job's), how many calls must be done
-before it, memory that is zeroed first, how many bytes of it, one that is free. The last call is claimed first."""
+"""Words of a call: entry, first thread, the one after the last, its arguments (0 for the job's), how many
+calls must be done before it, memory that is zeroed first, how many bytes of it, one that is free. The last
+call is claimed first."""
 
 SPINS = 400
 """How often somebody looks whether others are done before it gives the processor away: some ten µs."""
@@ -165,8 +166,8 @@ end:
   ret void
 }}
 """
-"""Adds copies of memory to it, one after the other: arguments are it, the first copy, the bytes from one to the
-next, how many there are."""
+"""Adds copies of memory to it, one after the other: arguments are it, the first copy, the bytes from one to
+the next, how many there are."""
 
 Work = Callable[[int, int, int, int, int], int]
 
@@ -185,16 +186,13 @@ def _loaded(assembly: str) -> objects.Entry:
 
 @cache
 def work() -> Work:
-    """`work()(job, publish, resumed, count, spins)`: run calls of a job until none is left, then wait for all.
+    """`work()(job, publish, resumed, count, spins)`: run calls of a job until none is left, then wait.
 
-    Args (of what it returns):
-        job: The address of the job.
-        publish: How many calls there are, to begin a job; else 0.
-        resumed: Of who helps, the number of a call that it claimed before, 0 for none.
-        count: Of who began the job, how many calls there are; 0 for who helps.
-        spins: How often to look whether others are done.
+    `job` is its address; `publish` says how many calls there are, to begin it, and is 0 afterwards; `resumed`
+    is of who helps: the number of a call that it claimed before, 0 for none; `count` is of who began the job:
+    how many calls there are, and 0 for who helps; `spins` is how often to look whether others are done.
 
-    It returns 0 when all are done, the number of a call that was claimed and must wait for others, or -1 where
+    It gives 0 when all are done, the number of a call that was claimed and must wait for others, or -1 where
     others are still at work. The GIL is released meanwhile.
     """
     x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")

@@ -31,7 +31,9 @@ from tapedebug.lang.builtins import Builtin
 
 RELEVANT = ("max_unroll",)
 """The settings that lowering depends on; the others choose variants, or mean nothing to it."""
-DERIVED = frozenset({"python", "module", "users", "plans", "watched", "generic", "instances", "types"})
+DERIVED = frozenset(
+    {"python", "module", "users", "plans", "kinds", "watched", "generic", "instances", "types"}
+)
 """Attributes of kernels and functions that follow from others, or from nothing that is compiled."""
 PURE_MODULES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "tapedebug"})
 """What functions and classes of these are follows from their name and the versions in `toolchain`."""

@@ -21,6 +21,8 @@ from tapedebug.compiler.remarks import Remark
 
 MAGIC = b"tapedebug-object-3\n"
 DIGEST = 32
+VECTOR_LIBRARY = "libmvec.so.1"
+"""Vector functions of the C library, where it is glibc."""
 
 
 @cache
@@ -30,6 +32,8 @@ def _engine() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    with contextlib.suppress(RuntimeError):
+        llvm.load_library_permanently(VECTOR_LIBRARY)
     target = llvm.Target.from_default_triple().create_target_machine()
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
 
@@ -44,7 +48,8 @@ def processor() -> str:
     own = Path(__file__).parent
     made_by = [*sorted((own / "llvm").glob("*.py")), own / "numba_library.py", own / "backend.py"]
     library = hashlib.sha256(b"".join(path.read_bytes() for path in made_by)).hexdigest()
-    return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} {library}"
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
+    return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} {libc} {library}"
 
 
 def key_of(code: str, compiler: str) -> str:
@@ -115,12 +120,14 @@ def clear() -> int:
     return len(paths)
 
 
-ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+"""Pointers all three: `ctypes` converts integers of other types half as fast."""
+
 _lock = threading.Lock()
 _loaded: dict[str, int] = {}
 
 
-class Entry:
+class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
     """Compiled code: `entry(lo, hi, args)` runs the threads lo … hi-1 and releases the GIL meanwhile.
 
     Attributes:
@@ -128,16 +135,11 @@ class Entry:
         remarks: What it may say, by number.
     """
 
-    __slots__ = ("_call", "address", "remarks")
+    _flags_, _argtypes_, _restype_ = ENTRY._flags_, ENTRY._argtypes_, None
 
     def __init__(self, address: int) -> None:
         self.address = address
         self.remarks: tuple[Remark, ...] = ()
-        self._call = ENTRY(address)
-
-    def __call__(self, lo: int, hi: int, args: int) -> None:
-        """Run threads; `args` is the address of the packed slots."""
-        self._call(lo, hi, args)
 
 
 def load(key: str, symbol: str, code: bytes) -> Entry:

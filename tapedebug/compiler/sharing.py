@@ -1,8 +1,8 @@
 """What launches of many threads have to know of a function: how its threads share memory.
 
-It is found out by `passes.cells`, `passes.division` and `passes.ranges`. A bound is a number, or a small tree of
-what a launch knows: `("argument", param, component)`, `("extent", param, axis)`, `("size", axis)` of the threads,
-and the operators of `OPERATORS` over bounds.
+It is found out by `passes.cells`, `passes.division` and `passes.ranges`. A bound is a number, or a small tree
+of what a launch knows: `("argument", param, component)`, `("extent", param, axis)`, `("size", axis)` of the
+threads, and the operators of `OPERATORS` over bounds.
 """
 
 from __future__ import annotations

@@ -51,6 +51,11 @@ class Large:
         return self.survey
 
 
+def entry_of(run: Any) -> Any:
+    """What runs the same over few threads."""
+    return run.entry if type(run) is Large else run
+
+
 def sized(run: Any, threads: int) -> Any:
-    """What is called for so many threads: for few, the entry itself."""
+    """What runs the same over so many threads: over few, the entry itself."""
     return run.entry if threads < LARGE and type(run) is Large else run

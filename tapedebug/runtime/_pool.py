@@ -1,7 +1,7 @@
 """The threads that help with large launches: made when first wanted, never waited for while they sleep.
 
-A job (`compiler.crew`) is begun by the thread that launches, which also works at it; those that were woken take
-what they find. Late ones find nothing. Only calls that somebody is running are waited for.
+A job (`compiler.crew`) is begun by the thread that launches, which also works at it; those that were woken
+take what they find. Late ones find nothing. Only calls that somebody is running are waited for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHAR = ctypes.c_char
 
 
 def available() -> int:
-    """How many threads a launch may use: `config.num_threads`, or the processors that this process may use."""
+    """How many threads a launch may use: `config.num_threads`, or this process's processors."""
     chosen: int | None = config.num_threads
     return chosen or _processors
 
@@ -43,8 +43,8 @@ _processors = _count()
 class Pool:
     """Helpers, and the one job at which they work.
 
-    The job's memory lives as long as they do: a helper that wakes late looks there, finds that no call is left,
-    and sleeps again.
+    The job's memory lives as long as they do: a helper that wakes late looks there, finds that no call is
+    left, and sleeps again.
     """
 
     def __init__(self) -> None:
