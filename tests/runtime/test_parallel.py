@@ -293,13 +293,14 @@ def test_far_neighbours_make_longer_chunks():
 
 def test_arguments_that_share_memory_run_in_order():
     kernel = wp.Kernel(func=periodic.python, key="periodic_in_place")
-    expected = 0.3 * uniform(N + 1)
+    n = 300
+    expected = 0.3 * uniform(n + 1)
     both = wp.array(expected.copy(), dtype=float)
-    wp.launch(kernel, N, inputs=[both[:-1], both[1:], N])
+    wp.launch(kernel, n, inputs=[both[:-1], both[1:], n])
     (jobs,) = jobs_of(kernel)
     assert jobs is None
-    for i in range(N):
-        before, after = expected[(i - 2) % N], expected[min(i + 1, N - 1)]
+    for i in range(n):
+        before, after = expected[(i - 2) % n], expected[min(i + 1, n - 1)]
         expected[i + 1] = before * after + expected[max(i - 3, 0)]
     np.testing.assert_allclose(both.numpy(), expected, rtol=1e-5)
 
@@ -520,7 +521,7 @@ def test_a_busy_machine(capsys):
         return found
 
     idle = min(times(50))
-    children = []
+    children: list[int] = []
     for _ in range(4):
         child = os.fork()
         if not child:
@@ -535,6 +536,7 @@ def test_a_busy_machine(capsys):
             os.waitpid(child, 0)
     with capsys.disabled():
         print(
-            f"\nidle {1e3 * idle:.2f} ms, busy: median {np.median(busy) / idle:.1f} x, worst {max(busy) / idle:.1f} x"
+        median, worst = np.median(busy) / idle, max(busy) / idle
+        print(f"\nidle {1e3 * idle:.2f} ms; busy: median {median:.1f} x, worst {worst:.1f} x")
         )
     assert max(busy) < 2.0
