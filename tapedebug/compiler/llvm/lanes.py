@@ -51,9 +51,11 @@ class _Lanes(LaneMemory):
     # Statements
 
     def _suite(self, body: list[ast.stmt]) -> None:
+        same = dict(self.same)
         super()._suite(body)
         if self._inside:
             self._settle()
+        self.same = same
 
     def _statement(self, node: ast.stmt) -> None:
         if not self._inside:
@@ -64,9 +66,14 @@ class _Lanes(LaneMemory):
                 self._store_element(node, target, self._expression(node.value), adds=True)
             case ast.AugAssign() | ast.Return():
                 raise TranslationError("not in lanes", node)
-            case ast.If() | ast.For() | ast.While():
+            case ast.If():
                 self._settle()
                 super()._statement(node)
+            case ast.For() | ast.While():
+                self._settle()
+                self.loops += 1
+                super()._statement(node)
+                self.loops -= 1
             case _:
                 super()._statement(node)
 
@@ -162,7 +169,7 @@ class _Lanes(LaneMemory):
         of = self._type("~i64")
         numbers = ", ".join(f"i64 {lane}" for lane in range(self.width))
         threads = self._value("~i64", f"add {of} {self._wide(('i64', first))}, <{numbers}>")
-        self.lines_of[threads[1]] = Line(first, 1)
+        self.lines_of[threads[1]] = Line(first, 1, None, self.shapes.loop)
         if stop is not None:
             limit = self._wide(("i64", stop))
             self.mask = self._value("~b1", f"icmp slt {of} {threads[1]}, {limit}")[1]
