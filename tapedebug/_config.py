@@ -23,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "log_level": logging.INFO,
     "max_unroll": 16,
     "mode": "release",
+    "num_threads": None,
     "on_overwrite": "preserve",
     "print_lines": 10_000,
     "quiet": False,
@@ -59,6 +60,8 @@ class Config:
         log_level: What is logged (logger `"tapedebug"`): a number as in `logging`, or its name.
         max_unroll: Loops over so many known iterations are unrolled.
         mode: `"release"`, or `"debug"`: with `check_bounds`.
+        num_threads: How many threads a large launch uses at most; None for as many as this process has
+            processors. Results do not depend on it.
         on_overwrite: What a `Tape` does, unless it is told, when a value that an adjoint needs is
             overwritten: `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
         print_lines: How many lines one launch prints at most; what is beyond is counted.
@@ -118,6 +121,8 @@ def checked(name: str, value: Any, what: str, where: str) -> Any:
         fits, allowed = type(value) is int, "a level of `logging`, such as 'DEBUG' or 20"
     elif name == "kernel_cache_dir":
         fits, allowed = value is None or isinstance(value, str | os.PathLike), "a folder, or None"
+    elif name == "num_threads":
+        fits, allowed = value is None or (type(value) is int and value >= 1), "an integer from 1, or None"
     elif isinstance(default, bool):
         fits, allowed = isinstance(value, int) and value in (0, 1), "True or False"
         value = bool(value) if fits else value

@@ -298,6 +298,14 @@ class Kernel(Analysed):
         variant = Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
         return self._interpreted(variant)
 
+    def in_lanes(self, variant: Variant) -> Entry | Interpreted:
+        """A variant whose threads run in lockstep."""
+        return self._entry(replace(variant, lanes=True))
+
+    def variant_of(self, entry: Entry) -> Variant | None:
+        """Which variant an entry is of the kernel as it is now."""
+        return next((variant for variant, found in self._entries.items() if found is entry), None)
+
     def _interpreted(self, variant: Variant) -> Interpreted:
         from tapedebug.compiler.python_library import Interpreted
 

@@ -43,6 +43,7 @@ from tapedebug.compiler.passes.cells import in_lanes
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
+from tapedebug.compiler.passes.division import divided as divided
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of

@@ -159,7 +159,7 @@ def test_every_kind_of_control_flow_and_index(bits: int) -> None:
     n = 75
     which = np.random.default_rng(0).integers(0, 50, n).astype(np.int32)
     args = [uniform(n), uniform(n, 3), which, n, np.zeros(n), np.zeros((n, 3))]
-    assert all(is_in_lanes(everything, kind) for kind in ("forward", "adjoint", "tangent"))
+    assert is_in_lanes(everything) and is_in_lanes(everything, "tangent")
     compare(everything, n, args, exact=False)
     forward = [
         results(everything, n, twin(args), f64=True, lanes=on, replay=frozenset())["forward"]

@@ -9,13 +9,14 @@ where lanes may meet is added for one lane after the other, in the order of the 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.lane_calls import shuffle
 from tapedebug.compiler.llvm.lane_shapes import Shapes
-from tapedebug.compiler.llvm.lane_values import LaneValues, Line
-from tapedebug.compiler.llvm.library import FLOATS, in_memory, llvm_type, scalar
+from tapedebug.compiler.llvm.lane_sums import LaneSums, Waiting
+from tapedebug.compiler.llvm.lane_values import Line
+from tapedebug.compiler.llvm.library import in_memory, llvm_type, scalar
 
 GROUPED = (2, 3, 4)
 """Numbers of components that are read and written together: of vectors and quaternions."""
@@ -36,25 +37,13 @@ class Element:
         return self.pointer, self.base
 
 
-@dataclass
-class Waiting:
-    """Stores or additions to components of one element, which are made together."""
-
-    adds: bool
-    index: Operand
-    kind: str
-    values: dict[int, Operand] = field(default_factory=dict)
-    nodes: dict[int, ast.AST] = field(default_factory=dict)
-
-
-class LaneMemory(LaneValues):
+class LaneMemory(LaneSums):
     """Writes loads, stores and additions."""
 
     def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool) -> None:
         super().__init__(symbol, shapes, bits, math=math)
         self.read: dict[tuple[str, str | None], dict[int, Operand]] = {}
         self.waiting: dict[tuple[str, str | None], Waiting] = {}
-        self.sums: dict[int, tuple[Operand, str, str]] = {}
         self.scattered = 0
 
     # Elements
@@ -90,8 +79,12 @@ class LaneMemory(LaneValues):
 
     def _flush(self) -> None:
         waiting, self.waiting = self.waiting, {}
-        for (pointer, _), one in waiting.items():
-            self._make(self.values[pointer][1], one)
+        for pointer, ones in self._clusters(waiting):
+            register = self.values[pointer][1]
+            if len(ones) == 1:
+                self._make(register, ones[0])
+            else:
+                self._add_neighbours(register, ones)
 
     # Loads
 
@@ -115,12 +108,6 @@ class LaneMemory(LaneValues):
             self.read[element.group] = dict(enumerate(parts))
             return parts[element.component]
         return self._load_lanes(pointer, kind, index)
-
-    def _at(self, pointer: str, kind: str, index: str) -> str:
-        return self._value("", f"getelementptr {llvm_type(kind)}, ptr {pointer}, i64 {index}")[1]
-
-    def _moved(self, index: str, by: int) -> str:
-        return self._value("i64", f"add i64 {index}, {by}")[1] if by else index
 
     def _load_all(self, place: str, kind: str, size: int) -> list[Operand]:
         """All components of all lanes, sorted."""
@@ -184,7 +171,7 @@ class LaneMemory(LaneValues):
             raise TranslationError(f"{value[0]} is stored where {kind} is", node)
         index = self._expression(target.slice)
         one = self.waiting.get(element.group)
-        if self.waiting and (one is None or one.adds != adds or element.component in one.values):
+        if not self._joins(element, one, adds=adds):
             self._flush()
             one = None
         for group in [group for group in self.read if group != element.group or adds]:
@@ -199,12 +186,11 @@ class LaneMemory(LaneValues):
         if element.base is None:
             self._flush()
 
-    def _moved_all(self, index: Operand, by: int) -> str:
-        """An index so much further on."""
-        if not by:
-            return index[1]
-        moved = self._operator(ast.Pass(), ast.Add(), index, ("i64", str(by)))
-        return moved[1]
+    def _joins(self, element: Element, one: Waiting | None, *, adds: bool) -> bool:
+        """Whether it may wait beside what waits: another component, or one more addition to the array."""
+        if one is not None:
+            return one.adds == adds and element.component not in one.values
+        return adds and all(group[0] == element.pointer and w.adds for group, w in self.waiting.items())
 
     def _make(self, pointer: str, one: Waiting) -> None:
         """What was waiting."""
@@ -222,6 +208,8 @@ class LaneMemory(LaneValues):
                 self._scatter(pointer, one.kind, self._component(one, component), self._wide(value))
         elif line is None or not line.stride:
             self.scattered += len(one.values)
+            if self.loops:
+                raise TranslationError("not worth it in lanes")
             self._add_in_order(pointer, one)
         elif line.unless is None:
             self._add_apart(pointer, one)
@@ -254,9 +242,6 @@ class LaneMemory(LaneValues):
             value = self._value("", f"{self._adding(one.kind)} {many} {old}, {value}")[1]
         self._write(f"store {many} {value}, ptr {place}, align {align}")
 
-    def _adding(self, kind: str) -> str:
-        return "fadd" if kind in FLOATS else "add"
-
     def _scatter(self, pointer: str, kind: str, index: Operand, value: str) -> None:
         """Stores; where lanes meet, the last one's stays."""
         line, of, align = self.lines_of.get(index[1]), self._type("~" + kind), self._align(kind)
@@ -278,7 +263,7 @@ class LaneMemory(LaneValues):
         for component, value in one.values.items():
             index = self._component(one, component)
             line = self.lines_of[index[1]]
-            straight = Line(line.base, line.stride, None)
+            straight = replace(line, unless=None)
             if line.stride == 1:
                 self.lines_of[index[1]] = straight
                 old = self._stretch(pointer, one.kind, straight)
@@ -302,12 +287,6 @@ class LaneMemory(LaneValues):
 
         self._each_lane(lane)
 
-    def _add(self, place: str, kind: str, value: str) -> None:
-        of = llvm_type(kind)
-        old = self._value(kind, f"load {of}, ptr {place}")[1]
-        total = self._value(kind, f"{self._adding(kind)} {of} {old}, {value}")[1]
-        self._write(f"store {of} {total}, ptr {place}")
-
     def _to_one(self, pointer: str, one: Waiting) -> None:
         """Stores and additions to one element for all lanes."""
         for component, value in one.values.items():
@@ -326,44 +305,3 @@ class LaneMemory(LaneValues):
 
     def _is_steady(self, node: ast.AugAssign) -> bool:
         return isinstance(node.target, ast.Subscript) and self.shapes.is_steady(node.target.slice)
-
-    def _counted(self, kind: str, value: str) -> str:
-        """The values of the lanes that run, and in the others what changes no sum."""
-        if self.mask is None:
-            return value
-        of = self._type("~" + kind)
-        none = self._nothing(kind)
-        return self._value("", f"select {self._all_lanes()} {self.mask}, {of} {value}, {of} {none}")[1]
-
-    def _nothing(self, kind: str) -> str:
-        return self._literal("~" + kind, "-0.0") if kind in FLOATS else "zeroinitializer"
-
-    def _keep_sum(self, node: ast.AugAssign, kind: str, index: str, value: str) -> None:
-        """Add to a sum of each lane, which is added to the element at the end."""
-        of = self._type("~" + kind)
-        if id(node) not in self.sums:
-            number = len(self.sums)
-            total, place = f"%sum{number}", f"%sum{number}.place"
-            self.head.append(f"  {total} = alloca {of}")
-            self.head.append(f"  {place} = alloca i64")
-            self.head.append(f"  store {of} {self._nothing(kind)}, ptr {total}")
-            self.head.append(f"  store i64 -1, ptr {place}")
-            assert isinstance(node.target, ast.Subscript) and isinstance(node.target.value, ast.Name)
-            self.sums[id(node)] = (kind, total), place, self.values[node.target.value.id][1]
-        (_, total), place, _ = self.sums[id(node)]
-        old = self._value("", f"load {of}, ptr {total}")[1]
-        new = self._value("", f"{self._adding(kind)} {of} {old}, {self._counted(kind, value)}")[1]
-        self._write(f"store {of} {new}, ptr {total}")
-        self._write(f"store i64 {index}, ptr {place}")
-
-    def _end(self) -> None:
-        """Add the sums of all lanes to their elements."""
-        for (kind, total), slot, pointer in self.sums.values():
-            index = self._value("i64", f"load i64, ptr {slot}")[1]
-            some = self._value("b1", f"icmp sge i64 {index}, 0")[1]
-
-            def add(kind: str = kind, total: str = total, index: str = index, pointer: str = pointer) -> None:
-                found = self._value("", f"load {self._type('~' + kind)}, ptr {total}")[1]
-                self._add(self._at(pointer, kind, index), kind, self._total(kind, found))
-
-            self._either(some, add, lambda: None)

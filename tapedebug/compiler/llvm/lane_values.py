@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 
-from tapedebug.compiler.llvm.expressions import ARITHMETIC, Operand, TranslationError
+from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.lane_calls import FUNCTIONS, each, from_c_library, shuffle, splat, vectored
 from tapedebug.compiler.llvm.lane_shapes import Shapes
 from tapedebug.compiler.llvm.library import (
@@ -31,11 +31,32 @@ class Line:
         base: The register of the first lane's.
         stride: By how much they count.
         unless: The register of the lanes for which it does not hold; None where it holds for all.
+        root: What it was counted from: lines of one root are `offset`s apart.
     """
 
     base: str
     stride: int
     unless: str | None = None
+    root: Hashable = None
+    offset: int = 0
+
+
+def _is_written(line: Line) -> bool:
+    """Whether it is a number in the text, the same in all lanes."""
+    return not line.stride and line.base.lstrip("-").isdigit()
+
+
+def _moved_root(sign: str, x: Line, y: Line) -> tuple[Hashable, int]:
+    """The root and offset of a sum, difference or multiple."""
+    if _is_written(x) and sign != "Sub":
+        x, y = y, x
+    if not _is_written(y):
+        sides = [line.base if line.root is None else line.root for line in (x, y)]
+        return (sign, *sides), x.offset - y.offset if sign == "Sub" else x.offset + y.offset
+    number = int(y.base)
+    if sign == "Mult":
+        return (sign, x.root, number), x.offset * number
+    return x.root, x.offset - number if sign == "Sub" else x.offset + number
 
 
 class LaneValues(Translator):
@@ -52,7 +73,9 @@ class LaneValues(Translator):
         super().__init__(symbol)
         self.shapes, self.width, self.bits, self.math = shapes, bits // 32, bits, math
         self.mask: str | None = None
+        self.loops = 0
         self.lines_of: dict[str, Line] = {}
+        self.same: dict[Hashable, Operand] = {}
 
     def _type(self, kind: str) -> str:
         return f"<{self.width} x {llvm_type(scalar(kind))}>" if kind[0] == "~" else llvm_type(kind)
@@ -108,9 +131,11 @@ class LaneValues(Translator):
     def _either(self, condition: str, yes: Callable[[], None], no: Callable[[], None]) -> None:
         then, orelse, done = self._labels("then", "else", "done")
         self._write(f"br i1 {condition}, label %{then}, label %{orelse}")
+        same = dict(self.same)
         for label, write in ((then, yes), (orelse, no)):
             self._begin(label)
             write()
+            self.same = dict(same)
             self._jump(done)
         self._begin(done)
 
@@ -207,7 +232,10 @@ class LaneValues(Translator):
 
     def _operator(self, node: ast.AST, sign: ast.operator, left: Operand, right: Operand) -> Operand:
         if "~" not in left[0] + right[0]:
-            return super()._operator(node, sign, left, right)
+            known = (type(sign).__name__, left, right)
+            if known not in self.same:
+                self.same[known] = super()._operator(node, sign, left, right)
+            return self.same[known]
         kind = scalar(left[0])
         if kind != scalar(right[0]):
             raise TranslationError(f"operands {left[0]}, {right[0]}", node)
@@ -225,7 +253,7 @@ class LaneValues(Translator):
             return None
         if isinstance(sign, ast.Mult):
             # a number that is not written there may be 0
-            if y.stride or not y.base.lstrip("-").isdigit() or int(y.base) == 0:
+            if y.stride or not _is_written(y) or int(y.base) == 0:
                 return None
             stride, unless = x.stride * int(y.base), x.unless
         elif isinstance(sign, ast.Add | ast.Sub):
@@ -233,9 +261,8 @@ class LaneValues(Translator):
             unless = self._one_of(x.unless, y.unless)
         else:
             return None
-        word = ARITHMETIC[type(sign)]
-        base = self._value(kind, f"{word} {llvm_type(kind)} {x.base}, {y.base}")[1]
-        return Line(base, stride, unless)
+        base = super()._operator(ast.Pass(), sign, (kind, x.base), (kind, y.base))[1]
+        return Line(base, stride, unless, *_moved_root(type(sign).__name__, x, y))
 
     def _one_of(self, first: str | None, second: str | None) -> str | None:
         if first is None or second is None:
@@ -263,7 +290,7 @@ class LaneValues(Translator):
         line = self.lines_of.get(value[1])
         if line is not None and {kind, target} <= {"i32", "i64"}:
             base = super()._cast((kind, line.base), target)[1]
-            self.lines_of[result[1]] = Line(base, line.stride, line.unless)
+            self.lines_of[result[1]] = replace(line, base=base)
         return result
 
     # Calls
@@ -318,7 +345,7 @@ class LaneValues(Translator):
                 line = self._line_of(yes)
                 other = self._value("~b1", f"xor {self._all_lanes()} {other}, {splat('i1', 'true')}")[1]
             if line is not None and line.stride:
-                self.lines_of[result[1]] = Line(line.base, line.stride, self._one_of(line.unless, other))
+                self.lines_of[result[1]] = replace(line, unless=self._one_of(line.unless, other))
         return result
 
     # What loops keep: in each word of the stack, once for every lane

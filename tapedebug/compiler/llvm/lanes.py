@@ -20,8 +20,8 @@ from tapedebug.compiler.llvm.lane_shapes import Shapes
 from tapedebug.compiler.llvm.lane_values import Line
 from tapedebug.compiler.text import Lanes
 
-TWICE = 6000
-"""Syntax nodes up to which a loop's body is written twice: for all lanes, and for the last threads."""
+TWICE = 700
+"""Statements up to which a loop's body is written twice: for all lanes, and for the last threads."""
 SCATTERED = 30
 """Instructions that a kernel has to have for each addition that is made for one lane after the other: with
 fewer it is as fast, or faster, thread by thread."""
@@ -51,9 +51,11 @@ class _Lanes(LaneMemory):
     # Statements
 
     def _suite(self, body: list[ast.stmt]) -> None:
+        same = dict(self.same)
         super()._suite(body)
         if self._inside:
             self._settle()
+        self.same = same
 
     def _statement(self, node: ast.stmt) -> None:
         if not self._inside:
@@ -64,9 +66,14 @@ class _Lanes(LaneMemory):
                 self._store_element(node, target, self._expression(node.value), adds=True)
             case ast.AugAssign() | ast.Return():
                 raise TranslationError("not in lanes", node)
-            case ast.If() | ast.For() | ast.While():
+            case ast.If():
                 self._settle()
                 super()._statement(node)
+            case ast.For() | ast.While():
+                self._settle()
+                self.loops += 1
+                super()._statement(node)
+                self.loops -= 1
             case _:
                 super()._statement(node)
 
@@ -128,7 +135,7 @@ class _Lanes(LaneMemory):
         span = self._value("i64", f"sub i64 {start}, {stop}")[1]
         count = self._value("i64", f"sub i64 0, {span}")[1]
         count = self._value("i64", f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")[1]
-        twice = self.shapes.nodes <= TWICE
+        twice = self.shapes.statements <= TWICE
         rounded = count if twice else self._value("i64", f"add i64 {count}, {width - 1}")[1]
         whole = self._value("i64", f"and i64 {rounded}, -{width}")[1]
         end = self._value("i64", f"add i64 {start}, {whole}")[1]
@@ -140,8 +147,7 @@ class _Lanes(LaneMemory):
         first = self._fresh()
         at = len(self.lines)
         self._block(node, first, None if twice else stop)
-        loops = any(isinstance(inner, ast.For | ast.While) for body in node.body for inner in ast.walk(body))
-        if not loops and self.scattered * SCATTERED > len(self.lines) - at:
+        if not self.shapes.loops and self.scattered * SCATTERED > len(self.lines) - at:
             raise TranslationError("not worth it in lanes", node)
         following = self._value("i64", f"add nsw i64 {first}, {width}")[1]
         again = self._value("b1", f"icmp slt i64 {following}, {end}")[1]
@@ -162,7 +168,7 @@ class _Lanes(LaneMemory):
         of = self._type("~i64")
         numbers = ", ".join(f"i64 {lane}" for lane in range(self.width))
         threads = self._value("~i64", f"add {of} {self._wide(('i64', first))}, <{numbers}>")
-        self.lines_of[threads[1]] = Line(first, 1)
+        self.lines_of[threads[1]] = Line(first, 1, None, self.shapes.loop)
         if stop is not None:
             limit = self._wide(("i64", stop))
             self.mask = self._value("~b1", f"icmp slt {of} {threads[1]}, {limit}")[1]
@@ -195,7 +201,7 @@ class _Lanes(LaneMemory):
                 self._where(no, node.orelse)
         self.mask = outer
         # What a branch that nobody takes leaves open is not what another block of threads has left.
-        born = [self.slots[name] for name in sorted(self._born(node)) if name in self.slots]
+        born = [self.slots[name] for name in sorted(self.shapes.born(node)) if name in self.slots]
         self.lines[at:at] = [f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in born]
 
     def _branch(self, node: ast.If, condition: str) -> None:
@@ -210,12 +216,6 @@ class _Lanes(LaneMemory):
             self._suite(node.orelse)
             self._jump(done)
         self._begin(done)
-
-    def _born(self, node: ast.If) -> set[str]:
-        """The names whose first assignment is inside."""
-        inside = {id(inner) for inner in ast.walk(node) if isinstance(inner, ast.Assign)}
-        first = self.shapes.first
-        return {name for name in self.many & self.shapes.wide if id(first[name]) in inside}
 
     def _under(self, mask: str | None, body: list[ast.stmt]) -> None:
         self.mask = mask
