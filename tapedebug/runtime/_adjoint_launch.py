@@ -12,7 +12,7 @@ from tapedebug.runtime import _flatten
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._reverse import Table
 from tapedebug.runtime.array import Values, array, make, new
-from tapedebug.runtime.launch import launch_dims, packed_for, resolve
+from tapedebug.runtime.launch import launch_dims, resolve
 from tapedebug.runtime.plan import KernelPlan, has_gradient
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import Tracker, announce, announced
@@ -67,7 +67,7 @@ def run(
             f"launch of {kernel.key}: the kernel has no adjoint (enable_backward=False)",
             mend="decorate it with @kernel alone, or leave out adjoint=True",
         )
-    record = Record(0, plan, args, sizes, threads, packed_for(plan, args, slots), call_site(), None)
+    record = Record(0, plan, args, sizes, threads, plan.packed(slots, *args), call_site(), None)
     Tracker("ignore", dry=True).before(record)
     keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
     used = {p: _in_place(args[p], gradient, keeps[p]) for p, gradient in given.items()}

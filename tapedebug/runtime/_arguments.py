@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import operator
+from struct import Struct
 from typing import Any
 
 import numpy as np
 
 from tapedebug._errors import ArrayError, DeviceError, LaunchError
 from tapedebug.lang import types
+from tapedebug.runtime._pack import Packer
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.device import get_device
-from tapedebug.runtime.plan import Packer
+
+_REMEMBERED = 256
+"""How many numbers of one parameter."""
 
 _LIMITS = {scalar: np.iinfo(scalar.numpy) for scalar in types.INTEGERS}
 
@@ -194,7 +198,14 @@ def packer(kernel: Any, param: Any) -> Packer | None:
     def one(value: Any) -> Any:
         return _scalar(kernel, param, value, scalar)
 
-    def vector(value: Any) -> tuple[Any, ...]:
+    slots = Struct(f"={count}{'d' if scalar in types.FLOATS else 'q'}")
+    if not inner:
+        return _remembering(lambda value: slots.pack(one(value)), float if scalar in types.FLOATS else int)
+    rounded = scalar in types.FLOATS
+
+    def vector(value: Any) -> bytes:
+        if rounded and value.__class__ is kind:
+            return slots.pack(*value._values.reshape(-1).tolist())
         try:
             parts = tuple(value)
             if len(inner) > 1:  # rows, or all numbers at once
@@ -208,9 +219,27 @@ def packer(kernel: Any, param: Any) -> Packer | None:
                 f"got {told(value)}, which has {len(parts)} components",
                 f"pass {count} numbers",
             )
-        return tuple(one(part) for part in parts)
+        return slots.pack(*map(one, parts))
 
-    return vector if inner else lambda value: (one(value),)
+    return vector
+
+
+def _remembering(pack: Packer, usual: type) -> Packer:
+    """A packer that looks up what it has packed before: to check and round a number takes longer."""
+    known: dict[Any, bytes] = {}
+
+    def packed(value: Any) -> bytes:
+        found = known.get(value) if value.__class__ is usual else None
+        if found is None:
+            found = pack(value)
+            # 0.0 and -0.0 are equal, and not the same.
+            if value.__class__ is usual and (value or usual is int):
+                if len(known) >= _REMEMBERED:
+                    known.clear()
+                known[value] = found
+        return found
+
+    return packed
 
 
 def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.compiler.objects import Entry
+from tapedebug.runtime._large import entry_of
 from tapedebug.runtime._rows import Words
 from tapedebug.runtime.plan import Runner
 
@@ -34,7 +35,8 @@ class RowCalls:
         self.stride: int = words.strides[0]
         self.parts: list[Table | Call] = []
         together: list[tuple[int, int, int, int]] = []
-        for run, threads, at in calls:
+        for given, threads, at in calls:
+            run = entry_of(given)  # rows are many already
             if at is not None and type(run) is Entry:
                 together.append((run.address, threads, self.start + 8 * at, self.stride))
                 continue

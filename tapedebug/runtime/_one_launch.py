@@ -7,7 +7,7 @@ from typing import Any
 
 from tapedebug.runtime._adjoint_launch import plan_for
 from tapedebug.runtime.buffer import Buffer
-from tapedebug.runtime.launch import launch_dims, packed_for, resolve
+from tapedebug.runtime.launch import launch_dims, resolve
 from tapedebug.runtime.ledger import Ledger, LiveIn, Need, RangeState
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import Tracker
@@ -50,7 +50,7 @@ def one_launch(
         plan = plan_for(plan.kernel, checked, plan, active)
     sizes, threads, slots = launch_dims(kernel, dim)
     tracker = OneLaunch()
-    record = Record(0, plan, checked, sizes, threads, packed_for(plan, checked, slots), call_site(), None)
+    record = Record(0, plan, checked, sizes, threads, plan.packed(slots, *checked), call_site(), None)
     tracker.before(record)
     tracker.records.append(record)
     return tracker

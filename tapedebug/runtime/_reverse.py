@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tapedebug.lang import types
+from tapedebug.runtime._large import sized
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Bytes
 from tapedebug.runtime.ledger import Need, Scratch
@@ -180,7 +181,7 @@ class Table:
             run = self._replaying(record, base)
         else:
             run = self.runs.get(plan) or self.runs.setdefault(plan, self._entry(plan, NOTHING, NOTHING))
-        return record, run, record.threads, self.start + 8 * base
+        return record, sized(run, record.threads), record.threads, self.start + 8 * base
 
     def _held(self, copy: Bytes) -> int:
         """The address of a copy, which is kept alive."""

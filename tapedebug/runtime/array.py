@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from tapedebug.runtime.device import CPU, Device, get_device
 
 Values = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+
+_SLOTS = tuple(Struct(f"=Q{2 * ndim}q") for ndim in range(5))
 
 KINDS: dict[tuple[Any, int, bool, bool, bool], int] = {}
 """Small numbers for (dtype, ndim, contiguous, has a gradient, is one): what `launch` keys its plans with."""
@@ -66,8 +69,8 @@ class array(Exchange, Arithmetic):
         "_fields",
         "_grad",
         "_kind",
+        "_packed",
         "_requires_grad",
-        "_slots",
         "buffer",
         "dtype",
         "is_contiguous",
@@ -103,7 +106,8 @@ class array(Exchange, Arithmetic):
     _fields: tuple[array, ...] | None
     """Of an array of structs, the views of its numbers (`_fields.leaves`), once they were asked for."""
     _kind: int
-    _slots: tuple[int, ...]
+    _packed: bytes
+    """Pointer, shape and strides as kernels take them."""
     _requires_grad: bool
     _grad: array | None
 
@@ -386,7 +390,7 @@ def make(
     a.ndim, a.size = len(shape), size
     a.is_contiguous = contiguous or size == 0
     a.start, a.stop = (first + low, first + high) if size else (first, first)
-    a._slots = (ptr, *shape, *(s // scalar for s in strides))
+    a._packed = _SLOTS[a.ndim].pack(ptr, *shape, *[s // scalar for s in strides])
     a._grad = a._fields = None
     a.part = ""
     a.retain_grad = like.retain_grad if like is not None else False

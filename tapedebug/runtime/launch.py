@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments, _flatten
 from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._history import note_read
+from tapedebug.runtime._large import LARGE
+from tapedebug.runtime._pack import dims, kinds_of, known_dims
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import KernelPlan
@@ -86,9 +88,9 @@ def launch(
         )
     args = (*inputs, *outputs)
     try:
-        plan = kernel.plans.get(tuple([a._kind if a.__class__ is array else a.__class__ for a in args]))
-    except AttributeError:
-        raise _arguments.not_a_kernel(kernel) from None
+        plan = kernel.plans.get(kernel.kinds(*args))
+    except (AttributeError, TypeError):  # something does not fit, or fits after it has been converted
+        plan = None
     if plan is None:
         try:
             plan, args = resolve(kernel, args)
@@ -97,18 +99,9 @@ def launch(
         if plan.watched:
             launch_watched(plan, dim, args, record_tape=record_tape)
             return None
-    if dim.__class__ is int:
-        sizes: tuple[int, ...] = (dim,)
-        threads: int = dim
-        slots = [dim, 1, 1, 1]
-    else:
-        sizes, threads, slots = launch_dims(kernel, dim)
-    for a, packer in zip(args, plan.packers, strict=True):
-        slots += a._slots if packer is None else packer(a)
-    slots += plan.tail
-    packed = plan.struct.pack(*slots)
-    if threads <= 0:
-        _arguments.check_dim(kernel, sizes)
+    sizes, threads, slots = known_dims(dim) or launch_dims(kernel, dim)
+    packed = plan.packed(slots, *args)
+    if not threads:
         return None
     tape = state.tape
     if tape is None or not record_tape:
@@ -121,7 +114,7 @@ def launch(
             else:
                 written.buffer.fill = None
                 written.buffer.writes += 1
-        plan.run(0, threads, id(packed) + _HEADER)
+        (plan.run if threads < LARGE else plan.large)(0, threads, id(packed) + _HEADER)
         for p in plan.written:
             if args[p].buffer.windows:
                 announced(args[p])
@@ -140,7 +133,7 @@ def launch(
         record.given = (*inputs, *outputs)
     watched = tape.tracker.before(record)
     start = perf_counter()
-    plan.run(0, threads, id(packed) + _HEADER)
+    (plan.run if threads < LARGE else plan.large)(0, threads, id(packed) + _HEADER)
     record.elapsed = perf_counter() - start
     if watched:
         tape.tracker.after(record)
@@ -162,8 +155,6 @@ def _otherwise(
     from tapedebug.runtime import _adjoint_launch
     from tapedebug.runtime.command import Launch
 
-    if not hasattr(kernel, "plans"):
-        raise _arguments.not_a_kernel(kernel)
     if record_cmd:
         return Launch(kernel, dim, (*inputs, *outputs), adjoints, adjoint=adjoint, record_tape=record_tape)
     _adjoint_launch.run(kernel, dim, tuple(inputs), tuple(outputs), adjoints)
@@ -181,24 +172,44 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
     Returns:
         The plan, and the flat arguments, with NumPy arrays wrapped.
     """
+    if not hasattr(kernel, "plans"):
+        raise _arguments.not_a_kernel(kernel)
     generic, kernel = kernel, concrete(kernel, args)
+    if generic.kinds is None:
+        generic.kinds = _kinds_function(kernel, generic)
     if kernel.flat or flat:
         plan, found = _plan_of(kernel, args)
         if generic is not kernel and not plan.watched:  # found at once the next time
-            generic.plans[tuple([a._kind if type(a) is array else type(a) for a in found])] = plan
+            generic.plans[_any_kinds(*found)] = plan
         return plan, found
     return _plan_of(kernel, _flatten.check_and_flatten(kernel, args))
+
+
+def _kinds_function(kernel: Any, generic: Any) -> Callable[..., Any]:
+    """What gives the key of a kernel's plans, or of those of a generic one."""
+    if generic is not kernel:
+        return _any_kinds
+    return kinds_of(kernel.params) if kernel.flat else _no_kinds
+
+
+def _any_kinds(*args: Any) -> tuple[Any, ...]:
+    """What plans are kept under, whatever the parameters are."""
+    return tuple([a._kind if a.__class__ is array else a.__class__ for a in args])
+
+
+def _no_kinds(*args: Any) -> None:
+    """Of kernels whose arguments must be taken apart first."""
 
 
 def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
     """The plan for flat arguments; of taken-apart ones the key begins with None, which no argument has."""
     lead = () if kernel.flat else (None,)
-    key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
+    key = (*lead, *_any_kinds(*args))
     plan = kernel.plans.get(key) or kernel.watched.get(key)
     if plan is not None:
         return plan, args
     args = _arguments.checked(kernel, args)
-    key = (*lead, *[a._kind if type(a) is array else type(a) for a in args])
+    key = (*lead, *_any_kinds(*args))
     plan = kernel.plans.get(key) or kernel.watched.get(key)
     if plan is None:
         _arguments.check_pointers(kernel, args)
@@ -208,8 +219,12 @@ def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any,
     return plan, args
 
 
-def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, list[Any]]:
-    """`dim` as a tuple, its product, and the four sizes that are packed."""
+def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, bytes]:
+    """`dim` as a tuple, its product, and its slots.
+
+    Raises:
+        LaunchError: It is not one to four sizes of 0 or more.
+    """
     try:
         sizes: tuple[int, ...] = (operator.index(dim),)
     except TypeError:
@@ -220,14 +235,4 @@ def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, list[Any]]
     if not 1 <= len(sizes) <= 4:
         raise _arguments.bad_dim(kernel, dim)
     _arguments.check_dim(kernel, sizes)
-    threads = 1
-    for n in sizes:
-        threads *= n
-    return sizes, threads, [*sizes, *(1,) * (4 - len(sizes))]
-
-
-def packed_for(plan: KernelPlan, args: tuple[Any, ...], slots: list[Any]) -> bytes:
-    """The argument slots of a launch; `slots` starts as the four sizes."""
-    for a, packer in zip(args, plan.packers, strict=True):
-        slots += a._slots if packer is None else packer(a)
-    return plan.struct.pack(*slots, *plan.tail)
+    return dims(sizes)

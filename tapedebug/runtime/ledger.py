@@ -209,7 +209,7 @@ class Ledger:
         self.tracker = weakref.ref(tracker)
         self.states: list[RangeState] = []
         self.by_range: dict[Any, RangeState] = {}
-        self._ranges = Ranges()
+        self._ranges: Ranges | None = None
         self.needs: list[Need] = []
         self.guarded: dict[int, Bytes | None] = {}
         self.liveins: list[LiveIn] = []
@@ -224,28 +224,39 @@ class Ledger:
         found = self.by_range.get(key)
         if found is None:
             found = self.by_range[key] = RangeState(len(self.states), a)
-            for number in self._ranges.near(found.start, found.stop):
-                other = self.states[number]
-                if found.meets(other):
-                    found.overlaps += (other.number,)
-                    other.overlaps += (found.number,)
-                    found.hot = found.hot or other.need is not None or other.livein is not None
-                    inside = other.exact is None and other.start <= found.start and found.stop <= other.stop
-                    found.defined = found.defined or (inside and other.defined)
+            if self.states:
+                self._place(found)
             self.states.append(found)
-            self._ranges.add(found.start, found.stop, found.number)
         return found
+
+    def _place(self, found: RangeState) -> None:
+        """Find what a new range overlaps."""
+        ranges = self._ranges
+        if ranges is None:  # most buffers have one range: thousands of them should be cheap
+            ranges = self._ranges = Ranges()
+            ranges.add(self.states[0].start, self.states[0].stop, 0)
+        for number in ranges.near(found.start, found.stop):
+            other = self.states[number]
+            if found.meets(other):
+                found.overlaps += (other.number,)
+                other.overlaps += (found.number,)
+                found.hot = found.hot or other.need is not None or other.livein is not None
+                inside = other.exact is None and other.start <= found.start and found.stop <= other.stop
+                found.defined = found.defined or (inside and other.defined)
+        ranges.add(found.start, found.stop, found.number)
 
     def within(self, start: int, stop: int) -> list[RangeState]:
         """The states that share bytes with `start … stop`."""
-        near = [self.states[number] for number in self._ranges.near(start, stop)]
+        ranges = self._ranges
+        near = self.states if ranges is None else [self.states[n] for n in ranges.near(start, stop)]
         return [state for state in near if state.start < stop and start < state.stop]
 
     def around(self, state: RangeState) -> list[RangeState]:
         """The state and all that overlap it."""
-        return [state, *(self.states[i] for i in state.overlaps)]
+        return [state, *[self.states[i] for i in state.overlaps]] if state.overlaps else [state]
 
     def heat(self, state: RangeState) -> None:
         """Something was opened: writes of this range and of overlapping ones must look."""
-        for each in self.around(state):
-            each.hot = True
+        state.hot = True
+        for number in state.overlaps:
+            self.states[number].hot = True

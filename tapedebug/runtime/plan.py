@@ -8,13 +8,16 @@ treats all its records alike.
 from __future__ import annotations
 
 import contextlib
-import struct
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
+from tapedebug.runtime._large import Large, entry_of
+from tapedebug.runtime._pack import Packer, packing
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
 from tapedebug.runtime.journal import JOURNAL, Listener
@@ -22,7 +25,6 @@ from tapedebug.runtime.journal import JOURNAL, Listener
 if TYPE_CHECKING:
     from tapedebug.runtime.record import Record
 
-Packer = Callable[[Any], tuple[Any, ...]]
 Runner = Callable[[int, int, int], None]
 """Runs threads `lo … hi-1` with the packed arguments at an address."""
 
@@ -64,6 +66,7 @@ class Plan:
         value_slots: Where the pointers of the arrays are packed.
         adjoint_slots: Where those of the active ones' adjoints are.
         needed_slots: Where those of the needed ones are.
+        opening: What a tape does before a record of this kind runs, once one has.
     """
 
     __slots__ = (
@@ -87,6 +90,7 @@ class Plan:
         "names",
         "needed",
         "needed_slots",
+        "opening",
         "reads",
         "strided",
         "touched",
@@ -130,6 +134,7 @@ class Plan:
         self.late = tuple(sorted(info.after)) if info is not None else ()
         self.early = tuple(p for p in self.needed if p not in self.late)
         self.exposed: tuple[tuple[int, int, bool], ...] = ()
+        self.opening: Callable[[Any, Any], bool] | None = None
 
     def fresh_in(self, record: Record, param: int) -> bool:
         """Whether each thread of a launch reads of an array only the element that it has just written."""
@@ -177,7 +182,9 @@ class KernelPlan(Plan):
 
     Attributes:
         run: The forward entry.
+        large: What runs it over many threads.
         packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
+        packed: Gives the slots of a launch, from those of its sizes and its arguments.
         tail: Zeros for the adjoint pointers, and the address of the journal where the kernel uses it.
         heard: The kinds of remarks that launches make.
         watched: Whether a launch is more than a run: it may print, fail or be looked over afterwards.
@@ -187,9 +194,10 @@ class KernelPlan(Plan):
         "adjoints",
         "differentiates",
         "heard",
+        "large",
+        "packed",
         "packers",
         "run",
-        "struct",
         "tail",
         "tangents",
         "twins",
@@ -236,15 +244,17 @@ class KernelPlan(Plan):
         self.heard, self.heard_back = kernel.speech(), kernel.speech(back=True)
         self.watched = bool(self.heard) or config.verify_fp
         speaks = bool(self.heard or self.heard_back)
-        self.struct: struct.Struct = kernel.layout.speaking if speaks else kernel.layout.struct
         self.exposed = tuple(
             (p, q, bool({p, q} & analysis.elsewhere))
             for p in self.written
             for q in self.touched
             if p != q and {p, q} <= active
         )
-        self.tail = [0] * len(arrays) + ([JOURNAL.address] if speaks else [])
-        self.run = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
+        journal = JOURNAL.address.to_bytes(8, sys.byteorder) if speaks else b""
+        self.tail = bytes(8 * len(arrays)) + journal
+        self.packed = packing(packers, self.tail)
+        self.large = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
+        self.run = entry_of(self.large)
         self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.warps: dict[tuple[Any, ...], Runner | None] = {}
@@ -254,7 +264,7 @@ class KernelPlan(Plan):
         """The forward entry, or its float64 twin (compiled when first asked for); both print nothing."""
         heard = self.heard & CHECKED
         if not f64 and heard == self.heard:
-            return self.run
+            return self.large
         if f64 not in self.twins:
             entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard)
             self.twins[f64] = runner(entry, self.kernel, heard)
@@ -350,9 +360,10 @@ class KernelPlan(Plan):
 
 
 def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: str = "") -> Runner:
-    """How an entry runs over its threads. The one seam where chunks on several processors will go.
+    """How an entry runs over its threads: many of them on several processors.
 
-    A chunking runner must keep thread order where `kernel.analysis.serial` says so.
+    A kernel that says something is heard in the order of its threads, and what it does without saying it is
+    the same to the last bit.
 
     Args:
         entry: Compiled code.
@@ -360,8 +371,10 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         heard: The kinds of remarks that it makes: what it says is shown when it has run, what fails raises.
         of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
     """
-    run: Runner = Listener(kernel, entry, of) if heard - {PAUSE} else entry
-    return run
+    if heard - {PAUSE}:
+        return Listener(kernel, entry, of)
+    says = kernel.speech(back=of == "adjoint") - {PAUSE}
+    return entry if says or type(entry) is not Entry else Large(entry, kernel)
 
 
 COPY = {

@@ -25,7 +25,7 @@ from tapedebug.runtime._structs_now import changed_structs
 from tapedebug.runtime.array import array
 from tapedebug.runtime.budget import Budget, parse_budget
 from tapedebug.runtime.config import MODES, TRACKS, config
-from tapedebug.runtime.launch import launch_dims, packed_for, resolve
+from tapedebug.runtime.launch import launch_dims, resolve
 from tapedebug.runtime.ledger import Ledger, Outside
 from tapedebug.runtime.moment import Moment
 from tapedebug.runtime.plan import func_plan
@@ -164,7 +164,7 @@ class Tape:
         """
         plan, args = resolve(kernel, (*inputs, *outputs))
         sizes, threads, slots = launch_dims(kernel, dim)
-        packed = packed_for(plan, args, slots)
+        packed = plan.packed(slots, *args)
         record = Record(len(self.records), plan, args, sizes, threads, packed, call_site(), self.scope)
         self.tracker.before(record)
         self.records.append(record)

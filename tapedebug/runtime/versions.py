@@ -15,6 +15,7 @@ from tapedebug._errors import OverwriteWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
 from tapedebug.runtime._history import Event, History, is_gradient, note, note_read
+from tapedebug.runtime._opening import opening
 from tapedebug.runtime._scratch import set_scratch
 from tapedebug.runtime._state import state as process
 from tapedebug.runtime.budget import Budget
@@ -122,62 +123,40 @@ class Tracker:
         Raises:
             OverwriteError: In `"error"` mode, before anything has changed.
         """
-        plan, args, states = record.plan, record.args, self.states
-        own = {}
-        watched = False
-        if self.budget is not None and self.budget.full:
-            self.budget.thin(self)
-        for p in plan.touched:
-            a = args[p]
-            state = states.get(a)
-            own[p] = state if state is not None else self.resolve(a)
-            if a.buffer.windows:
-                watched = True
-                ledger = self.ledgers[a.buffer]
-                self.catch_up(ledger, ledger.around(own[p]))
-        if self.mode == "error" and not self.settled:
-            self._refuse(record, own)
-        for p in plan.found:
-            state = own[p]
-            if not state.defined:
-                if p in plan.covers and args[p].shape == record.dim:
-                    state.defined = True
-                else:
-                    self._open_livein(state, args[p].buffer)
-        if plan.needed:
-            needs = []
-            for p in plan.early:
-                state = own[p]
-                needs.append(state.need or self._open_need(state, args[p].buffer, (record.index, p)))
-            record.needs = tuple(needs)
-            if plan.kind == "func" and self.budget is not None:
-                self.budget.pinned.update(needs)
-        for p in plan.written:
-            state, buffer = own[p], args[p].buffer
-            if state.hot:
-                self._close(self.ledgers[buffer], state, record)
-            if self.dry:
-                continue
-            buffer.fill = None
-            buffer.writes += 1
-            if len(buffer.watch) > 1:
-                announce(args[p], record.site, "launch", skip=self)
-        if plan.late:
-            self._need_late(record, own)
-        crossed: list[tuple[int, int, bool]] = []
-        for (
-            p,
-            q,
-            _,
-        ) in plan.exposed:  # mostly there is none: comprehensions are calls, and this is every launch
-            if args[p].buffer is args[q].buffer:
-                crossed = [pair for pair in plan.exposed if args[pair[0]].buffer is args[pair[1]].buffer]
-                break
-        if crossed or (
-            plan.needed and any(n.clobber == record.index and not n.outside for n in record.needs)
-        ):
-            set_scratch(self, record, own, crossed)
+        budget = self.budget
+        if budget is not None and budget.full:
+            budget.thin(self)
+        plan = record.plan
+        if plan.opening is None:
+            plan.opening = opening(plan)
+        watched = plan.opening(self, record)
+        if budget is not None and plan.kind == "func":
+            budget.pinned.update(record.needs)
         return watched
+
+    def catch_up_near(self, buffer: Buffer, state: RangeState) -> None:
+        """Note what NumPy has changed in a range, and in those that overlap it."""
+        ledger = self.ledgers[buffer]
+        self.catch_up(ledger, ledger.around(state))
+
+    def tell_others(self, record: Record, a: array) -> None:
+        """A launch is about to write what other tapes use, too."""
+        announce(a, record.site, "launch", skip=self)
+
+    def keep_in_place(self, record: Record, own: dict[int, RangeState]) -> None:
+        """Keep what a launch starts from, where it writes what its own adjoint needs."""
+        args = record.args
+        crossed = [x for x in record.plan.exposed if args[x[0]].buffer is args[x[1]].buffer]
+        if crossed or any([n.clobber == record.index and not n.outside for n in record.needs]):
+            set_scratch(self, record, own, crossed)
+
+    def find(self, record: Record, param: int, state: RangeState) -> None:
+        """A launch is the first to touch a range: it replaces what is there, or finds it."""
+        a = record.args[param]
+        if param in record.plan.covers and a.shape == record.dim:
+            state.defined = True
+        else:
+            self._open_livein(state, a.buffer)
 
     def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
         if is_gradient(state.array):
@@ -192,18 +171,19 @@ class Tracker:
             if buffer.windows:
                 self._guard(state, ledger)
 
-    def _need_late(self, record: Record, own: dict[int, RangeState]) -> None:
+    def need_late(self, record: Record, own: dict[int, RangeState]) -> None:
         """Open what the adjoint reads as the launch leaves it, once what it overwrites is closed."""
         plan = record.plan
         found = dict(zip(plan.early, record.needs, strict=True))
         for p in plan.late:
             state, reader = own[p], (record.index, p)
-            found[p] = state.need or self._open_need(state, record.args[p].buffer, reader, late=True)
+            found[p] = state.need or self.open_need(state, record.args[p].buffer, reader, late=True)
         record.needs = tuple(found[p] for p in plan.needed)
 
-    def _open_need(
+    def open_need(
         self, state: RangeState, buffer: Buffer, reader: tuple[int, int], *, late: bool = False
     ) -> Need:
+        """From now on the values of a range are needed, first of all by `reader`."""
         need = state.need = Need(state.start, state.stop, reader)
         ledger = self.ledgers[buffer]
         ledger.needs.append(need)
@@ -214,7 +194,7 @@ class Tracker:
 
     # -- when something is overwritten ------------------------------------------------------------------
 
-    def _close(self, ledger: Ledger, state: RangeState, by: Record | Outside) -> None:
+    def close(self, ledger: Ledger, state: RangeState, by: Record | Outside) -> None:
         """Keep what is still needed of the bytes of `state`, which `by` is about to overwrite."""
         outside = isinstance(by, Outside)
         at = by.at if isinstance(by, Outside) else by.index
@@ -260,7 +240,7 @@ class Tracker:
             self.catch_up(ledger, ledger.around(state))
         event = Outside(len(self.records), a, site, how, self.settled)
         if state.hot:
-            self._close(ledger, state, event)
+            self.close(ledger, state, event)
         # An announced write changes all of these; one through NumPy is looked for in each of them.
         for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
             ledger.guarded.pop(each.number, None)
@@ -375,9 +355,14 @@ class Tracker:
         """
         if self.mode == "error" and not self.settled:
             a = write.args[0]
-            self._refuse(write, {0: self.states.get(a) or self.resolve(a)})
+            self.refuse(write, {0: self.states.get(a) or self.resolve(a)})
 
-    def _refuse(self, record: Record, own: dict[int, RangeState]) -> None:
+    def refuse(self, record: Record, own: dict[int, RangeState]) -> None:
+        """Refuse a launch that would overwrite what is needed.
+
+        Raises:
+            OverwriteError: It would.
+        """
         for p in record.plan.written:
             ledger = self.ledgers[record.args[p].buffer]
             for each in ledger.around(own[p]) if own[p].hot else ():

@@ -51,13 +51,13 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
         NonFiniteError: With `config.verify_fp`, something was written that is not finite.
         OverwriteError: As for `launch`.
     """
-    from tapedebug.runtime.launch import address_of, launch_dims, packed_for
+    from tapedebug.runtime.launch import address_of, launch_dims
 
     sizes, threads, slots = launch_dims(plan.kernel, dim)
     if threads <= 0:
         _arguments.check_dim(plan.kernel, sizes)
         return
-    packed = packed_for(plan, args, slots)
+    packed = plan.packed(slots, *args)
     written = [args[p] for p in plan.written]
     tape = state.tape if record_tape else None
     record = None
@@ -68,7 +68,7 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
         record = Record(len(tape.records), plan, args, sizes, threads, packed, call_site(2), tape.scope)
 
     def run() -> None:
-        plan.run(0, threads, address_of(packed))
+        plan.large(0, threads, address_of(packed))
 
     fails = bool(plan.heard & FATAL or config.verify_fp)
     if tape is not None and tape.tracking is not None and record is not None:

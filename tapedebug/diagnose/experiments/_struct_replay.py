@@ -27,7 +27,7 @@ def gradients_with(replay: Replay, launches: Collection[int]) -> dict[int, Value
     None where an array in them is not on the tape.
     """
     from tapedebug.runtime._structs_now import changed_in
-    from tapedebug.runtime.launch import launch_dims, packed_for
+    from tapedebug.runtime.launch import launch_dims
 
     structs = replay.recorded.tape.tracker.structs
     shadow = replay._shadow().forward()
@@ -46,7 +46,7 @@ def gradients_with(replay: Replay, launches: Collection[int]) -> dict[int, Value
         if not all(now[p].buffer in buffers for p in plan.touched):
             return None
         slots = launch_dims(record.kernel, record.dim)[2]
-        table = np.frombuffer(packed_for(plan, tuple(now), slots), np.uint64).copy()  # type: ignore[arg-type]
+        table = np.frombuffer(plan.packed(slots, *now), np.uint64).copy()  # type: ignore[attr-defined]
         for p, slot in plan.value_slots:
             if now[p].buffer in buffers:
                 table[slot] = shadow.space.value(now[p])

@@ -18,7 +18,7 @@ from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array, make
 from tapedebug.runtime.buffer import Buffer
 from tapedebug.runtime.factory import zeros_like
-from tapedebug.runtime.launch import address_of, launch_dims, packed_for, resolve
+from tapedebug.runtime.launch import address_of, launch_dims, resolve
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.tape import Tape
 from tapedebug.runtime.transfer import copy
@@ -89,7 +89,7 @@ class RealPass:
         else:
             plan, given = resolve(record.kernel, args, flat=True)
             sizes, threads, slots = launch_dims(record.kernel, record.dim)
-            packed = packed_for(plan, given, slots)
+            packed = plan.packed(slots, *given)
             again = Record(record.index, plan, given, sizes, threads, packed, record.site, None)
             watched = tape.tracker.before(again)
             plan.forward_run(False)(0, threads, address_of(packed))  # which prints nothing
