@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from tapedebug.compiler.linker import VECTOR_LIBRARY
 from tapedebug.compiler.llvm.library import Call, call_of, llvm_type
-from tapedebug.compiler.objects import VECTOR_LIBRARY
 
 KIND = r"(float|double|half|i\d+)"
 BINARY = re.compile(rf"([a-z]+(?: (?:nsw|nuw|exact))*)(?: (\w+))? {KIND} ([^ ,]+), ([^ ,]+)")
