@@ -369,6 +369,25 @@ def test_vector_functions_err_by_few_units(bits: int, name: str, kind: Any) -> N
     assert (np.abs(lanes[whole] - plain[whole]) / unit).max() <= 5
 
 
+@wp.kernel
+def roots(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.sqrt(x[i])
+
+
+def test_square_roots_are_rounded_correctly(bits: int) -> None:
+    """All digits with an even and an odd exponent, and what is not usual: nothing else makes a difference."""
+    digits = np.arange(2**24, dtype=np.uint32) + np.uint32(127 << 23)
+    edges = np.array([0.0, -0.0, 1e-45, 1e-38, 1e-31, 1e30, 3e38, np.inf, -1.0, np.nan], np.float32)
+    with np.errstate(all="ignore"):
+        scaled = [np.ldexp(digits[::101].view(np.float32), e) for e in (-126, -101, -99, 98, 100, 126)]
+    for x in (digits.view(np.float32), edges, *scaled):
+        y = np.zeros_like(x)
+        run(roots, x.size, [x, y], lanes=True)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(y, np.sqrt(x))
+
+
 def test_threads_left_over_get_the_numbers_of_full_blocks() -> None:
     """An element's value does not depend on where in the array it is."""
     wp.config.vector_math = True
