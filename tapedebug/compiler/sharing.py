@@ -104,7 +104,7 @@ class Division:
         lanes: Whether threads may run in lockstep.
         pairs: The cells that must not share memory then.
         shares: What chunks do to memory; None where it cannot be divided.
-        looped: Whether threads loop, so that few of them may take long.
+        work: How much a thread does, about: one for itself, and for each iteration of a loop.
     """
 
     axes: int
@@ -112,4 +112,4 @@ class Division:
     pairs: tuple[Pair, ...]
     shares: tuple[Share, ...] | None
     touched: tuple[Place, ...]
-    looped: bool
+    work: Bound

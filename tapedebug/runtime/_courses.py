@@ -97,6 +97,7 @@ class Survey:
             wanted.update((slot, *range(first, first + (2 * ndim if self.variant.strided else ndim))))
         for share in self.shares.values():
             wanted.update(self._words((*share.reach, *share.window)))
+        wanted.update(self._words(self.division.work))
         return Struct("=" + "".join("q" if word in wanted else "8x" for word in range(self.size // 8)))
 
     def _words(self, bounds: Any) -> Iterator[int]:

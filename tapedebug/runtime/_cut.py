@@ -23,11 +23,13 @@ MOST = 32
 """Chunks of a launch."""
 LEAST = 64
 """Threads of a chunk that adds nothing to what others add to: chunks begin at multiples of this."""
-LEAST_ADDING, LEAST_LOOPING = 4096, 256
-"""Those of a chunk that does: of short threads, and of threads with loops."""
-FEWEST = 4
-"""A launch whose chunks would be fewer is too small for private copies, and for even and odd chunks."""
-COPIES = 256 * 1024
+WORK = 4096
+"""What one that does has to do at least, in threads without loops, for private copies and for waiting."""
+NUMBERS = (32, 24, 16, 12, 8, 6, 4, 2)
+"""How many there may be of these: most numbers of threads share them evenly."""
+NEAREST = 4
+"""Fewer even and odd chunks run no two at once."""
+COPIES = 512 * 1024
 """Bytes of private copies that are always allowed; otherwise they take a tenth of the launch's arrays."""
 PIECE = 65536
 """Elements of a copy that are added up in one call."""
@@ -121,19 +123,19 @@ class _Cutter:
 
     def run(self, entry: Any) -> Jobs | None:
         try:
-            far, wraps = self._reach()
+            far = self._reach()
             parts = [self._part(share) for share in self.sums]
         except OverflowError:
             return None
         if far is None:
             return None
         copied = sum(part.size for part in parts if self._counts(part.share.place))
-        number = self._number(far, wraps, copied)
+        number = self._number(far, copied)
         while number > 1:
             bounds = self._bounds(number)
             if min(b - a for a, b in pairwise(bounds)) > 2 * far * self.inner:
                 return self._written(entry, list(pairwise(bounds)), parts)
-            number -= 2 if wraps else 1
+            number = self._allowed(number - 1)
         return None
 
     def _look(self, kind: str, a: int, b: int) -> int:
@@ -142,35 +144,44 @@ class _Cutter:
             return self.rows if a == 0 else self.words[a]
         return self.words[layout.shape(a, b) if kind == "extent" else layout.values[a] + b]
 
-    def _reach(self) -> tuple[int | None, bool]:
-        """How many rows away threads add, and whether the first rows add to the last.
+    def _reach(self) -> int | None:
+        """How many rows away threads add; None where they may add elsewhere, too.
 
-        The first chunk is even then, and the last one odd. None where they may add elsewhere, too.
+        The first rows may add to the last: the first chunk is even, and the last one odd.
         """
-        far, wraps = 0, False
+        far = 0
         for share in self.near:
             before = min(evaluated(low, self._look) for low, _ in share.reach)
             after = max(evaluated(high, self._look) for _, high in share.reach)
             far = max(far, -before, after)
-            if share.wraps and before < 0:
-                wraps = True
-                if self.memories[share.place].shape[share.axis] < self.rows:
-                    return None, wraps
-        return far, wraps
+            if share.wraps and before < 0 and self.memories[share.place].shape[share.axis] < self.rows:
+                return None
+        return far
 
-    def _number(self, far: int, wraps: bool, copied: int) -> int:
+    def _number(self, far: int, copied: int) -> int:
         """How many chunks."""
-        number = min(MOST, self.rows, self.threads // LEAST)
-        if self.near or self.sums:
-            number = min(number, self.threads // (LEAST_LOOPING if self.division.looped else LEAST_ADDING))
-            if number < FEWEST:
-                return 1
-            number = min(number, self.rows // (2 * far + 1))
+        threads = self.threads
+        number = min(MOST, self.rows, threads // LEAST)
+        if not self.near and not self.sums:
+            return number
+        number = min(number, threads * min(WORK, self._work()) // WORK, self.rows // (2 * far + 1))
         if copied:
             counted = [m for m in self.memories.values() if self._counts(m.place)]
             held = {(m.first, m.shape): m.stop - m.start for m in counted}
             number = min(number, 1 + max(COPIES, sum(held.values()) // 10) // copied)
-        return number - number % 2 if wraps else number
+        return self._allowed(number)
+
+    def _allowed(self, most: int) -> int:
+        """The largest number of chunks up to one."""
+        least = NEAREST if self.near else 2
+        return next((n for n in NUMBERS if least <= n <= most), 1)
+
+    def _work(self) -> int:
+        """How much a thread does, about."""
+        try:
+            return max(1, evaluated(self.division.work, self._look))
+        except OverflowError:
+            return WORK
 
     def _counts(self, place: Place) -> bool:
         """Whether a memory has a say in the number of chunks: tangents none, so that values are the same."""

@@ -34,8 +34,7 @@ THREADS = (1, 2, 3, 8)
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small launches are cut, too, and others are woken each time."""
-    monkeypatch.setattr(_cut, "LEAST_ADDING", 64)
-    monkeypatch.setattr(_cut, "LEAST_LOOPING", 64)
+    monkeypatch.setattr(_cut, "WORK", 64)
     for name in ("BREAK_EVEN", "SURE", "PATIENCE"):
         monkeypatch.setattr(_pace, name, 0)
     yield

@@ -7,7 +7,15 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
-from tapedebug.compiler.llvm.lane_calls import FUNCTIONS, each, from_c_library, shuffle, splat, vectored
+from tapedebug.compiler.llvm.lane_calls import (
+    FUNCTIONS,
+    each,
+    from_c_library,
+    rooted,
+    shuffle,
+    splat,
+    vectored,
+)
 from tapedebug.compiler.llvm.lane_shapes import Shapes
 from tapedebug.compiler.llvm.library import (
     BITS,
@@ -317,7 +325,8 @@ class LaneValues(Translator):
             call = from_c_library(name, kinds, self.width, self.bits)
         elif name in ("m_exp", "m_log", "m_log2", "m_log10", "m_sin", "m_cos"):
             call = each(name, kinds, self.width)  # LLVM has vectors of these, made of what we do not know
-        call = call or vectored(name, kinds, self.width) or each(name, kinds, self.width)
+        call = call or rooted(name, kinds, self.bits) or vectored(name, kinds, self.width)
+        call = call or each(name, kinds, self.width)
         for need in call.needs:
             self.needs[need] = None
         values = [self._wide(value) for value in operands]

@@ -12,9 +12,9 @@ results must not depend on when other chunks run. For each memory cell (`passes.
 
 from __future__ import annotations
 
-from tapedebug.compiler.ir import For, Function, Value, While, walk
+from tapedebug.compiler.ir import Block, For, Function, Value, While, blocks_of
 from tapedebug.compiler.passes.cells import Access, Cell, cells, in_lanes, pairs, unordered
-from tapedebug.compiler.passes.ranges import Ranges
+from tapedebug.compiler.passes.ranges import Ranges, combined
 from tapedebug.compiler.sharing import NEAR, OWN, READ, SUM, Bound, Division, Share
 from tapedebug.lang import types as t
 
@@ -31,8 +31,29 @@ def divided(function: Function) -> Division:
         pairs=pairs(function),
         shares=known if len(known) == len(shares) else None,
         touched=tuple(found),
-        looped=any(isinstance(node, For | While) for block in function.blocks for node in walk(block)),
+        work=_work(function.body, ranges),
     )
+
+
+UNKNOWN = 16
+"""How many iterations are expected of a loop of which nothing is known before its thread runs."""
+
+
+def _work(block: Block, ranges: Ranges) -> Bound:
+    """One, and what the loops of a block do."""
+    work: Bound = 1
+    for node in block.ops:
+        for inner in blocks_of(node):
+            inside = _work(inner, ranges)
+            if isinstance(node, For):
+                count = ranges.of(node.count)
+                times = UNKNOWN if count is None or count.own else count.high
+                work = combined("add", work, combined("mul", times, inside))
+            elif isinstance(node, While):
+                work = combined("add", work, combined("mul", UNKNOWN, inside))
+            else:
+                work = combined("add", work, combined("sub", inside, 1))
+    return work
 
 
 def _share(cell: Cell, ranges: Ranges, function: Function) -> Share | None:
