@@ -88,6 +88,19 @@ def outcomes(figures: Figures) -> list[Outcome]:
     ]  # fmt: skip
 
 
+def rows(found: list[Outcome]) -> list[tuple[str, ...]]:
+    """For a table: of the many about one thread only the worst, and what is missed."""
+    many = [outcome for outcome in found if outcome.bound == ALONE_MOST]
+    worst = max(many, key=lambda outcome: min(outcome.found), default=None)
+    shown = [o.row() for o in found if o not in many or o is worst or not o.holds]
+    if many:
+        held = sum(outcome.holds for outcome in many)
+        shown.append(
+            ("on one thread no slower than Warp by more than 5 %", "", "", "", f"{held} of {len(many)}")
+        )
+    return shown
+
+
 def _beside_warp(figures: Figures) -> Iterator[Outcome]:
     for (case, part), bound in FASTER_THAN_WARP.items():
         found = figures.largest(case, part)

@@ -6,7 +6,6 @@ Warp's Jacobians are dense, so that it takes no part from 65,536 scalars on: a m
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import itertools
 from collections.abc import Callable, Iterator
@@ -95,8 +94,6 @@ def timed(modules: dict[str, ModuleType], size: int) -> Iterator[Timed]:
 
     if WARP in modules:
         pass  # no part of `import warp`
-    if WARP in modules:
-        importlib.import_module("warp.autograd")  # no part of `import warp`
     both = {engine: stencils(module, size) for engine, module in modules.items() if _takes_part(engine, size)}
     for name, mine in both[OURS].items():
         each = {engine: found[name] for engine, found in both.items()}

@@ -176,7 +176,7 @@ def parts(name: str, number: int, engines: Engines, options: Options) -> Iterato
     if name in CASES:
         yield from timed(name, number, engines, options.threads)
     elif name == "net":
-        yield from nets.timed(engines.net, nets.SIDES[number])
+        yield from nets.timed(engines.net, nets.SIDES[number], options.threads)
     elif name == "jacobians":
         yield from jacobians.timed(engines.stencils, jacobians.SIZES[number])
     elif number == options.sizes[-1]:

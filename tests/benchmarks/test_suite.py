@@ -12,9 +12,9 @@ import pytest
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import bound, busy, by_hand, jacobians, launching, nets, page, processes, suite
 from tests.benchmarks.cases import CASES, Case
-from tests.benchmarks.engines import NUMBA, OURS, WARP, installed
+from tests.benchmarks.engines import ALONE, NUMBA, OURS, WARP, installed
 from tests.benchmarks.figures import Figure, Figures, compared
-from tests.benchmarks.goals import Outcome, outcomes
+from tests.benchmarks.goals import Outcome, outcomes, rows
 from tests.benchmarks.suite import Engines
 from tests.benchmarks.timing import Run, Timed, duration
 
@@ -181,7 +181,7 @@ def test_launches_are_timed_beside_busy_processes(engines: Engines, monkeypatch:
     (what, size, idle, beside), (other, *_) = busy.pairs(figures)
     assert (what, size, other) == ("double forward", "100 floats", "double backward")
     assert {OURS, busy.LOOP} <= idle.keys() & beside.keys()
-    assert idle[OURS].median / 5 < idle[busy.LOOP].median < idle[OURS].median * 5
+    assert idle[OURS].median / 20 < idle[busy.LOOP].median < idle[OURS].median * 20
     assert len(command.beside_others(figures).splitlines()) >= 5
 
 
@@ -250,6 +250,24 @@ def test_goals_are_of_what_was_measured() -> None:
         ("heat forward: ours ÷ numba, prange", "2.00", "2.00", "≤ 1.15", "MISSED"),
         ("heat forward, many: tapedebug ÷ Warp", "0.08", "0.08", "≤ 1.05", "holds"),
     ]
+
+
+def test_tables_show_of_one_thread_the_worst_and_what_is_missed() -> None:
+    def found(*ratios: float) -> list[str]:
+        shown = []
+        for number, ratio in enumerate(ratios):
+            size = f"{number} floats"
+            ours = dataclasses.replace(figure("double", "forward", ALONE, ratio), size=size, largest=False)
+            warp = dataclasses.replace(figure("double", "forward", WARP, 1.0), size=size, largest=False)
+            shown += [ours, warp]
+        table = rows(outcomes(Figures({}, figures=shown)))
+        return [f"{row[0].partition(':')[0]} {row[1]} {row[-1]}" for row in table]
+
+    told = "on one thread no slower than Warp by more than 5 % "
+    assert found(0.1, 0.3, 0.2) == ["double forward, 1 floats 0.30 holds", f"{told} 3 of 3"]
+    assert found(1.2, 1.3, 0.2) == [
+        "double forward, 0 floats 1.20 MISSED", "double forward, 1 floats 1.30 MISSED", f"{told} 1 of 3"
+    ]  # fmt: skip
 
 
 def test_seconds_are_goals_too() -> None:
@@ -321,13 +339,14 @@ def test_tables_show_times_and_ratios() -> None:
         figure("heat", "adjoint", "numba, serial", 2e-3), figure("heat", "backward", OURS, 4e-3),
     ]  # fmt: skip
     figures = Figures({"cores": 2, "processor": "P", "python": "3", "versions": {}}, ["0", "1"], found)
-    lines = page.block(figures).splitlines()
-    assert (
-        "| (iv) heat, five points | many | 1.00 ms |  | 12.5 ms | 2.00 ms (prange) |  | 12.50 | 0.50 |" in lines
-    )
-    assert (
-        "| (iv) heat, five points | many | 4.00 ms |  | 3.00 ms |  |  | 2.00 ms (serial) |  |  | 1.50 |" in lines
-    )
+    shown = [
+        line for line in page.block(figures).splitlines() if line.startswith("| (iv) heat, five points |")
+    ]
+    assert [[cell.strip() for cell in line.split("|")[2:-1]] for line in shown] == [
+        ["many", "1.00 ms", "", "12.5 ms", "2.00 ms (prange)", "", "12.50", "0.50"],
+        ["many", "4.00 ms", "", "3.00 ms", "", "", "2.00 ms (serial)", "", "", "1.50"],
+        ["", ""],  # tangents
+    ]
 
 
 @pytest.mark.usefixtures("small")
