@@ -7,12 +7,15 @@ and adjoints are.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any, Protocol
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tapedebug.lang import types
+from tapedebug.runtime._call_list import Call, CallList, Pulse
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Bytes
 from tapedebug.runtime.ledger import Need, Scratch
@@ -20,8 +23,44 @@ from tapedebug.runtime.plan import NOTHING, Plan, Runner
 from tapedebug.runtime.record import Record
 
 Values = np.ndarray[Any, Any]
-Step = tuple[Record, Runner, int, int]
-"""Record, what to call, number of threads, address of the packed arguments."""
+Columns = tuple[tuple[Any, ...], ...]
+"""For each parameter the arguments of some launches."""
+Group = tuple[Plan, list[Record], Columns]
+"""A plan, and the records that have it."""
+
+
+class Steps(NamedTuple):
+    """What a reverse pass calls: lists, of which each place is one call.
+
+    Attributes:
+        records: What it reverses.
+        runs: What to call.
+        threads: Its number of threads.
+        addresses: Of its packed arguments.
+    """
+
+    records: list[Record]
+    runs: list[Runner]
+    threads: list[int]
+    addresses: list[int]
+
+    def backwards(self) -> Steps:
+        """The last one first."""
+        return Steps(self.records[::-1], self.runs[::-1], self.threads[::-1], self.addresses[::-1])
+
+
+def grouped(records: Iterable[Record]) -> list[Group]:
+    """Records by plan: what is done for all launches of one plan costs little for each."""
+    members: dict[Plan, list[Record]] = {}
+    for record in records:
+        known = members.get(record.plan)
+        if known is None:
+            members[record.plan] = [record]
+        else:
+            known.append(record)
+    return [
+        (plan, found, tuple(zip(*[r.args for r in found], strict=True))) for plan, found in members.items()
+    ]
 
 
 class Space(Protocol):
@@ -100,21 +139,17 @@ class Table:
     def __init__(self, records: list[Record], space: Space) -> None:
         self.space = space
         chosen = [r for r in records if r.plan.kernel is not None]
-        packed = b"".join([self._packed(r) for r in chosen])
-        self.memory = np.frombuffer(packed or bytes(8), dtype=np.uint64).copy()
+        packed = [self._packed(r) for r in chosen]
+        self.memory = np.frombuffer(b"".join(packed) or bytes(8), dtype=np.uint64).copy()
         self.start: int = self.memory.ctypes.data
         self.words = memoryview(self.memory.data)
         self.held: list[Any] = [self.memory]
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
         self.factors = _Found(space.stretch)
-        self.runs: dict[Plan, Runner] = {}
         self.copies: dict[int, int] = {}
-        self.base: dict[int, int] = {}
-        at = 0
-        for r in chosen:
-            self.base[r.index] = at
-            at += len(self._packed(r)) // 8
+        starts = accumulate([len(slots) // 8 for slots in packed], initial=0)
+        self.base: dict[int, int] = dict(zip([r.index for r in chosen], starts, strict=False))
 
     def _packed(self, record: Record) -> bytes:
         """The slots of a record as they begin."""
@@ -131,21 +166,37 @@ class Table:
             return lambda lo, hi, where: self.space.call(record)
         return reverse_special(record, self.space.adjoint_view)
 
-    def steps(self, records: list[Record]) -> list[Step]:
-        """What a reverse pass calls for each record that has an adjoint, in recorded order."""
-        steps: list[Step] = []
-        space = self.space
-        for record in records:
-            plan = record.plan
+    def steps(self, records: list[Record], groups: list[Group] | None = None) -> Steps:
+        """What a reverse pass calls for each record that has an adjoint, in recorded order.
+
+        Args:
+            records: All or some of those of the table.
+            groups: The same, by plan, where they are known.
+        """
+        usual: dict[Plan, Runner] = {}
+        own: dict[int, Runner] = {}
+        for plan, members, columns in grouped(records) if groups is None else groups:
             if not plan.active:
                 continue
             if plan.kernel is None:
-                if space.as_warp and record.is_off_warps_tape:
-                    continue
-                steps.append((record, self._special(record), 0, 0))
+                warps = self.space.as_warp
+                own.update(
+                    (r.index, self._special(r)) for r in members if not (warps and r.is_off_warps_tape)
+                )
             elif plan.info is not None:
-                steps.append(self._kernel(record, plan))
-        return steps
+                self._fill(plan, members, columns)
+                others = [(r.index, run) for r in members if (run := self._own(r)) is not None]
+                own.update(others)
+                if len(others) < len(members):
+                    usual[plan] = self._entry(plan, NOTHING, NOTHING)
+        chosen = [r for r in records if r.plan in usual or r.index in own]
+        base, start = self.base, self.start
+        return Steps(
+            chosen,
+            [own.get(r.index) or usual[r.plan] for r in chosen] if own else [usual[r.plan] for r in chosen],
+            [r.threads if r.index in base else 0 for r in chosen],
+            [start + 8 * base[r.index] if r.index in base else 0 for r in chosen],
+        )
 
     def forward(self, record: Record) -> int:
         """The address of a record's packed arguments, for a forward run in this space."""
@@ -160,27 +211,32 @@ class Table:
                     self.words[axis] = stride // scalar * factor % 2**64
         return self.start + 8 * base
 
-    def _kernel(self, record: Record, plan: Plan) -> Step:
-        args, words, space, adjoints = record.args, self.words, self.space, self.adjoints
-        base = self.base[record.index]
+    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+        """Pack where the adjoints of launches of one plan are, and the values that they need."""
+        space, adjoints, words, base = self.space, self.adjoints, self.words, self.base
         if space.moved:
-            self.forward(record)
+            for record in records:
+                self.forward(record)
+        begin = np.array([base[r.index] for r in records])
         for p, slot in plan.adjoint_slots:
-            words[base + slot] = adjoints[args[p]]
-        for (p, slot), need in zip(plan.needed_slots, record.needs, strict=True):
-            if need.clobber is not None or need.copy is not None:
-                copy = space.kept(record, need)
-                if copy is not None:
-                    words[base + slot] = self._held(copy) + space.offset(args[p], need.start)
-        retained = frozenset(p for p in plan.active if args[p].retain_grad) if space.as_warp else NOTHING
-        warps = plan.warp_run(retained) if space.as_warp and not space.f64 else None
-        if warps is not None:
-            run = warps
-        elif record.scratch:
-            run = self._replaying(record, base)
-        else:
-            run = self.runs.get(plan) or self.runs.setdefault(plan, self._entry(plan, NOTHING, NOTHING))
-        return record, run, record.threads, self.start + 8 * base
+            self.memory[begin + slot] = [adjoints[a] for a in columns[p]]
+        for record in records if plan.needed else ():
+            for need, (p, slot) in zip(record.needs, plan.needed_slots, strict=False):
+                if need.copy is not None or need.clobber is not None:
+                    copy = space.kept(record, need)
+                    if copy is not None:
+                        place = self._held(copy) + space.offset(record.args[p], need.start)
+                        words[base[record.index] + slot] = place
+
+    def _own(self, record: Record) -> Runner | None:
+        """What reverses a launch, where that is not what reverses others of its plan."""
+        run = self._as_warp(record) if self.space.as_warp and not self.space.f64 else None
+        return self._replaying(record, self.base[record.index]) if run is None and record.scratch else run
+
+    def _as_warp(self, record: Record) -> Runner | None:
+        """What Warp makes of a launch's adjoint, where that is something else."""
+        retained = frozenset(p for p in record.plan.active if record.args[p].retain_grad)
+        return record.plan.warp_run(retained)
 
     def _held(self, copy: Bytes) -> int:
         """The address of a copy, which is kept alive."""
@@ -210,6 +266,35 @@ class Table:
             entry(lo, hi, where)
 
         return run
+
+
+class Reversal:
+    """What reverses the records of a replay: calls, by index of the record; one can be replaced.
+
+    Args:
+        table: Of their arguments.
+        steps: In recorded order.
+    """
+
+    def __init__(self, table: Table, steps: Steps) -> None:
+        records, runs, threads, addresses = steps.backwards()
+        self.calls = CallList(runs, threads, addresses, seconds=[r.elapsed for r in records], held=table)
+        self._order = [-r.index for r in records]
+
+    def __contains__(self, index: int) -> bool:
+        place = bisect_left(self._order, -index)
+        return place < len(self._order) and self._order[place] == -index
+
+    def __getitem__(self, index: int) -> Call:
+        return self.calls[bisect_left(self._order, -index)]
+
+    def __setitem__(self, index: int, call: Call) -> None:
+        self.calls[bisect_left(self._order, -index)] = call
+
+    def run(self, start: int, stop: int, pulse: Pulse = None) -> None:
+        """Reverse records `start-1 … stop`."""
+        first, last = bisect_left(self._order, 1 - start), bisect_right(self._order, -stop)
+        self.calls.run(first, last, pulse=pulse)
 
 
 def address_of(copy: Any) -> int:

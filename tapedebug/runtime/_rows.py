@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.runtime._reverse import Step, Table
+from tapedebug.runtime._reverse import Columns, Table
 from tapedebug.runtime._shadow_memory import MARGIN, ShadowBuffer, Values, aligned
 from tapedebug.runtime._shadow_space import ShadowSpace
 from tapedebug.runtime.array import array
@@ -138,12 +138,11 @@ class RowTable(Table):
         """Which of the words is at an address."""
         return (address - self.start) // 8
 
-    def _kernel(self, record: Record, plan: Plan) -> Step:
-        step = super()._kernel(record, plan)
-        base = self.base[record.index]
+    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+        super()._fill(plan, records, columns)
+        begin = np.array([self.base[r.index] for r in records])
         for p, slot in plan.adjoint_slots:
-            self.shift[base + slot] = self.rows.adjoints[record.args[p].buffer].stride
-        return step
+            self.shift[begin + slot] = [self.rows.adjoints[a.buffer].stride for a in columns[p]]
 
     def _replaying(self, record: Record, base: int) -> Runner:
         """Stores are done again in memory of each row."""
