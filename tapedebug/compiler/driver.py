@@ -73,14 +73,60 @@ def driver() -> Callable[[int, int, int, int], None]:
     is 0, it is the address of a word more than there are calls: the counter of the processor when the first
     call begins, and when each is done.
     """
-    key = objects.key_of(ASSEMBLY + COUNTER, "llvm")
+    pointers = (ctypes.c_void_p,) * 4  # which `ctypes` converts faster than integers
+    entry = _compiled(ASSEMBLY.replace("{counter}", COUNTER))
+    run: Callable[[int, int, int, int], None] = ctypes.CFUNCTYPE(None, *pointers)(entry.address)
+    return run
+
+
+AFTER_COPIES = """declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {{
+begin:
+  %args.at = getelementptr i64, ptr %what, i64 1
+  %count.at = getelementptr i64, ptr %what, i64 2
+  %copies = getelementptr i64, ptr %what, i64 3
+  %entry = load ptr, ptr %what
+  %args = load ptr, ptr %args.at
+  %count = load i64, ptr %count.at
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %copy, label %run
+copy:
+  %k = phi i64 [ 0, %begin ], [ %next, %copy ]
+  %first = mul i64 %k, 3
+  %to.at = getelementptr i64, ptr %copies, i64 %first
+  %from.at = getelementptr i64, ptr %to.at, i64 1
+  %size.at = getelementptr i64, ptr %to.at, i64 2
+  %to = load ptr, ptr %to.at
+  %from = load ptr, ptr %from.at
+  %size = load i64, ptr %size.at
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %size, i1 false)
+  %next = add i64 %k, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %copy, label %run
+run:
+  call void %entry(i64 %lo, i64 %hi, ptr %args)
+  ret void
+}}
+"""
+
+
+@cache
+def after_copies() -> objects.Entry:
+    """An entry that copies memory and then calls another one.
+
+    Its arguments are words: the address of that entry and of its arguments, how many copies there are, and
+    for each where to, where from, and how many bytes.
+    """
+    return _compiled(AFTER_COPIES)
+
+
+def _compiled(assembly: str) -> objects.Entry:
+    key = objects.key_of(assembly, "llvm")
     found = backend.kept(key)
     if found is None:
         from tapedebug.compiler.llvm.machine import object_code
 
-        content = object_code(ASSEMBLY.format(symbol=backend.symbol_of(key), counter=COUNTER))
+        content = object_code(assembly.format(symbol=backend.symbol_of(key)))
         objects.write(key, content)
         found = objects.load(key, backend.symbol_of(key), content)
-    pointers = (ctypes.c_void_p,) * 4  # which `ctypes` converts faster than integers
-    run: Callable[[int, int, int, int], None] = ctypes.CFUNCTYPE(None, *pointers)(found.address)
-    return run
+    return found

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,13 +35,22 @@ SHORT = 0.2
 
 
 class Undo:
-    """The gradients as they were; zeros are remembered, not copied."""
+    """Puts the gradients back as they were where a block fails; zeros are remembered, not copied."""
 
     def __init__(self, buffers: list[Buffer]) -> None:
         self.before = [(b, b.fill, b.writes, None if b.fill == ZERO else b.data.copy()) for b in buffers]
 
-    def restore(self) -> None:
-        """Put everything back."""
+    @property
+    def nbytes(self) -> int:
+        """Memory of the copies."""
+        return sum(copy.nbytes for _, _, _, copy in self.before if copy is not None)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            return
         for buffer, fill, writes, copy in self.before:
             buffer.data[:] = 0 if copy is None else copy
             buffer.fill, buffer.writes = fill, writes
@@ -66,7 +74,18 @@ def zero_gradient(a: array, site: Site | None = None) -> None:
 
 
 class Prepared:
-    """What a reverse pass calls, worked out once and used again while nothing has changed."""
+    """What a reverse pass calls, worked out once and used again while nothing has changed.
+
+    Attributes:
+        memories: The gradient memory of each buffer that the pass adds to.
+        short: It is not interrupted: a copy of every gradient would cost more than the pass itself. A long
+            one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and
+            exceptions are undone.
+        written: The arrays with a gradient that the tape writes, and that the pass may leave something in.
+        leaves: Those that it never writes.
+        reran: How many launches the last pass ran again, for want of memory.
+        again: How many bytes that took.
+    """
 
     def __init__(self, tracker: Tracker) -> None:
         records = tracker.records
@@ -80,15 +99,19 @@ class Prepared:
         touched = {a.buffer: None for plan, _, columns in groups for p in plan.active for a in {*columns[p]}}
         self.memories = {buffer: buffer.gradient() for buffer in touched}
         self.first = tracker.budget.since if tracker.budget is not None and self.space.preserves else 0
-        self.reran = 0
+        self.reran = self.again = 0
         self.retained = Retained(records, groups)
         self.table = Table(records[self.first :], self.space)
         steps = self.table.steps(records[self.first :], None if self.first else groups)
         self.calls, self.times = self._calls(steps)
-        self.may_raise = config.verify_fp or any(p.kind == "func" or p.heard_back for p, _, _ in groups)
-        self.seconds = sum([r.elapsed for r in records])
-        self.written = _written(groups)
-        self.leaves = leaves_of(_leaves(tracker, self.written))
+        may_raise = config.verify_fp or any(p.kind == "func" or p.heard_back for p, _, _ in groups)
+        self.short = not may_raise and sum([r.elapsed for r in records]) < SHORT
+        written = _written(groups)
+        self.leaves = leaves_of(_leaves(tracker, written))
+        self.fixed = sum([memory.nbytes for memory in self.memories.values()])
+        self.fixed += tracker.preserved_bytes if tracker.kept else 0
+        emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
+        self.written = [a for a in written if a.buffer not in emptied]
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
@@ -97,8 +120,14 @@ class Prepared:
             and self.settings == _settings()
             and self.length == len(tracker.records)
             and self.kept == tracker.kept
-            and all(buffer.adjoint is memory for buffer, memory in self.memories.items())
+            and [buffer.adjoint for buffer in self.memories] == [*self.memories.values()]
         )
+
+    @property
+    def nbytes(self) -> int:
+        """The gradients, the preserved values, and what the pass itself needs."""
+        tables = self.table.nbytes + self.calls.nbytes + self.times.nbytes
+        return int(self.fixed + self.again + tables)
 
     def _calls(self, steps: Steps) -> tuple[CallList, Times]:
         """What reverses records, the last one first."""
@@ -130,18 +159,20 @@ class Prepared:
 
     def run(self, tracker: Tracker) -> None:
         """Run all of it; what was let go of is computed again, part by part, when it is needed."""
+        self.retained.begin()
         self.calls.run_timed(self.times)
         if self.first:
             again = Recomputation(tracker)
             for steps in again.batches():
                 calls, times = self._calls(steps)
                 calls.run_timed(times)
-            self.reran = again.reran
+            self.reran, self.again = again.reran, again.nbytes
+        self.retained.put_back(self.space)
 
 
 def run(
     prepared: Prepared, seeds: Mapping[array, Values], leftovers: Mapping[array, int]
-) -> dict[array, int]:
+) -> tuple[dict[array, int], int]:
     """One reverse pass.
 
     Args:
@@ -152,48 +183,30 @@ def run(
             after it: it is added back at the end.
 
     Returns:
-        The leftovers of this pass.
+        The leftovers of this pass, and how many bytes it took: gradients, preserved values, and what else.
     """
     space = prepared.space
-    memories = {*prepared.memories.values(), *(a.buffer.gradient() for a in seeds)}
+    memories = list(prepared.memories.values())
+    memories += [a.buffer.gradient() for a in seeds if a.buffer not in prepared.memories]
     for memory in memories:
         if memory.watch:
             _announce_all(memory)
     tracker = prepared.tracker()
     assert tracker is not None
-    with _all_or_nothing(prepared, list(memories)):
+    undo = None if prepared.short else Undo(memories)
+    with undo or deferred():
         for memory in memories:
             memory.fill = None
-        earlier = _take_leftovers(leftovers, seeds)
+        earlier = _take_leftovers(leftovers, seeds) if leftovers else {}
         for a, values in seeds.items():
             space.adjoint_view(a)[...] = values
-        prepared.retained.begin()
         prepared.run(tracker)
-        prepared.retained.put_back(space)
         for a, values in earlier.items():
             view = space.adjoint_view(a)
             view += values
-    return {a: a.buffer.gradient().writes for a in prepared.written}
-
-
-@contextmanager
-def _all_or_nothing(prepared: Prepared, memories: list[Buffer]) -> Iterator[None]:
-    """Gradients are complete after the pass, or as they were before it.
-
-    A short pass is not interrupted: a copy of every gradient would cost more than the pass itself. A long
-    one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and exceptions
-    are undone.
-    """
-    if not prepared.may_raise and prepared.seconds < SHORT:
-        with deferred():
-            yield
-        return
-    undo = Undo(memories)
-    try:
-        yield
-    except BaseException:
-        undo.restore()
-        raise
+    parts = [*seeds.values(), *earlier.values(), *memories[len(prepared.memories) :]]
+    nbytes = prepared.nbytes + sum([part.nbytes for part in parts]) + (undo.nbytes if undo is not None else 0)
+    return {a: a.buffer.gradient().writes for a in prepared.written}, nbytes
 
 
 def _settings() -> tuple[Any, ...]:
@@ -209,6 +222,24 @@ def _written(groups: list[Group]) -> list[array]:
             if p in plan.active:
                 found.update(dict.fromkeys(columns[p]))
     return list(found)
+
+
+def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
+    """The buffers whose gradients are zero after a pass: the first launch that uses one replaces all of it.
+
+    The adjoint of that launch uses up the gradient of each element, and no other runs after it.
+    """
+    if any(plan.active and plan.kernel is not None and plan.info is None for plan, _, _ in groups):
+        return set()
+    # What is written through an array without a gradient passes none on, and leaves that of others.
+    kept = {a.buffer for a in tracker.states if not has_gradient(a)}
+    found = set()
+    for buffer, ledger in tracker.ledgers.items():
+        if len(ledger.states) == 1 and not ledger.liveins and buffer not in kept:
+            (state,) = ledger.states
+            if state.exact is None and state.start == 0 and state.stop == buffer.nbytes:
+                found.add(buffer)
+    return found
 
 
 def _leaves(tracker: Tracker, written: list[array]) -> list[array]:

@@ -193,6 +193,11 @@ class Times:
         self.took: list[float] = []
         self.stamps: Words = np.empty(0, np.int64)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of what was counted."""
+        return self.stamps.nbytes
+
     def of(self, record: Record) -> float | None:
         """Seconds of a record; None where no pass is over."""
         took, known = self._known

@@ -101,8 +101,8 @@ class _Work(LiveSpace):
         return need.copy if need.copy is not None else self.saved.get(need)
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the values that an in-place launch starts from."""
-        return self.scratches[scratch].copy()
+        """The values that an in-place launch starts from."""
+        return self.scratches[scratch]
 
     def value(self, a: array) -> int:
         """Address of the values."""
@@ -274,10 +274,15 @@ class Recomputation:
             found = kept[buffer, start, stop] = self.work.blocks[buffer].range(start, stop).copy()
         return found
 
+    @property
+    def nbytes(self) -> int:
+        """Its memory: arrays to run launches again with, and what their adjoints need."""
+        return self.work.nbytes + self.peak
+
     def _warn(self) -> None:
         """Say once where the budget was too small."""
         budget = self.budget
-        again = self.work.nbytes + self.peak
+        again = self.nbytes
         used = again + self.tracker.preserved_bytes + self.tracker.livein_bytes
         if used <= budget.nbytes or budget.warned:
             return

@@ -9,15 +9,17 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from itertools import accumulate
+from functools import cached_property
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types
 from tapedebug.runtime._call_list import Call, CallList, Pulse
 from tapedebug.runtime.array import array
-from tapedebug.runtime.buffer import Bytes
+from tapedebug.runtime.buffer import ALIGNMENT, Bytes
 from tapedebug.runtime.ledger import Need, Scratch
 from tapedebug.runtime.plan import NOTHING, Plan, Runner
 from tapedebug.runtime.record import Record
@@ -102,7 +104,7 @@ class Space(Protocol):
         """The values that were current when `record` ran, where they are no more in place."""
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the values that an in-place launch starts from; its adjoint changes it."""
+        """The values that an in-place launch starts from."""
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """Parameters that a launch wrote in place and whose values its adjoint reads in memory."""
@@ -148,6 +150,8 @@ class Table:
         self.adjoints = _Found(space.adjoint)
         self.factors = _Found(space.stretch)
         self.copies: dict[int, int] = {}
+        self.in_place = [r for r in chosen if r.scratch]
+        self.scratch: Bytes = np.empty(0, np.uint8)
         starts = accumulate([len(slots) // 8 for slots in packed], initial=0)
         self.base: dict[int, int] = dict(zip([r.index for r in chosen], starts, strict=False))
 
@@ -174,29 +178,28 @@ class Table:
             groups: The same, by plan, where they are known.
         """
         usual: dict[Plan, Runner] = {}
-        own: dict[int, Runner] = {}
+        own: dict[int, tuple[Runner, int]] = {}
         for plan, members, columns in grouped(records) if groups is None else groups:
             if not plan.active:
                 continue
             if plan.kernel is None:
-                warps = self.space.as_warp
-                own.update(
-                    (r.index, self._special(r)) for r in members if not (warps and r.is_off_warps_tape)
-                )
+                wanted = [r for r in members if not (self.space.as_warp and r.is_off_warps_tape)]
+                own.update({r.index: (self._special(r), 0) for r in wanted})
             elif plan.info is not None:
                 self._fill(plan, members, columns)
-                others = [(r.index, run) for r in members if (run := self._own(r)) is not None]
-                own.update(others)
-                if len(others) < len(members):
+                others = self.in_place or self.space.as_warp
+                special = {r.index: found for r in members if (found := self._own(r))} if others else {}
+                own.update(special)
+                if len(special) < len(members):
                     usual[plan] = self._entry(plan, NOTHING, NOTHING)
         chosen = [r for r in records if r.plan in usual or r.index in own]
         base, start = self.base, self.start
-        return Steps(
-            chosen,
-            [own.get(r.index) or usual[r.plan] for r in chosen] if own else [usual[r.plan] for r in chosen],
-            [r.threads if r.index in base else 0 for r in chosen],
-            [start + 8 * base[r.index] if r.index in base else 0 for r in chosen],
-        )
+        if not own:
+            addresses = [start + 8 * base[r.index] for r in chosen]
+            return Steps(chosen, [usual[r.plan] for r in chosen], [r.threads for r in chosen], addresses)
+        calls = [own.get(r.index) or (usual[r.plan], start + 8 * base[r.index]) for r in chosen]
+        threads = [r.threads if r.plan.kernel is not None else 0 for r in chosen]
+        return Steps(chosen, [run for run, _ in calls], threads, [address for _, address in calls])
 
     def forward(self, record: Record) -> int:
         """The address of a record's packed arguments, for a forward run in this space."""
@@ -228,10 +231,13 @@ class Table:
                         place = self._held(copy) + space.offset(record.args[p], need.start)
                         words[base[record.index] + slot] = place
 
-    def _own(self, record: Record) -> Runner | None:
-        """What reverses a launch, where that is not what reverses others of its plan."""
+    def _own(self, record: Record) -> tuple[Runner, int] | None:
+        """What reverses a launch, and its arguments, where that is not as with others of its plan."""
+        base = self.base[record.index]
         run = self._as_warp(record) if self.space.as_warp and not self.space.f64 else None
-        return self._replaying(record, self.base[record.index]) if run is None and record.scratch else run
+        if run is not None:
+            return run, self.start + 8 * base
+        return self._replaying(record, base) if record.scratch else None
 
     def _as_warp(self, record: Record) -> Runner | None:
         """What Warp makes of a launch's adjoint, where that is something else."""
@@ -246,26 +252,51 @@ class Table:
             address = self.copies[id(copy)] = address_of(copy)
         return address
 
-    def _replaying(self, record: Record, base: int) -> Runner:
-        """An adjoint that re-executes stores: into a copy of the values, made when it runs."""
-        words, space, slots = self.words, self.space, dict(record.plan.value_slots)
-        memory = space.in_memory(record)
+    def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
+        """An adjoint that does stores again, in a copy of the values that is made just before, and its place.
+
+        All such launches share the memory of these copies.
+        """
+        slots, memory = dict(record.plan.value_slots), self.space.in_memory(record)
         entry = self._entry(record.plan, record.replay - memory, memory)
         again = [scratch for scratch in record.scratch if not memory.issuperset(scratch.params)]
+        address = self.start + 8 * base
         if not again:
-            return entry
+            return entry, address
+        sources = [self.space.scratch(record, scratch) for scratch in again]
+        into = self._room
+        copies = []
+        for scratch, source in zip(again, sources, strict=True):
+            for p in scratch.params:
+                place = into + self.space.offset(record.args[p], scratch.start)
+                self.words[base + slots[p]] = place
+            copies += [(into, self._held(source), source.nbytes)]
+            into += _aligned(source.nbytes)
+        if type(entry) is Entry:
+            from tapedebug.compiler.driver import after_copies
+
+            what = np.array([entry.address, address, len(copies), *chain(*copies)], np.int64)
+            self.held.append(what)
+            return after_copies(), what.ctypes.data
 
         def run(lo: int, hi: int, where: int) -> None:
-            copies = []
-            for scratch in again:
-                copy = space.scratch(record, scratch)
-                copies.append(copy)
-                start = address_of(copy)
-                for p in scratch.params:
-                    words[base + slots[p]] = start + space.offset(record.args[p], scratch.start)
+            for to, source, nbytes in copies:
+                ctypes.memmove(to, source, nbytes)
             entry(lo, hi, where)
 
-        return run
+        return run, address
+
+    @cached_property
+    def _room(self) -> int:
+        """The address of memory for the copies of any one launch."""
+        sizes = [sum([_aligned(self.space.scratch(r, s).nbytes) for s in r.scratch]) for r in self.in_place]
+        self.scratch = np.empty(max(sizes), np.uint8)
+        return address_of(self.scratch)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the packed arguments, and of the copies that in-place launches start from."""
+        return self.memory.nbytes + self.scratch.nbytes
 
 
 class Reversal:
@@ -295,6 +326,10 @@ class Reversal:
         """Reverse records `start-1 … stop`."""
         first, last = bisect_left(self._order, 1 - start), bisect_right(self._order, -stop)
         self.calls.run(first, last, pulse=pulse)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def address_of(copy: Any) -> int:

@@ -144,7 +144,7 @@ class RowTable(Table):
         for p, slot in plan.adjoint_slots:
             self.shift[begin + slot] = [self.rows.adjoints[a.buffer].stride for a in columns[p]]
 
-    def _replaying(self, record: Record, base: int) -> Runner:
+    def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
         """Stores are done again in memory of each row."""
         slots, memory = dict(record.plan.value_slots), self.rows.in_memory(record)
         for scratch in record.scratch:
@@ -155,7 +155,7 @@ class RowTable(Table):
             for p in scratch.params:
                 self.words[base + slots[p]] = rows.address + self.rows.offset(record.args[p], scratch.start)
                 self.shift[base + slots[p]] = rows.stride
-        return self._entry(record.plan, record.replay - memory, memory)
+        return self._entry(record.plan, record.replay - memory, memory), self.start + 8 * base
 
     def renew(self, count: int) -> None:
         """Let in-place launches of so many rows start from the values that they started from."""

@@ -65,8 +65,9 @@ class SecondShadow(Shadow):
         if buffer.tangent is not None:
             self._dot_copies[need] = buffer.range(need.start, need.stop, buffer.tangent).copy()
 
-    def _keep_scratch(self, scratch: Scratch, buffer: ShadowBuffer) -> None:
-        super()._keep_scratch(scratch, buffer)
+    def _keep_scratch(self, record: Record, scratch: Scratch) -> None:
+        super()._keep_scratch(record, scratch)
+        buffer = self._buffers[record.args[scratch.params[0]].buffer]
         if buffer.tangent is not None:
             self._dot_scratches[scratch] = buffer.range(scratch.start, scratch.stop, buffer.tangent).copy()
 
@@ -123,9 +124,9 @@ class _SecondTable(Table):
                 place = self._held(copy) + self.space.offset(record.args[p], need.start)
                 self.words[base + layout.dots[p]] = place
 
-    def _replaying(self, record: Record, base: int) -> Runner:
+    def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
         """Stores are done again, into copies of the values and of their tangents."""
-        values = super()._replaying(record, base)
+        values, address = super()._replaying(record, base)
         dots = record.plan.kernel.layout.dots
 
         def run(lo: int, hi: int, where: int) -> None:
@@ -139,4 +140,4 @@ class _SecondTable(Table):
                         self.words[base + dots[p]] = place
             values(lo, hi, where)
 
-        return run
+        return run, address

@@ -223,7 +223,7 @@ class Shadow(Held):
         if self.on_outside is not None and index in self._injections:
             self.on_outside(record)
         for scratch in () if self.forward_only else record.scratch:
-            self._keep_scratch(scratch, self._buffers[record.args[scratch.params[0]].buffer])
+            self._keep_scratch(record, scratch)
 
     def backward(
         self,
@@ -322,8 +322,9 @@ class Shadow(Held):
         else:
             kept[:] = now
 
-    def _keep_scratch(self, scratch: Scratch, buffer: ShadowBuffer) -> None:
-        self.space.scratches[scratch] = buffer.range(scratch.start, scratch.stop).copy()
+    def _keep_scratch(self, record: Record, scratch: Scratch) -> None:
+        buffer = self._buffers[record.args[scratch.params[0]].buffer]
+        self.space.scratch(record, scratch)[:] = buffer.range(scratch.start, scratch.stop)
 
     @cached_property
     def _forward(self) -> tuple[Any, CallList]:
