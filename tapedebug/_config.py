@@ -19,14 +19,17 @@ DEFAULTS: dict[str, Any] = {
     "enable_backward": True,
     "interpreted": False,
     "kernel_cache_dir": None,
+    "lanes": True,
     "log_level": logging.INFO,
     "max_unroll": 16,
     "mode": "release",
+    "num_threads": None,
     "on_overwrite": "preserve",
     "print_lines": 10_000,
     "quiet": False,
     "strong_zero": False,
     "track": None,
+    "vector_math": True,
     "verify_autograd_array_access": False,
     "verify_fp": False,
 }
@@ -52,9 +55,13 @@ class Config:
         enable_backward: Whether kernels have adjoints, where they do not say so themselves.
         interpreted: Kernels, their adjoints and tangents run as plain Python, slow and open to debuggers.
         kernel_cache_dir: The folder of compiled kernels; None for `TAPEDEBUG_CACHE_DIR` or the user's cache.
+        lanes: Large launches run several threads at once, each in a lane of the processor's vectors, where
+            that changes nothing but the order in which sums are added.
         log_level: What is logged (logger `"tapedebug"`): a number as in `logging`, or its name.
         max_unroll: Loops over so many known iterations are unrolled.
         mode: `"release"`, or `"debug"`: with `check_bounds`.
+        num_threads: How many threads a large launch uses at most; None for as many as this process has
+            processors. Results do not depend on it.
         on_overwrite: What a `Tape` does, unless it is told, when a value that an adjoint needs is
             overwritten: `"preserve"`, `"warn"`, `"error"` or `"ignore"`.
         print_lines: How many lines one launch prints at most; what is beyond is counted.
@@ -62,6 +69,8 @@ class Config:
         track: What a `Tape` tracks, unless it is told: None, or `"elements"`: who last wrote and read each
             element.
         strong_zero: An adjoint (or tangent) of zero stays zero, whatever it is multiplied with: 0 · inf = 0.
+        vector_math: In lanes, elementary functions are those for vectors of the C library (glibc), which err
+            by up to 4 units in the last place.
         verify_autograd_array_access: Also warn (`OverwriteWarning`) in `"preserve"` mode, once for each pair
             of a reading line and an overwriting line.
         verify_fp: A launch or an adjoint that makes a NaN or an infinite number is an error that names it.
@@ -112,6 +121,8 @@ def checked(name: str, value: Any, what: str, where: str) -> Any:
         fits, allowed = type(value) is int, "a level of `logging`, such as 'DEBUG' or 20"
     elif name == "kernel_cache_dir":
         fits, allowed = value is None or isinstance(value, str | os.PathLike), "a folder, or None"
+    elif name == "num_threads":
+        fits, allowed = value is None or (type(value) is int and value >= 1), "an integer from 1, or None"
     elif isinstance(default, bool):
         fits, allowed = isinstance(value, int) and value in (0, 1), "True or False"
         value = bool(value) if fits else value

@@ -2,11 +2,14 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PLAIN = sys.platform == "linux" and platform.machine() == "x86_64"
+"""Whether processes link object code of the cache without LLVM."""
 
 
 def run_python(code: str, *arguments: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests._processes import ROOT, modules_after
+from tests._processes import PLAIN, ROOT, modules_after
 
 HEAVY = {
     "numba",
@@ -47,7 +47,7 @@ def test_the_net_compiles_and_runs_without_numba(tmp_path: Path) -> None:
     assert made, "an empty cache must compile: otherwise the second half of this test shows nothing"
     assert first & HEAVY == {"llvmlite"}, "code is compiled by LLVM, without Numba"
     second = modules_after(NET, cache=tmp_path)
-    assert second & HEAVY == {"llvmlite"}
+    assert second & HEAVY == (set() if PLAIN else {"llvmlite"}), "from the cache it runs without LLVM"
     assert objects() == made, "what is in the cache is not compiled again"
 
 

@@ -15,6 +15,7 @@ from tapedebug.compiler.effects import AccessRecord, AdjointInfo, Analysis
 from tapedebug.compiler.function import Function, unreadable
 from tapedebug.compiler.notes import Notes
 from tapedebug.compiler.remarks import BOUNDS, Remark, Shown
+from tapedebug.compiler.sharing import Division, Pair, Share
 from tapedebug.compiler.stamps import Stamping
 from tapedebug.compiler.tracing import TracedSite, TraceInfo
 from tapedebug.compiler.variant import Variant
@@ -83,7 +84,19 @@ class Analysed(Definition):
     @cached_property
     def _notes(self) -> Notes:
         """What earlier processes found out."""
-        notes = Notes(self, Analysis, AdjointInfo, AccessRecord, Remark, Shown, TraceInfo, TracedSite)
+        kinds = (
+            Analysis,
+            AdjointInfo,
+            AccessRecord,
+            Remark,
+            Shown,
+            TraceInfo,
+            TracedSite,
+            Division,
+            Share,
+            Pair,
+        )
+        notes = Notes(self, *kinds)
         self._used_by(notes.functions)
         return notes
 
@@ -135,6 +148,13 @@ class Analysed(Definition):
             self._traces[active] = self._notes.known(f"traced {sorted(active)}", compute)
         return self._traces[active]
 
+    def division(self, variant: Variant) -> Division:
+        """How launches of a variant may be divided into chunks."""
+        found: Division = self._notes.known(
+            f"division {variant}", lambda: pipeline.divided(self._function(variant))
+        )
+        return found
+
     def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
         function, info = pipeline.adjoint(self._lowered, active, replay)
         self._adjoints[active, info.replay] = function
@@ -151,6 +171,8 @@ class Analysed(Definition):
             checked=BOUNDS in variant.heard,
             stamping=self._stamping(variant) if variant.tracked else None,
             tracing=self.trace_info(variant.active) if variant.kind == "traced" else None,
+            lanes=variant.lanes,
+            math=variant.math,
         )
 
     def _stamping(self, variant: Variant) -> Stamping:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,27 +10,31 @@ from tapedebug._config import config
 from tapedebug.compiler import objects
 
 if TYPE_CHECKING:
-    from tapedebug.compiler.text import Text
+    from tapedebug.compiler.text import Lanes, Text
 
 
 class CompilerError(Exception):
     """Generated code that is refused: a bug of this compiler; carries the code and what is wrong with it."""
 
 
-def with_llvm(code: str, symbol: str) -> bytes:
-    """Object code of a generated text, translated to LLVM directly.
+def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
+    """Object code of a generated text, translated to LLVM directly; where it can be, in lanes if asked for.
 
     Raises:
         CompilerError: The text was refused.
     """
     from tapedebug._syntax import parsed
     from tapedebug.compiler.llvm.expressions import TranslationError
+    from tapedebug.compiler.llvm.lanes import in_lanes
     from tapedebug.compiler.llvm.library import Misfit
     from tapedebug.compiler.llvm.machine import object_code
     from tapedebug.compiler.llvm.translate import translated
     from tapedebug.compiler.llvm.uniform import is_searchable
 
     tree = parsed(code)
+    if lanes is not None:
+        with contextlib.suppress(TranslationError):
+            return object_code(in_lanes(tree, symbol, lanes), vectorise=False)
     try:
         return object_code(translated(tree, symbol), searchable=is_searchable(tree))
     except (TranslationError, Misfit, RuntimeError) as error:
@@ -47,8 +52,8 @@ define void @{symbol}(i64 %lo, i64 %hi, ptr %args) {{
 """Numba's calling convention has places for a result and an exception; kernels have neither."""
 
 
-def with_numba(code: str, symbol: str) -> bytes:
-    """Object code of a generated text, compiled by Numba.
+def with_numba(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
+    """Object code of a generated text, compiled by Numba, which vectorises as it can.
 
     Raises:
         CompilerError: Numba refused the text.
@@ -76,17 +81,17 @@ def with_numba(code: str, symbol: str) -> bytes:
     )
 
 
-COMPILERS: dict[str, Callable[[str, str], bytes]] = {"llvm": with_llvm, "numba": with_numba}
+COMPILERS: dict[str, Callable[[str, str, Lanes | None], bytes]] = {"llvm": with_llvm, "numba": with_numba}
 """By the name that `config.compiler` has."""
 
 
 def compiled(text: Text) -> tuple[str, objects.Entry]:
     """The machine code of a generated function, from the cache where it is there; and its key."""
     code = text.code
-    key = objects.key_of(code, config.compiler)
+    key = objects.key_of(f"{text.lanes}\n{code}" if text.lanes else code, config.compiler)
     found = kept(key)
     if found is None:
-        content = COMPILERS[config.compiler](code, symbol_of(key))
+        content = COMPILERS[config.compiler](code, symbol_of(key), text.lanes)
         objects.write(key, content)
         found = objects.load(key, symbol_of(key), content)
     return key, found

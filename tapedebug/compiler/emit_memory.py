@@ -87,6 +87,9 @@ class MemoryWriter(Writer):
     def _atomic(self, op: Op, target: str) -> None:
         """Threads of one entry run in order, so that a plain addition is atomic."""
         value, kind = self._text(op.args[1]), op.args[1].type
+        if op.result not in self.used and not self._is_half(kind):
+            self._line(f"{target} += {value}")
+            return
         before = self._read(target, kind)
         if op.result in self.used:
             self._line(f"{self._name_of(op)} = {before}")

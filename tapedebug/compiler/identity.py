@@ -19,12 +19,12 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug.compiler import host
 from tapedebug.compiler.function import Function, Gradient, closure_of, decorated_scope
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
@@ -77,9 +77,7 @@ def identity_of(kernel: Any, fixed: dict[Any, dict[str, Any]] | None = None) -> 
 @cache
 def toolchain() -> str:
     """The versions of what lowers and prints kernels."""
-    root = Path(__file__).parents[1]
-    files = [*root.glob("*.py"), *(root / "compiler").rglob("*.py"), *(root / "lang").rglob("*.py")]
-    own = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
+    own = host.digest_of("", "compiler/", "lang/")
     return f"{own} numpy {np.__version__} python {sys.version_info[:3]} -O{sys.flags.optimize}"
 
 

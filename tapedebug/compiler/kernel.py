@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from time import perf_counter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,8 @@ class Kernel(Analysed):
         if notes is not None and notes.max_unroll != self.option("max_unroll"):
             self.renew()
             return
-        key = (self.enable_backward, self.heard, config.verify_fp, config.interpreted)
+        paths = (config.interpreted, config.lanes, config.vector_math)
+        key = (self.enable_backward, self.heard, config.verify_fp, *paths)
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
 
     def instance(self, types: tuple[Any, ...]) -> Kernel:
@@ -155,10 +157,19 @@ class Kernel(Analysed):
             self.generic._forget_plans()
 
     def forward(
-        self, *, f64: bool = False, strided: bool = False, heard: frozenset[str] = SILENT
+        self,
+        *,
+        f64: bool = False,
+        strided: bool = False,
+        heard: frozenset[str] = SILENT,
+        lanes: bool = False,
     ) -> Entry | Interpreted:
-        """The compiled kernel, with remarks of the kinds that are heard."""
-        return self._entry(Variant("forward", f64=f64, strided=strided, heard=heard))
+        """The compiled kernel, with remarks of the kinds that are heard.
+
+        With `lanes`, threads run in lockstep where they may (`passes.cells`): right for launches whose arrays
+        do not share memory, but those of which each thread has its own elements.
+        """
+        return self._entry(Variant("forward", f64=f64, strided=strided, heard=heard, lanes=lanes))
 
     def tracked(
         self,
@@ -198,13 +209,14 @@ class Kernel(Analysed):
         strong_zero: bool = False,
         heard: frozenset[str] = SILENT,
         rounded: bool = False,
+        lanes: bool = False,
     ) -> Entry | Interpreted:
         """The compiled adjoint for these array parameters with gradients.
 
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
         parameters are read as memory holds them. With `rounded`, a float64 twin rounds as float32 does, but
-        elsewhere.
+        elsewhere. `lanes` is as in `forward`.
         """
         info = self.adjoint_info(active, replay=replay)
         if info.refused is not None:
@@ -212,7 +224,17 @@ class Kernel(Analysed):
         replay = info.replay - memory
         return self._entry(
             Variant(
-                "adjoint", active, replay, f64, strided, guarded, strong_zero, heard, memory, rounded=rounded
+                "adjoint",
+                active,
+                replay,
+                f64,
+                strided,
+                guarded,
+                strong_zero,
+                heard,
+                memory,
+                rounded=rounded,
+                lanes=lanes,
             )
         )
 
@@ -224,12 +246,16 @@ class Kernel(Analysed):
         strided: bool = False,
         strong_zero: bool = False,
         heard: frozenset[str] = SILENT,
+        lanes: bool = False,
     ) -> Entry | Interpreted:
         """The compiled tangent: runs the kernel and pushes the tangents of these array parameters forward.
 
         Tangent arrays have the shape and strides of the values, and stand in the slots of the adjoints.
+        `lanes` is as in `forward`.
         """
-        variant = Variant("tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard)
+        variant = Variant(
+            "tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard, lanes=lanes
+        )
         return self._entry(variant)
 
     def adjoint_tangent(
@@ -272,6 +298,14 @@ class Kernel(Analysed):
         variant = Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
         return self._interpreted(variant)
 
+    def in_lanes(self, variant: Variant) -> Entry | Interpreted:
+        """A variant whose threads run in lockstep."""
+        return self._entry(replace(variant, lanes=True))
+
+    def variant_of(self, entry: Entry) -> Variant | None:
+        """Which variant an entry is of the kernel as it is now."""
+        return next((variant for variant, found in self._entries.items() if found is entry), None)
+
     def _interpreted(self, variant: Variant) -> Interpreted:
         from tapedebug.compiler.python_library import Interpreted
 
@@ -286,6 +320,8 @@ class Kernel(Analysed):
     def _entry(self, variant: Variant) -> Entry | Interpreted:
         if config.interpreted:
             return self._interpreted(variant)
+        if variant.lanes:
+            variant = replace(variant, lanes=config.lanes, math=config.lanes and config.vector_math)
         entry = self._entries.get(variant)
         if entry is None:
             start = perf_counter()

@@ -11,25 +11,31 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import sys
 import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tapedebug._config import config
+from tapedebug.compiler import linker
 from tapedebug.compiler.remarks import Remark
 
 MAGIC = b"tapedebug-object-3\n"
 DIGEST = 32
+BINARY = getattr(os, "O_BINARY", 0)
+"""Windows would write two characters for each line's end."""
 
 
 @cache
 def _engine() -> Any:
-    """The one linker of this process."""
+    """LLVM's linker, for what `linker` leaves to it."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    with contextlib.suppress(RuntimeError):
+        llvm.load_library_permanently(linker.VECTOR_LIBRARY)
     target = llvm.Target.from_default_triple().create_target_machine()
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
 
@@ -37,14 +43,12 @@ def _engine() -> Any:
 @cache
 def processor() -> str:
     """What object code depends on besides its source: the processor, the compiler, what the source calls."""
-    import llvmlite
-    import llvmlite.binding as llvm
+    from tapedebug.compiler import host
 
-    features = llvm.get_host_cpu_features().flatten()
-    own = Path(__file__).parent
-    made_by = [*sorted((own / "llvm").glob("*.py")), own / "numba_library.py", own / "backend.py"]
-    library = hashlib.sha256(b"".join(path.read_bytes() for path in made_by)).hexdigest()
-    return f"{llvm.get_host_cpu_name()} {features} llvmlite {llvmlite.__version__} {library}"
+    made_by = host.digest_of("compiler/llvm/", "compiler/numba_library.py", "compiler/backend.py")
+    glibc = "CS_GNU_LIBC_VERSION"
+    libc = os.confstr(glibc) if glibc in getattr(os, "confstr_names", ()) else ""
+    return f"{host.processor()} {libc} {made_by}"
 
 
 def key_of(code: str, compiler: str) -> str:
@@ -62,6 +66,11 @@ def folder() -> Path:
     chosen = config.kernel_cache_dir or os.environ.get("TAPEDEBUG_CACHE_DIR")
     if chosen:
         return Path(chosen)
+    if sys.platform == "linux":  # as platformdirs has it, which takes longer to load than a kernel
+        wanted = os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.environ.get("HOME", ""), ".cache")
+        user = next((path for path in wanted if os.path.isabs(path)), None)
+        if user is not None:
+            return Path(user, "tapedebug", "objects")
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tapedebug", appauthor=False)) / "objects"
@@ -85,20 +94,17 @@ def read(key: str, suffix: str = ".o") -> bytes | None:
 
 def write(key: str, code: bytes, suffix: str = ".o") -> None:
     """Keep object code (or a note); a folder that cannot be written to costs only the next start."""
-    import tempfile
-
     content = MAGIC + _digest(key, code) + code
-    temporary = None
+    place = folder()
+    temporary = place / f"{os.urandom(8).hex()}.tmp"
     try:
-        folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder(), suffix=".tmp", delete=False) as file:
-            temporary = file.name
+        place.mkdir(parents=True, exist_ok=True)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600), "wb") as file:
             file.write(content)
-        os.replace(temporary, folder() / f"{key}{suffix}")
+        os.replace(temporary, place / f"{key}{suffix}")
     except OSError:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _digest(key: str, body: bytes) -> bytes:
@@ -109,7 +115,7 @@ def _digest(key: str, body: bytes) -> bytes:
 def clear() -> int:
     """Remove all that is kept, native functions and notes too; gives the number of objects."""
     paths = [*folder().glob("*.o"), *folder().glob("native/*")]
-    for path in [*paths, *folder().glob("*.json")]:
+    for path in [*paths, *folder().glob("*.json"), *folder().glob("*.sign")]:
         with contextlib.suppress(OSError):
             path.unlink()
     return len(paths)
@@ -139,12 +145,18 @@ class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
 
 def load(key: str, symbol: str, code: bytes) -> Entry:
     """Link object code into this process; the same code is linked once."""
-    import llvmlite.binding as llvm
-
     with _lock:
         if key not in _loaded:
-            engine = _engine()
-            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-            engine.finalize_object()
-            _loaded[key] = engine.get_function_address(symbol)
+            _loaded[key] = linker.linked(code, symbol) or _linked_by_llvm(code, symbol)
     return Entry(_loaded[key])
+
+
+def _linked_by_llvm(code: bytes, symbol: str) -> int:
+    import llvmlite.binding as llvm
+
+    for name, address in linker.given().items():
+        llvm.add_symbol(name, address)
+    engine = _engine()
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return int(engine.get_function_address(symbol))

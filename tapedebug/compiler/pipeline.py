@@ -33,14 +33,17 @@ from tapedebug.compiler.ir import (
     walk,
 )
 from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.llvm.machine import vector_bits
 from tapedebug.compiler.lower import Lowered, lower_kernel
 from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
 from tapedebug.compiler.passes.adjoint_warp import warp_adjoint_of
+from tapedebug.compiler.passes.cells import in_lanes
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
+from tapedebug.compiler.passes.division import divided as divided
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
 from tapedebug.compiler.passes.tangent import tangent_of
@@ -48,7 +51,7 @@ from tapedebug.compiler.passes.traced import traced_of, without_stores
 from tapedebug.compiler.passes.verify import verify
 from tapedebug.compiler.remarks import PAUSE
 from tapedebug.compiler.stamps import Stamping
-from tapedebug.compiler.text import Text
+from tapedebug.compiler.text import Lanes, Text
 from tapedebug.compiler.tracing import TraceInfo
 from tapedebug.lang import types as t
 
@@ -285,9 +288,14 @@ def text(
     stamping: Stamping | None = None,
     rounded: bool = False,
     tracing: TraceInfo | None = None,
+    lanes: bool = False,
+    math: bool = False,
 ) -> Text:
-    """The generated code of a function."""
-    return emit(
+    """The generated code of a function; with `lanes`, to be compiled in lanes where that changes nothing.
+
+    With `math`, vector functions of the C library are called; but not by twins, the reference of checks.
+    """
+    text = emit(
         function,
         layout,
         f64=f64,
@@ -298,3 +306,14 @@ def text(
         rounded=rounded,
         tracing=tracing,
     )
+    told = checked or stamping is not None or tracing is not None
+    if not lanes or told or not in_lanes(function) or (_adds_halves(function) and not f64):
+        return text
+    loop = "t" if function.axes == 1 else f"t{function.axes - 1}"
+    return replace(text, lanes=Lanes(loop, vector_bits(), math=math and not f64))
+
+
+def _adds_halves(function: Function) -> bool:
+    """Whether something is added to halves in memory: each sum is rounded, so that their order matters."""
+    kinds = ("add_adjoint", "add_dot", "add_adjoint_dot", "atomic_add")
+    return any(op.kind in kinds and op.args[1].type is t.float16 for op in function.ops())

@@ -16,13 +16,35 @@ class Line:
     span: Span | None
 
 
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """That consecutive threads of a generated function may run in lockstep, each in a lane of a vector.
+
+    Attributes:
+        loop: The variable of the innermost loop over threads.
+        bits: How wide the processor's vectors are; a lane has 32.
+        math: Whether vector functions of the C library are called, which err by up to 4 units in the last
+            place where the others err by 1.
+    """
+
+    loop: str
+    bits: int
+    math: bool
+
+
 @dataclass(frozen=True)
 class Text:
-    """A generated function: `entry(lo, hi, args)` runs the threads lo … hi-1."""
+    """A generated function: `entry(lo, hi, args)` runs the threads lo … hi-1.
+
+    Attributes:
+        lines: Its lines.
+        remarks: What it may say, by number.
+        lanes: Set where it is compiled in lanes.
+    """
 
     lines: tuple[Line, ...]
     remarks: tuple[Remark, ...] = ()
-    """What it may say, by number."""
+    lanes: Lanes | None = None
 
     @property
     def code(self) -> str:

@@ -25,6 +25,8 @@ class Variant:
         memory: Of an adjoint, the parameters that it reads as memory holds them.
         raced, fresh: Of a tracked one, as in `stamps.Stamping`.
         tracked: `"detect"` or `"report"`; empty for one that is not tracked.
+        lanes: Threads run in lanes of vectors, where they may.
+        math: Then vector functions of the C library are called.
     """
 
     kind: str
@@ -40,6 +42,8 @@ class Variant:
     fresh: frozenset[int] = frozenset()
     tracked: str = ""
     rounded: bool = False
+    lanes: bool = False
+    math: bool = False
 
     def __str__(self) -> str:
         """The same in every process."""

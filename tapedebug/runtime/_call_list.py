@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.compiler.objects import Entry
+from tapedebug.runtime._large import Large, sized
 from tapedebug.runtime.plan import Runner
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ class CallList:
         """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
         calls = len(self._runs)
         table = self._table = np.empty((calls, 4), np.int64)
-        compiled = [run.address if type(run) is Entry else 0 for run in self._runs]
-        table[:, 0] = compiled
+        runs = zip(self._runs, self._threads, strict=True)
+        self._runs = [sized(run, threads) if type(run) is Large else run for run, threads in runs]
+        table[:, 0] = [run.address if type(run) is Entry else 0 for run in self._runs]
         table[:, 1] = self._threads
         table[:, 2] = [at or 0 for at in self._addresses]
         if None in self._addresses:

@@ -18,6 +18,7 @@ import numpy as np
 from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types
 from tapedebug.runtime._call_list import Call, CallList, Pulse
+from tapedebug.runtime._large import sized
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Bytes
 from tapedebug.runtime.ledger import Need, Scratch
@@ -258,7 +259,7 @@ class Table:
         All such launches share the memory of these copies.
         """
         slots, memory = dict(record.plan.value_slots), self.space.in_memory(record)
-        entry = self._entry(record.plan, record.replay - memory, memory)
+        entry = sized(self._entry(record.plan, record.replay - memory, memory), record.threads)
         again = [scratch for scratch in record.scratch if not memory.issuperset(scratch.params)]
         address = self.start + 8 * base
         if not again:

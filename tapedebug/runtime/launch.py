@@ -13,6 +13,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments, _flatten
 from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._history import note_read
+from tapedebug.runtime._large import LARGE
 from tapedebug.runtime._pack import dims, kinds_of, known_dims
 from tapedebug.runtime._state import state
 from tapedebug.runtime.array import array
@@ -113,7 +114,7 @@ def launch(
             else:
                 written.buffer.fill = None
                 written.buffer.writes += 1
-        plan.run(0, threads, id(packed) + _HEADER)
+        (plan.run if threads < LARGE else plan.large)(0, threads, id(packed) + _HEADER)
         for p in plan.written:
             if args[p].buffer.windows:
                 announced(args[p])
@@ -132,7 +133,7 @@ def launch(
         record.given = (*inputs, *outputs)
     watched = tape.tracker.before(record)
     start = perf_counter()
-    plan.run(0, threads, id(packed) + _HEADER)
+    (plan.run if threads < LARGE else plan.large)(0, threads, id(packed) + _HEADER)
     record.elapsed = perf_counter() - start
     if watched:
         tape.tracker.after(record)

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
+from tapedebug.runtime._large import Large, entry_of
 from tapedebug.runtime._pack import Packer, packing
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
@@ -180,6 +182,7 @@ class KernelPlan(Plan):
 
     Attributes:
         run: The forward entry.
+        large: What runs it over many threads.
         packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
         packed: Gives the slots of a launch, from those of its sizes and its arguments.
         tail: Zeros for the adjoint pointers, and the address of the journal where the kernel uses it.
@@ -191,6 +194,7 @@ class KernelPlan(Plan):
         "adjoints",
         "differentiates",
         "heard",
+        "large",
         "packed",
         "packers",
         "run",
@@ -249,7 +253,8 @@ class KernelPlan(Plan):
         journal = JOURNAL.address.to_bytes(8, sys.byteorder) if speaks else b""
         self.tail = bytes(8 * len(arrays)) + journal
         self.packed = packing(packers, self.tail)
-        self.run = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
+        self.large = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
+        self.run = entry_of(self.large)
         self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.warps: dict[tuple[Any, ...], Runner | None] = {}
@@ -259,7 +264,7 @@ class KernelPlan(Plan):
         """The forward entry, or its float64 twin (compiled when first asked for); both print nothing."""
         heard = self.heard & CHECKED
         if not f64 and heard == self.heard:
-            return self.run
+            return self.large
         if f64 not in self.twins:
             entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard)
             self.twins[f64] = runner(entry, self.kernel, heard)
@@ -355,9 +360,10 @@ class KernelPlan(Plan):
 
 
 def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: str = "") -> Runner:
-    """How an entry runs over its threads. The one seam where chunks on several processors will go.
+    """How an entry runs over its threads: many of them on several processors.
 
-    A chunking runner must keep thread order where `kernel.analysis.serial` says so.
+    A kernel that says something is heard in the order of its threads, and what it does without saying it is
+    the same to the last bit.
 
     Args:
         entry: Compiled code.
@@ -365,8 +371,10 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         heard: The kinds of remarks that it makes: what it says is shown when it has run, what fails raises.
         of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
     """
-    run: Runner = Listener(kernel, entry, of) if heard - {PAUSE} else entry
-    return run
+    if heard - {PAUSE}:
+        return Listener(kernel, entry, of)
+    says = kernel.speech(back=of == "adjoint") - {PAUSE}
+    return entry if says or type(entry) is not Entry else Large(entry, kernel)
 
 
 COPY = {

@@ -68,7 +68,7 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
         record = Record(len(tape.records), plan, args, sizes, threads, packed, call_site(2), tape.scope)
 
     def run() -> None:
-        plan.run(0, threads, address_of(packed))
+        plan.large(0, threads, address_of(packed))
 
     fails = bool(plan.heard & FATAL or config.verify_fp)
     if tape is not None and tape.tracking is not None and record is not None:

@@ -14,7 +14,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.benchmarks.engines import ALONE, JAX, OURS, WARP
+from tests.benchmarks import busy
+from tests.benchmarks.engines import ALONE, JAX, OURS, PEERS, WARP
 from tests.benchmarks.figures import Figures, Found, compared
 from tests.benchmarks.goals import best_by_hand, outcomes
 from tests.benchmarks.suite import NAMES, SIZES, Options, measure
@@ -26,8 +27,21 @@ def table(figures: Figures) -> str:
     head = ("", OURS, "one thread", "warp", "numba", "", "jax", "warp/ours", "ours/numba")
     rows = [head]
     for (case, part, size), found in figures.grouped().items():
-        rows.append((f"{case} {part}, {size}", *row(found)))
-    return columns(rows)
+        if case != "busy":
+            rows.append((f"{case} {part}, {size}", *row(found)))
+    return columns(rows) + beside_others(figures)
+
+
+def beside_others(figures: Figures) -> str:
+    """Launches beside busy processes; nothing where that was not measured."""
+    rows = [("", "alone, median", "busy, median", "busy, worst", "a Python loop, worst")]
+    for what, size, idle, found in busy.pairs(figures):
+        loop = duration(found[busy.LOOP].max)
+        for engine in found.keys() & {OURS, ALONE}:
+            name = f"{what}, {size}, {engine}"
+            alone, beside = idle[engine], found[engine]
+            rows += [(name, duration(alone.median), duration(beside.median), duration(beside.max), loop)]
+    return "\n\n" + columns(rows) if len(rows) > 1 else ""
 
 
 def row(found: Found) -> tuple[str, ...]:
@@ -64,6 +78,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, help="config.num_threads of ours (default: its own)")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="who else is measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
     return parser.parse_args(arguments)
@@ -84,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     sizes = sorted(SIZES.index(size) for size in options.sizes)
-    measure(figures, Options(options.only, sizes, options.rounds, options.threads, say))
+    measure(figures, Options(options.only, sizes, options.rounds, options.threads, options.peers, say))
     say("")
     figures.load.append(load())
     if options.json:

@@ -103,20 +103,25 @@ class Launched:
             if getattr(a, "grad", None) is not None:
                 a.grad.zero_()
         if part == BACKWARD:
+            self.record()
             self.backward()
+            self.tape = None
         else:
             self.refill()
             self.adjoint()
         return {name: self.by_name[name].grad.numpy().copy() for name in self.setup.reads}
 
-    def runs(self) -> dict[str, Run]:
-        """By part."""
-        self.record()
-        return {
+    def run(self, part: str) -> Run | None:
+        """How a part is run, if there is such a part; only backward has a tape, which costs others time."""
+        self.tape = None
+        if part == BACKWARD:
+            self.record()
+        runs = {
             FORWARD: Run(self.forward, before=self.clear),
             BACKWARD: Run(self.backward),
             ADJOINT: Run(self.adjoint, before=self.refill),
         }
+        return runs.get(part)
 
 
 class Ours(Launched):
@@ -130,15 +135,19 @@ class Ours(Launched):
 
     def pushed(self) -> Results:
         """The tangent of what it writes."""
+        self.run(TANGENT)
         self.shadow.reset()
         self.push()
         return {self.setup.writes: self.shadow.tangent(self.out)}
 
-    def runs(self) -> dict[str, Run]:
-        """By part."""
-        found = super().runs()
+    def run(self, part: str) -> Run | None:
+        """How a part is run."""
+        self.shadow = None
+        if part != TANGENT:
+            return super().run(part)
+        self.record()
         self.shadow = self.tape.replay()
-        return {**found, TANGENT: Run(self.push, before=self.shadow.reset)}
+        return Run(self.push, before=self.shadow.reset)
 
 
 class ByHand:

@@ -10,19 +10,16 @@ first launched; ours each when it is needed, so the sums are what compares.
 """
 
 import argparse
-import json
-import os
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-OURS, THEIRS = "tapedebug", "warp"
+from tests.benchmarks.engines import OURS, WARP
+from tests.benchmarks.processes import Clocks, run
+from tests.benchmarks.timing import columns, load
+
 CACHED_MS = 5.0
 """What a kernel from the cache may cost, forward or backward."""
 
@@ -103,10 +100,6 @@ def _whole(steps: list[str], count: int) -> int:
     return count
 
 
-Clocks = tuple[float, float]
-"""Seconds that passed, and seconds of processor time."""
-
-
 @dataclass
 class Times:
     """Of one kernel on one engine: (forward, backward) cold and cached; and whole processes."""
@@ -120,41 +113,29 @@ class Times:
         if kind == "process":
             return self.process
         pairs: list[tuple[Clocks, Clocks]] = getattr(self, kind)
-        sums = [(f[0] + b[0], f[1] + b[1]) for f, b in pairs]
+        sums = [Clocks(f.wall + b.wall, f.used + b.used) for f, b in pairs]
         return {"forward": [f for f, _ in pairs], "backward": [b for _, b in pairs], "both": sums}[part]
 
 
 def start(path: Path, cache: Path, *words: str) -> tuple[Clocks, Clocks, float, Clocks]:
     """Forward, backward, a checksum of the gradient, and the whole process."""
-    own = {"TAPEDEBUG_CACHE_DIR": str(cache), "WARP_CACHE_PATH": str(cache), "PYTHONPATH": str(ROOT)}
-    begin = clocks_of_children()
-    done = subprocess.run(
-        [sys.executable, str(path), *words], env=os.environ | own, capture_output=True, text=True, check=True
-    )
-    end = clocks_of_children()
-    forward, backward, checksum = json.loads(done.stdout.strip().splitlines()[-1])
-    return tuple(forward), tuple(backward), checksum, (end[0] - begin[0], end[1] - begin[1])
-
-
-def clocks_of_children() -> Clocks:
-    """Now, and the processor time of the processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.perf_counter(), used.ru_utime + used.ru_stime
+    (forward, backward, checksum), whole = run(path, cache, *words)
+    return Clocks(*forward), Clocks(*backward), checksum, whole
 
 
 def measure(lines: int, rounds: int) -> dict[str, Times]:
     """One kernel on both engines; they must agree on its gradient."""
-    found = {OURS: Times(), THEIRS: Times()}
+    found = {OURS: Times(), WARP: Times()}
     with tempfile.TemporaryDirectory() as folder:
         paths = {}
         for engine in found:
-            apart = '(module="unique")' if engine == THEIRS else ""  # else both kernels are compiled at once
+            apart = '(module="unique")' if engine == WARP else ""  # else both kernels are compiled at once
             text = PROGRAM.format(engine=engine, arrays=ARRAYS, body=body(lines), other_module=apart)
             paths[engine] = Path(folder) / f"on_{engine}.py"
             paths[engine].write_text(text, encoding="utf-8")
         for number in range(rounds):
             sums = {}
-            for engine in (OURS, THEIRS) if number % 2 else (THEIRS, OURS):
+            for engine in (OURS, WARP) if number % 2 else (WARP, OURS):
                 cache = Path(folder) / f"{engine}{number}"
                 forward, backward, sums[engine], _ = start(paths[engine], cache)
                 found[engine].cold.append((forward, backward))
@@ -162,7 +143,7 @@ def measure(lines: int, rounds: int) -> dict[str, Times]:
                 forward, backward, _, _ = start(paths[engine], cache, "warm")
                 found[engine].cached.append((forward, backward))
                 found[engine].process.append(start(paths[engine], cache)[3])
-            if abs(sums[OURS] - sums[THEIRS]) > 1e-3 * abs(sums[THEIRS]):
+            if abs(sums[OURS] - sums[WARP]) > 1e-3 * abs(sums[WARP]):
                 raise SystemExit(f"{lines} lines: the engines differ, {sums}")
     return found
 
@@ -171,11 +152,11 @@ def rows(lines: int, found: dict[str, Times]) -> list[tuple[str, ...]]:
     """Lines of the table."""
     parts = [(kind, part) for kind in ("cold", "cached") for part in ("forward", "backward", "both")]
     table = [
-        row(f"{lines} lines, {kind}, {part}", *(found[engine].of(kind, part) for engine in (OURS, THEIRS)))
+        row(f"{lines} lines, {kind}, {part}", *(found[engine].of(kind, part) for engine in (OURS, WARP)))
         for kind, part in parts
     ]
     name = f"{lines} lines, whole process, cached"
-    return [*table, row(name, found[OURS].process, found[THEIRS].process)]
+    return [*table, row(name, found[OURS].process, found[WARP].process)]
 
 
 def row(name: str, ours: list[Clocks], theirs: list[Clocks]) -> tuple[str, ...]:
@@ -200,7 +181,7 @@ def too_slow(lines: int, found: dict[str, Times]) -> list[str]:
         return min(used for _, used in found[engine].of(kind, part))
 
     missed = []
-    if least(OURS, "cold", "both") > least(THEIRS, "cold", "both"):
+    if least(OURS, "cold", "both") > least(WARP, "cold", "both"):
         missed.append(f"{lines} lines cold")
     missed += [
         f"{lines} lines cached {part}"
@@ -224,19 +205,9 @@ def main(arguments: list[str] | None = None) -> int:
         found = measure(lines, options.rounds)
         table += rows(lines, found)
         missed += too_slow(lines, found)
-    widths = [max(len(cells[k]) for cells in table) for k in range(len(table[0]))]
-    for cells in table:
-        print(
-            "  ".join(
-                c.ljust(w) if k == 0 else c.rjust(w)
-                for k, (c, w) in enumerate(zip(cells, widths, strict=True))
-            )
-        )
-    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
-    print(
-        f"{options.rounds} rounds, load {load}; "
-        + ("missed: " + ", ".join(missed) if missed else "all reached")
-    )
+    print(columns(table))
+    reached = "missed: " + ", ".join(missed) if missed else "all reached"
+    print(f"{options.rounds} rounds, load {load()}; {reached}")
     return 1 if missed and options.check else 0
 
 

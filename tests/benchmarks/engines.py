@@ -9,6 +9,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS, WARP, NUMBA, JAX = "tapedebug", "warp", "numba", "jax"
+PEERS = (WARP, NUMBA, JAX)
 ALONE = "tapedebug, one thread"
 """Ours with `config.num_threads = 1`, where the others have only one thread."""
 
@@ -42,3 +43,4 @@ def quiet_warp() -> None:
     import warp
 
     warp.config.log_level = warp.LOG_ERROR
+    warp.config.quiet = True

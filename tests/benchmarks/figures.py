@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.engines import OURS
-from tests.benchmarks.timing import Timed, both, columns, duration
+from tests.benchmarks.timing import Timed, columns, duration, summary
 
 SCHEMA = 1
 NOISE = 1.1
@@ -27,6 +27,7 @@ class Figure:
     engine: str
     min: float
     median: float
+    max: float
     count: int
     largest: bool = False
 
@@ -56,14 +57,14 @@ class Figures:
     figures: list[Figure] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
 
-    def add(self, things: Iterable[Timed]) -> None:
+    def add(self, thing: Timed) -> None:
         """Keep what was timed."""
-        for thing in things:
-            for engine, seconds in thing.seconds.items():
-                figure = Figure(
-                    thing.case, thing.part, thing.size, engine, **both(seconds), largest=thing.largest
-                )
-                self.figures.append(figure)
+        for engine, seconds in thing.seconds.items():
+            figure = Figure(
+                thing.case, thing.part, thing.size, engine, **summary(seconds), largest=thing.largest
+            )
+            self.figures.append(figure)
+        self.notes |= {f"{thing.case} on {engine}": note for engine, note in thing.notes.items()}
 
     def grouped(self) -> dict[tuple[str, str, str], Found]:
         """By what was timed, then by engine."""

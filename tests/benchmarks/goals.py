@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.benchmarks import launching
+from tests.benchmarks import busy, launching
+from tests.benchmarks.cases import CASES
 from tests.benchmarks.engines import ALONE, NUMBA, OURS, WARP
 from tests.benchmarks.figures import Figure, Figures
 from tests.benchmarks.timing import duration
@@ -25,8 +26,16 @@ BY_HAND = 1.15
 """Our time over that of Numba written by hand; of the adjoint alone, as nothing there is on a tape."""
 ALONE_MOST = 1.05
 """Our time on one thread over Warp's."""
+PROCESSES = {
+    ("cold", "1 kernel"): 0.6, ("warm", "1 kernel"): 1.0, ("cold", "20 kernels"): 1.0,
+}  # fmt: skip
+"""Our time over Warp's, of a whole process."""
+BUSY = 20.0
+"""The worst launch beside busy processes over the median of idle ones."""
+LOOPS = 2.0
+"""The worst launch over the worst of a loop that takes as long: what the scheduler does to both."""
 MOST_SECONDS = {("launching", launching.TAPED): 3e-6, ("launching", launching.AGAIN): 1e-7}
-""""Our time."""
+"""Our time."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,10 @@ def ratios(above: Figure, below: Figure) -> tuple[float, float]:
 
 def outcomes(figures: Figures) -> list[Outcome]:
     """All goals that something was measured for."""
-    return [*_beside_warp(figures), *_by_hand(figures), *_seconds(figures), *_alone(figures)]
+    return [
+        *_beside_warp(figures), *_by_hand(figures), *_seconds(figures), *_processes(figures),
+        *_beside_others(figures), *_alone(figures),
+    ]  # fmt: skip
 
 
 def _beside_warp(figures: Figures) -> Iterator[Outcome]:
@@ -104,9 +116,25 @@ def _seconds(figures: Figures) -> Iterator[Outcome]:
             yield Outcome(f"{case}: {part}", (ours.min, ours.median), bound, False, duration)
 
 
+def _processes(figures: Figures) -> Iterator[Outcome]:
+    for (case, part, size), found in figures.grouped().items():
+        bound = PROCESSES.get((part.partition(",")[0], size))
+        if case == "process" and ":" not in part and bound is not None and OURS in found and WARP in found:
+            what = f"process, {part}, {size}: ours ÷ Warp"
+            yield Outcome(what, ratios(found[OURS], found[WARP]), bound, False)
+
+
+def _beside_others(figures: Figures) -> Iterator[Outcome]:
+    for what, size, idle, found in busy.pairs(figures):
+        alone = idle[OURS].median
+        bound = max(BUSY, LOOPS * found[busy.LOOP].max / alone)
+        told = f"{what} {busy.BUSY}, {size}: worst ÷ idle (or {LOOPS:g} × a Python loop)"
+        yield Outcome(told, (found[OURS].max / alone,) * 2, bound, False, "{:,.0f}".format)
+
+
 def _alone(figures: Figures) -> Iterator[Outcome]:
     for (case, part, size), found in figures.grouped().items():
         ours = found.get(ALONE) or found.get(OURS)
-        if case != "launching" and ours is not None and WARP in found:
+        if case in (*CASES, "net") and ours is not None and WARP in found:
             what = f"{case} {part}, {size}: {ours.engine} ÷ Warp"
             yield Outcome(what, ratios(ours, found[WARP]), ALONE_MOST, False)

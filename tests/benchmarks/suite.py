@@ -5,33 +5,45 @@ from __future__ import annotations
 import dataclasses
 import gc
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import bound, launching, nets
+from tests.benchmarks import bound, busy, launching, nets, processes
 from tests.benchmarks.bound import ADJOINT, BACKWARD, FORWARD, TANGENT, ByHand, Launched, Ours
 from tests.benchmarks.cases import CASES, Case, Setup
-from tests.benchmarks.engines import ALONE, OURS, ROOT, WARP, installed, module_on, quiet_warp
+from tests.benchmarks.engines import (
+    ALONE,
+    JAX,
+    NUMBA,
+    OURS,
+    PEERS,
+    ROOT,
+    WARP,
+    installed,
+    module_on,
+    quiet_warp,
+)
 from tests.benchmarks.figures import Figures
-from tests.benchmarks.timing import Run, Timed, in_turns
+from tests.benchmarks.timing import Timed
 
 SIZES = ("small", "middle", "large")
-NAMES = (*CASES, "net", "launching")
+NAMES = (*CASES, "net", "launching", "processes", "busy")
 """All that is measured."""
 
 
 class Engines:
-    """The texts on ours and on Warp, where that is installed.
+    """Ours and those of the others that are wanted and installed; the texts on ours and on Warp.
 
     Args:
         folder: For the text that Warp compiles.
-        warp: Whether Warp takes part.
+        peers: Who else is wanted.
     """
 
-    def __init__(self, folder: Path, *, warp: bool = True) -> None:
+    def __init__(self, folder: Path, peers: Collection[str] = PEERS) -> None:
         engines = [OURS]
-        if warp and installed(WARP):
+        self.peers = {peer for peer in peers if installed(peer)}
+        if WARP in self.peers:
             quiet_warp()
             engines.append(WARP)
         texts = {"kernels": Path(__file__).with_name("kernels.py"), "net": ROOT / "notebooks" / "net.py"}
@@ -47,9 +59,17 @@ class Engines:
             found[engine] = (Ours if engine == OURS else Launched)(module.wp, kernel, setup)
         return found
 
+    def in_jax(self, setup: Setup) -> Any:
+        """The launch in JAX; None where that takes no part."""
+        if JAX not in self.peers:
+            return None
+        from tests.benchmarks.in_jax import InJax
+
+        return InJax(setup)
+
 
 def check(
-    name: str, case: Case, launched: dict[str, Launched], hands: dict[str, dict[str, ByHand]]
+    name: str, case: Case, launched: dict[str, Launched], hands: dict[str, dict[str, ByHand]], in_jax: Any
 ) -> dict[str, str]:
     """Stop if engines do not agree; returns what is known to be wrong, by engine."""
     reference = {part: next(iter(ways.values())).results() for part, ways in hands.items()}
@@ -67,6 +87,8 @@ def check(
                 if engine != WARP or part not in case.wrong:
                     raise
                 notes[engine] = str(error)
+    for part in (FORWARD, BACKWARD) if in_jax else ():
+        bound.compare(f"{name} {part}, jax", in_jax.results(part), reference[part], case.tolerance)
     ours = launched[OURS]
     assert isinstance(ours, Ours)
     forward, back, size = bound.dot_products(ours.setup, ours.pushed(), reference[BACKWARD])
@@ -76,23 +98,24 @@ def check(
 
 
 def timed(name: str, number: int, engines: Engines, threads: int | None) -> Iterator[Timed]:
-    """A case at one size: first checked, then what is to be timed of it."""
+    """A case at one size: first checked, then one part after the other, to be timed before the next."""
     case = CASES[name]
     setup = case.make(case.sizes[number])
     launched = engines.bound(setup)
-    runs = {engine: launch.runs() for engine, launch in launched.items()}
     hands = bound.by_hands(setup)
-    notes = check(name, case, launched, hands)
+    in_jax = engines.in_jax(setup)
+    notes = check(name, case, launched, hands, in_jax)
     chosen, alone = bound.number_of_threads(threads), bound.number_of_threads(1)
     for part in (FORWARD, BACKWARD, ADJOINT, TANGENT):
-        ours: Run = dataclasses.replace(runs[OURS][part], enter=chosen)
-        found = {OURS: ours}
+        found = {e: run for e, launch in launched.items() if (run := launch.run(part)) is not None}
+        found[OURS] = dataclasses.replace(found[OURS], enter=chosen)
         if bound.has_threads() and part != TANGENT:
-            found[ALONE] = dataclasses.replace(ours, enter=alone)
-        if part in runs.get(WARP, {}):
-            found[WARP] = runs[WARP][part]
+            found[ALONE] = dataclasses.replace(found[OURS], enter=alone)
         ways = hands.get(BACKWARD if part == ADJOINT else part, {})
-        found |= {engine: way.run() for engine, way in ways.items()}
+        if NUMBA in engines.peers:
+            found |= {engine: way.run() for engine, way in ways.items()}
+        if in_jax:
+            found[JAX] = in_jax.run(part)
         size = case.says(case.sizes[number])
         yield Timed(name, part, size, found, number == len(case.sizes) - 1, notes)
 
@@ -106,6 +129,7 @@ class Options:
         sizes: Numbers of the sizes.
         rounds: How often.
         threads: `config.num_threads` of ours; None is its own choice.
+        peers: Who else is measured.
         say: Told what is being done.
     """
 
@@ -113,23 +137,21 @@ class Options:
     sizes: Sequence[int]
     rounds: int
     threads: int | None = None
+    peers: Collection[str] = PEERS
     say: Callable[[str], Any] = lambda _: None
 
 
 def measure(figures: Figures, options: Options) -> None:
     """Measure one case at one size after the other, so that memory holds only one."""
     with tempfile.TemporaryDirectory() as folder:
-        engines = Engines(Path(folder))
+        engines = Engines(Path(folder), options.peers)
         for name in options.only:
             for number in options.sizes:
-                things: list[Timed] = []
                 with bound.named(f"{name}, {SIZES[number]}"):
-                    things += parts(name, number, engines, options)
-                    in_turns(things, options.rounds, options.say)
-                figures.add(things)
-                for thing in things:
-                    figures.notes |= {f"{name} on {engine}": note for engine, note in thing.notes.items()}
-                things.clear()
+                    for thing in parts(name, number, engines, options):
+                        options.say(f"{thing.case} {thing.part}, {thing.size}")
+                        thing.in_turns(options.rounds)
+                        figures.add(thing)
                 gc.collect()
 
 
@@ -140,4 +162,9 @@ def parts(name: str, number: int, engines: Engines, options: Options) -> Iterato
     elif name == "net":
         yield from nets.timed(engines.net, nets.SIDES[number])
     elif number == options.sizes[-1]:
-        yield from launching.timed(engines.kernels)
+        if name == "launching":
+            yield from launching.timed(engines.kernels)
+        elif name == "processes":
+            yield from processes.timed(max(1, options.rounds // 2), options.say)
+        elif name == "busy":
+            yield from busy.measured(engines, options.threads, say=options.say)

@@ -10,26 +10,26 @@ import numpy as np
 import pytest
 
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import bound, by_hand, launching, nets, suite
+from tests.benchmarks import bound, busy, by_hand, launching, nets, processes, suite
 from tests.benchmarks.cases import CASES, Case
-from tests.benchmarks.engines import OURS, WARP, installed
+from tests.benchmarks.engines import NUMBA, OURS, WARP, installed
 from tests.benchmarks.figures import Figure, Figures, compared
 from tests.benchmarks.goals import Outcome, outcomes
 from tests.benchmarks.suite import Engines
-from tests.benchmarks.timing import Run, Timed, duration, in_turns
+from tests.benchmarks.timing import Run, Timed, duration
 
 NAMES = list(CASES)
 
 
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Engines:
-    return Engines(tmp_path_factory.mktemp("ours"), warp=False)
+    return Engines(tmp_path_factory.mktemp("ours"), [NUMBA])
 
 
 @pytest.fixture(scope="module")
 def with_warp(tmp_path_factory: pytest.TempPathFactory) -> Engines:
     pytest.importorskip("warp")
-    return Engines(tmp_path_factory.mktemp("both"))
+    return Engines(tmp_path_factory.mktemp("both"), [WARP])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,9 +38,8 @@ def test_ours_is_what_numba_by_hand_says(name: str, engines: Engines) -> None:
     case = CASES[name]
     setup = case.make(case.tiny)
     launched = engines.bound(setup)
-    launched[OURS].runs()
     hands = bound.by_hands(setup, parallel=False)
-    assert suite.check(name, case, launched, hands) == {}
+    assert suite.check(name, case, launched, hands, None) == {}
 
 
 @pytest.mark.peer
@@ -49,10 +48,25 @@ def test_warp_says_the_same_but_for_what_it_reverses_wrongly(name: str, with_war
     case = CASES[name]
     setup = case.make(case.tiny)
     launched = with_warp.bound(setup)
-    for launch in launched.values():
-        launch.runs()
-    notes = suite.check(name, case, launched, bound.by_hands(setup, parallel=False))
+    notes = suite.check(name, case, launched, bound.by_hands(setup, parallel=False), None)
     assert set(notes) == ({WARP} if case.wrong else set())
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", NAMES)
+def test_jax_says_the_same(name: str) -> None:
+    pytest.importorskip("jax")
+    from tests.benchmarks import in_jax
+
+    case = CASES[name]
+    setup = case.make(case.tiny)
+    theirs = in_jax.InJax(setup)
+    hands = bound.by_hands(setup, parallel=False)
+    for part, ways in hands.items():
+        bound.compare(name, theirs.results(part), ways[f"{NUMBA}, serial"].results(), case.tolerance)
+    tangent = theirs.results("tangent")
+    forward, back, size = bound.dot_products(setup, tangent, hands["backward"][f"{NUMBA}, serial"].results())
+    assert abs(forward - back) <= 10 * case.tolerance * size
 
 
 @pytest.mark.slow
@@ -113,9 +127,9 @@ ways = by_hand.ways
 def test_the_command_measures_prints_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(suite, "installed", lambda _: False)
     path = tmp_path / "a.json"
-    assert command.main(["--only", "sum", "--sizes", "large", "--rounds", "1", "--json", str(path)]) == 0
+    options = ["--only", "sum", "--sizes", "large", "--rounds", "1", "--peers", "numba", "--json", str(path)]
+    assert command.main(options) == 0
     said = capsys.readouterr().out
     assert "sum forward, 257 floats" in said
     assert "goals hold" in said
@@ -133,9 +147,8 @@ def test_engines_that_differ_are_not_timed(engines: Engines) -> None:
     setup = case.make(case.tiny)
     wrong = dataclasses.replace(setup, arguments={**setup.arguments, "x": setup.arguments["x"] + 1.0})
     launched = engines.bound(wrong)
-    launched[OURS].runs()
     with pytest.raises(bound.Different, match=r"^double forward, tapedebug: y differs by \d"):
-        suite.check("double", case, launched, bound.by_hands(setup, parallel=False))
+        suite.check("double", case, launched, bound.by_hands(setup, parallel=False), None)
 
 
 def test_throws_of_the_net_are_what_numba_by_hand_says(engines: Engines) -> None:
@@ -151,7 +164,8 @@ def test_throws_of_the_net_are_what_warp_says(with_warp: Engines) -> None:
 
 def test_launches_are_recorded_and_reversed(engines: Engines) -> None:
     things = list(launching.timed(engines.kernels, 50, 5))
-    in_turns(things, 1)
+    for thing in things:
+        thing.in_turns(1)
     assert [thing.part for thing in things] == [
         "launch", "taped launch", "recording", "backward, first", "backward, again"
     ]  # fmt: skip
@@ -159,11 +173,50 @@ def test_launches_are_recorded_and_reversed(engines: Engines) -> None:
     assert all(min(thing.seconds[OURS]) < 0.01 for thing in things)
 
 
+def test_launches_are_timed_beside_busy_processes(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(busy, "SUBJECTS", [("double", 100)])
+    figures = Figures({})
+    for thing in busy.measured(engines, None, seconds=0.01):
+        figures.add(thing)
+    (what, size, idle, beside), (other, *_) = busy.pairs(figures)
+    assert (what, size, other) == ("double forward", "100 floats", "double backward")
+    assert {OURS, busy.LOOP} <= idle.keys() & beside.keys()
+    assert idle[OURS].median / 5 < idle[busy.LOOP].median < idle[OURS].median * 5
+    assert len(command.beside_others(figures).splitlines()) >= 5
+
+
+def test_what_takes_as_long_as_a_loop_beside_busy_processes_does_not_wait() -> None:
+    def found(worst: float, loop: float) -> list[Outcome]:
+        alone = dataclasses.replace(figure("busy", f"x forward, {busy.IDLE}", OURS, 1.0), max=1.0)
+        beside = figure("busy", f"x forward, {busy.BUSY}", OURS, 1.0)
+        others = [
+            dataclasses.replace(beside, max=worst),
+            dataclasses.replace(beside, engine=busy.LOOP, max=loop),
+        ]
+        return outcomes(Figures({}, [], [alone, *others]))
+
+    assert [o.holds for o in found(19.0, 1.0) + found(21.0, 1.0) + found(99.0, 50.0)] == [True, False, True]
+
+
+@pytest.mark.slow
+def test_processes_are_timed_cold_and_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "installed", lambda engine: engine == OURS)
+    found = {thing.part: thing.seconds[OURS] for thing in processes.measured(2, 1)}
+    assert {part.partition(":")[0] for part in found} == {
+        f"{state}, {kind}" for state in ("cold", "warm") for kind in ("forward", "forward and adjoint")
+    }
+    assert found["warm, forward: its launches"] < found["warm, forward"]
+    assert (
+        found["cold, forward and adjoint: processor time"]
+        > found["warm, forward and adjoint: processor time"]
+    )
+
+
 def test_turns_alternate_and_the_first_round_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.benchmarks.timing.LONGEST", 0.0)
     order: list[str] = []
     thing = Timed("c", "p", "s", {name: Run(lambda name=name: order.append(name)) for name in "ab"})
-    in_turns([thing], 2)
+    thing.in_turns(2)
     assert "".join(order) == "baabba"
     assert {name: len(seconds) for name, seconds in thing.seconds.items()} == {"a": 2, "b": 2}
 
@@ -177,7 +230,7 @@ def test_seconds_are_those_of_one_operation_and_what_is_before_is_not_timed() ->
 
 
 def figure(case: str, part: str, engine: str, seconds: float, median: float | None = None) -> Figure:
-    return Figure(case, part, "many", engine, seconds, median or seconds, 3, True)
+    return Figure(case, part, "many", engine, seconds, median or seconds, 9.0, 3, True)
 
 
 def test_a_goal_is_missed_where_both_ratios_miss_it() -> None:

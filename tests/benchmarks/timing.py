@@ -68,17 +68,14 @@ class Timed:
             if end - begin > LONGEST:
                 break
 
+    def in_turns(self, rounds: int) -> None:
+        """Run once a round on each engine; the order of the engines alternates.
 
-def in_turns(things: Sequence[Timed], rounds: int, say: Callable[[str], object] = lambda _: None) -> None:
-    """Time everything once a round on each engine; the order of the engines alternates.
-
-    A round before the first is not kept: it compiles and warms.
-    """
-    for number in range(rounds + 1):
-        for thing in things:
-            say(f"round {number} of {rounds}: {thing.case} {thing.part} {thing.size}")
-            for engine in list(thing.runs)[:: 1 if number % 2 else -1]:
-                thing.turn(engine, keep=number > 0)
+        A round before the first is not kept: it compiles and warms.
+        """
+        for number in range(rounds + 1):
+            for engine in list(self.runs)[:: 1 if number % 2 else -1]:
+                self.turn(engine, keep=number > 0)
 
 
 # ------------------------------------------------------------------------------------ what is said
@@ -97,9 +94,11 @@ def digits(value: float) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def both(seconds: list[float]) -> dict[str, float]:
-    """Minimum and median."""
-    return {"min": min(seconds), "median": statistics.median(seconds), "count": len(seconds)}
+def summary(seconds: list[float]) -> dict[str, Any]:
+    """Minimum, median, maximum, and of how many."""
+    return {
+        "min": min(seconds), "median": statistics.median(seconds), "max": max(seconds), "count": len(seconds)
+    }  # fmt: skip
 
 
 def columns(rows: Iterable[Sequence[str]]) -> str:

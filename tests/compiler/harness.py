@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -27,10 +28,13 @@ def run(
     replay: frozenset[int] = frozenset(),
     tangents: Any = None,
     adjoint_tangents: Any = None,
+    lanes: bool = False,
+    wrapped: Callable[[Any], Any] = lambda entry: entry,
 ) -> None:
     """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place.
 
-    With `tangents`, given alike, its tangent; with all of them, the tangent of its adjoint.
+    With `tangents`, given alike, its tangent; with all of them, the tangent of its adjoint. With `lanes`, in
+    lanes where it can be. `wrapped` makes of the entry what is called.
 
     An array that is not C-contiguous chooses the variant for any strides; its adjoint has the same strides.
     """
@@ -68,12 +72,12 @@ def run(
     elif kind == "adjoint_tangent":
         entry = kernel.adjoint_tangent(frozenset(active), f64=f64, strided=strided, replay=replay)
     elif tangents is not None:
-        entry = kernel.tangent(frozenset(active), f64=f64, strided=strided)
+        entry = kernel.tangent(frozenset(active), f64=f64, strided=strided, lanes=lanes)
     elif adjoints is None:
-        entry = kernel.forward(f64=f64, strided=strided)
+        entry = kernel.forward(f64=f64, strided=strided, lanes=lanes)
     else:
-        entry = kernel.adjoint(frozenset(active), f64=f64, strided=strided, replay=replay)
-    entry(0, int(np.prod(dims)), ctypes.addressof(packed))
+        entry = kernel.adjoint(frozenset(active), f64=f64, strided=strided, replay=replay, lanes=lanes)
+    wrapped(entry)(0, int(np.prod(dims)), ctypes.addressof(packed))
 
 
 def twin(args: list[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import pytest
 
 import tapedebug as wp
@@ -115,7 +116,7 @@ def test_processes_may_write_at_once(script, tmp_path):
     found = {output(p).rpartition(" ")[0] for p in processes}  # a late one may find it all in the cache
     assert found == {"double 6.0 product 27.0"}
     kinds = [p.suffix for p in (tmp_path / "cache").iterdir()]
-    assert set(kinds) == {".json", ".o"} and kinds.count(".o") == 2
+    assert {".json", ".o"} <= set(kinds) <= {".json", ".o", ".sign"} and kinds.count(".o") == 2
     assert output(script("double", "product")).endswith("cached")
 
 
@@ -152,6 +153,18 @@ def test_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     if sys.platform == "linux":
         assert objects.folder() == tmp_path / "home" / "tapedebug" / "objects"
+
+
+@pytest.mark.parametrize("home", [None, "", "relative", "/a/folder"])
+@pytest.mark.parametrize("chosen", [None, "", " ", "relative", "/another/folder"])
+def test_the_folder_is_that_of_platformdirs(chosen, home, monkeypatch):
+    for name, value in (("TAPEDEBUG_CACHE_DIR", None), ("XDG_CACHE_HOME", chosen), ("HOME", home)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    expected = Path(platformdirs.user_cache_dir("tapedebug", appauthor=False)) / "objects"
+    assert objects.folder() == expected
 
 
 def test_key_is_of_code_processor_and_compiler(monkeypatch):

@@ -45,13 +45,12 @@ def load(source: str) -> Any:
     return module.program
 
 
-def arguments(rng: np.random.Generator) -> list[Any]:
-    """In the order of `generator.PARAMETERS`; float arrays in float64."""
+def arguments(rng: np.random.Generator, n: int = THREADS) -> list[Any]:
+    """For so many threads, in the order of `generator.PARAMETERS`; float arrays in float64."""
 
     def floats(*shape: int) -> np.ndarray:
         return rng.uniform(-1.5, 1.5, shape).astype(np.float32).astype(float)
 
-    n = THREADS
     idx = rng.integers(0, n, n).astype(np.int32)
     z = rng.integers(0, n, n).astype(np.int32)
     arrays = [floats(n), floats(n, 3), idx, floats(n, COLUMNS), floats(n), floats(n, 3), z]

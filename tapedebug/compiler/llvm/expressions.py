@@ -16,6 +16,7 @@ from tapedebug.compiler.llvm.library import (
     cast,
     in_memory,
     llvm_type,
+    scalar,
 )
 
 Operand = tuple[str, str]
@@ -61,6 +62,14 @@ class Expressions:
         self.label = "start"
         self.exits: list[str] = []
         self.open = True
+
+    def _type(self, kind: str) -> str:
+        """The type of a value in LLVM."""
+        return llvm_type(kind)
+
+    def _literal(self, kind: str, number: str) -> str:
+        """A number as an operand of this type."""
+        return number
 
     def _fresh(self) -> str:
         self.count += 1
@@ -138,23 +147,23 @@ class Expressions:
         if node.id not in self.slots:
             raise TranslationError("the name means nothing here", node)
         kind, slot = self.slots[node.id]
-        return self._value(kind, f"load {llvm_type(kind)}, ptr {slot}")
+        return self._value(kind, f"load {self._type(kind)}, ptr {slot}")
 
     def _operator(self, node: ast.AST, sign: ast.operator, left: Operand, right: Operand) -> Operand:
         kind, x = left
         other, y = right
-        if kind != other or kind not in BITS:
+        if kind != other or scalar(kind) not in BITS:
             raise TranslationError(f"operands {kind}, {other}", node)
-        word = type(sign)
-        if word in ARITHMETIC and kind in FLOATS:
-            return self._value(kind, f"f{ARITHMETIC[word]} {llvm_type(kind)} {x}, {y}")
-        if word in ARITHMETIC and kind in INTEGERS:
-            return self._value(kind, f"{ARITHMETIC[word]} {llvm_type(kind)} {x}, {y}")
-        if word is ast.Div and kind in FLOATS:
-            return self._value(kind, f"fdiv {llvm_type(kind)} {x}, {y}")
-        if word in BITWISE and kind not in FLOATS:
-            return self._value(kind, f"{BITWISE[word]} {llvm_type(kind)} {x}, {y}")
-        if word in CALLED and kind in INTEGERS:
+        word, of = type(sign), scalar(kind)
+        if word in ARITHMETIC and of in FLOATS:
+            return self._value(kind, f"f{ARITHMETIC[word]} {self._type(kind)} {x}, {y}")
+        if word in ARITHMETIC and of in INTEGERS:
+            return self._value(kind, f"{ARITHMETIC[word]} {self._type(kind)} {x}, {y}")
+        if word is ast.Div and of in FLOATS:
+            return self._value(kind, f"fdiv {self._type(kind)} {x}, {y}")
+        if word in BITWISE and of not in FLOATS:
+            return self._value(kind, f"{BITWISE[word]} {self._type(kind)} {x}, {y}")
+        if word in CALLED and of in INTEGERS:
             return self._call(node, CALLED[word], [left, right])
         raise TranslationError(f"no such operator of {kind}", node)
 
@@ -162,27 +171,30 @@ class Expressions:
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return "i64", str(-node.operand.value)  # type: ignore[operator]
         kind, x = self._expression(node.operand)
+        of = scalar(kind)
         match node.op:
-            case ast.USub() if kind in FLOATS:
-                return self._value(kind, f"fneg {llvm_type(kind)} {x}")
-            case ast.USub() if kind in INTEGERS:
-                return self._value(kind, f"sub {llvm_type(kind)} 0, {x}")
-            case ast.Invert() if kind in INTEGERS:
-                return self._value(kind, f"xor {llvm_type(kind)} {x}, -1")
-            case ast.Not() if kind == "b1":
-                return self._value(kind, f"xor i1 {x}, true")
+            case ast.USub() if of in FLOATS:
+                return self._value(kind, f"fneg {self._type(kind)} {x}")
+            case ast.USub() if of in INTEGERS:
+                return self._value(kind, f"sub {self._type(kind)} {self._literal(kind, '0')}, {x}")
+            case ast.Invert() if of in INTEGERS:
+                return self._value(kind, f"xor {self._type(kind)} {x}, {self._literal(kind, '-1')}")
+            case ast.Not() if of == "b1":
+                return self._value(kind, f"xor {self._type(kind)} {x}, {self._literal(kind, 'true')}")
         raise TranslationError(f"no such operator of {kind}", node)
 
     def _compare(self, node: ast.AST, sign: ast.cmpop, left: Operand, right: Operand) -> Operand:
         kind, x = left
-        if kind != right[0] or kind not in BITS:
+        of = scalar(kind)
+        if kind != right[0] or of not in BITS:
             raise TranslationError(f"operands {kind}, {right[0]}", node)
+        result = kind.replace(of, "b1")
         of_floats, of_integers = COMPARISONS[type(sign)]
-        if kind in FLOATS:
-            return self._value("b1", f"fcmp {of_floats} {llvm_type(kind)} {x}, {right[1]}")
+        if of in FLOATS:
+            return self._value(result, f"fcmp {of_floats} {self._type(kind)} {x}, {right[1]}")
         if of_integers not in ("eq", "ne"):
-            of_integers = ("s" if kind[0] == "i" else "u") + of_integers
-        return self._value("b1", f"icmp {of_integers} {llvm_type(kind)} {x}, {right[1]}")
+            of_integers = ("s" if of[0] == "i" else "u") + of_integers
+        return self._value(result, f"icmp {of_integers} {self._type(kind)} {x}, {right[1]}")
 
     def _condition(self, node: ast.expr) -> str:
         kind, value = self._expression(node)

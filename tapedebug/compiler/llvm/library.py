@@ -110,6 +110,11 @@ def llvm_type(kind: str) -> str:
     return kind if kind == "void" else f"i{BITS[kind]}"
 
 
+def scalar(kind: str) -> str:
+    """The type of one lane: a value that differs between lanes has the type of one, with a `~` before it."""
+    return kind.removeprefix("~")
+
+
 def in_memory(kind: str) -> str:
     """The type under which memory holds a value: a truth value is a byte."""
     return "u8" if kind == "b1" else kind

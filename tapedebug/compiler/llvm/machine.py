@@ -29,12 +29,24 @@ def target_machine() -> Any:
     )
 
 
-def object_code(*assembly: str, searchable: bool = True) -> bytes:
+@cache
+def vector_bits() -> int:
+    """How wide this processor's vectors are."""
+    import llvmlite.binding as llvm
+
+    has = llvm.get_host_cpu_features()
+    if all(has.get(feature) for feature in ("avx512f", "avx512bw", "avx512dq", "avx512vl")):
+        return 512
+    return 256 if has.get("avx2") else 128
+
+
+def object_code(*assembly: str, searchable: bool = True, vectorise: bool = True) -> bytes:
     """Optimised machine code of modules, linked into one.
 
     Args:
         assembly: The modules.
         searchable: Whether loops can be vectorised in reasonable time, for all that their length says.
+        vectorise: Whether LLVM looks for what it can vectorise: where it is so written there is nothing.
 
     Raises:
         RuntimeError: LLVM refuses the assembly.
@@ -49,7 +61,7 @@ def object_code(*assembly: str, searchable: bool = True) -> bytes:
     module.data_layout = str(machine.target_data)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    vectorised = sum(text.count("\n") for text in assembly) <= VECTORISED
+    vectorised = vectorise and sum(text.count("\n") for text in assembly) <= VECTORISED
     options.loop_vectorization = vectorised and searchable
     options.slp_vectorization = vectorised
     builder = llvm.create_pass_builder(machine, options)

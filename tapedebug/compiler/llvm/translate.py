@@ -24,19 +24,24 @@ def translated(code: str | ast.Module, symbol: str) -> str:
     """
     (function,) = (parsed(code) if isinstance(code, str) else code).body
     assert isinstance(function, ast.FunctionDef)
-    return _Translator(symbol).run(function)
+    return Translator(symbol).run(function)
 
 
-class _Translator(Expressions):
+class Translator(Expressions):
     """Writes the blocks of a function."""
 
     def run(self, function: ast.FunctionDef) -> str:
+        """LLVM assembly of a function of generated text."""
         times = Counter(_assigned(function.body))
         self.many = {name for name, number in times.items() if number > 1}
         self._suite(function.body)
+        self._end()
         header = f"define void @{self.symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {{\nstart:"
         body = [header, *self.head, *self.lines, "  ret void", "}"]
         return "\n".join([*self.needs, *body]) + "\n"
+
+    def _end(self) -> None:
+        """What is written after the last statement."""
 
     # Blocks
 

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tapedebug.compiler import objects
+from tapedebug.compiler import linker, objects
 from tapedebug.compiler.native.source import SYMBOL
 from tapedebug.compiler.native.unit import ADJOINT, FORWARD, REPLAY
 
@@ -212,13 +212,13 @@ def _whole(path: Path) -> bool:
 
 
 def _load(stem: str, path: Path) -> None:
-    import llvmlite.binding as llvm
-
     library = ctypes.CDLL(str(path))
     for variant in (FORWARD, ADJOINT, REPLAY):
         found = getattr(library, f"{stem}_{variant}", None)
         if found is not None:
-            llvm.add_symbol(f"{stem}_{variant}", ctypes.cast(found, ctypes.c_void_p).value)
+            address = ctypes.cast(found, ctypes.c_void_p).value
+            assert address is not None
+            linker.give(f"{stem}_{variant}", address)
     _loaded[stem] = library
 
 

@@ -28,10 +28,8 @@ from tapedebug.compiler.ir import (
     operands,
     walk,
 )
+from tapedebug.compiler.sharing import Pair, Place
 from tapedebug.lang import types as t
-
-Place = tuple[str, int]
-"""A side, `"value"`, `"adjoint"`, `"dot"` or `"adjoint_dot"`, and a parameter."""
 
 BARRED = NATIVE | REMARKS | {"native_result", "trace", "note", "recall"}
 """What ties threads to their order, or may."""
@@ -100,18 +98,6 @@ class Cell:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two cells that must not share memory; with `alike` they may be the very same view.
-
-    The very same view has the same first element, shape and strides.
-    """
-
-    first: Place
-    second: Place
-    alike: bool
-
-
 def cells(function: Function) -> dict[Place, Cell]:
     """The memory cells that a function accesses."""
     used = _used(function)
@@ -133,7 +119,7 @@ def in_lanes(function: Function) -> bool:
     memory as `pairs` says. A variant that checks its indices (`remarks.BOUNDS`) ends at the first thread that
     is outside: that is not seen here.
     """
-    if not _unordered(function):
+    if not unordered(function):
         return False
     return all(cell.does in _HARMLESS or cell.apart or cell.once for cell in cells(function).values())
 
@@ -156,7 +142,7 @@ def pairs(function: Function) -> tuple[Pair, ...]:
 _HARMLESS = (frozenset({"load"}), frozenset({"add"}))
 
 
-def _unordered(function: Function) -> bool:
+def unordered(function: Function) -> bool:
     """Whether nothing but memory ties threads to their order."""
     if function.prelude is not None or function.backwards:
         return False

@@ -1,0 +1,213 @@
+"""The compiled part of running one launch on several threads: claiming chunks, waiting, adding up copies.
+
+A job is a table that any number of threads work through. Each claims the next call until none is left, so
+that whoever comes late finds less to do, and nobody waits for a thread that has not begun.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Callable
+from functools import cache
+
+from tapedebug.compiler import backend, objects
+
+HEAD = 4
+"""Words of a job before its calls: calls left (0), calls done (all), the packed arguments, 0. So it is before
+it begins; then the last is the call that the thread which began it has claimed, and which must wait."""
+CALL = 8
+"""Words of a call: entry, first thread, the one after the last, its arguments (0 for the job's), how many
+calls must be done before it, memory that is zeroed first, how many bytes of it, one that is free. The last
+call is claimed first."""
+
+SPINS = 400
+"""How often somebody looks whether others are done before it gives the processor away: some ten µs."""
+
+WORK = """{pause_declared}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define internal i64 @td.work(ptr %job, i64 %resumed, i64 %spins) nounwind {{
+start:
+  %done.at = getelementptr i64, ptr %job, i64 1
+  %shared.at = getelementptr i64, ptr %job, i64 2
+  %again = icmp ne i64 %resumed, 0
+  br i1 %again, label %claimed, label %claim
+claim:
+  %left = atomicrmw sub ptr %job, i64 1 seq_cst
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %claimed, label %none
+claimed:
+  %number = phi i64 [ %resumed, %start ], [ %left, %claim ]
+  %scaled = mul i64 %number, 8
+  %word = sub i64 %scaled, 4
+  %call = getelementptr i64, ptr %job, i64 %word
+  %needs.at = getelementptr i64, ptr %call, i64 4
+  %needs = load i64, ptr %needs.at
+  br label %wait
+wait:
+  %spin = phi i64 [ 0, %claimed ], [ %spun, %look ]
+  %done = load atomic i64, ptr %done.at acquire, align 8
+  %ready = icmp sge i64 %done, %needs
+  br i1 %ready, label %run, label %look
+look:
+  {pause}
+  %spun = add i64 %spin, 1
+  %more = icmp slt i64 %spun, %spins
+  br i1 %more, label %wait, label %late
+late:
+  ret i64 %number
+run:
+  %lo.at = getelementptr i64, ptr %call, i64 1
+  %hi.at = getelementptr i64, ptr %call, i64 2
+  %args.at = getelementptr i64, ptr %call, i64 3
+  %zeroed.at = getelementptr i64, ptr %call, i64 5
+  %bytes.at = getelementptr i64, ptr %call, i64 6
+  %entry = load ptr, ptr %call
+  %lo = load i64, ptr %lo.at
+  %hi = load i64, ptr %hi.at
+  %own = load ptr, ptr %args.at
+  %shared = load ptr, ptr %shared.at
+  %is.shared = icmp eq ptr %own, null
+  %args = select i1 %is.shared, ptr %shared, ptr %own
+  %bytes = load i64, ptr %bytes.at
+  %zeroes = icmp ne i64 %bytes, 0
+  br i1 %zeroes, label %zero, label %begin
+zero:
+  %zeroed = load ptr, ptr %zeroed.at
+  call void @llvm.memset.p0.i64(ptr %zeroed, i8 0, i64 %bytes, i1 false)
+  br label %begin
+begin:
+  call void %entry(i64 %lo, i64 %hi, ptr %args)
+  %before = atomicrmw add ptr %done.at, i64 1 seq_cst
+  br label %claim
+none:
+  ret i64 0
+}}
+
+define i64 @{symbol}(ptr %job, i64 %publish, i64 %resumed, i64 %count, i64 %spins) nounwind {{
+start:
+  %done.at = getelementptr i64, ptr %job, i64 1
+  %new = icmp ne i64 %publish, 0
+  br i1 %new, label %publishing, label %working
+publishing:
+  store atomic i64 0, ptr %done.at seq_cst, align 8
+  store atomic i64 %publish, ptr %job seq_cst, align 8
+  br label %working
+working:
+  %leads = icmp sgt i64 %count, 0
+  %kept.at = getelementptr i64, ptr %job, i64 3
+  br i1 %leads, label %lead, label %help
+lead:
+  %kept = load i64, ptr %kept.at
+  %lead.held = call i64 @td.work(ptr %job, i64 %kept, i64 %spins)
+  store i64 %lead.held, ptr %kept.at
+  br label %worked
+help:
+  %help.held = call i64 @td.work(ptr %job, i64 %resumed, i64 %spins)
+  br label %worked
+worked:
+  %held = phi i64 [ %lead.held, %lead ], [ %help.held, %help ]
+  %ended = icmp eq i64 %held, 0
+  br i1 %ended, label %wait, label %late
+wait:
+  %spin = phi i64 [ 0, %worked ], [ %spun, %look ]
+  %done = load atomic i64, ptr %done.at acquire, align 8
+  %all = icmp sge i64 %done, %count
+  br i1 %all, label %end, label %look
+look:
+  {pause}
+  %spun = add i64 %spin, 1
+  %more = icmp slt i64 %spun, %spins
+  br i1 %more, label %wait, label %unfinished
+end:
+  ret i64 0
+late:
+  ret i64 %held
+unfinished:
+  ret i64 -1
+}}
+"""
+
+SUM = """define void @{symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {{
+start:
+  %copies.at = getelementptr i64, ptr %args, i64 1
+  %stride.at = getelementptr i64, ptr %args, i64 2
+  %count.at = getelementptr i64, ptr %args, i64 3
+  %target = load ptr, ptr %args
+  %first = load ptr, ptr %copies.at
+  %stride = load i64, ptr %stride.at
+  %count = load i64, ptr %count.at
+  %some.copies = icmp sgt i64 %count, 0
+  %some.elements = icmp slt i64 %lo, %hi
+  %some = and i1 %some.copies, %some.elements
+  br i1 %some, label %copy, label %end
+copy:
+  %k = phi i64 [ 0, %start ], [ %next.k, %copied ]
+  %from = mul i64 %k, %stride
+  %source = getelementptr i8, ptr %first, i64 %from
+  br label %element
+element:
+  %i = phi i64 [ %lo, %copy ], [ %next.i, %element ]
+  %into = getelementptr {kind}, ptr %target, i64 %i
+  %of = getelementptr {kind}, ptr %source, i64 %i
+  %a = load {kind}, ptr %into
+  %b = load {kind}, ptr %of
+  %c = {add} {kind} %a, %b
+  store {kind} %c, ptr %into
+  %next.i = add i64 %i, 1
+  %more = icmp slt i64 %next.i, %hi
+  br i1 %more, label %element, label %copied
+copied:
+  %next.k = add i64 %k, 1
+  %more.copies = icmp slt i64 %next.k, %count
+  br i1 %more.copies, label %copy, label %end
+end:
+  ret void
+}}
+"""
+"""Adds copies of memory to it, one after the other: arguments are it, the first copy, the bytes from one to
+the next, how many there are."""
+
+Work = Callable[[int, int, int, int, int], int]
+
+
+def _loaded(assembly: str) -> objects.Entry:
+    key = objects.key_of(assembly, "llvm")
+    found = backend.kept(key)
+    if found is None:
+        from tapedebug.compiler.llvm.machine import object_code
+
+        content = object_code(assembly.replace("{symbol}", backend.symbol_of(key)))
+        objects.write(key, content)
+        found = objects.load(key, backend.symbol_of(key), content)
+    return found
+
+
+@cache
+def work() -> Work:
+    """`work()(job, publish, resumed, count, spins)`: run calls of a job until none is left, then wait.
+
+    `job` is its address; `publish` says how many calls there are, to begin it, and is 0 afterwards; `resumed`
+    is of who helps: the number of a call that it claimed before, 0 for none; `count` is of who began the job:
+    how many calls there are, and 0 for who helps; `spins` is how often to look whether others are done.
+
+    It gives 0 when all are done, the number of a call that was claimed and must wait for others, or -1 where
+    others are still at work. The GIL is released meanwhile.
+    """
+    x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+    assembly = WORK.format(
+        symbol="{symbol}",
+        pause="call void @llvm.x86.sse2.pause()" if x86 else "",
+        pause_declared="declare void @llvm.x86.sse2.pause()" if x86 else "",
+    )
+    numbers = [ctypes.c_int64] * 4
+    run: Work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *numbers)(_loaded(assembly).address)
+    return run
+
+
+@cache
+def adder(kind: str) -> int:
+    """The address of what adds up copies of memory that holds numbers of a type of LLVM's."""
+    add = "fadd" if kind in ("float", "double") else "add"
+    return _loaded(SUM.format(symbol="{symbol}", kind=kind, add=add)).address

@@ -1,0 +1,181 @@
+"""How a launch of many threads takes its course: which entry, in which chunks, one after the other or not.
+
+All that results depend on follows from the sizes and places of its arguments: the chunks, the order in which
+what they add is added up. How many threads work at them, and whether at once, is a matter of time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from time import perf_counter
+from typing import Any
+
+from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.sharing import NEAR, OWN, READ, SUM, Division, Place, Share
+from tapedebug.compiler.variant import Variant
+from tapedebug.lang import types
+from tapedebug.runtime import _pool
+from tapedebug.runtime._cut import Jobs, cut
+from tapedebug.runtime._memories import Memory, contiguous, meetings, memory
+from tapedebug.runtime._pace import Pace
+
+REMEMBERED = 64
+"""Courses that are kept of one entry."""
+
+
+class Course:
+    """A launch as it is run, for all with the same sizes and places of arguments.
+
+    Attributes:
+        entry: What runs threads.
+        threads: How many.
+        jobs: Its chunks; None where it runs in one.
+    """
+
+    __slots__ = ("entry", "jobs", "pace", "threads")
+
+    def __init__(self, entry: Any, threads: int, jobs: Jobs | None, pace: Pace) -> None:
+        self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
+
+    def run(self, args: int, raw: bytes) -> None:
+        """Run it; `args` is the address of the packed arguments, `raw` their content."""
+        jobs, pace = self.jobs, self.pace
+        if jobs is None:
+            self.entry(0, self.threads, args)
+            return
+        helpers = _pool.available() if pace.together() else 1
+        start = perf_counter()
+        if helpers > 1:
+            job, _kept = jobs.job(args, raw)
+            if _pool.pool.run(job, jobs.count, helpers):
+                pace.ran_together(perf_counter() - start)
+                return
+        if jobs.ordered:
+            job, _kept = jobs.job(args, raw)
+            _pool.alone(job, jobs.count)
+        else:
+            self.entry(0, self.threads, args)
+        pace.ran_alone(perf_counter() - start)
+
+
+class Survey:
+    """What is known of an entry, and the courses of its launches so far."""
+
+    def __init__(self, kernel: Any, variant: Variant, entry: Any) -> None:
+        self.kernel, self.variant, self.entry = kernel, variant, entry
+        self.division: Division = kernel.division(variant)
+        self.layout: Layout = kernel.layout
+        dots = 16 * self.layout.arrays if variant.kind == "adjoint_tangent" else 0
+        self.size = self.layout.size + dots
+        self.slots = {place: self._slot(place) for place in self.division.touched}
+        self.shares = {share.place: share for share in self.division.shares or ()}
+        self.pairs = {frozenset((p.first, p.second)): p.alike for p in self.division.pairs}
+        self.select = self._selection()
+        self.courses: dict[Any, Course] = {}
+        self.paces: dict[int, Pace] = {}
+
+    def _slot(self, place: Place) -> int:
+        side, param = place
+        layout = self.layout
+        slots = {
+            "value": layout.values,
+            "adjoint": layout.adjoints,
+            "dot": layout.dots,
+            "adjoint_dot": layout.adjoint_dots,
+        }
+        slot = slots[side][param]
+        assert slot is not None
+        return slot
+
+    def _selection(self) -> Struct:
+        """Takes the words on which a course depends out of packed arguments."""
+        wanted = {1, 2, 3}
+        for place, slot in self.slots.items():
+            ndim = self.kernel.params[place[1]].type.ndim
+            first = self.layout.shape(place[1], 0)
+            wanted.update((slot, *range(first, first + (2 * ndim if self.variant.strided else ndim))))
+        for share in self.shares.values():
+            wanted.update(self._words((*share.reach, *share.window)))
+        wanted.update(self._words(self.division.work))
+        return Struct("=" + "".join("q" if word in wanted else "8x" for word in range(self.size // 8)))
+
+    def _words(self, bounds: Any) -> Iterator[int]:
+        """The words that bounds ask for."""
+        if isinstance(bounds, tuple):
+            if bounds and bounds[0] == "argument":
+                yield self.layout.values[bounds[1]] + bounds[2]
+            elif bounds and bounds[0] == "extent":
+                yield self.layout.shape(bounds[1], bounds[2])
+            else:
+                for inner in bounds:
+                    yield from self._words(inner)
+
+    def course(self, threads: int, raw: bytes) -> Course:
+        """How a launch with these arguments goes."""
+        key = threads, self.select.unpack(raw)
+        found = self.courses.get(key)
+        if found is None:
+            if len(self.courses) >= REMEMBERED:
+                self.courses.clear()
+            found = self.courses[key] = self._course(threads, raw)
+        return found
+
+    def _course(self, threads: int, raw: bytes) -> Course:
+        words = memoryview(raw).cast("q")
+        memories = [self._memory(place, slot, words) for place, slot in self.slots.items()]
+        met = list(meetings(memories))
+        changed = {place for pair in self.pairs for place in pair} | {
+            place for place, share in self.shares.items() if share.how != READ
+        }
+        folded = self.variant.strided and any(m.folded for m in memories if m.place in changed)
+        entry = self._entry(met, folded)
+        jobs = None
+        if self.division.shares is not None and not folded and all(self._may_meet(*pair) for pair in met):
+            jobs = cut(self, words, memories, entry, threads)
+        return Course(entry, threads, jobs, self.paces.setdefault(threads, Pace()))
+
+    def _memory(self, place: Place, slot: int, words: memoryview) -> Memory:
+        param = place[1]
+        kind = self.kernel.params[param].type
+        scalar = self.scalar(param)
+        item = scalar * types.components(kind)
+        first = self.layout.shape(param, 0)
+        shape = tuple(words[first : first + kind.ndim])
+        if self.variant.strided:
+            strides = tuple(s * scalar for s in words[first + kind.ndim : first + 2 * kind.ndim])
+        else:
+            strides = contiguous(shape, item)
+        return memory(place, words[slot], shape, strides, item)
+
+    def scalar(self, param: int) -> int:
+        """Bytes of a number of an array."""
+        kind: Any = types.scalar_of(self.kernel.params[param].type)
+        size: int = types.numpy_dtype(kind).itemsize
+        return 8 if self.variant.f64 and types.is_float(kind) else size
+
+    def _entry(self, met: list[tuple[Memory, Memory]], folded: bool) -> Any:
+        """What runs threads in lockstep, where they may run so."""
+        if not self.division.lanes or folded:
+            return self.entry
+        for one, other in met:
+            alike = self.pairs.get(frozenset((one.place, other.place)))
+            if alike is not None and not (alike and one.same(other)):
+                return self.entry
+        return self.kernel.in_lanes(self.variant)
+
+    def _may_meet(self, one: Memory, other: Memory) -> bool:
+        """Whether chunks do the same whenever they run, though two cells share memory."""
+        a, b = self.shares[one.place], self.shares[other.place]
+        hows = {a.how, b.how}
+        if hows in ({READ}, {SUM}):
+            return True
+        if not one.same(other):
+            return False
+        if hows <= {READ, OWN}:
+            return bool(a.axes & b.axes)
+        return a.added and b.added and hows <= {OWN, NEAR} and _row(a) == _row(b)
+
+
+def _row(share: Share) -> int:
+    return share.axis if share.how == NEAR else min(share.axes)

@@ -1,0 +1,61 @@
+"""What runs an entry over its threads: few of them at once, many in lockstep and on several processors."""
+
+from __future__ import annotations
+
+from ctypes import string_at
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tapedebug.runtime._courses import Survey
+
+LARGE = 256
+"""Threads from which a launch is looked at more closely."""
+
+
+class Large:
+    """Runs threads `lo … hi-1` with the packed arguments at an address, as an entry does.
+
+    Attributes:
+        entry: The entry.
+        address: Where its machine code starts.
+    """
+
+    __slots__ = ("address", "entry", "kernel", "survey")
+
+    def __init__(self, entry: Any, kernel: Any) -> None:
+        self.entry, self.kernel = entry, kernel
+        self.address: int = entry.address
+        self.survey: Survey | None = None
+
+    def __call__(self, lo: int, hi: int, args: int) -> None:
+        """Run threads."""
+        if hi < LARGE or lo:
+            self.entry(lo, hi, args)
+            return
+        survey = self.survey
+        if survey is None:
+            survey = self._survey()
+            if survey is None:
+                self.entry(lo, hi, args)
+                return
+        raw = string_at(args, survey.size)
+        survey.course(hi, raw).run(args, raw)
+
+    def _survey(self) -> Survey | None:
+        """What is known of the entry; None where the kernel was compiled anew, and is another now."""
+        from tapedebug.runtime._courses import Survey  # small programs do without
+
+        variant = self.kernel.variant_of(self.entry)
+        if variant is not None:
+            self.survey = Survey(self.kernel, variant, self.entry)
+        return self.survey
+
+
+def entry_of(run: Any) -> Any:
+    """What runs the same over few threads."""
+    return run.entry if type(run) is Large else run
+
+
+def sized(run: Any, threads: int) -> Any:
+    """What runs the same over so many threads: over few, the entry itself."""
+    return run.entry if threads < LARGE and type(run) is Large else run

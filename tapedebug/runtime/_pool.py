@@ -1,0 +1,141 @@
+"""The threads that help with large launches: made when first wanted, never waited for while they sleep.
+
+A job (`compiler.crew`) is begun by the thread that launches, which also works at it; those that were woken
+take what they find. Late ones find nothing. Only calls that somebody is running are waited for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from _thread import allocate_lock, start_new_thread
+from time import sleep
+from typing import Any
+
+from tapedebug.compiler.crew import CALL, HEAD, SPINS, work
+from tapedebug.runtime._interrupts import deferred
+from tapedebug.runtime.config import config
+
+CAPACITY = 512
+"""Calls that a shared job has room for."""
+TURNS = 8
+"""How often somebody who waits lets others run at once, before it sleeps."""
+NAP = 5e-5
+
+_CHAR = ctypes.c_char
+
+
+def available() -> int:
+    """How many threads a launch may use: `config.num_threads`, or this process's processors."""
+    chosen: int | None = config.num_threads
+    return chosen or _processors
+
+
+def _count() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_processors = _count()
+
+
+class Pool:
+    """Helpers, and the one job at which they work.
+
+    The job's memory lives as long as they do: a helper that wakes late looks there, finds that no call is
+    left, and sleeps again.
+    """
+
+    def __init__(self) -> None:
+        self.busy = allocate_lock()
+        self.helpers: list[Any] = []
+        self.memory = ctypes.create_string_buffer(8 * (HEAD + CAPACITY * CALL))
+        self.address = ctypes.addressof(self.memory)
+
+    def run(self, job: Any, count: int, threads: int) -> bool:
+        """Run a job with others; False, and nothing done, where they are at work for somebody else."""
+        if count > CAPACITY or not self.busy.acquire(False):
+            return False
+        try:
+            ctypes.memmove(self.address, address_of(job), job.nbytes)
+            self._wake(min(threads, count) - 1)
+            finish(self.address, count)
+        finally:
+            self.busy.release()
+        return True
+
+    def _wake(self, number: int) -> None:
+        while len(self.helpers) < number:
+            asleep = allocate_lock()
+            asleep.acquire()
+            try:
+                start_new_thread(_help, (asleep, self.address, work()))
+            except RuntimeError:  # the system has no more of them
+                return
+            self.helpers.append(asleep)
+        for asleep in self.helpers[:number]:
+            if asleep.locked():
+                asleep.release()
+
+
+def _help(asleep: Any, address: int, run: Any) -> None:
+    """What a helper does all its life."""
+    while True:
+        asleep.acquire()
+        claimed = run(address, 0, 0, 0, SPINS)
+        turn = 0
+        while claimed > 0:
+            turn = _give_way(turn)
+            claimed = run(address, 0, claimed, 0, SPINS)
+
+
+def finish(address: int, count: int) -> None:
+    """Begin a job, work at it until nothing is left to begin, and wait for what others are running.
+
+    Interrupts are answered when all is done: calls use memory that the caller gives up afterwards.
+    """
+    run = work()
+    state = -1
+    try:
+        state = run(address, count, 0, count, SPINS)
+    finally:
+        if state:
+            with deferred():
+                turn = 0
+                while state:
+                    turn = _give_way(turn)
+                    state = run(address, 0, 0, count, SPINS)
+
+
+def _give_way(turn: int) -> int:
+    """Let another thread run; sleep where that did not help."""
+    if turn < TURNS and hasattr(os, "sched_yield"):
+        os.sched_yield()
+    else:
+        sleep(NAP)
+    return turn + 1
+
+
+def alone(job: Any, count: int) -> None:
+    """Run a job on this thread, call after call."""
+    finish(address_of(job), count)
+
+
+def address_of(memory: Any) -> int:
+    """The address of the first byte of what offers its buffer."""
+    return ctypes.addressof(_CHAR.from_buffer(memory))
+
+
+pool = Pool()
+"""The pool of this process."""
+
+
+def _begin_again() -> None:
+    """A forked process has none of the helpers, and perhaps half a job."""
+    global pool
+    pool = Pool()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
