@@ -82,6 +82,7 @@ class Prepared:
             one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and
             exceptions are undone.
         written: The arrays with a gradient that the tape writes, and that the pass may leave something in.
+        emptied: The gradient memory in which it leaves nothing.
         leaves: Those that it never writes.
         reran: How many launches the last pass ran again, for want of memory.
         again: How many bytes that took.
@@ -112,6 +113,7 @@ class Prepared:
         self.fixed += tracker.preserved_bytes if tracker.kept else 0
         emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
         self.written = [a for a in written if a.buffer not in emptied]
+        self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
@@ -204,6 +206,9 @@ def run(
         for a, values in earlier.items():
             view = space.adjoint_view(a)
             view += values
+    for memory in prepared.emptied:
+        if not memory.windows:
+            memory.fill = ZERO
     parts = [*seeds.values(), *earlier.values(), *memories[len(prepared.memories) :]]
     nbytes = prepared.nbytes + sum([part.nbytes for part in parts]) + (undo.nbytes if undo is not None else 0)
     return {a: a.buffer.gradient().writes for a in prepared.written}, nbytes

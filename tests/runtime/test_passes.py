@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.runtime import _backward
+from tapedebug.runtime.buffer import ZERO
 from tests.runtime.kernels import move, scale, square, square_without_adjoint, total
 from tests.test_net import net as net
 
@@ -41,7 +43,8 @@ def ones(n: int = 2) -> wp.array:
 
 
 @pytest.mark.parametrize("buffers", ["pingpong", "distinct"])
-def test_a_pass_needs_little_more_than_gradients_and_preserved_values(net, buffers):
+def test_a_pass_needs_little_more_than_gradients_and_preserved_values(net, buffers, monkeypatch):
+    monkeypatch.setattr(_backward, "SHORT", 0.0)  # also where it could be interrupted
     hand = wp.array([(1.0, 2.0, 3.0)], dtype=wp.vec3, requires_grad=True)
     tape, loss = net.record(net.make_net(64), hand, buffers)
     tape.backward(loss)
@@ -50,21 +53,22 @@ def test_a_pass_needs_little_more_than_gradients_and_preserved_values(net, buffe
     assert (tape.preserved_bytes > 0) is (buffers == "pingpong")
     assert least < tape.backward_calls[0].peak_bytes <= 1.1 * least
     tape.backward(loss)
-    assert tape.backward_calls[1].peak_bytes == tape.backward_calls[0].peak_bytes
+    assert tape.backward_calls[1].peak_bytes <= 1.1 * least
 
 
-def test_what_a_pass_needs_is_counted():
-    x, y = ones(1000), ones(1000)
+def test_what_a_pass_needs_is_counted(monkeypatch):
+    monkeypatch.setattr(_backward, "SHORT", 1e9)
+    x, y = ones(100), ones(100)
     with wp.Tape() as tape:
         for _ in range(8):
-            wp.launch(squared_in_place, 1000, [x])
-        wp.launch(move, 1000, [x, y])
-    tape.backward(grads={y: np.ones(1000, np.float32)})
-    kept = 8 * 4000  # of each launch what it overwrote
+            wp.launch(squared_in_place, 100, [x])
+        wp.launch(move, 100, [x, y])
+    tape.backward(grads={y: np.ones(100, np.float32)})
+    kept = 8 * 400  # of each launch what it overwrote
     assert tape.preserved_bytes == kept
     words = sum(len(r.packed) for r in tape.records) + 9 * 32 + (9 + 1 + 1) * 8
-    room = 4032  # in which one launch after the other is reversed
-    assert tape.backward_calls[0].peak_bytes == 2 * 4000 + kept + words + room + 4000
+    room = 448  # in which one launch after the other is reversed
+    assert tape.backward_calls[0].peak_bytes == 2 * 400 + kept + words + room + 400
 
 
 def test_an_interruptible_pass_counts_what_it_would_put_back():
@@ -75,7 +79,7 @@ def test_an_interruptible_pass_counts_what_it_would_put_back():
     tape.backward(grads={y: ONES})
     first = tape.backward_calls[0].peak_bytes
     tape.backward(grads={y: ONES})
-    assert tape.backward_calls[1].peak_bytes == first + 2 * 8  # the gradients are zeros no more
+    assert tape.backward_calls[1].peak_bytes == first + 8  # what `x` has; that of `y` was used up
 
 
 # In-place launches ------------------------------------------------------------------------------------------
@@ -124,6 +128,7 @@ def test_what_is_replaced_first_has_no_gradient_afterwards():
         wp.launch(square, 1, [y, z])  # of z one element is not replaced
         wp.launch(total, 2, [z, loss])
     tape.backward(loss)
+    assert y.grad.buffer.fill == ZERO
     assert y.grad.numpy().tolist() == [0, 0]
     assert {id(a) for a in tape._prepared.written} == {id(z), id(loss)}
     assert z.grad.numpy().tolist() == [0, 1]
@@ -196,7 +201,7 @@ def test_a_long_pass_is_interrupted_between_its_launches():
     xs = [ones(2000) for _ in range(2)]
     with wp.Tape() as tape:
         for k in range(40):
-            wp.launch(slow, 2000, [xs[k % 2], xs[1 - k % 2], 300])
+            wp.launch(slow, 2000, [xs[k % 2], xs[1 - k % 2], 6000])
     seconds = [r.elapsed for r in tape.records]
     assert sum(seconds) > 0.2, "the test needs a slower kernel"
     tape.backward(grads={xs[0]: np.ones(2000, np.float32)})
