@@ -17,14 +17,12 @@ class Large:
 
     Attributes:
         entry: The entry.
-        address: Where its machine code starts.
     """
 
-    __slots__ = ("address", "entry", "kernel", "survey")
+    __slots__ = ("entry", "kernel", "survey")
 
     def __init__(self, entry: Any, kernel: Any) -> None:
         self.entry, self.kernel = entry, kernel
-        self.address: int = entry.address
         self.survey: Survey | None = None
 
     def __call__(self, lo: int, hi: int, args: int) -> None:

@@ -374,7 +374,7 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
     if heard - {PAUSE}:
         return Listener(kernel, entry, of)
     says = kernel.speech(back=of == "adjoint") - {PAUSE}
-    return entry if says or type(entry) is not Entry else Large(entry, kernel)
+    return Large(entry, kernel) if isinstance(entry, Entry) and not says else entry
 
 
 COPY = {
