@@ -18,7 +18,7 @@ from tapedebug.lang import types
 from tapedebug.runtime import _pool
 from tapedebug.runtime._cut import Jobs, cut
 from tapedebug.runtime._memories import Memory, contiguous, meetings, memory
-from tapedebug.runtime._pace import Pace
+from tapedebug.runtime._pace import BREAK_EVEN, Pace
 
 REMEMBERED = 64
 """Courses that are kept of one entry."""
@@ -37,6 +37,16 @@ class Course:
 
     def __init__(self, entry: Any, threads: int, jobs: Jobs | None, pace: Pace) -> None:
         self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
+
+    def is_short(self, seconds: float) -> bool:
+        """Whether the entry alone does it, to the last bit, and others are not worth waking.
+
+        Args:
+            seconds: How long it may take, where it has not run yet.
+        """
+        if self.jobs is None or self.jobs.ordered:
+            return self.jobs is None
+        return 0 < (self.pace.alone or seconds) < BREAK_EVEN
 
     def run(self, args: int, raw: bytes) -> None:
         """Run it; `args` is the address of the packed arguments, `raw` their content."""
