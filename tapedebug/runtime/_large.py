@@ -17,15 +17,18 @@ class Large:
 
     Attributes:
         entry: The entry.
-        address: Where its machine code starts.
     """
 
-    __slots__ = ("address", "entry", "kernel", "survey")
+    __slots__ = ("entry", "kernel", "survey")
 
     def __init__(self, entry: Any, kernel: Any) -> None:
         self.entry, self.kernel = entry, kernel
-        self.address: int = entry.address
         self.survey: Survey | None = None
+
+    @property
+    def address(self) -> int:
+        """Where the entry's machine code starts."""
+        return int(self.entry.address)
 
     def __call__(self, lo: int, hi: int, args: int) -> None:
         """Run threads."""
@@ -58,4 +61,4 @@ def entry_of(run: Any) -> Any:
 
 def sized(run: Any, threads: int) -> Any:
     """What runs the same over so many threads: over few, the entry itself."""
-    return run.entry if threads < LARGE and type(run) is Large else run
+    return run.entry.settled() if threads < LARGE and type(run) is Large else run

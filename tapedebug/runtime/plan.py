@@ -253,7 +253,8 @@ class KernelPlan(Plan):
         journal = JOURNAL.address.to_bytes(8, sys.byteorder) if speaks else b""
         self.tail = bytes(8 * len(arrays)) + journal
         self.packed = packing(packers, self.tail)
-        self.large = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
+        entry = kernel.forward(strided=self.strided, heard=self.heard, late=True)
+        self.large = runner(entry, kernel, self.heard)
         self.run = entry_of(self.large)
         self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
@@ -266,7 +267,7 @@ class KernelPlan(Plan):
         if not f64 and heard == self.heard:
             return self.large
         if f64 not in self.twins:
-            entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard)
+            entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard, late=True)
             self.twins[f64] = runner(entry, self.kernel, heard)
         return self.twins[f64]
 
@@ -303,6 +304,7 @@ class KernelPlan(Plan):
                 strong_zero=config.strong_zero,
                 heard=heard,
                 rounded=rounded,
+                late=True,
             )
             found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint")
         return found
@@ -342,7 +344,7 @@ class KernelPlan(Plan):
             active = frozenset(p for p, _ in self.dotted(detached))
             heard = self.heard & CHECKED
             entry = self.kernel.tangent(
-                active, f64=f64, strided=self.strided, strong_zero=config.strong_zero, heard=heard
+                active, f64=f64, strided=self.strided, strong_zero=config.strong_zero, heard=heard, late=True
             )
             found = self.tangents[key] = runner(entry, self.kernel, heard, "tangent")
         return found
@@ -374,7 +376,7 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
     if heard - {PAUSE}:
         return Listener(kernel, entry, of)
     says = kernel.speech(back=of == "adjoint") - {PAUSE}
-    return entry if says or type(entry) is not Entry else Large(entry, kernel)
+    return entry if says or not isinstance(entry, Entry) else Large(entry, kernel)
 
 
 COPY = {
