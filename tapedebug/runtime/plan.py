@@ -16,7 +16,7 @@ from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
-from tapedebug.runtime._large import Large, entry_of
+from tapedebug.runtime._large import Large
 from tapedebug.runtime._pack import Packer, packing
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
@@ -255,7 +255,7 @@ class KernelPlan(Plan):
         self.packed = packing(packers, self.tail)
         entry = kernel.forward(strided=self.strided, heard=self.heard, late=True)
         self.large = runner(entry, kernel, self.heard)
-        self.run = entry_of(self.large)
+        self.run = self.large.entry if type(self.large) is Large else self.large  # compiled when it is called
         self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.warps: dict[tuple[Any, ...], Runner | None] = {}
@@ -376,7 +376,9 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
     if heard - {PAUSE}:
         return Listener(kernel, entry, of)
     says = kernel.speech(back=of == "adjoint") - {PAUSE}
-    return entry if says or not isinstance(entry, Entry) else Large(entry, kernel)
+    if not isinstance(entry, Entry):
+        return entry
+    return entry.settled() if says else Large(entry, kernel)
 
 
 COPY = {

@@ -2,7 +2,8 @@
 
 Each seed is a program; by turns it is plain, has threads that see what others wrote, functions with gradients
 of their own, or both. Values are compared with plain Python, adjoints with its differences, tangents with the
-adjoints; every fourth also in second derivatives, every fiftieth program as machine code. One that fails
+adjoints; every fourth also in second derivatives, every fiftieth program as machine code, every tenth in
+lanes beside thread by thread, for each width of vectors. One that fails
 is made smaller as long as it fails the same way, and kept in `found/`, where `test_generated.py` picks it up.
 """
 
@@ -12,16 +13,24 @@ import argparse
 import ast
 import signal
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
+
+from tapedebug.compiler import pipeline
+from tests.compiler.both_ways import SIZES as SIZES_IN_LANES
+from tests.compiler.both_ways import WIDTHS, compare, scalar_functions
 from tests.compiler.generator import program
-from tests.compiler.test_generated import FOUND, MODES, IllConditioned, Trial
+from tests.compiler.test_generated import FOUND, MODES, IllConditioned, Trial, arguments
 
 SIZES = (6, 9, 12, 15)
 LONGEST = 30  # seconds of processor time for one program
@@ -48,12 +57,22 @@ def verdict(seed: int, source: str) -> str:
             trial.check(interpreted=seed % 50 != 0)
             if seed // 16 % 4 == 0:
                 trial.second()
+            if seed % 10 == 0:
+                both_ways(trial.kernel, seed)
     except IllConditioned:
         return SKIPPED
     except Exception as error:  # whatever a random program brings to light
         text = " ".join(str(error).split()) or repr(error)
         return f"{type(error).__name__}: {text[:300]}"
     return ""
+
+
+def both_ways(kernel: Any, seed: int) -> None:
+    """Run a kernel in lanes, and thread by thread."""
+    n = SIZES_IN_LANES[seed // 30 % len(SIZES_IN_LANES)]
+    width = patch.object(pipeline, "vector_bits", lambda: WIDTHS[seed // 10 % len(WIDTHS)])
+    with tempfile.TemporaryDirectory() as cache, scalar_functions(Path(cache)), width:
+        compare(kernel, n, arguments(np.random.default_rng(seed), n), exact=False)
 
 
 @contextmanager
