@@ -376,9 +376,10 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
     if heard - {PAUSE}:
         return Listener(kernel, entry, of)
     says = kernel.speech(back=of == "adjoint") - {PAUSE}
-    if not isinstance(entry, Entry):
-        return entry
-    return entry.settled() if says else Large(entry, kernel)
+    if isinstance(entry, Entry):
+        return entry.settled() if says else Large(entry, kernel)
+    run: Runner = entry
+    return run
 
 
 COPY = {
