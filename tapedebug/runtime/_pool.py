@@ -19,8 +19,8 @@ from tapedebug.runtime.config import config
 CAPACITY = 512
 """Calls that a shared job has room for."""
 NAP = 5e-5
-"""Seconds that somebody sleeps who still waits for others. To give way at once instead would give the processor
-to whoever else wants it for milliseconds."""
+"""Seconds that somebody sleeps who still waits for others. To give way instead would give the processor to
+whoever else wants it, for milliseconds."""
 
 _CHAR = ctypes.c_char
 

@@ -37,8 +37,12 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
     seeds: Seeds = {}
     if loss is not None:
         _check_loss(tracker, loss)
-        seeds[loss] = np.ones(loss.shape, types.numpy_dtype(loss.dtype))
-    for a, gradient in _by_field(tracker, grads or {}):
+        kept = spare.get(loss)
+        if kept is None or kept.shape != loss.shape:
+            kept = np.empty(loss.shape, types.numpy_dtype(loss.dtype))
+        kept.fill(1)
+        seeds[loss] = kept
+    for a, gradient in _by_field(tracker, grads) if grads else ():
         if not isinstance(a, array) or not has_gradient(a):
             told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
             raise TapeError(

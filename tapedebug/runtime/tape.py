@@ -295,7 +295,7 @@ class Tape:
             if self._prepared is None or not self._prepared.holds(self.tracker):
                 self._prepared = _backward.Prepared(self.tracker)
             noted = Pass(self._prepared.leaves)
-            self._leftovers = _backward.run(self._prepared, seeds, self._leftovers)
+            self._leftovers, call.peak_bytes = _backward.run(self._prepared, seeds, self._leftovers)
         except BaseException:
             self._spare = seeds
             raise
