@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -548,7 +549,7 @@ def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
         y[i] = x[i] + 1.0
 
     arrays = [wp.zeros(400, dtype=float) for _ in range(9)]
-    for one, two in zip(arrays, arrays[1:], strict=False):
+    for one, two in pairwise(arrays):
         wp.launch(moved, 400, [one, two])
     (plan,) = moved.plans.values()
     survey = plan.large.survey
