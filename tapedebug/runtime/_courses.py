@@ -17,7 +17,7 @@ from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types
 from tapedebug.runtime import _pool
 from tapedebug.runtime._cut import Jobs, cut
-from tapedebug.runtime._memories import Memory, contiguous, meetings, memory
+from tapedebug.runtime._memories import Memory, Spans, are_apart, contiguous, meetings, memory
 from tapedebug.runtime._pace import BREAK_EVEN, Pace
 
 REMEMBERED = 64
@@ -25,7 +25,7 @@ REMEMBERED = 64
 
 
 class Course:
-    """A launch as it is run, for all with the same sizes and places of arguments.
+    """A launch as it is run, for all with the same sizes of arguments that share memory alike.
 
     Attributes:
         entry: What runs threads.
@@ -81,9 +81,20 @@ class Survey:
         self.slots = {place: self._slot(place) for place in self.division.touched}
         self.shares = {share.place: share for share in self.division.shares or ()}
         self.pairs = {frozenset((p.first, p.second)): p.alike for p in self.division.pairs}
-        self.select = self._selection()
+        self.by_address = sorted(self.slots, key=lambda place: self.slots[place])
+        self.addresses = self._selection(set(self.slots.values()))
+        self.sizes = self._selection(self._wanted())
+        self.changed = {place for pair in self.pairs for place in pair} | {
+            place for place, share in self.shares.items() if share.how != READ
+        }
+        self.apart: dict[Any, tuple[Course, Spans]] = {}
         self.courses: dict[Any, Course] = {}
         self.paces: dict[int, Pace] = {}
+
+    @property
+    def known(self) -> list[Course]:
+        """The courses of its launches so far."""
+        return [*(course for course, _ in self.apart.values()), *self.courses.values()]
 
     def _slot(self, place: Place) -> int:
         side, param = place
@@ -98,17 +109,21 @@ class Survey:
         assert slot is not None
         return slot
 
-    def _selection(self) -> Struct:
-        """Takes the words on which a course depends out of packed arguments."""
+    def _selection(self, wanted: set[int]) -> Struct:
+        """Takes words out of packed arguments."""
+        return Struct("=" + "".join("q" if word in wanted else "8x" for word in range(self.size // 8)))
+
+    def _wanted(self) -> set[int]:
+        """The words on which a course depends, besides addresses."""
         wanted = {1, 2, 3}
-        for place, slot in self.slots.items():
-            ndim = self.kernel.params[place[1]].type.ndim
-            first = self.layout.shape(place[1], 0)
-            wanted.update((slot, *range(first, first + (2 * ndim if self.variant.strided else ndim))))
+        for _, param in self.slots:
+            ndim = self.kernel.params[param].type.ndim
+            first = self.layout.shape(param, 0)
+            wanted.update(range(first, first + (2 * ndim if self.variant.strided else ndim)))
         for share in self.shares.values():
             wanted.update(self._words((*share.reach, *share.window)))
         wanted.update(self._words(self.division.work))
-        return Struct("=" + "".join("q" if word in wanted else "8x" for word in range(self.size // 8)))
+        return wanted
 
     def _words(self, bounds: Any) -> Iterator[int]:
         """The words that bounds ask for."""
@@ -123,22 +138,32 @@ class Survey:
 
     def course(self, threads: int, raw: bytes) -> Course:
         """How a launch with these arguments goes."""
-        key = threads, self.select.unpack(raw)
-        found = self.courses.get(key)
+        sizes, addresses = (threads, *self.sizes.unpack(raw)), self.addresses.unpack(raw)
+        usual = self.apart.get(sizes)
+        if usual is not None and are_apart(usual[1], addresses):
+            return usual[0]
+        found = self.courses.get((sizes, addresses))
         if found is None:
-            if len(self.courses) >= REMEMBERED:
-                self.courses.clear()
-            found = self.courses[key] = self._course(threads, raw)
+            for known in (self.apart, self.courses):
+                if len(known) >= REMEMBERED:
+                    known.clear()
+            memories = self._memories(raw)
+            found = self._course(threads, raw, memories)
+            spans = tuple((m.start - m.first, m.stop - m.first, m.place in self.changed) for m in memories)
+            if are_apart(spans, addresses):
+                self.apart[sizes] = found, spans
+            else:
+                self.courses[sizes, addresses] = found
         return found
 
-    def _course(self, threads: int, raw: bytes) -> Course:
+    def _memories(self, raw: bytes) -> list[Memory]:
         words = memoryview(raw).cast("q")
-        memories = [self._memory(place, slot, words) for place, slot in self.slots.items()]
+        return [self._memory(place, self.slots[place], words) for place in self.by_address]
+
+    def _course(self, threads: int, raw: bytes, memories: list[Memory]) -> Course:
+        words = memoryview(raw).cast("q")
         met = list(meetings(memories))
-        changed = {place for pair in self.pairs for place in pair} | {
-            place for place, share in self.shares.items() if share.how != READ
-        }
-        folded = self.variant.strided and any(m.folded for m in memories if m.place in changed)
+        folded = self.variant.strided and any(m.folded for m in memories if m.place in self.changed)
         entry = self._entry(met, folded)
         jobs = None
         if self.division.shares is not None and not folded and all(self._may_meet(*pair) for pair in met):

@@ -25,6 +25,11 @@ class Large:
         self.entry, self.kernel = entry, kernel
         self.survey: Survey | None = None
 
+    @property
+    def address(self) -> int:
+        """Where the entry's machine code starts."""
+        return int(self.entry.address)
+
     def __call__(self, lo: int, hi: int, args: int) -> None:
         """Run threads."""
         if hi < LARGE or lo:
@@ -47,13 +52,11 @@ class Large:
             args: The address of the packed arguments.
             seconds: How long it may take, where that is not known better.
         """
-        if threads < LARGE:
-            return self.entry
-        survey = self.survey or self._survey()
+        survey = None if threads < LARGE else self.survey or self._survey()
         if survey is None:
-            return self.entry
+            return self.entry.settled()
         course = survey.course(threads, string_at(args, survey.size))
-        return course.entry if course.is_short(seconds) else None
+        return course.entry.settled() if course.is_short(seconds) else None
 
     def _survey(self) -> Survey | None:
         """What is known of the entry; None where the kernel was compiled anew, and is another now."""
@@ -67,9 +70,9 @@ class Large:
 
 def entry_of(run: Any) -> Any:
     """What runs the same over few threads."""
-    return run.entry if type(run) is Large else run
+    return run.entry.settled() if type(run) is Large else run
 
 
 def sized(run: Any, threads: int) -> Any:
     """What runs the same over so many threads: over few, the entry itself."""
-    return run.entry if threads < LARGE and type(run) is Large else run
+    return run.entry.settled() if threads < LARGE and type(run) is Large else run

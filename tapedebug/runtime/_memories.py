@@ -9,6 +9,30 @@ from math import gcd
 from tapedebug.compiler.sharing import Place
 
 
+Spans = tuple[tuple[int, int, bool], ...]
+"""Of each cell, where it begins and ends from its first element, and whether it is changed."""
+
+
+def are_apart(spans: Spans, addresses: tuple[int, ...]) -> bool:
+    """Whether cells whose first elements are at these addresses share no memory, or read it only."""
+    places = sorted(
+        [
+            (address + low, address + high, changed)
+            for (low, high, changed), address in zip(spans, addresses, strict=True)
+            if low != high
+        ]
+    )
+    end, among = 0, False
+    for start, stop, changed in places:
+        if start < end:
+            if changed or among:
+                return False
+            end = max(end, stop)
+        else:
+            end, among = stop, changed
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """The elements of one cell.

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -198,7 +199,7 @@ def jobs_of(kernel: Any) -> list[Any]:
     """How the launches so far were cut."""
     plans = kernel.plans.values()
     larges = [run for plan in plans for run in (plan.large, *plan.adjoints.values())]
-    return [c.jobs for run in larges if run.survey is not None for c in run.survey.courses.values()]
+    return [c.jobs for run in larges if run.survey is not None for c in run.survey.known]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -244,7 +245,7 @@ def test_how_launches_are_cut(name):
     plan = next(iter(kernel.plans.values()))
     found = []
     for large in (plan.large, *plan.adjoints.values()):
-        jobs = list(large.survey.courses.values())[-1].jobs
+        jobs = large.survey.known[-1].jobs
         found.append("one" if jobs is None else "ordered" if jobs.ordered else "free")
     assert tuple(found) == CUT[name]
 
@@ -537,3 +538,27 @@ def test_a_busy_machine(capsys):
         median, worst = np.median(busy) / idle, max(busy) / idle
         print(f"\nidle {1e3 * idle:.2f} ms; busy: median {median:.1f} x, worst {worst:.1f} x")
     assert max(busy) < 2.0
+
+
+def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
+    """Fresh arrays at every launch, as in a long simulation, are surveyed once; views that overlap each time."""
+
+    @wp.kernel
+    def moved(x: Floats, y: Floats):
+        i = wp.tid()
+        y[i] = x[i] + 1.0
+
+    arrays = [wp.zeros(400, dtype=float) for _ in range(9)]
+    for one, two in pairwise(arrays):
+        wp.launch(moved, 400, [one, two])
+    (plan,) = moved.plans.values()
+    survey = plan.large.survey
+    assert survey is not None
+    assert (len(survey.apart), len(survey.courses)) == (1, 0)
+    long = wp.zeros(900, dtype=float)
+    for shift in (0, 1, 5):
+        wp.launch(moved, 400, [long[:400], long[shift : shift + 400]])
+    assert (len(survey.apart), len(survey.courses)) == (1, 3)
+    wp.launch(moved, 400, [long[:400], long[400:800]])
+    assert (len(survey.apart), len(survey.courses)) == (1, 3)
+    assert arrays[-1].numpy().tolist() == [8.0] * 400
