@@ -64,6 +64,8 @@ def test_what_a_pass_needs_is_counted(monkeypatch):
         for _ in range(8):
             wp.launch(squared_in_place, 100, [x])
         wp.launch(move, 100, [x, y])
+    for record in tape.records:
+        record.elapsed = 1e-6  # all in one part, on a busy machine, too
     tape.backward(grads={y: np.ones(100, np.float32)})
     kept = 8 * 400  # of each launch what it overwrote
     assert tape.preserved_bytes == kept
