@@ -480,8 +480,8 @@ def test_an_interrupt_waits_for_all_chunks():
     for delay in (0.001, 0.005, 0.01, 0.02):
         y.zero_()
         timer = threading.Timer(delay, signal.raise_signal, [signal.SIGINT])
-        timer.start()
         try:
+            timer.start()
             wp.launch(long, N, inputs=[x, y, 10_000])
             timer.join()
             time.sleep(0.01)
