@@ -198,7 +198,7 @@ def jobs_of(kernel: Any) -> list[Any]:
     """How the launches so far were cut."""
     plans = kernel.plans.values()
     larges = [run for plan in plans for run in (plan.large, *plan.adjoints.values())]
-    return [c.jobs for run in larges if run.survey is not None for c in run.survey.courses.values()]
+    return [c.jobs for run in larges if run.survey is not None for c in run.survey.launches.values()]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -244,7 +244,7 @@ def test_how_launches_are_cut(name):
     plan = next(iter(kernel.plans.values()))
     found = []
     for large in (plan.large, *plan.adjoints.values()):
-        jobs = list(large.survey.courses.values())[-1].jobs
+        jobs = list(large.survey.launches.values())[-1].jobs
         found.append("one" if jobs is None else "ordered" if jobs.ordered else "free")
     assert tuple(found) == CUT[name]
 
