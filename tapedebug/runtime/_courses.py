@@ -25,7 +25,7 @@ REMEMBERED = 256
 
 
 class Course:
-    """A launch as it is run, for all with the same sizes and places of arguments.
+    """A launch as it is run, for all with arguments of the same sizes that lie alike.
 
     Attributes:
         entry: What runs threads.

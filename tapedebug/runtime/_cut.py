@@ -37,7 +37,7 @@ PIECE = 65536
 
 @dataclass
 class Jobs:
-    """Jobs (`compiler.crew`) for launches with the same sizes and places of arguments.
+    """Jobs (`compiler.crew`) for launches with arguments of the same sizes that lie alike.
 
     Private copies of the memory to which chunks add are made for all chunks but the first.
 

@@ -25,6 +25,11 @@ class Large:
         self.entry, self.kernel = entry, kernel
         self.survey: Survey | None = None
 
+    @property
+    def address(self) -> int:
+        """Where the entry's machine code starts."""
+        return int(self.entry.address)
+
     def __call__(self, lo: int, hi: int, args: int) -> None:
         """Run threads."""
         if hi < LARGE or lo:
@@ -51,9 +56,9 @@ class Large:
 
 def entry_of(run: Any) -> Any:
     """What runs the same over few threads."""
-    return run.entry if type(run) is Large else run
+    return run.entry.settled() if type(run) is Large else run
 
 
 def sized(run: Any, threads: int) -> Any:
     """What runs the same over so many threads: over few, the entry itself."""
-    return run.entry if threads < LARGE and type(run) is Large else run
+    return run.entry.settled() if threads < LARGE and type(run) is Large else run

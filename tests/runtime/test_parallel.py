@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -537,3 +538,29 @@ def test_a_busy_machine(capsys):
         median, worst = np.median(busy) / idle, max(busy) / idle
         print(f"\nidle {1e3 * idle:.2f} ms; busy: median {median:.1f} x, worst {worst:.1f} x")
     assert max(busy) < 2.0
+
+
+def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
+    """Fresh arrays at every launch, as in a long simulation, are looked at once, as long as they lie alike."""
+
+    @wp.kernel
+    def moved(x: Floats, y: Floats):
+        i = wp.tid()
+        y[i] = x[i] + 1.0
+
+    def courses() -> int:
+        (plan,) = moved.plans.values()
+        return len(set(map(id, plan.large.survey.launches.values())))
+
+    arrays = [wp.zeros(400, dtype=float) for _ in range(9)]
+    for one, two in pairwise(arrays):
+        wp.launch(moved, 400, [one, two])
+    assert courses() == 1
+    assert arrays[-1].numpy().tolist() == [8.0] * 400
+    longs = [wp.zeros(900, dtype=float) for _ in range(3)]
+    for number, shift in enumerate((0, 1, 5), start=2):
+        for long in longs:
+            wp.launch(moved, 400, [long[:400], long[shift : shift + 400]])
+        assert courses() == number
+    wp.launch(moved, 400, [longs[0][:400], longs[0][400:800]])
+    assert courses() == 4
