@@ -15,7 +15,6 @@ import numpy as np
 
 from tapedebug.lang import types
 from tapedebug.runtime._call_list import Call, CallList
-from tapedebug.runtime._large import entry_of
 from tapedebug.runtime._rows import Rows, RowSpace, RowTable, Words, stride_of
 from tapedebug.runtime._tangents import forward_special, tangent_special
 from tapedebug.runtime.array import array
@@ -290,7 +289,6 @@ def _call_list(calls: list[Call], words: Words) -> CallList:
     """Calls whose arguments are given by where they begin among the words of a row."""
     start: int = words.ctypes.data
     runs, threads, places = zip(*calls, strict=True) if calls else ((), (), ())
-    runs = tuple(map(entry_of, runs))  # rows are many already
     addresses = [None if at is None else start + 8 * at for at in places]
     return CallList(runs, threads, addresses, stride=words.strides[0], held=words)
 
