@@ -20,6 +20,8 @@ from tapedebug.runtime._cut import Jobs, cut
 from tapedebug.runtime._memories import Memory, arrangement, contiguous, meetings, memory
 from tapedebug.runtime._pace import Pace
 
+NARROW = 8
+"""Shorter rows of threads do not run in lanes: most of these would be empty."""
 REMEMBERED = 256
 """Launches of one entry, and sizes of launches, of which is kept how they go."""
 
@@ -149,10 +151,12 @@ class Survey:
             place for place, share in self.shares.items() if share.how != READ
         }
         folded = self.variant.strided and any(m.folded for m in memories if m.place in changed)
-        entry = self._entry(met, folded)
+        words, axes = memoryview(raw).cast("q"), self.division.axes
+        folds_or_narrow = folded or (axes > 1 and words[axes - 1] < NARROW)
+        entry = self.entry if folds_or_narrow else self._entry(met)
         jobs = None
         if self.division.shares is not None and not folded and all(self._may_meet(*pair) for pair in met):
-            jobs = cut(self, memoryview(raw).cast("q"), memories, entry, threads)
+            jobs = cut(self, words, memories, entry, threads)
         return Course(entry, threads, jobs, self.paces.setdefault(threads, Pace()))
 
     def _memory(self, place: Place, slot: int, words: memoryview) -> Memory:
@@ -174,9 +178,9 @@ class Survey:
         size: int = types.numpy_dtype(kind).itemsize
         return 8 if self.variant.f64 and types.is_float(kind) else size
 
-    def _entry(self, met: list[tuple[Memory, Memory]], folded: bool) -> Any:
+    def _entry(self, met: list[tuple[Memory, Memory]]) -> Any:
         """What runs threads in lockstep, where they may run so."""
-        if not self.division.lanes or folded:
+        if not self.division.lanes:
             return self.entry
         for one, other in met:
             alike = self.pairs.get(frozenset((one.place, other.place)))
