@@ -37,7 +37,7 @@ PIECE = 65536
 
 @dataclass
 class Jobs:
-    """Jobs (`compiler.crew`) for launches with the same sizes of arguments that share memory alike.
+    """Jobs (`compiler.crew`) for launches with arguments of the same sizes that lie alike.
 
     Private copies of the memory to which chunks add are made for all chunks but the first.
 
@@ -48,8 +48,8 @@ class Jobs:
         chunks: The rows of the calls with private copies, in order.
         sums: The rows that add up the copies, each with the number of the memory.
         size: Bytes of the copies of one chunk.
-        parts: Of each memory: the slot of its pointer, how many bytes after the memory itself the part begins
-            that is copied, and where its copy is.
+        parts: Of each memory: the slot of its pointer, how many bytes after that the part that is copied
+            begins, and where its copy is.
     """
 
     table: Table
@@ -72,16 +72,14 @@ class Jobs:
         base, where = address_of(private), address_of(packed)
         starts = np.arange(number) * self.size + base
         each = packed[: number * words].reshape(number, words)
-        given = np.frombuffer(raw, dtype=np.int64)
-        each[:] = given
+        each[:] = given = np.frombuffer(raw, dtype=np.int64)
         calls = job[HEAD:].reshape(-1, CALL)
         calls[self.chunks, 3] = np.arange(number) * (8 * words) + where
         calls[self.chunks, 5] = starts
         calls[self.chunks, 6] = self.size
         for k, (slot, before, place) in enumerate(self.parts):
             each[:, slot] = starts + (place - before)
-            target = int(given[slot]) + before
-            packed[number * words + 4 * k :][:4] = target, base + place, self.size, number
+            packed[number * words + 4 * k :][:4] = given[slot] + before, base + place, self.size, number
         for row, k in self.sums:
             calls[row, 3] = where + 8 * (number * words + 4 * k)
         return job, (private, packed)

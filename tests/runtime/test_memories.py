@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tapedebug.runtime._memories import Memory, contiguous, meetings, memory
+from tapedebug.runtime._memories import Memory, arrangement, contiguous, meetings, memory
 
 
 def of(array: np.ndarray, name: int = 0, item: int = 0) -> Memory:
@@ -88,6 +88,25 @@ def test_the_very_same_view():
 def test_contiguous_strides():
     for shape in itertools.product((1, 2, 5), repeat=3):
         assert contiguous(shape, 4) == np.zeros(shape, np.float32).strides
+
+
+def test_arrangements_are_told_apart():
+    """The same where arrays lie elsewhere, another where they meet in another way."""
+    spans = [(0, 100), (0, 100), (-50, 50)]
+    assert arrangement((1000, 2000, 3000), spans) == ()
+    assert arrangement((2000, 1000, 5000), spans) == ()
+    assert arrangement((1000, 1100, 1250), spans) == ()
+    same = arrangement((1000, 1000, 3000), spans)
+    assert same == (((0, 0), (1, 0)),) == arrangement((7000, 7000, 3000), spans)
+    after = arrangement((1000, 1050, 3000), spans)
+    before = arrangement((1050, 1000, 3000), spans)
+    assert len({same, after, before, arrangement((1000, 1051, 3000), spans)}) == 4
+    chained = arrangement((1000, 1080, 1200), spans)
+    assert chained == (((0, 0), (1, 80), (2, 200)),)
+    two = arrangement((1000, 5000, 1060, 5010), [*spans, (0, 10)])
+    assert two == (((0, 0), (2, 60)), ((1, 0), (3, 10)))
+    assert arrangement((1000, 1000), [(0, 100), (0, 0)]) == ()
+    assert arrangement((0, 0), [(0, 100), (0, 100)]) == ()
 
 
 def test_what_is_not_there_meets_nothing():
