@@ -17,6 +17,7 @@ from tapedebug.compiler import modules
 from tapedebug.compiler.analysed import Analysed
 from tapedebug.compiler.effects import AdjointInfo, Analysis, differentiable
 from tapedebug.compiler.function import Function, is_remembered, read_annotations
+from tapedebug.compiler.late import LateEntry
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.params import Param
 from tapedebug.compiler.remarks import ASSERT, BOUNDS, EXPECT, PAUSE, PRINT, PRINTF
@@ -101,10 +102,14 @@ class Kernel(Analysed):
         """Compile it, with its adjoint for all float arrays, unless that was done; if generic, nothing."""
         if self.is_generic:
             return
-        self.forward(heard=self.speech())
+        entries = [self.forward(heard=self.speech())]
         active = differentiable(self.params)
         if active and self.enable_backward:
-            self.adjoint(active, strong_zero=config.strong_zero, heard=self.speech(back=True))
+            heard = self.speech(back=True)
+            entries.append(self.adjoint(active, strong_zero=config.strong_zero, heard=heard))
+        for variant in map(self.variant_of, entries):
+            if variant is not None and not variant.heard - {PAUSE} and self.division(variant).lanes:
+                self.in_lanes(variant)
 
     def settle(self) -> None:
         """Launch by the settings as they are now."""
@@ -147,6 +152,9 @@ class Kernel(Analysed):
         Launches that were recorded keep what they were recorded with.
         """
         before = copy(self)
+        for entry in self._entries.values():
+            if isinstance(entry, LateEntry):
+                entry.kernel = before
         for plans in (plans for table in self._tables.values() for plans in table):
             for plan in plans.values():
                 plan.kernel = before
@@ -163,13 +171,16 @@ class Kernel(Analysed):
         strided: bool = False,
         heard: frozenset[str] = SILENT,
         lanes: bool = False,
+        late: bool = False,
     ) -> Entry | Interpreted:
         """The compiled kernel, with remarks of the kinds that are heard.
 
         With `lanes`, threads run in lockstep where they may (`passes.cells`): right for launches whose arrays
-        do not share memory, but those of which each thread has its own elements.
+        do not share memory, but those of which each thread has its own elements. With `late` it is compiled
+        when it is called.
         """
-        return self._entry(Variant("forward", f64=f64, strided=strided, heard=heard, lanes=lanes))
+        variant = Variant("forward", f64=f64, strided=strided, heard=heard, lanes=lanes)
+        return self._entry(variant, late=late)
 
     def tracked(
         self,
@@ -210,13 +221,14 @@ class Kernel(Analysed):
         heard: frozenset[str] = SILENT,
         rounded: bool = False,
         lanes: bool = False,
+        late: bool = False,
     ) -> Entry | Interpreted:
         """The compiled adjoint for these array parameters with gradients.
 
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
         parameters are read as memory holds them. With `rounded`, a float64 twin rounds as float32 does, but
-        elsewhere. `lanes` is as in `forward`.
+        elsewhere. `lanes` and `late` are as in `forward`.
         """
         info = self.adjoint_info(active, replay=replay)
         if info.refused is not None:
@@ -235,7 +247,8 @@ class Kernel(Analysed):
                 memory,
                 rounded=rounded,
                 lanes=lanes,
-            )
+            ),
+            late=late,
         )
 
     def tangent(
@@ -247,16 +260,17 @@ class Kernel(Analysed):
         strong_zero: bool = False,
         heard: frozenset[str] = SILENT,
         lanes: bool = False,
+        late: bool = False,
     ) -> Entry | Interpreted:
         """The compiled tangent: runs the kernel and pushes the tangents of these array parameters forward.
 
         Tangent arrays have the shape and strides of the values, and stand in the slots of the adjoints.
-        `lanes` is as in `forward`.
+        `lanes` and `late` are as in `forward`.
         """
         variant = Variant(
             "tangent", active, f64=f64, strided=strided, strong_zero=strong_zero, heard=heard, lanes=lanes
         )
-        return self._entry(variant)
+        return self._entry(variant, late=late and not self.analysis.opaque)  # else it is refused now
 
     def adjoint_tangent(
         self,
@@ -302,7 +316,7 @@ class Kernel(Analysed):
         """A variant whose threads run in lockstep."""
         return self._entry(replace(variant, lanes=True))
 
-    def variant_of(self, entry: Entry) -> Variant | None:
+    def variant_of(self, entry: Entry | Interpreted) -> Variant | None:
         """Which variant an entry is of the kernel as it is now."""
         return next((variant for variant, found in self._entries.items() if found is entry), None)
 
@@ -317,16 +331,22 @@ class Kernel(Analysed):
             self._plain[variant] = found
         return found
 
-    def _entry(self, variant: Variant) -> Entry | Interpreted:
+    def _entry(self, variant: Variant, *, late: bool = False) -> Entry | Interpreted:
         if config.interpreted:
             return self._interpreted(variant)
         if variant.lanes:
             variant = replace(variant, lanes=config.lanes, math=config.lanes and config.vector_math)
         entry = self._entries.get(variant)
         if entry is None:
-            start = perf_counter()
-            entry = self._entries[variant] = self._notes.code(str(variant), lambda: self._text(variant))
-            LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
+            made = LateEntry(self, variant) if late else self.compiled(variant)
+            entry = self._entries[variant] = made
+        return entry if late else entry.settled()
+
+    def compiled(self, variant: Variant) -> Entry:
+        """A variant, compiled now unless it is in the cache."""
+        start = perf_counter()
+        entry = self._notes.code(str(variant), lambda: self._text(variant))
+        LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
         return entry
 
     def source(self, kind: str = "forward") -> str:

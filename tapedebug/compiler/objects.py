@@ -142,6 +142,10 @@ class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
         self.address = address
         self.remarks: tuple[Remark, ...] = ()
 
+    def settled(self) -> Entry:
+        """Itself: it is compiled (`late`)."""
+        return self
+
 
 def load(key: str, symbol: str, code: bytes) -> Entry:
     """Link object code into this process; the same code is linked once."""

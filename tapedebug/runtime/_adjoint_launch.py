@@ -74,9 +74,8 @@ def run(
     changed = {p: gradient for p, gradient in given.items() if not keeps[p]}
     for gradient in changed.values():
         announce(gradient, record.site, "launch")
-    ((_, call, count, address),) = Table([record], _Given({args[p]: g for p, g in used.items()})).steps(
-        [record]
-    )
+    table = Table([record], _Given({args[p]: g for p, g in used.items()}))
+    ((call,), (count,), (address,)) = table.steps([record])[1:]
     before = Memory(list(used.values())) if plan.heard_back else None
     try:
         call(0, count, address)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from time import perf_counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,17 +12,18 @@ import numpy as np
 from tapedebug._errors import TapedebugWarning
 from tapedebug._ranges import range_key
 from tapedebug.runtime import _messages
+from tapedebug.runtime._call_list import CallList, Times
 from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._history import leaves_of, note
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._recompute import Recomputation
 from tapedebug.runtime._retained import Retained
-from tapedebug.runtime._reverse import Step, Table
+from tapedebug.runtime._reverse import Group, Steps, Table, grouped
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer
 from tapedebug.runtime.config import config
-from tapedebug.runtime.plan import has_gradient
+from tapedebug.runtime.plan import Plan, Runner, has_gradient
 from tapedebug.runtime.record import Record, Site
 from tapedebug.runtime.versions import Tracker, announce
 
@@ -36,13 +35,22 @@ SHORT = 0.2
 
 
 class Undo:
-    """The gradients as they were; zeros are remembered, not copied."""
+    """Puts the gradients back as they were where a block fails; zeros are remembered, not copied."""
 
     def __init__(self, buffers: list[Buffer]) -> None:
         self.before = [(b, b.fill, b.writes, None if b.fill == ZERO else b.data.copy()) for b in buffers]
 
-    def restore(self) -> None:
-        """Put everything back."""
+    @property
+    def nbytes(self) -> int:
+        """Memory of the copies."""
+        return sum(copy.nbytes for _, _, _, copy in self.before if copy is not None)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            return
         for buffer, fill, writes, copy in self.before:
             buffer.data[:] = 0 if copy is None else copy
             buffer.fill, buffer.writes = fill, writes
@@ -66,49 +74,116 @@ def zero_gradient(a: array, site: Site | None = None) -> None:
 
 
 class Prepared:
-    """What a reverse pass calls, worked out once and used again while nothing has changed."""
+    """What a reverse pass calls, worked out once and used again while nothing has changed.
+
+    Attributes:
+        memories: The gradient memory of each buffer that the pass adds to.
+        short: It is not interrupted: a copy of every gradient would cost more than the pass itself. A long
+            one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and
+            exceptions are undone.
+        written: The arrays with a gradient that the tape writes, and that the pass may leave something in.
+        emptied: The gradient memory in which it leaves nothing.
+        leaves: Those that it never writes.
+        reran: How many launches the last pass ran again, for want of memory.
+        again: How many bytes that took.
+    """
 
     def __init__(self, tracker: Tracker) -> None:
         records = tracker.records
-        _warn_of_missing_adjoints(records)
+        groups = grouped(records)
+        _warn_of_missing_adjoints(records, [group[0] for group in groups])
         self.tracker = weakref.ref(tracker)
         self.length = len(records)
         self.kept = tracker.kept
         self.space = LiveSpace(tracker.mode, tracker.like_warp)
-        self.settings = (config.strong_zero, config.interpreted)
-        touched = {r.args[p].buffer for r in records for p in r.plan.active}
+        self.settings = _settings()
+        touched = {a.buffer: None for plan, _, columns in groups for p in plan.active for a in {*columns[p]}}
         self.memories = {buffer: buffer.gradient() for buffer in touched}
-        # What was let go of is computed again, part by part, when it is needed.
         self.first = tracker.budget.since if tracker.budget is not None and self.space.preserves else 0
-        self.reran = 0
+        self.reran = self.again = 0
+        self._views: dict[array, tuple[Buffer, Values]] = {}
+        self.retained = Retained(records, groups)
         self.table = Table(records[self.first :], self.space)
-        self.steps = self.table.steps(records[self.first :])
-        self.retained = Retained(records)
-        self.written = _written(records)
-        self.leaves = leaves_of(_leaves(tracker, self.written))
+        steps = self.table.steps(records[self.first :], None if self.first else groups)
+        self.calls, self.times = self._calls(steps)
+        may_raise = config.verify_fp or any(p.kind == "func" or p.heard_back for p, _, _ in groups)
+        self.short = not may_raise and sum([r.elapsed for r in records]) < SHORT
+        written = _written(groups)
+        self.leaves = leaves_of(_leaves(tracker, written))
+        self.fixed = sum([memory.nbytes for memory in self.memories.values()])
+        self.fixed += tracker.preserved_bytes if tracker.kept else 0
+        emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
+        self.written = [a for a in written if a.buffer not in emptied]
+        self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
         return (
             self.tracker() is tracker
-            and self.settings == (config.strong_zero, config.interpreted)
+            and self.settings == _settings()
             and self.length == len(tracker.records)
             and self.kept == tracker.kept
-            and all(buffer.adjoint is memory for buffer, memory in self.memories.items())
+            and [buffer.adjoint for buffer in self.memories] == [*self.memories.values()]
         )
 
-    def batches(self, tracker: Tracker) -> Iterator[list[Step]]:
-        """The steps, those of the last records first; each batch is run before the next is asked for."""
-        yield self.steps
+    def view(self, a: array) -> Values:
+        """The gradient of an array that passes start from, as a NumPy view, which is made once."""
+        memory, view = self._views.get(a, (None, None))
+        if view is None or memory is not a.buffer.adjoint:
+            view = self.space.adjoint_view(a)
+            self._views = {a: (a.buffer.gradient(), view)}  # the last one: most passes start from one
+        return view
+
+    @property
+    def nbytes(self) -> int:
+        """The gradients, the preserved values, and what the pass itself needs."""
+        tables = self.table.nbytes + self.calls.nbytes + self.times.nbytes
+        return int(self.fixed + self.again + tables)
+
+    def _calls(self, steps: Steps) -> tuple[CallList, Times]:
+        """What reverses records, the last one first."""
+        records, runs, threads, addresses = steps.backwards()
+        finite = Finite(self.space.adjoint_view) if config.verify_fp else None
+        if finite is not None or self.retained.at:
+            runs = [self._looking(r, run, finite) for r, run in zip(records, runs, strict=True)]
+        made = CallList(runs, threads, addresses, seconds=[r.elapsed for r in records], held=self.table)
+        times = Times(records)
+        for record in records:
+            record.times = times
+        return made, times
+
+    def _looking(self, record: Record, run: Runner, finite: Finite | None) -> Runner:
+        """A step; where somebody looks at the adjoints before or after it, also that."""
+        if finite is None and record.index not in self.retained.at:
+            return run
+
+        def looked(lo: int, hi: int, where: int) -> None:
+            if record.index in self.retained.at:
+                self.retained.keep(record, self.space)
+            if finite is not None:
+                finite.before(record.plan, record.args)
+            run(lo, hi, where)
+            if finite is not None:
+                finite.after(record.plan, record.args)
+
+        return looked
+
+    def run(self, tracker: Tracker) -> None:
+        """Run all of it; what was let go of is computed again, part by part, when it is needed."""
+        self.retained.begin()
+        self.calls.run_timed(self.times)
         if self.first:
             again = Recomputation(tracker)
-            yield from again.batches()
-            self.reran = again.reran
+            for steps in again.batches():
+                calls, times = self._calls(steps)
+                calls.run_timed(times)
+            self.reran, self.again = again.reran, again.nbytes
+        self.retained.put_back(self.space)
 
 
 def run(
     prepared: Prepared, seeds: Mapping[array, Values], leftovers: Mapping[array, int]
-) -> dict[array, int]:
+) -> tuple[dict[array, int], int]:
     """One reverse pass.
 
     Args:
@@ -119,81 +194,71 @@ def run(
             after it: it is added back at the end.
 
     Returns:
-        The leftovers of this pass.
+        The leftovers of this pass, and how many bytes it took: gradients, preserved values, and what else.
     """
     space = prepared.space
-    memories = {*prepared.memories.values(), *(a.buffer.gradient() for a in seeds)}
+    memories = list(prepared.memories.values())
+    memories += [a.buffer.gradient() for a in seeds if a.buffer not in prepared.memories]
     for memory in memories:
         if memory.watch:
             _announce_all(memory)
     tracker = prepared.tracker()
     assert tracker is not None
-    records = tracker.records
-    with _all_or_nothing(records, list(memories)):
+    undo = None if prepared.short else Undo(memories)
+    with undo or deferred():
         for memory in memories:
             memory.fill = None
-        earlier = _take_leftovers(leftovers, seeds)
+        earlier = _take_leftovers(leftovers, seeds) if leftovers else {}
         for a, values in seeds.items():
-            space.adjoint_view(a)[...] = values
-        prepared.retained.begin()
-        _run_steps(prepared.batches(tracker), space, prepared.retained)
-        prepared.retained.put_back(space)
+            prepared.view(a)[...] = values
+        prepared.run(tracker)
         for a, values in earlier.items():
             view = space.adjoint_view(a)
             view += values
-    return {a: a.buffer.gradient().writes for a in prepared.written}
+    for memory in prepared.emptied:
+        if not memory.windows:
+            memory.fill = ZERO
+    parts = [*seeds.values(), *earlier.values(), *memories[len(prepared.memories) :]]
+    nbytes = prepared.nbytes + sum([part.nbytes for part in parts]) + (undo.nbytes if undo is not None else 0)
+    return {a: a.buffer.gradient().writes for a in prepared.written}, nbytes
 
 
-@contextmanager
-def _all_or_nothing(records: list[Record], memories: list[Buffer]) -> Iterator[None]:
-    """Gradients are complete after the pass, or as they were before it.
-
-    A short pass is not interrupted: a copy of every gradient would cost more than the pass itself. A long
-    one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and exceptions
-    are undone.
-    """
-    may_raise = any(r.kind == "func" or r.plan.heard_back for r in records) or config.verify_fp
-    if not may_raise and sum(r.elapsed for r in records) < SHORT:
-        with deferred():
-            yield
-        return
-    undo = Undo(memories)
-    try:
-        yield
-    except BaseException:
-        undo.restore()
-        raise
+def _settings() -> tuple[Any, ...]:
+    """What decides which adjoints run, and how."""
+    return config.strong_zero, config.interpreted, config.verify_fp
 
 
-def _run_steps(batches: Iterator[list[Step]], space: LiveSpace, retained: Retained) -> None:
-    finite = Finite(space.adjoint_view) if config.verify_fp else None
-    last = perf_counter()
-    for record, call, threads, address in (step for batch in batches for step in reversed(batch)):
-        if record.index in retained.at:
-            retained.keep(record, space)
-        if finite is not None:
-            finite.before(record.plan, record.args)
-        call(0, threads, address)
-        if finite is not None:
-            finite.after(record.plan, record.args)
-        now = perf_counter()
-        record.backward_elapsed = now - last
-        last = now
-
-
-def _written(records: list[Record]) -> list[array]:
+def _written(groups: list[Group]) -> list[array]:
     """The arrays with a gradient that the tape writes, once each."""
     found: dict[array, None] = {}
-    for record in records:
-        for p in record.plan.written:
-            if p in record.plan.active:
-                found[record.args[p]] = None
+    for plan, _, columns in groups:
+        for p in plan.written:
+            if p in plan.active:
+                found.update(dict.fromkeys(columns[p]))
     return list(found)
+
+
+def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
+    """The buffers whose gradients are zero after a pass: the first launch that uses one replaces all of it.
+
+    The adjoint of that launch uses up the gradient of each element, and no other runs after it.
+    """
+    if any(plan.active and plan.kernel is not None and plan.info is None for plan, _, _ in groups):
+        return set()
+    # What is written through an array without a gradient passes none on, and leaves that of others.
+    kept = {a.buffer for a in tracker.states if not has_gradient(a)}
+    found = set()
+    for buffer, ledger in tracker.ledgers.items():
+        if len(ledger.states) == 1 and not ledger.liveins and buffer not in kept:
+            (state,) = ledger.states
+            if state.exact is None and state.start == 0 and state.stop == buffer.nbytes:
+                found.add(buffer)
+    return found
 
 
 def _leaves(tracker: Tracker, written: list[array]) -> list[array]:
     """The arrays with a gradient that the tape found and never writes: parameters, mostly."""
-    changed = {(a.buffer, tracker.ledgers[a.buffer].state(a).number) for a in written}
+    changed = {(a.buffer, tracker.states[a].number) for a in written}
     found: dict[Any, array] = {}
     for buffer, ledger in tracker.ledgers.items():
         for live in ledger.liveins:
@@ -205,8 +270,8 @@ def _leaves(tracker: Tracker, written: list[array]) -> list[array]:
     return list(found.values())
 
 
-def _warn_of_missing_adjoints(records: list[Record]) -> None:
-    mute = {p for p in {r.plan for r in records} if p.kernel is not None and p.active and p.info is None}
+def _warn_of_missing_adjoints(records: list[Record], plans: list[Plan]) -> None:
+    mute = {p for p in plans if p.kernel is not None and p.active and p.info is None}
     for kernel in {plan.kernel for plan in mute}:
         first = next(r for r in records if r.plan in mute and r.kernel is kernel)
         warnings.warn(

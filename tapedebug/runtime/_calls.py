@@ -29,6 +29,9 @@ class BackwardCall:
         records: How many records the tape had.
         seconds: How long the reverse pass took.
         reran: How many launches it ran again to keep to the tape's `memory_budget`.
+        peak_bytes: Memory that it needed, counted: gradients, preserved values, copies that in-place launches
+            are reversed in, packed arguments, seeds; of a long pass also the gradients as they were, to be
+            put back if it is interrupted.
     """
 
     loss: array | None
@@ -36,6 +39,7 @@ class BackwardCall:
     records: int
     seconds: float = 0.0
     reran: int = 0
+    peak_bytes: int = 0
 
     @property
     def seeds(self) -> Seeds:

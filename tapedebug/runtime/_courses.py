@@ -17,15 +17,17 @@ from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types
 from tapedebug.runtime import _pool
 from tapedebug.runtime._cut import Jobs, cut
-from tapedebug.runtime._memories import Memory, contiguous, meetings, memory
-from tapedebug.runtime._pace import Pace
+from tapedebug.runtime._memories import Memory, arrangement, contiguous, meetings, memory
+from tapedebug.runtime._pace import BREAK_EVEN, Pace
 
-REMEMBERED = 64
-"""Courses that are kept of one entry."""
+NARROW = 8
+"""Shorter rows of threads do not run in lanes: most of these would be empty."""
+REMEMBERED = 256
+"""Launches of one entry, and sizes of launches, of which is kept how they go."""
 
 
 class Course:
-    """A launch as it is run, for all with the same sizes and places of arguments.
+    """A launch as it is run, for all with arguments of the same sizes that lie alike.
 
     Attributes:
         entry: What runs threads.
@@ -37,6 +39,16 @@ class Course:
 
     def __init__(self, entry: Any, threads: int, jobs: Jobs | None, pace: Pace) -> None:
         self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
+
+    def is_short(self, seconds: float) -> bool:
+        """Whether the entry alone does it, to the last bit, and others are not worth waking.
+
+        Args:
+            seconds: How long it may take, where it has not run yet.
+        """
+        if self.jobs is None or self.jobs.ordered:
+            return self.jobs is None
+        return 0 < (self.pace.alone or seconds) < BREAK_EVEN
 
     def run(self, args: int, raw: bytes) -> None:
         """Run it; `args` is the address of the packed arguments, `raw` their content."""
@@ -68,11 +80,13 @@ class Survey:
         self.layout: Layout = kernel.layout
         dots = 16 * self.layout.arrays if variant.kind == "adjoint_tangent" else 0
         self.size = self.layout.size + dots
-        self.slots = {place: self._slot(place) for place in self.division.touched}
+        slots = {place: self._slot(place) for place in self.division.touched}
+        self.slots = dict(sorted(slots.items(), key=lambda item: item[1]))
         self.shares = {share.place: share for share in self.division.shares or ()}
         self.pairs = {frozenset((p.first, p.second)): p.alike for p in self.division.pairs}
-        self.select = self._selection()
-        self.courses: dict[Any, Course] = {}
+        self.sizes, self.firsts = self._selection(), self._selected(set(self.slots.values()))
+        self.launches: dict[Any, Course] = {}
+        self.courses: dict[Any, tuple[list[tuple[int, int]], dict[Any, Course]]] = {}
         self.paces: dict[int, Pace] = {}
 
     def _slot(self, place: Place) -> int:
@@ -89,15 +103,18 @@ class Survey:
         return slot
 
     def _selection(self) -> Struct:
-        """Takes the words on which a course depends out of packed arguments."""
+        """Takes the words on which a course depends, but for addresses, out of packed arguments."""
         wanted = {1, 2, 3}
-        for place, slot in self.slots.items():
-            ndim = self.kernel.params[place[1]].type.ndim
-            first = self.layout.shape(place[1], 0)
-            wanted.update((slot, *range(first, first + (2 * ndim if self.variant.strided else ndim))))
+        for _, param in self.slots:
+            ndim = self.kernel.params[param].type.ndim
+            first = self.layout.shape(param, 0)
+            wanted.update(range(first, first + (2 * ndim if self.variant.strided else ndim)))
         for share in self.shares.values():
             wanted.update(self._words((*share.reach, *share.window)))
         wanted.update(self._words(self.division.work))
+        return self._selected(wanted)
+
+    def _selected(self, wanted: set[int]) -> Struct:
         return Struct("=" + "".join("q" if word in wanted else "8x" for word in range(self.size // 8)))
 
     def _words(self, bounds: Any) -> Iterator[int]:
@@ -113,23 +130,40 @@ class Survey:
 
     def course(self, threads: int, raw: bytes) -> Course:
         """How a launch with these arguments goes."""
-        key = threads, self.select.unpack(raw)
-        found = self.courses.get(key)
+        sizes, firsts = (threads, self.sizes.unpack(raw)), self.firsts.unpack(raw)
+        found = self.launches.get((sizes, firsts))
         if found is None:
-            if len(self.courses) >= REMEMBERED:
-                self.courses.clear()
-            found = self.courses[key] = self._course(threads, raw)
+            found = _bounded(self.launches)[sizes, firsts] = self._found(sizes, firsts, raw)
         return found
 
-    def _course(self, threads: int, raw: bytes) -> Course:
+    def _found(self, sizes: tuple[int, Any], firsts: tuple[int, ...], raw: bytes) -> Course:
+        """That of launches of these sizes whose arrays are arranged alike."""
+        known = self.courses.get(sizes)
+        if known is None:
+            memories = self._memories(raw)
+            spans = [(m.start - first, m.stop - first) for m, first in zip(memories, firsts, strict=True)]
+            known = _bounded(self.courses)[sizes] = spans, {}
+        spans, courses = known
+        arranged = arrangement(firsts, spans)
+        found = courses.get(arranged)
+        if found is None:
+            found = _bounded(courses)[arranged] = self._course(sizes[0], raw)
+        return found
+
+    def _memories(self, raw: bytes) -> list[Memory]:
         words = memoryview(raw).cast("q")
-        memories = [self._memory(place, slot, words) for place, slot in self.slots.items()]
+        return [self._memory(place, slot, words) for place, slot in self.slots.items()]
+
+    def _course(self, threads: int, raw: bytes) -> Course:
+        memories = self._memories(raw)
         met = list(meetings(memories))
         changed = {place for pair in self.pairs for place in pair} | {
             place for place, share in self.shares.items() if share.how != READ
         }
         folded = self.variant.strided and any(m.folded for m in memories if m.place in changed)
-        entry = self._entry(met, folded)
+        words, axes = memoryview(raw).cast("q"), self.division.axes
+        folds_or_narrow = folded or (axes > 1 and words[axes - 1] < NARROW)
+        entry = self.entry if folds_or_narrow else self._entry(met)
         jobs = None
         if self.division.shares is not None and not folded and all(self._may_meet(*pair) for pair in met):
             jobs = cut(self, words, memories, entry, threads)
@@ -154,9 +188,9 @@ class Survey:
         size: int = types.numpy_dtype(kind).itemsize
         return 8 if self.variant.f64 and types.is_float(kind) else size
 
-    def _entry(self, met: list[tuple[Memory, Memory]], folded: bool) -> Any:
+    def _entry(self, met: list[tuple[Memory, Memory]]) -> Any:
         """What runs threads in lockstep, where they may run so."""
-        if not self.division.lanes or folded:
+        if not self.division.lanes:
             return self.entry
         for one, other in met:
             alike = self.pairs.get(frozenset((one.place, other.place)))
@@ -175,6 +209,13 @@ class Survey:
         if hows <= {READ, OWN}:
             return bool(a.axes & b.axes)
         return a.added and b.added and hows <= {OWN, NEAR} and _row(a) == _row(b)
+
+
+def _bounded(kept: dict[Any, Any]) -> dict[Any, Any]:
+    """What is kept, emptied where that is much."""
+    if len(kept) >= REMEMBERED:
+        kept.clear()
+    return kept
 
 
 def _row(share: Share) -> int:

@@ -37,7 +37,7 @@ PIECE = 65536
 
 @dataclass
 class Jobs:
-    """Jobs (`compiler.crew`) for launches with the same sizes and places of arguments.
+    """Jobs (`compiler.crew`) for launches with arguments of the same sizes that lie alike.
 
     Private copies of the memory to which chunks add are made for all chunks but the first.
 
@@ -48,8 +48,8 @@ class Jobs:
         chunks: The rows of the calls with private copies, in order.
         sums: The rows that add up the copies, each with the number of the memory.
         size: Bytes of the copies of one chunk.
-        parts: Of each memory: the slot of its pointer, where the part that is copied begins, how many bytes
-            after the memory itself, and where its copy is.
+        parts: Of each memory: the slot of its pointer, how many bytes after that the part that is copied
+            begins, and where its copy is.
     """
 
     table: Table
@@ -58,7 +58,7 @@ class Jobs:
     chunks: np.ndarray[Any, np.dtype[np.int64]]
     sums: list[tuple[int, int]]
     size: int
-    parts: list[tuple[int, int, int, int]]
+    parts: list[tuple[int, int, int]]
 
     def job(self, args: int, raw: bytes) -> tuple[Table, Any]:
         """A job for arguments that are packed at an address, and what must be kept alive."""
@@ -72,14 +72,14 @@ class Jobs:
         base, where = address_of(private), address_of(packed)
         starts = np.arange(number) * self.size + base
         each = packed[: number * words].reshape(number, words)
-        each[:] = np.frombuffer(raw, dtype=np.int64)
+        each[:] = given = np.frombuffer(raw, dtype=np.int64)
         calls = job[HEAD:].reshape(-1, CALL)
         calls[self.chunks, 3] = np.arange(number) * (8 * words) + where
         calls[self.chunks, 5] = starts
         calls[self.chunks, 6] = self.size
-        for k, (slot, target, before, place) in enumerate(self.parts):
+        for k, (slot, before, place) in enumerate(self.parts):
             each[:, slot] = starts + (place - before)
-            packed[number * words + 4 * k :][:4] = target, base + place, self.size, number
+            packed[number * words + 4 * k :][:4] = given[slot] + before, base + place, self.size, number
         for row, k in self.sums:
             calls[row, 3] = where + 8 * (number * words + 4 * k)
         return job, (private, packed)
@@ -219,8 +219,7 @@ class _Cutter:
         placed, sums, size = [], [], 0
         for number, part in enumerate(parts):
             place = part.share.place
-            target = self.memories[place].first + part.before
-            placed.append((self.survey.slots[place], target, part.before, size))
+            placed.append((self.survey.slots[place], part.before, size))
             size += part.size
             needs, add = len(calls), adder(self._kind(part.share.param))
             for start in range(0, part.numbers, PIECE):

@@ -166,9 +166,12 @@ def norm_of(a: array) -> float:
 
     Of more than `WHOLE` numbers it is an estimate.
     """
-    if a.buffer.fill is not None and not any(a.buffer.fill):
+    return _norm_of(a.buffer, a._look())
+
+
+def _norm_of(buffer: Buffer, values: np.ndarray[Any, Any]) -> float:
+    if buffer.fill is not None and not any(buffer.fill):
         return 0.0
-    values = a._look()
     if values.dtype.kind != "f":
         return math.nan
     looked_at = sample_of(values)
@@ -233,7 +236,7 @@ class Leaves:
         inputs: Their bytes, as an `Event` lists them.
     """
 
-    __slots__ = ("arrays", "buffer", "inputs", "start", "stop")
+    __slots__ = ("_views", "arrays", "buffer", "inputs", "start", "stop")
 
     def __init__(self, buffer: Buffer, arrays: list[array]) -> None:
         self.buffer, self.arrays = buffer, arrays
@@ -241,6 +244,17 @@ class Leaves:
         self.inputs = tuple((a.start, a.stop) for a in arrays)
         if len(arrays) > LISTED:
             self.inputs = ((self.start, self.stop),)
+        self._views: dict[array, tuple[Buffer, np.ndarray[Any, Any]]] = {}
+
+    def gradient(self, a: array) -> np.ndarray[Any, Any]:
+        """The gradient of an input, as a NumPy view, which is made once."""
+        memory, view = self._views.get(a, (None, None))
+        if view is None or memory is not self.buffer.adjoint:
+            gradient = a.grad
+            assert gradient is not None
+            view = gradient._look()
+            self._views[a] = gradient.buffer, view
+        return view
 
 
 def leaves_of(arrays: Sequence[array]) -> list[Leaves]:
@@ -269,12 +283,15 @@ class Pass:
                     history.catch_up(each)
             if memory.fill != b"\0":
                 known = _left_by_last_pass(memory)
-                norms = (
-                    (a, known.get((a.start, a.stop)) or norm_of(a.grad))
-                    for a in leaf.arrays[:MEASURED]
-                    if a.grad is not None
-                )
-                self.before[leaf] = [(a, norm) for a, norm in norms if norm]
+                found = []
+                for a in leaf.arrays[:MEASURED]:
+                    norm = known.get((a.start, a.stop))
+                    if norm is None:
+                        norm = _norm_of(memory, leaf.gradient(a))
+                    if norm:
+                        found.append((a, norm))
+                if found:
+                    self.before[leaf] = found
         self.begun = clock.tick()
 
     def end(self, tape: int, at: int, number: int, again: bool, site: Site) -> Event:
@@ -285,9 +302,10 @@ class Pass:
             event.inputs, event.viewed = leaf.inputs, memory.windows > 0
             if leaf in self.before:
                 event.norms = tuple(
-                    (a.start, a.stop, norm, norm_of(a.grad))
-                    for a, norm in self.before[leaf]
-                    if a.grad is not None
+                    [
+                        (a.start, a.stop, norm, _norm_of(memory, leaf.gradient(a)))
+                        for a, norm in self.before[leaf]
+                    ]
                 )
             assert memory.history is not None
             assert leaf.buffer.history is not None

@@ -6,27 +6,34 @@ import threading
 
 # The functions of `signal` turn everything into enums and back: 10 µs in each reverse pass.
 from _signal import getsignal, signal  # type: ignore[import-not-found, unused-ignore]
-from collections.abc import Iterator
-from contextlib import contextmanager
 from signal import SIGINT
 from types import FrameType
 
 
-@contextmanager
-def deferred() -> Iterator[None]:
-    """Hold a keyboard interrupt back until the block is done; then let it happen.
+class deferred:
+    """Holds a keyboard interrupt back until the block is done; then it happens.
 
     Python delivers it to the main thread only, so elsewhere there is nothing to hold back.
     """
-    handler = getsignal(SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    arrived: list[tuple[int, FrameType | None]] = []
-    signal(SIGINT, lambda number, frame: arrived.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal(SIGINT, handler)
-        if arrived:
-            handler(*arrived[0])
+
+    __slots__ = ("_arrived", "_handler")
+
+    def __enter__(self) -> None:
+        self._arrived: list[tuple[int, FrameType | None]] = []
+        handler = self._handler = getsignal(SIGINT) if _is_main_thread() else None
+        if callable(handler):
+            signal(SIGINT, self._arrive)
+
+    def _arrive(self, number: int, frame: FrameType | None) -> None:
+        self._arrived.append((number, frame))
+
+    def __exit__(self, *error: object) -> None:
+        handler = self._handler
+        if callable(handler):
+            signal(SIGINT, handler)
+            if self._arrived:
+                handler(*self._arrived[0])
+
+
+def _is_main_thread() -> bool:
+    return threading.get_ident() == threading.main_thread().ident

@@ -17,15 +17,18 @@ class Large:
 
     Attributes:
         entry: The entry.
-        address: Where its machine code starts.
     """
 
-    __slots__ = ("address", "entry", "kernel", "survey")
+    __slots__ = ("entry", "kernel", "survey")
 
     def __init__(self, entry: Any, kernel: Any) -> None:
         self.entry, self.kernel = entry, kernel
-        self.address: int = entry.address
         self.survey: Survey | None = None
+
+    @property
+    def address(self) -> int:
+        """Where the entry's machine code starts."""
+        return int(self.entry.address)
 
     def __call__(self, lo: int, hi: int, args: int) -> None:
         """Run threads."""
@@ -41,6 +44,20 @@ class Large:
         raw = string_at(args, survey.size)
         survey.course(hi, raw).run(args, raw)
 
+    def alone(self, threads: int, args: int, seconds: float) -> Any:
+        """The entry that runs so many threads with these arguments; None where they should run in chunks.
+
+        Args:
+            threads: How many.
+            args: The address of the packed arguments.
+            seconds: How long it may take, where that is not known better.
+        """
+        survey = None if threads < LARGE else self.survey or self._survey()
+        if survey is None:
+            return self.entry.settled()
+        course = survey.course(threads, string_at(args, survey.size))
+        return course.entry.settled() if course.is_short(seconds) else None
+
     def _survey(self) -> Survey | None:
         """What is known of the entry; None where the kernel was compiled anew, and is another now."""
         from tapedebug.runtime._courses import Survey  # small programs do without
@@ -53,9 +70,9 @@ class Large:
 
 def entry_of(run: Any) -> Any:
     """What runs the same over few threads."""
-    return run.entry if type(run) is Large else run
+    return run.entry.settled() if type(run) is Large else run
 
 
 def sized(run: Any, threads: int) -> Any:
     """What runs the same over so many threads: over few, the entry itself."""
-    return run.entry if threads < LARGE and type(run) is Large else run
+    return run.entry.settled() if threads < LARGE and type(run) is Large else run

@@ -24,7 +24,7 @@ from tapedebug.runtime.versions import Tracker
 @contextmanager
 def seeded(tracker: Tracker, grads: Mapping[Any, Any]) -> Iterator[None]:
     """Let arrays that a reverse pass starts from have gradients; not if what is done meanwhile fails."""
-    without = [a for a in grads if isinstance(a, array) and types.is_float(a.dtype) and not a.requires_grad]
+    without = [a for a in grads if isinstance(a, array) and not a._requires_grad and types.is_float(a.dtype)]
     try:
         for a in without:
             a.requires_grad = True

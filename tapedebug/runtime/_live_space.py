@@ -52,9 +52,9 @@ class LiveSpace:
         return need.copy if self.preserves else None
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the pre-launch values."""
+        """The pre-launch values."""
         assert scratch.copy is not None
-        return scratch.copy.copy()
+        return scratch.copy
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """All, where the mode keeps nothing."""

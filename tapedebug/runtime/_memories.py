@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
 from tapedebug.compiler.sharing import Place
 
@@ -54,14 +55,14 @@ class Memory:
 
 
 def memory(place: Place, first: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Memory:
-    """The elements of a cell; None of an array that is not there, or empty."""
+    """The elements of a cell."""
     start, stop = first, first + item
     for length, stride in zip(shape, strides, strict=True):
         if stride < 0:
             start += (length - 1) * stride
         else:
             stop += (length - 1) * stride
-    if not first or 0 in shape:
+    if 0 in shape:
         stop = start = first
     return Memory(place, first, start, stop, shape, strides, item)
 
@@ -75,9 +76,35 @@ def contiguous(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def arrangement(firsts: Sequence[int], spans: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
+    """Which memories reach into each other, and how they lie there; empty where none do.
+
+    Args:
+        firsts: The addresses of their first elements; 0 of what is not there.
+        spans: From there to their first bytes, and to those after the last.
+    """
+    found: list[tuple[Any, ...]] = []
+    members: list[tuple[int, int]] = []
+    base = reached = 0
+    for start, stop, first, number in sorted(
+        (first + low, first + high, first, number)
+        for number, (first, (low, high)) in enumerate(zip(firsts, spans, strict=True))
+        if first and low < high
+    ):
+        if start >= reached:
+            if len(members) > 1:
+                found.append(tuple(sorted(members)))
+            members, base = [], first
+        members.append((number, first - base))
+        reached = max(reached, stop)
+    if len(members) > 1:
+        found.append(tuple(sorted(members)))
+    return tuple(sorted(found))
+
+
 def meetings(memories: list[Memory]) -> Iterator[tuple[Memory, Memory]]:
     """The pairs that may share elements."""
-    ordered = sorted((m for m in memories if m.start < m.stop), key=lambda m: m.start)
+    ordered = sorted((m for m in memories if m.first and m.start < m.stop), key=lambda m: m.start)
     reached: list[Memory] = []
     for one in ordered:
         reached = [other for other in reached if other.stop > one.start]

@@ -18,9 +18,9 @@ from tapedebug.runtime.config import config
 
 CAPACITY = 512
 """Calls that a shared job has room for."""
-TURNS = 8
-"""How often somebody who waits lets others run at once, before it sleeps."""
 NAP = 5e-5
+"""Seconds that somebody sleeps who still waits for others. To give way instead would give the processor to
+whoever else wants it, for milliseconds."""
 
 _CHAR = ctypes.c_char
 
@@ -84,9 +84,8 @@ def _help(asleep: Any, address: int, run: Any) -> None:
     while True:
         asleep.acquire()
         claimed = run(address, 0, 0, 0, SPINS)
-        turn = 0
         while claimed > 0:
-            turn = _give_way(turn)
+            sleep(NAP)
             claimed = run(address, 0, claimed, 0, SPINS)
 
 
@@ -102,19 +101,9 @@ def finish(address: int, count: int) -> None:
     finally:
         if state:
             with deferred():
-                turn = 0
                 while state:
-                    turn = _give_way(turn)
+                    sleep(NAP)
                     state = run(address, 0, 0, count, SPINS)
-
-
-def _give_way(turn: int) -> int:
-    """Let another thread run; sleep where that did not help."""
-    if turn < TURNS and hasattr(os, "sched_yield"):
-        os.sched_yield()
-    else:
-        sleep(NAP)
-    return turn + 1
 
 
 def alone(job: Any, count: int) -> None:

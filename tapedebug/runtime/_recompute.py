@@ -19,7 +19,7 @@ from tapedebug.lang import types
 from tapedebug.runtime import _messages
 from tapedebug.runtime._convert import contiguous_strides
 from tapedebug.runtime._live_space import LiveSpace
-from tapedebug.runtime._reverse import Step, Table
+from tapedebug.runtime._reverse import Steps, Table
 from tapedebug.runtime._tangents import forward_special
 from tapedebug.runtime.array import array
 from tapedebug.runtime.budget import Checkpoint, Extent
@@ -101,8 +101,8 @@ class _Work(LiveSpace):
         return need.copy if need.copy is not None else self.saved.get(need)
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the values that an in-place launch starts from."""
-        return self.scratches[scratch].copy()
+        """The values that an in-place launch starts from."""
+        return self.scratches[scratch]
 
     def value(self, a: array) -> int:
         """Address of the values."""
@@ -171,7 +171,7 @@ class Recomputation:
         scratches = {(record.args[s.params[0]].buffer, s.start, s.stop) for s in record.scratch}
         return sum(stop - start for _, start, stop in needs | scratches)
 
-    def batches(self) -> Iterator[list[Step]]:
+    def batches(self) -> Iterator[Steps]:
         """The steps of each part, the last part first; those of one part are to be run before the next."""
         bases: list[Checkpoint | None] = [None, *self.budget.checkpoints]
         starts = [0 if base is None else base.at for base in bases]
@@ -182,7 +182,7 @@ class Recomputation:
                 yield from self._part(base, low, high)
         self._warn()
 
-    def _part(self, base: Checkpoint | None, low: int, high: int) -> Iterator[list[Step]]:
+    def _part(self, base: Checkpoint | None, low: int, high: int) -> Iterator[Steps]:
         self._forget()
         self.work.restore(base)
         total = self.sums[high] - self.sums[low]
@@ -206,9 +206,7 @@ class Recomputation:
                 assert first is not None
                 self.held -= first.nbytes
 
-    def _again_and_again(
-        self, base: Checkpoint | None, low: int, high: int, room: int
-    ) -> Iterator[list[Step]]:
+    def _again_and_again(self, base: Checkpoint | None, low: int, high: int, room: int) -> Iterator[Steps]:
         """Few records, and no memory for a checkpoint among them: each time from the beginning."""
         while high > low:
             start = high - 1
@@ -244,7 +242,7 @@ class Recomputation:
         self.peak = max(self.peak, self.held)
         return made
 
-    def _steps(self, low: int, high: int) -> list[Step]:
+    def _steps(self, low: int, high: int) -> Steps:
         self.peak = max(self.peak, self.held + self.sums[high] - self.sums[low])
         table = self._table = self._run(low, high, keeps=True)  # what the steps point to lives as long
         return table.steps(self.records[low:high])
@@ -276,10 +274,15 @@ class Recomputation:
             found = kept[buffer, start, stop] = self.work.blocks[buffer].range(start, stop).copy()
         return found
 
+    @property
+    def nbytes(self) -> int:
+        """Its memory: arrays to run launches again with, and what their adjoints need."""
+        return self.work.nbytes + self.peak
+
     def _warn(self) -> None:
         """Say once where the budget was too small."""
         budget = self.budget
-        again = self.work.nbytes + self.peak
+        again = self.nbytes
         used = again + self.tracker.preserved_bytes + self.tracker.livein_bytes
         if used <= budget.nbytes or budget.warned:
             return

@@ -12,6 +12,7 @@ import numpy as np
 
 from tapedebug._ranges import range_key
 from tapedebug.runtime._live_space import LiveSpace
+from tapedebug.runtime._reverse import Group
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Buffer
 from tapedebug.runtime.ledger import RangeState, elements_of
@@ -30,12 +31,13 @@ class Retained:
         at: By index of a record, what it wrote and no later record overwrites as a whole.
     """
 
-    def __init__(self, records: list[Record]) -> None:
+    def __init__(self, records: list[Record], groups: list[Group]) -> None:
         self.at: dict[int, list[Part]] = {}
         self._kept: list[tuple[Part, Values]] = []
         retained: dict[Buffer, dict[Any, array]] = {}
-        for a in (a for record in records for a in record.args if isinstance(a, array) and a.retain_grad):
-            if has_gradient(a):
+        of_kernels = ((columns, plan.touched + plan.idle) for plan, _, columns in groups)
+        for a in {a: None for columns, params in of_kernels for p in params for a in columns[p]}:
+            if a.retain_grad and has_gradient(a):
                 retained.setdefault(a.buffer, {})[range_key(a)] = a
         later: dict[Buffer, list[tuple[int, int]]] = {}
         for record in reversed(records) if retained else ():

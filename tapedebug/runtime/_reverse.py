@@ -7,22 +7,63 @@ and adjoints are.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any, Protocol
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types
+from tapedebug.runtime._call_list import Call, CallList, Pulse
 from tapedebug.runtime._large import sized
 from tapedebug.runtime.array import array
-from tapedebug.runtime.buffer import Bytes
+from tapedebug.runtime.buffer import ALIGNMENT, Bytes
 from tapedebug.runtime.ledger import Need, Scratch
 from tapedebug.runtime.plan import NOTHING, Plan, Runner
 from tapedebug.runtime.record import Record
 
 Values = np.ndarray[Any, Any]
-Step = tuple[Record, Runner, int, int]
-"""Record, what to call, number of threads, address of the packed arguments."""
+Columns = tuple[tuple[Any, ...], ...]
+"""For each parameter the arguments of some launches."""
+Group = tuple[Plan, list[Record], Columns]
+"""A plan, and the records that have it."""
+
+
+class Steps(NamedTuple):
+    """What a reverse pass calls: lists, of which each place is one call.
+
+    Attributes:
+        records: What it reverses.
+        runs: What to call.
+        threads: Its number of threads.
+        addresses: Of its packed arguments.
+    """
+
+    records: list[Record]
+    runs: list[Runner]
+    threads: list[int]
+    addresses: list[int]
+
+    def backwards(self) -> Steps:
+        """The last one first."""
+        return Steps(self.records[::-1], self.runs[::-1], self.threads[::-1], self.addresses[::-1])
+
+
+def grouped(records: Iterable[Record]) -> list[Group]:
+    """Records by plan: what is done for all launches of one plan costs little for each."""
+    members: dict[Plan, list[Record]] = {}
+    for record in records:
+        known = members.get(record.plan)
+        if known is None:
+            members[record.plan] = [record]
+        else:
+            known.append(record)
+    return [
+        (plan, found, tuple(zip(*[r.args for r in found], strict=True))) for plan, found in members.items()
+    ]
 
 
 class Space(Protocol):
@@ -64,7 +105,7 @@ class Space(Protocol):
         """The values that were current when `record` ran, where they are no more in place."""
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the values that an in-place launch starts from; its adjoint changes it."""
+        """The values that an in-place launch starts from."""
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """Parameters that a launch wrote in place and whose values its adjoint reads in memory."""
@@ -96,26 +137,31 @@ class _Found(dict[Any, Any]):
 
 
 class Table:
-    """The packed arguments of a reverse pass; keeps everything alive that they point to."""
+    """The packed arguments of a reverse pass; keeps everything alive that they point to.
+
+    Attributes:
+        alone: The arguments are those of one pass with adjoints only.
+    """
+
+    alone = True
 
     def __init__(self, records: list[Record], space: Space) -> None:
         self.space = space
         chosen = [r for r in records if r.plan.kernel is not None]
-        packed = b"".join([self._packed(r) for r in chosen])
-        self.memory = np.frombuffer(packed or bytes(8), dtype=np.uint64).copy()
+        packed = [self._packed(r) for r in chosen]
+        self.memory = np.frombuffer(b"".join(packed) or bytes(8), dtype=np.uint64).copy()
         self.start: int = self.memory.ctypes.data
         self.words = memoryview(self.memory.data)
         self.held: list[Any] = [self.memory]
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
         self.factors = _Found(space.stretch)
-        self.runs: dict[Plan, Runner] = {}
+        self.views = _Found(space.adjoint_view)
         self.copies: dict[int, int] = {}
-        self.base: dict[int, int] = {}
-        at = 0
-        for r in chosen:
-            self.base[r.index] = at
-            at += len(self._packed(r)) // 8
+        self.in_place = [r for r in chosen if r.scratch]
+        self.scratch: Bytes = np.empty(0, np.uint8)
+        starts = accumulate([len(slots) // 8 for slots in packed], initial=0)
+        self.base: dict[int, int] = dict(zip([r.index for r in chosen], starts, strict=False))
 
     def _packed(self, record: Record) -> bytes:
         """The slots of a record as they begin."""
@@ -132,21 +178,52 @@ class Table:
             return lambda lo, hi, where: self.space.call(record)
         return reverse_special(record, self.space.adjoint_view)
 
-    def steps(self, records: list[Record]) -> list[Step]:
-        """What a reverse pass calls for each record that has an adjoint, in recorded order."""
-        steps: list[Step] = []
-        space = self.space
-        for record in records:
-            plan = record.plan
+    def _call_of_special(self, record: Record) -> tuple[Runner, int, int]:
+        """What calls the adjoint of what is no launch: compiled code, where arrays have no gaps."""
+        simple = self.alone and record.kind != "func" and 0 in record.active
+        views = [self.views[record.args[p]] for p in sorted(record.active)] if simple else []
+        if not simple or not all(v.flags.c_contiguous for v in views):
+            return self._special(record), 0, 0
+        from tapedebug.compiler.driver import clear, pass_back
+
+        dest, *sources = views
+        what = np.array([v.ctypes.data for v in reversed(views)], np.int64)
+        self.held.append(what)
+        if not sources:
+            return clear(), dest.nbytes, what[-1:].ctypes.data
+        if dest.dtype.itemsize < 4 or dest.dtype != sources[0].dtype or np.may_share_memory(*views):
+            return self._special(record), 0, 0
+        return pass_back(dest.dtype.itemsize == 8), dest.size, what.ctypes.data
+
+    def steps(self, records: list[Record], groups: list[Group] | None = None) -> Steps:
+        """What a reverse pass calls for each record that has an adjoint, in recorded order.
+
+        Args:
+            records: All or some of those of the table.
+            groups: The same, by plan, where they are known.
+        """
+        usual: dict[Plan, Runner] = {}
+        own: dict[int, tuple[Runner, int, int]] = {}
+        for plan, members, columns in grouped(records) if groups is None else groups:
             if not plan.active:
                 continue
             if plan.kernel is None:
-                if space.as_warp and record.is_off_warps_tape:
-                    continue
-                steps.append((record, self._special(record), 0, 0))
+                wanted = [r for r in members if not (self.space.as_warp and r.is_off_warps_tape)]
+                own.update({r.index: self._call_of_special(r) for r in wanted})
             elif plan.info is not None:
-                steps.append(self._kernel(record, plan))
-        return steps
+                self._fill(plan, members, columns)
+                others = self.in_place or self.space.as_warp
+                special = {r.index: found for r in members if (found := self._own(r))} if others else {}
+                own.update(special)
+                if len(special) < len(members):
+                    usual[plan] = self._entry(plan, NOTHING, NOTHING)
+        chosen = [r for r in records if r.plan in usual or r.index in own]
+        base, start = self.base, self.start
+        if not own:
+            addresses = [start + 8 * base[r.index] for r in chosen]
+            return Steps(chosen, [usual[r.plan] for r in chosen], [r.threads for r in chosen], addresses)
+        calls = [own.get(r.index) or (usual[r.plan], r.threads, start + 8 * base[r.index]) for r in chosen]
+        return Steps(chosen, [c[0] for c in calls], [c[1] for c in calls], [c[2] for c in calls])
 
     def forward(self, record: Record) -> int:
         """The address of a record's packed arguments, for a forward run in this space."""
@@ -161,27 +238,38 @@ class Table:
                     self.words[axis] = stride // scalar * factor % 2**64
         return self.start + 8 * base
 
-    def _kernel(self, record: Record, plan: Plan) -> Step:
-        args, words, space, adjoints = record.args, self.words, self.space, self.adjoints
-        base = self.base[record.index]
+    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+        """Pack where the adjoints of launches of one plan are, and the values that they need."""
+        space, adjoints, words, base = self.space, self.adjoints, self.words, self.base
         if space.moved:
-            self.forward(record)
+            for record in records:
+                self.forward(record)
+        begin = np.array([base[r.index] for r in records])
         for p, slot in plan.adjoint_slots:
-            words[base + slot] = adjoints[args[p]]
-        for (p, slot), need in zip(plan.needed_slots, record.needs, strict=True):
-            if need.clobber is not None or need.copy is not None:
-                copy = space.kept(record, need)
-                if copy is not None:
-                    words[base + slot] = self._held(copy) + space.offset(args[p], need.start)
-        retained = frozenset(p for p in plan.active if args[p].retain_grad) if space.as_warp else NOTHING
-        warps = plan.warp_run(retained) if space.as_warp and not space.f64 else None
-        if warps is not None:
-            run = warps
-        elif record.scratch:
-            run = self._replaying(record, base)
-        else:
-            run = self.runs.get(plan) or self.runs.setdefault(plan, self._entry(plan, NOTHING, NOTHING))
-        return record, sized(run, record.threads), record.threads, self.start + 8 * base
+            self.memory[begin + slot] = [adjoints[a] for a in columns[p]]
+        for record in records if plan.needed else ():
+            for need, (p, slot) in zip(record.needs, plan.needed_slots, strict=False):
+                if need.copy is not None or need.clobber is not None:
+                    copy = space.kept(record, need)
+                    if copy is not None:
+                        place = self._held(copy) + space.offset(record.args[p], need.start)
+                        words[base[record.index] + slot] = place
+
+    def _own(self, record: Record) -> tuple[Runner, int, int] | None:
+        """What reverses a launch, its threads and arguments, where that is not as with others of its plan."""
+        base = self.base[record.index]
+        run = self._as_warp(record) if self.space.as_warp and not self.space.f64 else None
+        if run is not None:
+            return run, record.threads, self.start + 8 * base
+        if not record.scratch:
+            return None
+        run, address = self._replaying(record, base)
+        return run, record.threads, address
+
+    def _as_warp(self, record: Record) -> Runner | None:
+        """What Warp makes of a launch's adjoint, where that is something else."""
+        retained = frozenset(p for p in record.plan.active if record.args[p].retain_grad)
+        return record.plan.warp_run(retained)
 
     def _held(self, copy: Bytes) -> int:
         """The address of a copy, which is kept alive."""
@@ -191,26 +279,84 @@ class Table:
             address = self.copies[id(copy)] = address_of(copy)
         return address
 
-    def _replaying(self, record: Record, base: int) -> Runner:
-        """An adjoint that re-executes stores: into a copy of the values, made when it runs."""
-        words, space, slots = self.words, self.space, dict(record.plan.value_slots)
-        memory = space.in_memory(record)
-        entry = self._entry(record.plan, record.replay - memory, memory)
+    def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
+        """An adjoint that does stores again, in a copy of the values that is made just before, and its place.
+
+        All such launches share the memory of these copies.
+        """
+        slots, memory = dict(record.plan.value_slots), self.space.in_memory(record)
+        entry = sized(self._entry(record.plan, record.replay - memory, memory), record.threads)
         again = [scratch for scratch in record.scratch if not memory.issuperset(scratch.params)]
+        address = self.start + 8 * base
         if not again:
-            return entry
+            return entry, address
+        sources = [self.space.scratch(record, scratch) for scratch in again]
+        into = self._room
+        copies = []
+        for scratch, source in zip(again, sources, strict=True):
+            for p in scratch.params:
+                place = into + self.space.offset(record.args[p], scratch.start)
+                self.words[base + slots[p]] = place
+            copies += [(into, self._held(source), source.nbytes)]
+            into += _aligned(source.nbytes)
+        if type(entry) is Entry:
+            from tapedebug.compiler.driver import after_copies
+
+            what = np.array([entry.address, address, len(copies), *chain(*copies)], np.int64)
+            self.held.append(what)
+            return after_copies(), what.ctypes.data
 
         def run(lo: int, hi: int, where: int) -> None:
-            copies = []
-            for scratch in again:
-                copy = space.scratch(record, scratch)
-                copies.append(copy)
-                start = address_of(copy)
-                for p in scratch.params:
-                    words[base + slots[p]] = start + space.offset(record.args[p], scratch.start)
+            for to, source, nbytes in copies:
+                ctypes.memmove(to, source, nbytes)
             entry(lo, hi, where)
 
-        return run
+        return run, address
+
+    @cached_property
+    def _room(self) -> int:
+        """The address of memory for the copies of any one launch."""
+        sizes = [sum([_aligned(self.space.scratch(r, s).nbytes) for s in r.scratch]) for r in self.in_place]
+        self.scratch = np.empty(max(sizes), np.uint8)
+        return address_of(self.scratch)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the packed arguments, and of the copies that in-place launches start from."""
+        return self.memory.nbytes + self.scratch.nbytes
+
+
+class Reversal:
+    """What reverses the records of a replay: calls, by index of the record; one can be replaced.
+
+    Args:
+        table: Of their arguments.
+        steps: In recorded order.
+    """
+
+    def __init__(self, table: Table, steps: Steps) -> None:
+        records, runs, threads, addresses = steps.backwards()
+        self.calls = CallList(runs, threads, addresses, seconds=[r.elapsed for r in records], held=table)
+        self._order = [-r.index for r in records]
+
+    def __contains__(self, index: int) -> bool:
+        place = bisect_left(self._order, -index)
+        return place < len(self._order) and self._order[place] == -index
+
+    def __getitem__(self, index: int) -> Call:
+        return self.calls[bisect_left(self._order, -index)]
+
+    def __setitem__(self, index: int, call: Call) -> None:
+        self.calls[bisect_left(self._order, -index)] = call
+
+    def run(self, start: int, stop: int, pulse: Pulse = None) -> None:
+        """Reverse records `start-1 … stop`."""
+        first, last = bisect_left(self._order, 1 - start), bisect_right(self._order, -stop)
+        self.calls.run(first, last, pulse=pulse)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def address_of(copy: Any) -> int:

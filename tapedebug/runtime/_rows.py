@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapedebug.runtime._reverse import Step, Table
+from tapedebug.runtime._reverse import Columns, Table
 from tapedebug.runtime._shadow_memory import MARGIN, ShadowBuffer, Values, aligned
 from tapedebug.runtime._shadow_space import ShadowSpace
 from tapedebug.runtime.array import array
@@ -111,6 +111,8 @@ class RowTable(Table):
             before they run.
     """
 
+    alone = False
+
     def __init__(self, records: list[Record], space: RowSpace, capacity: int) -> None:
         self.rows = space
         self.capacity = capacity
@@ -138,14 +140,13 @@ class RowTable(Table):
         """Which of the words is at an address."""
         return (address - self.start) // 8
 
-    def _kernel(self, record: Record, plan: Plan) -> Step:
-        step = super()._kernel(record, plan)
-        base = self.base[record.index]
+    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+        super()._fill(plan, records, columns)
+        begin = np.array([self.base[r.index] for r in records])
         for p, slot in plan.adjoint_slots:
-            self.shift[base + slot] = self.rows.adjoints[record.args[p].buffer].stride
-        return step
+            self.shift[begin + slot] = [self.rows.adjoints[a.buffer].stride for a in columns[p]]
 
-    def _replaying(self, record: Record, base: int) -> Runner:
+    def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
         """Stores are done again in memory of each row."""
         slots, memory = dict(record.plan.value_slots), self.rows.in_memory(record)
         for scratch in record.scratch:
@@ -156,7 +157,7 @@ class RowTable(Table):
             for p in scratch.params:
                 self.words[base + slots[p]] = rows.address + self.rows.offset(record.args[p], scratch.start)
                 self.shift[base + slots[p]] = rows.stride
-        return self._entry(record.plan, record.replay - memory, memory)
+        return self._entry(record.plan, record.replay - memory, memory), self.start + 8 * base
 
     def renew(self, count: int) -> None:
         """Let in-place launches of so many rows start from the values that they started from."""

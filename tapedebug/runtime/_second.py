@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tapedebug.runtime._reverse import Step, Table, address_of, reverse_special
+from tapedebug.runtime._call_list import CallList
+from tapedebug.runtime._reverse import Columns, Table, address_of, reverse_special
 from tapedebug.runtime._shadow_memory import ShadowBuffer
 from tapedebug.runtime._shadow_space import ShadowSpace
 from tapedebug.runtime.array import array
@@ -51,11 +52,8 @@ class SecondShadow(Shadow):
                 buffer.adjoint_tangent.fill(0)
         self.space.current, self.space.position = False, self.position
         table = _SecondTable(self.records, self.space, self._dot_copies, self._dot_scratches)
-        steps: dict[int, Step] = {step[0].index: step for step in table.steps(self.records)}
-        for record in reversed(self.records[: self.position]):
-            step = steps.get(record.index)
-            if step is not None:
-                step[1](0, step[2], step[3])
+        steps = table.steps(self.records[: self.position]).backwards()
+        CallList(steps.runs, steps.threads, steps.addresses).run()
         return self
 
     def gradient_tangent(self, a: array) -> Values:
@@ -67,14 +65,17 @@ class SecondShadow(Shadow):
         if buffer.tangent is not None:
             self._dot_copies[need] = buffer.range(need.start, need.stop, buffer.tangent).copy()
 
-    def _keep_scratch(self, scratch: Scratch, buffer: ShadowBuffer) -> None:
-        super()._keep_scratch(scratch, buffer)
+    def _keep_scratch(self, record: Record, scratch: Scratch) -> None:
+        super()._keep_scratch(record, scratch)
+        buffer = self._buffers[record.args[scratch.params[0]].buffer]
         if buffer.tangent is not None:
             self._dot_scratches[scratch] = buffer.range(scratch.start, scratch.stop, buffer.tangent).copy()
 
 
 class _SecondTable(Table):
     """The packed arguments of a reverse pass with tangents: each record has two more pointers an array."""
+
+    alone = False
 
     def __init__(
         self,
@@ -107,8 +108,12 @@ class _SecondTable(Table):
 
         return both
 
-    def _kernel(self, record: Record, plan: Plan) -> Step:
-        step = super()._kernel(record, plan)
+    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+        super()._fill(plan, records, columns)
+        for record in records:
+            self._dot(plan, record)
+
+    def _dot(self, plan: Plan, record: Record) -> None:
         layout, base = plan.kernel.layout, self.base[record.index]
         for p, _ in plan.adjoint_slots:
             a = record.args[p]
@@ -120,11 +125,10 @@ class _SecondTable(Table):
             if p in plan.active and copy is not None and self.shadow.kept(record, need) is not None:
                 place = self._held(copy) + self.space.offset(record.args[p], need.start)
                 self.words[base + layout.dots[p]] = place
-        return step
 
-    def _replaying(self, record: Record, base: int) -> Runner:
+    def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
         """Stores are done again, into copies of the values and of their tangents."""
-        values = super()._replaying(record, base)
+        values, address = super()._replaying(record, base)
         dots = record.plan.kernel.layout.dots
 
         def run(lo: int, hi: int, where: int) -> None:
@@ -138,4 +142,4 @@ class _SecondTable(Table):
                         self.words[base + dots[p]] = place
             values(lo, hi, where)
 
-        return run
+        return run, address

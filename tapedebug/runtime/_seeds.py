@@ -17,7 +17,9 @@ from tapedebug.runtime.versions import Tracker
 Seeds = dict[array, np.ndarray[Any, Any]]
 
 
-def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: Seeds) -> Seeds:
+def checked_seeds(
+    tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: Seeds, known: array | None = None
+) -> Seeds:
     """The incoming gradients of a reverse pass, as NumPy arrays of the arrays' own dtypes.
 
     Args:
@@ -25,6 +27,7 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
         loss: As given to `Tape.backward`.
         grads: As given to `Tape.backward`.
         spare: Memory of earlier seeds that may be used again.
+        known: A loss that has been checked.
 
     Raises:
         TapeError: They do not fit the tape.
@@ -36,9 +39,14 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
         )
     seeds: Seeds = {}
     if loss is not None:
-        _check_loss(tracker, loss)
-        seeds[loss] = np.ones(loss.shape, types.numpy_dtype(loss.dtype))
-    for a, gradient in _by_field(tracker, grads or {}):
+        if loss is not known or not known._requires_grad:
+            _check_loss(tracker, loss)
+        kept = spare.get(loss)
+        if kept is None or kept.shape != loss.shape:
+            kept = np.empty(loss.shape, types.numpy_dtype(loss.dtype))
+        kept.fill(1)
+        seeds[loss] = kept
+    for a, gradient in _by_field(tracker, grads) if grads else ():
         if not isinstance(a, array) or not has_gradient(a):
             told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
             raise TapeError(

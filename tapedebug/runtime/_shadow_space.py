@@ -94,8 +94,12 @@ class ShadowSpace:
         return self.copies.get(need)
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
-        """A fresh copy of the values that an in-place launch starts from."""
-        return self.scratches[scratch].copy()
+        """The values that an in-place launch started from; undefined where it has not run."""
+        kept = self.scratches.get(scratch)
+        if kept is None:
+            now = self.buffers[record.args[scratch.params[0]].buffer].range(scratch.start, scratch.stop)
+            kept = self.scratches[scratch] = now.copy()
+        return kept
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """All, where adjoints see what memory holds now."""

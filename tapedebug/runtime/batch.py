@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug.lang import types
-from tapedebug.runtime._batch_calls import Call, RowCalls
-from tapedebug.runtime._rows import Rows, RowSpace, RowTable, stride_of
+from tapedebug.runtime._call_list import Call, CallList
+from tapedebug.runtime._rows import Rows, RowSpace, RowTable, Words, stride_of
 from tapedebug.runtime._tangents import forward_special, tangent_special
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import Buffer
@@ -137,7 +137,7 @@ class _Batch:
         self.space = RowSpace(shadow.space)
         self.capacity = 1
         self.full = False
-        self.calls: RowCalls
+        self.calls: CallList
 
     def takes(self, count: int) -> bool:
         """Whether it is as large as one made for so many rows would be."""
@@ -196,13 +196,12 @@ class _Backward(_Batch):
         active.update(dict.fromkeys(seeded))
         self.table = self._allocate([(self.space.adjoints, active)], count)
         steps = self.table.steps(records)
-        words = self.table.spread()
-        self.calls = RowCalls(
+        self.calls = _call_list(
             [
                 (run, threads, self.table.at(address) if record.plan.kernel is not None else None)
-                for record, run, threads, address in reversed(steps)
+                for record, run, threads, address in zip(*steps.backwards(), strict=True)
             ],
-            words,
+            self.table.spread(),
         )
 
     def run(self, given: Matrices, count: int) -> None:
@@ -210,7 +209,7 @@ class _Backward(_Batch):
         self._fill(self.space.adjoints, given)
         self.table.renew(count)
         with self.shadow._late_writes(self.consume):
-            self.calls.run(count, self.shadow.pulse)
+            self.calls.run(rows=count, pulse=self.shadow.pulse)
 
     def result(self, a: array) -> Values | int:
         return self._view(self.space.adjoints, a)
@@ -228,7 +227,7 @@ class _Forward(_Batch):
                 calls.append((r.plan.forward_run(shadow.f64), r.threads, table.at(table.forward(r))))
             else:
                 calls.append((self._special(r), 0, None))
-        self.calls = RowCalls(calls, table.spread())
+        self.calls = _call_list(calls, table.spread())
 
     def _special(self, record: Record) -> Runner:
         def run(lo: int, hi: int, where: int) -> None:
@@ -239,7 +238,7 @@ class _Forward(_Batch):
     def run(self, given: Matrices, count: int) -> None:
         self.space.count = count
         self._start(given)
-        self.calls.run(count, self.shadow.pulse)
+        self.calls.run(rows=count, pulse=self.shadow.pulse)
 
     def _start(self, changes: Matrices) -> None:
         self.shadow.reset()
@@ -268,7 +267,7 @@ class _Push(_Forward):
                 calls.append((r.plan.tangent_run(shadow.f64, False), r.threads, table.at(table.tangent(r))))
             else:
                 calls.append((self._special(r), 0, None))
-        self.calls = RowCalls(calls, table.spread())
+        self.calls = _call_list(calls, table.spread())
 
     def _special(self, record: Record) -> Runner:
         def run(lo: int, hi: int, where: int) -> None:
@@ -280,10 +279,18 @@ class _Push(_Forward):
         self.space.count = count
         self._start({})
         self._fill(self.space.dots, given)
-        self.calls.run(count, self.shadow.pulse)
+        self.calls.run(rows=count, pulse=self.shadow.pulse)
 
     def result(self, a: array) -> Values | int:
         return self._view(self.space.dots, a)
+
+
+def _call_list(calls: list[Call], words: Words) -> CallList:
+    """Calls whose arguments are given by where they begin among the words of a row."""
+    start: int = words.ctypes.data
+    runs, threads, places = zip(*calls, strict=True) if calls else ((), (), ())
+    addresses = [None if at is None else start + 8 * at for at in places]
+    return CallList(runs, threads, addresses, stride=words.strides[0], held=words)
 
 
 def _filled(given: Iterable[array]) -> set[Buffer]:

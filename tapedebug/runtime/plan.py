@@ -16,7 +16,7 @@ from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
-from tapedebug.runtime._large import Large, entry_of
+from tapedebug.runtime._large import Large
 from tapedebug.runtime._pack import Packer, packing
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
@@ -253,8 +253,9 @@ class KernelPlan(Plan):
         journal = JOURNAL.address.to_bytes(8, sys.byteorder) if speaks else b""
         self.tail = bytes(8 * len(arrays)) + journal
         self.packed = packing(packers, self.tail)
-        self.large = runner(kernel.forward(strided=self.strided, heard=self.heard), kernel, self.heard)
-        self.run = entry_of(self.large)
+        entry = kernel.forward(strided=self.strided, heard=self.heard, late=True)
+        self.large = runner(entry, kernel, self.heard)
+        self.run = self.large.entry if type(self.large) is Large else self.large  # compiled when it is called
         self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.warps: dict[tuple[Any, ...], Runner | None] = {}
@@ -266,7 +267,7 @@ class KernelPlan(Plan):
         if not f64 and heard == self.heard:
             return self.large
         if f64 not in self.twins:
-            entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard)
+            entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard, late=True)
             self.twins[f64] = runner(entry, self.kernel, heard)
         return self.twins[f64]
 
@@ -303,6 +304,7 @@ class KernelPlan(Plan):
                 strong_zero=config.strong_zero,
                 heard=heard,
                 rounded=rounded,
+                late=True,
             )
             found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint")
         return found
@@ -342,7 +344,7 @@ class KernelPlan(Plan):
             active = frozenset(p for p, _ in self.dotted(detached))
             heard = self.heard & CHECKED
             entry = self.kernel.tangent(
-                active, f64=f64, strided=self.strided, strong_zero=config.strong_zero, heard=heard
+                active, f64=f64, strided=self.strided, strong_zero=config.strong_zero, heard=heard, late=True
             )
             found = self.tangents[key] = runner(entry, self.kernel, heard, "tangent")
         return found
@@ -374,7 +376,10 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
     if heard - {PAUSE}:
         return Listener(kernel, entry, of)
     says = kernel.speech(back=of == "adjoint") - {PAUSE}
-    return entry if says or type(entry) is not Entry else Large(entry, kernel)
+    if isinstance(entry, Entry):
+        return entry.settled() if says else Large(entry, kernel)
+    run: Runner = entry
+    return run
 
 
 COPY = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._source import Span
 
 if TYPE_CHECKING:
+    from tapedebug.runtime._call_list import Times
     from tapedebug.runtime.ledger import Need, Scratch
     from tapedebug.runtime.plan import Plan
 
@@ -66,7 +67,7 @@ class Record:
         site: Where it was called.
         scope: Index into `Tape.scopes`, or None.
         elapsed: Seconds that the forward run took.
-        backward_elapsed: Seconds of the last reverse run, or None.
+        times: Where it is noted how long the last reverse run took, or None.
         value: The bytes of a fill.
         func: The reverse function of `record_func`.
         given: In a program for Warp, the arguments as they were given, where structs are among them.
@@ -74,7 +75,6 @@ class Record:
 
     __slots__ = (
         "args",
-        "backward_elapsed",
         "dim",
         "elapsed",
         "func",
@@ -87,6 +87,7 @@ class Record:
         "scratch",
         "site",
         "threads",
+        "times",
         "value",
     )
 
@@ -112,10 +113,15 @@ class Record:
         self.needs: tuple[Need, ...] = ()
         self.scratch: tuple[Scratch, ...] = ()
         self.elapsed = 0.0
-        self.backward_elapsed: float | None = None
+        self.times: Times | None = None
         self.value: bytes = b""
         self.func: Callable[[], Any] | None = None
         self.given: tuple[Any, ...] = ()
+
+    @property
+    def backward_elapsed(self) -> float | None:
+        """Seconds of the last reverse run, or None."""
+        return None if self.times is None else self.times.of(self)
 
     @property
     def kind(self) -> str:

@@ -7,6 +7,7 @@ nothing has to be restored, whatever interrupts a check.
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -14,16 +15,16 @@ from typing import Any, Literal, Self
 
 from tapedebug._errors import TapeError
 from tapedebug.compiler.remarks import ASSERT
+from tapedebug.runtime._call_list import CallList
 from tapedebug.runtime._held import Held
 from tapedebug.runtime._held import Values as Values
 from tapedebug.runtime._one_launch import one_launch
-from tapedebug.runtime._reverse import Step, Table
+from tapedebug.runtime._reverse import Reversal, Table
 from tapedebug.runtime._shadow_memory import ShadowBuffer
 from tapedebug.runtime._tangents import Calls, forward_special, tangent_calls
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
 from tapedebug.runtime.ledger import Need, Scratch
-from tapedebug.runtime.plan import Runner
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
@@ -61,8 +62,10 @@ class Shadow(Held):
         self.forward_only = False
         self.on_outside: OnLaunch | None = None
         self._saves = self._plan_saves(tracker)
-        self._pushes: dict[tuple[bool, bool], tuple[Any, Calls]] = {}
-        self._tables: dict[tuple[str, int, bool], tuple[Table, dict[int, Step]]] = {}
+        with_scratch = [r.index for r in self.records if r.scratch]
+        self._busy = [*sorted({*self._saves, *self._injections, *with_scratch}), len(self.records)]
+        self._pushes: dict[tuple[bool, bool], tuple[Any, CallList]] = {}
+        self._tables: dict[tuple[str, int, bool], Reversal] = {}
 
     @classmethod
     def for_launch(
@@ -133,9 +136,9 @@ class Shadow(Held):
         Raises:
             KernelAssertionError: One does not hold.
         """
-        for record, (_, address) in zip(self.records, self._forward[1], strict=True):
+        for record, (_, _, address) in zip(self.records, self._forward[1], strict=True):
             if record.kernel is not None and ASSERT in record.kernel.speech():
-                record.plan.asserted_run()(0, record.threads, address)
+                record.plan.asserted_run()(0, record.threads, address or 0)
 
     def push(
         self,
@@ -165,14 +168,15 @@ class Shadow(Held):
         """
         way = (detached, config.strong_zero)
         if way not in self._pushes:
-            self._pushes[way] = tangent_calls(self.records, self.space, self._note_lost, detached)
+            table, calls = tangent_calls(self.records, self.space, self._note_lost, detached)
+            self._pushes[way] = table, self._listed(table, calls)
         if tangents is not None:
             self._set_tangents(tangents)
         return self._run(self._pushes[way][1], start, stop, on_launch, moving=True)
 
     def _run(
         self,
-        calls: Calls,
+        calls: CallList,
         start: int,
         stop: int | None,
         on_launch: OnLaunch | None,
@@ -187,27 +191,39 @@ class Shadow(Held):
                 f"replay: cannot run from record {start}: the shadow stands before record {self.position}",
                 mend=f"start at {self.position}, or at 0",
             )
-        saves = {} if self.forward_only else self._saves
-        for record, (run, address) in zip(self.records[start:last], calls[start:last], strict=True):
-            if self.pulse is not None:
-                self.pulse()
-            index = record.index
-            for need, buffer in saves.get(index, ()):
-                self._keep(need, buffer)
-            for buffer in self._injections.get(index, ()):
-                buffer.inject(index)
-                if moving:
-                    buffer.still(index)
-            if self.on_outside is not None and index in self._injections:
-                self.on_outside(record)
-            for scratch in () if self.forward_only else record.scratch:
-                self._keep_scratch(scratch, self._buffers[record.args[scratch.params[0]].buffer])
-            if index not in skip:
-                run(0, record.threads, address)
-            self.position = index + 1
+        busy = self._busy
+        while start < last:
+            if busy and start == busy[bisect_left(busy, start)]:
+                self._begin(self.records[start], moving)
+            # Records before which there is nothing to do run together.
+            stop = start + 1
+            if on_launch is None and not skip:
+                stop = min(last, busy[bisect_left(busy, stop)])
+            if start in skip:
+                self.position = stop
+            else:
+                try:
+                    calls.run(start, stop, pulse=self.pulse)
+                finally:
+                    self.position = calls.done
             if on_launch is not None:
-                on_launch(record)
+                on_launch(self.records[start])
+            start = stop
         return self
+
+    def _begin(self, record: Record, moving: bool) -> None:
+        """What there is to do before a record: keep what it overwrites, load what was written before it."""
+        index = record.index
+        for need, buffer in () if self.forward_only else self._saves.get(index, ()):
+            self._keep(need, buffer)
+        for injected in self._injections.get(index, ()):
+            injected.inject(index)
+            if moving:
+                injected.still(index)
+        if self.on_outside is not None and index in self._injections:
+            self.on_outside(record)
+        for scratch in () if self.forward_only else record.scratch:
+            self._keep_scratch(record, scratch)
 
     def backward(
         self,
@@ -245,12 +261,14 @@ class Shadow(Held):
             self._seed(seeds)
         steps = self._steps(consume)
         with self._late_writes(consume):
+            if on_launch is None and not skip:
+                steps.run(first, stop, self.pulse)
+                return self
             for record in reversed(self.records[stop:first]):
                 if self.pulse is not None:
                     self.pulse()
-                step = steps.get(record.index)
-                if step is not None and record.index not in skip:
-                    step[1](0, step[2], step[3])
+                if record.index not in skip:
+                    steps.run(record.index + 1, record.index)
                 if on_launch is not None:
                     on_launch(record)
         return self
@@ -275,7 +293,9 @@ class Shadow(Held):
 
     def packed(self, record: Record) -> bytes:
         """The argument slots of a kernel's launch, as they are packed for private memory."""
-        found: bytes = ctypes.string_at(self._forward[1][record.index][1], record.plan.kernel.layout.size)
+        found: bytes = ctypes.string_at(
+            self._forward[1][record.index][2] or 0, record.plan.kernel.layout.size
+        )
         return found
 
     def _note_lost(self, record: Record) -> None:
@@ -302,22 +322,28 @@ class Shadow(Held):
         else:
             kept[:] = now
 
-    def _keep_scratch(self, scratch: Scratch, buffer: ShadowBuffer) -> None:
-        self.space.scratches[scratch] = buffer.range(scratch.start, scratch.stop).copy()
+    def _keep_scratch(self, record: Record, scratch: Scratch) -> None:
+        buffer = self._buffers[record.args[scratch.params[0]].buffer]
+        self.space.scratch(record, scratch)[:] = buffer.range(scratch.start, scratch.stop)
 
     @cached_property
-    def _forward(self) -> tuple[Any, list[tuple[Runner, int]]]:
+    def _forward(self) -> tuple[Any, CallList]:
         """What runs each record forward, and what must be kept alive for it."""
         table = Table(self.records, self.space)
-        calls: list[tuple[Runner, int]] = []
+        calls: Calls = []
         for record in self.records:
             if record.kind == "kernel":
                 calls.append((record.plan.forward_run(self.f64), table.forward(record)))
             else:
                 calls.append((forward_special(record, self.space), 0))
-        return table, calls
+        return table, self._listed(table, calls)
 
-    def _steps(self, consume: Consume) -> dict[int, Step]:
+    def _listed(self, table: Table, calls: Calls) -> CallList:
+        runs, addresses = zip(*calls, strict=True) if calls else ((), ())
+        threads, seconds = [r.threads for r in self.records], [r.elapsed for r in self.records]
+        return CallList(runs, threads, addresses, seconds=seconds, held=table)
+
+    def _steps(self, consume: Consume) -> Reversal:
         if consume not in {"versions", "current"}:
             raise TapeError(
                 f"replay: consume is 'versions' or 'current'; got {consume!r}", mend="use one of these"
@@ -330,8 +356,8 @@ class Shadow(Held):
             self.space.current = consume == "current"
             self.space.position = self.position
             table = Table(self.records, self.space)
-            self._tables = {key: (table, {step[0].index: step for step in table.steps(self.records)})}
-        return self._tables[key][1]
+            self._tables = {key: Reversal(table, table.steps(self.records))}
+        return self._tables[key]
 
 
 def _uncovered(records: list[Record]) -> list[str]:

@@ -281,8 +281,11 @@ class Tape:
         refuse_at_another_time("backward")
         self.tracker.catch_up_everywhere()
         try:
-            with _late.seeded(self.tracker, grads or {}):
-                seeds = checked_seeds(self.tracker, loss, grads, self._spare)
+            if grads or self.tracker.activated:
+                with _late.seeded(self.tracker, grads or {}):
+                    seeds = checked_seeds(self.tracker, loss, grads, self._spare)
+            else:
+                seeds = checked_seeds(self.tracker, loss, None, self._spare, self.loss)
         except TapedebugError as error:
             raise error.with_traceback(None) from None
         if state.as_warp:
@@ -295,7 +298,7 @@ class Tape:
             if self._prepared is None or not self._prepared.holds(self.tracker):
                 self._prepared = _backward.Prepared(self.tracker)
             noted = Pass(self._prepared.leaves)
-            self._leftovers = _backward.run(self._prepared, seeds, self._leftovers)
+            self._leftovers, call.peak_bytes = _backward.run(self._prepared, seeds, self._leftovers)
         except BaseException:
             self._spare = seeds
             raise

@@ -105,6 +105,8 @@ class Tracker:
 
     def uses(self, a: array) -> bool:
         """Whether anything on the tape uses memory of `a`."""
+        if a in self.states and a.size:
+            return True
         ledger = self.ledgers.get(a.buffer)
         probe = RangeState(-1, a)
         return ledger is not None and any(probe.meets(state) for state in ledger.within(a.start, a.stop))
@@ -322,7 +324,8 @@ class Tracker:
     def catch_up_everywhere(self) -> None:
         """Note what NumPy has changed anywhere, before somebody relies on what the tape knows."""
         for ledger in self.ledgers.values():
-            self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
+            if ledger.guarded:
+                self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
 
     def _note_numpy(self, ledger: Ledger, state: RangeState) -> None:
         note("write", state.array, "numpy", None)

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -198,7 +199,7 @@ def jobs_of(kernel: Any) -> list[Any]:
     """How the launches so far were cut."""
     plans = kernel.plans.values()
     larges = [run for plan in plans for run in (plan.large, *plan.adjoints.values())]
-    return [c.jobs for run in larges if run.survey is not None for c in run.survey.courses.values()]
+    return [c.jobs for run in larges if run.survey is not None for c in run.survey.launches.values()]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -244,7 +245,7 @@ def test_how_launches_are_cut(name):
     plan = next(iter(kernel.plans.values()))
     found = []
     for large in (plan.large, *plan.adjoints.values()):
-        jobs = list(large.survey.courses.values())[-1].jobs
+        jobs = list(large.survey.launches.values())[-1].jobs
         found.append("one" if jobs is None else "ordered" if jobs.ordered else "free")
     assert tuple(found) == CUT[name]
 
@@ -480,8 +481,8 @@ def test_an_interrupt_waits_for_all_chunks():
     for delay in (0.001, 0.005, 0.01, 0.02):
         y.zero_()
         timer = threading.Timer(delay, signal.raise_signal, [signal.SIGINT])
-        timer.start()
         try:
+            timer.start()
             wp.launch(long, N, inputs=[x, y, 10_000])
             timer.join()
             time.sleep(0.01)
@@ -537,3 +538,43 @@ def test_a_busy_machine(capsys):
         median, worst = np.median(busy) / idle, max(busy) / idle
         print(f"\nidle {1e3 * idle:.2f} ms; busy: median {median:.1f} x, worst {worst:.1f} x")
     assert max(busy) < 2.0
+
+
+def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
+    """Fresh arrays at every launch, as in long simulations, are looked at once, as long as they lie alike."""
+
+    @wp.kernel
+    def moved(x: Floats, y: Floats):
+        i = wp.tid()
+        y[i] = x[i] + 1.0
+
+    def courses() -> int:
+        (plan,) = moved.plans.values()
+        return len(set(map(id, plan.large.survey.launches.values())))
+
+    arrays = [wp.zeros(400, dtype=float) for _ in range(9)]
+    for one, two in pairwise(arrays):
+        wp.launch(moved, 400, [one, two])
+    assert courses() == 1
+    assert arrays[-1].numpy().tolist() == [8.0] * 400
+    longs = [wp.zeros(900, dtype=float) for _ in range(3)]
+    for number, shift in enumerate((0, 1, 5), start=2):
+        for long in longs:
+            wp.launch(moved, 400, [long[:400], long[shift : shift + 400]])
+        assert courses() == number
+    wp.launch(moved, 400, [longs[0][:400], longs[0][400:800]])
+    assert courses() == 4
+
+
+def test_short_rows_do_not_run_in_lanes() -> None:
+    @wp.kernel
+    def doubled(x: Grid, y: Grid):
+        i, j = wp.tid()
+        y[i, j] = 2.0 * x[i, j]
+
+    for columns in (3, 40):
+        x, y = (wp.zeros((400, columns), dtype=float) for _ in range(2))
+        wp.launch(doubled, (400, columns), [x, y])
+    (plan,) = doubled.plans.values()
+    entries = [course.entry for course in plan.large.survey.launches.values()]
+    assert [entry is plan.run for entry in entries] == [True, False]

@@ -43,16 +43,13 @@ def _work(block: Block, ranges: Ranges) -> Bound:
     """One, and what the loops of a block do."""
     work: Bound = 1
     for node in block.ops:
+        if isinstance(node, For | While):
+            count = ranges.of(node.count) if isinstance(node, For) else None
+            times = UNKNOWN if count is None or count.own else count.high
+            work = combined("add", work, combined("mul", times, _work(node.body, ranges)))
+            continue
         for inner in blocks_of(node):
-            inside = _work(inner, ranges)
-            if isinstance(node, For):
-                count = ranges.of(node.count)
-                times = UNKNOWN if count is None or count.own else count.high
-                work = combined("add", work, combined("mul", times, inside))
-            elif isinstance(node, While):
-                work = combined("add", work, combined("mul", UNKNOWN, inside))
-            else:
-                work = combined("add", work, combined("sub", inside, 1))
+            work = combined("add", work, combined("sub", _work(inner, ranges), 1))
     return work
 
 

@@ -65,8 +65,8 @@ def gradients(replay: Replay, semantics: Semantics) -> dict[int, Values]:
     shadow.forward(on_launch=keeper.look)
     steps = shadow._steps("versions")
     for record in chosen:
-        _, _, threads, _ = steps[record.index]
-        steps[record.index] = (record, _runner(record, shadow, keeper, semantics), threads, 0)
+        _, threads, _ = steps[record.index]
+        steps[record.index] = (_runner(record, shadow, keeper, semantics), threads, 0)
     shadow.backward(replay.seeds)
     return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}
 

@@ -57,7 +57,7 @@ def loss_without(replay: Replay, launch: int, threads: Collection[int]) -> float
     shadow = replay._shadow(double=True)
     shadow.forward()
     plain = loss_of(replay, shadow)
-    run, where = shadow._forward[1][launch]
+    run, threads_of_it, where = shadow._forward[1][launch]
     out = sorted(threads)
 
     def partly(lo: int, hi: int, at: int) -> None:
@@ -65,6 +65,6 @@ def loss_without(replay: Replay, launch: int, threads: Collection[int]) -> float
             if low < high:
                 run(low, high, at)
 
-    shadow._forward[1][launch] = (partly, where)
+    shadow._forward[1][launch] = (partly, threads_of_it, where)
     shadow.forward()
     return beyond_rounding(relative(plain, loss_of(replay, shadow)), shadow)

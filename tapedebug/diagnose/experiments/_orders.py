@@ -20,6 +20,7 @@ from tapedebug.diagnose.experiments._effect import (
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
     from tapedebug.diagnose.experiments._schedules import Schedule
+    from tapedebug.runtime._call_list import CallList
 
 DIRECTIONS = 2
 """Along how many random directions the slope of the loss is compared."""
@@ -98,11 +99,11 @@ class Orders:
             slopes.append(slope_of(self.replay, shadow))
         return loss_of(self.replay, shadow), np.array(slopes)
 
-    def _reschedule(self, shadow: Any, calls: list[Any], schedule: Schedule | None) -> None:
+    def _reschedule(self, shadow: Any, calls: CallList, schedule: Schedule | None) -> None:
         for index in self.launches if schedule is not None else ():
-            run, where = calls[index]
+            run, threads, where = calls[index]
             assert schedule is not None
-            calls[index] = (schedule(shadow, index, run), where)
+            calls[index] = (schedule(shadow, index, run), threads, where)
 
 
 def _directions(replay: Replay) -> list[Mapping[Any, Values]]:

@@ -55,6 +55,6 @@ def gradients_with(replay: Replay, launches: Collection[int]) -> dict[int, Value
             table[slot] = shadow.space.adjoint(now[p])
         held.append(table)
         run = plan.adjoint_run(frozenset(), False, True, False, record.replay)
-        steps[index] = (record, run, record.threads, table.ctypes.data)
+        steps[index] = (run, record.threads, table.ctypes.data)
     shadow.backward(replay.seeds)
     return {leaf: shadow.gradient(replay.arrays[leaf]) for leaf in replay.leaves}

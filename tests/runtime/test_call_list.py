@@ -1,0 +1,187 @@
+"""Passes over a table: what runs, in which order, how it is timed, and where somebody may interrupt."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.compiler.objects import Entry
+from tapedebug.runtime import _call_list
+from tapedebug.runtime._call_list import CallList, Times
+from tapedebug.runtime._large import Large
+from tapedebug.runtime.replay import Shadow
+from tests.runtime.kernels import move, scale, square
+
+
+def chain(length: int, arrays: int = 3) -> tuple[wp.Tape, list[wp.array]]:
+    """A tape of `length` launches, each of which doubles what the one before it made, in few arrays."""
+    xs = [wp.ones(2, requires_grad=True) for _ in range(arrays)]
+    with wp.Tape() as tape:
+        for k in range(length):
+            wp.launch(scale, 2, [xs[k % arrays], xs[(k + 1) % arrays], 1.5 if k % 2 else 0.5])
+    return tape, xs
+
+
+def counting(order: list[int], number: int) -> Callable[[int, int, int], None]:
+    return lambda lo, hi, where: order.append(number)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 40])
+@pytest.mark.parametrize("others", [(), (0,), (2,), (0, 1, 2), (5, 6, 20, 39)])
+def test_all_run_once_in_order(length: int, others: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled calls, alone and together, and others between them: the values tell the order."""
+    tape, xs = chain(length)
+    plain = [x.numpy().copy() for x in xs]
+    shadow = tape.replay(stop=0)
+    calls, order = shadow._forward[1], []
+    for number in (n for n in others if n < length):
+        run, threads, where = calls[number]
+        calls[number] = (_both(run, counting(order, number)), threads, where)
+    shadow.forward()
+    for x, values in zip(xs, plain, strict=True):
+        assert shadow.values(x).tolist() == values.tolist()
+    assert order == [n for n in others if n < length]
+    driven: list[tuple[int, int]] = []
+    drive = CallList._drive
+
+    def noted(self: CallList, start: int, stop: int, *rest: object) -> None:
+        driven.append((start, stop))
+        drive(self, start, stop, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CallList, "_drive", noted)
+    shadow.forward(0, 0)
+    for first, last in itertools.pairwise([0, *[n for n in (1, 2, 7, 30) if n < length], length]):
+        shadow.forward(first, last)
+    assert all(stop - start > 1 for start, stop in driven)
+    assert not any(start <= n < stop for start, stop in driven for n in others)
+    for x, values in zip(xs, plain, strict=True):
+        assert shadow.values(x).tolist() == values.tolist()
+
+
+def _both(run: Callable[..., None], other: Callable[..., None]) -> Callable[..., None]:
+    def called(lo: int, hi: int, where: int) -> None:
+        run(lo, hi, where)
+        other(lo, hi, where)
+
+    return called
+
+
+def test_a_long_pass_is_divided() -> None:
+    """By what its launches took: after about a hundredth of a second somebody may interrupt."""
+    tape, _ = chain(40)
+    for record in tape.records:
+        record.elapsed = 0.0019
+    pulses: list[int] = []
+    shadow = Shadow(tape.tracker)
+    shadow.pulse = lambda: pulses.append(shadow._forward[1].done)
+    shadow.forward()
+    assert pulses == [*range(0, 40, 5)]
+    tape.records[7].elapsed = 1.0
+    shadow, pulses = Shadow(tape.tracker), []
+    shadow.pulse = lambda: pulses.append(shadow._forward[1].done)
+    shadow.forward()
+    assert 7 in pulses  # it does not wait for the long one
+    assert 8 in pulses
+
+
+def test_where_a_pulse_cancels_the_rest_can_run_later() -> None:
+    tape, xs = chain(40)
+    for record in tape.records:
+        record.elapsed = 0.0019
+    shadow, pulses = Shadow(tape.tracker), itertools.count()
+
+    def cancel() -> None:
+        if next(pulses) == 3:
+            raise TimeoutError
+
+    shadow.pulse = cancel
+    with pytest.raises(TimeoutError):
+        shadow.forward()
+    assert shadow.position == 15
+    shadow.forward(15)
+    assert shadow.matches_live()
+    assert shadow.values(xs[1]).tolist() == xs[1].numpy().tolist()
+
+
+def test_each_launch_is_timed() -> None:
+    """Also where many run at once; their times add up to those of the parts."""
+    tape, xs = chain(40)
+    big, out = wp.ones(1 << 16, requires_grad=True), wp.zeros(1 << 16, requires_grad=True)
+    with tape:
+        wp.launch(square, big.size, [big, out])
+    assert [r.backward_elapsed for r in tape.records] == [None] * 41
+    tape.backward(grads={xs[1]: np.ones(2, np.float32), out: np.ones(1 << 16, np.float32)})
+    times = [r.backward_elapsed for r in tape.records]
+    assert all(t is not None and t >= 0 for t in times)
+    assert max(range(41), key=lambda k: times[k] or 0.0) == 40
+    assert sum(t or 0.0 for t in times) <= tape.backward_calls[0].seconds
+    before = times
+    tape.backward(grads={xs[1]: np.ones(2, np.float32)})
+    assert [r.backward_elapsed for r in tape.records] != before
+
+
+def test_launches_of_many_threads_are_in_the_table_where_they_run_in_one_piece() -> None:
+    """Which entry runs them follows from their arguments; those that run in chunks are called."""
+    xs = [wp.ones(n, requires_grad=True) for n in (1000, 1000, 1 << 18, 1 << 18)]
+    with wp.Tape() as tape:
+        for _ in range(5):
+            wp.launch(square, 1000, xs[:2])
+        wp.launch(square, 1 << 18, xs[2:])
+    for record in tape.records:
+        record.elapsed = record.threads * 1e-8
+    tape.backward(grads={xs[1]: np.ones(1000, np.float32), xs[3]: np.ones(1 << 18, np.float32)})
+    kinds = [type(run) for run, _, _ in tape._prepared.calls]
+    assert kinds == [Large, *[Entry] * 5]
+    assert xs[0].grad.numpy().tolist() == [2] * 1000
+    assert xs[2].grad.numpy().tolist() == [2] * (1 << 18)
+
+
+def test_times_where_nothing_is_counted() -> None:
+    """A processor whose counter may not be read gives equal shares."""
+    times = Times([])
+    times._indices = [5, 6, 7, 8, 9]
+    times.starts, times.took, times.stamps = [0, 4, 5], [2.0, 3.0], np.zeros(8, np.int64)
+    assert times._seconds().tolist() == [0.5] * 4 + [3.0]
+
+
+def test_rows_of_few_threads_run_together_and_of_many_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_call_list, "MOST", 8)
+    x, y = wp.array(np.arange(6.0), dtype=float), wp.zeros(6)
+    with wp.Tape() as tape:
+        for _ in range(5):
+            wp.launch(move, 2, [x, y])
+    packed = np.concatenate([np.frombuffer(tape.records[0].packed, np.int64)] * 3).reshape(3, -1).copy()
+    slots = dict(tape.records[0].plan.value_slots)
+    packed[:, slots[0]] += [0, 8, 16]
+    packed[:, slots[1]] += [0, 8, 16]
+    record, pulses = tape.records[0], []
+    address, stride = packed.ctypes.data, packed.strides[0]
+    calls = CallList([record.plan.run] * 5, [2] * 5, [address] * 5, stride=stride, held=packed)
+    y.zero_()
+    calls.run(rows=3, pulse=lambda: pulses.append(0))
+    assert y.numpy().tolist() == x.numpy().tolist()
+    assert len(pulses) == 1 + 5
+
+
+def test_a_tape_that_ran_backward_goes_away_at_once() -> None:
+    """Records know how long they took, and what noted it does not know them."""
+    gc.collect()
+    gc.disable()
+    try:
+        tape, xs = chain(12)
+        with tape:
+            wp.copy(xs[0], xs[1])
+        tape.backward(grads={xs[0]: np.ones(2, np.float32)})
+        gone = [weakref.ref(tape), weakref.ref(tape.tracker)]
+        del tape
+        assert [ref() for ref in gone] == [None, None]
+    finally:
+        gc.enable()
