@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -219,6 +220,14 @@ def test_turns_alternate_and_the_first_round_is_not_kept(monkeypatch: pytest.Mon
     thing.in_turns(2)
     assert "".join(order) == "baabba"
     assert {name: len(seconds) for name, seconds in thing.seconds.items()} == {"a": 2, "b": 2}
+
+
+def test_only_the_first_round_is_left_out_of_collections() -> None:
+    frozen: list[int] = []
+    Timed("c", "p", "s", {"a": Run(lambda: frozen.append(gc.get_freeze_count()), per=1)}).in_turns(1)
+    assert frozen[0] == 0
+    assert frozen[-1] > 1000
+    assert gc.get_freeze_count() == 0
 
 
 def test_seconds_are_those_of_one_operation_and_what_is_before_is_not_timed() -> None:
