@@ -89,8 +89,8 @@ class CallList:
         """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
         calls = len(self._runs)
         table = self._table = np.empty((calls, 4), np.int64)
-        runs = zip(self._runs, self._threads, strict=True)
-        self._runs = [sized(run, threads) if type(run) is Large else run for run, threads in runs]
+        many = bool(self._stride)
+        self._runs = [sized(*call, many=many) if type(call[0]) is Large else call[0] for call in self]
         table[:, 0] = [run.address if type(run) is Entry else 0 for run in self._runs]
         table[:, 1] = self._threads
         table[:, 2] = [at or 0 for at in self._addresses]
