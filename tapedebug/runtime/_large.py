@@ -35,28 +35,28 @@ class Large:
         if hi < LARGE or lo:
             self.entry(lo, hi, args)
             return
-        survey = self.survey or self._survey()
+        survey = self.survey
         if survey is None:
-            self.entry(lo, hi, args)
-            return
+            survey = self._survey()
+            if survey is None:
+                self.entry(lo, hi, args)
+                return
         raw = string_at(args, survey.size)
         survey.course(hi, raw).run(args, raw)
 
-    def compiled(self, threads: int, args: int, *, many: bool = False) -> Any:
-        """The one entry that does the same for these arguments; this where there is none.
+    def alone(self, threads: int, args: int, seconds: float) -> Any:
+        """The entry that runs so many threads with these arguments; None where they should run in chunks.
 
         Args:
             threads: How many.
             args: The address of the packed arguments.
-            many: Whether there are many such launches, so that nobody else is to be woken for one.
+            seconds: How long it may take, where that is not known better.
         """
-        survey = self.survey or self._survey()
+        survey = None if threads < LARGE else self.survey or self._survey()
         if survey is None:
             return self.entry.settled()
         course = survey.course(threads, string_at(args, survey.size))
-        if course.jobs is None or (many and not course.jobs.ordered):
-            return course.entry.settled()
-        return self
+        return course.entry.settled() if course.is_short(seconds) else None
 
     def _survey(self) -> Survey | None:
         """What is known of the entry; None where the kernel was compiled anew, and is another now."""
@@ -73,14 +73,6 @@ def entry_of(run: Any) -> Any:
     return run.entry.settled() if type(run) is Large else run
 
 
-def sized(run: Any, threads: int, args: int | None = None, *, many: bool = False) -> Any:
-    """What runs the same over so many threads: over few, the entry itself.
-
-    Where the address of the packed arguments is given, it is an entry wherever that does the same; `many` is
-    as in `Large.compiled`.
-    """
-    if type(run) is not Large:
-        return run
-    if threads < LARGE:
-        return run.entry.settled()
-    return run if args is None else run.compiled(threads, args, many=many)
+def sized(run: Any, threads: int) -> Any:
+    """What runs the same over so many threads: over few, the entry itself."""
+    return run.entry.settled() if threads < LARGE and type(run) is Large else run

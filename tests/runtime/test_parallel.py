@@ -18,11 +18,9 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler import pipeline
-from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types as t
 from tapedebug.runtime import _cut, _large, _pace, _pool
-from tapedebug.runtime._large import Large, sized
-from tapedebug.runtime._pack import dims
+from tapedebug.runtime._large import Large
 from tests.compiler.generator import program
 from tests.compiler.harness import run, twin
 from tests.compiler.test_generated import arguments, load
@@ -543,7 +541,7 @@ def test_a_busy_machine(capsys):
 
 
 def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
-    """Fresh arrays at every launch, as in a long simulation, are looked at once where they lie alike."""
+    """Fresh arrays at every launch, as in long simulations, are looked at once, as long as they lie alike."""
 
     @wp.kernel
     def moved(x: Floats, y: Floats):
@@ -568,23 +566,15 @@ def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
     assert courses() == 4
 
 
-def test_launches_that_are_not_cut_are_called_in_one_compiled_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so are the rows of a batch, but for those that add to what others add to."""
-    n = 400
-    x, y, s = (wp.array(uniform(size), dtype=float) for size in (n, n, 1))
-    for kernel, given, cut in ((mapped, [x, y], False), (total, [x, s], True)):
-        fresh = wp.Kernel(func=kernel.python, key=f"{kernel.key}_in_a_pass")
-        wp.launch(fresh, n, inputs=given)
-        (plan,) = fresh.plans.values()
-        packed = np.frombuffer(plan.packed(dims((n,))[2], *given), np.int64).copy()
-        large, args = plan.large, packed.ctypes.data
-        assert sized(large, 30, args) is plan.run
-        assert sized(large, n) is large
-        assert sized(large, n, args) is large
-        assert (sized(large, n, args, many=True) is large) is cut
-    monkeypatch.setattr(_cut, "WORK", 4096)
-    fresh = wp.Kernel(func=mapped.python, key="mapped_once_more")
-    wp.launch(fresh, n, inputs=[x, y])
-    (plan,) = fresh.plans.values()
-    packed = np.frombuffer(plan.packed(dims((n,))[2], x, y), np.int64).copy()
-    assert type(sized(plan.large, n, packed.ctypes.data)) is Entry
+def test_short_rows_do_not_run_in_lanes() -> None:
+    @wp.kernel
+    def doubled(x: Grid, y: Grid):
+        i, j = wp.tid()
+        y[i, j] = 2.0 * x[i, j]
+
+    for columns in (3, 40):
+        x, y = (wp.zeros((400, columns), dtype=float) for _ in range(2))
+        wp.launch(doubled, (400, columns), [x, y])
+    (plan,) = doubled.plans.values()
+    entries = [course.entry for course in plan.large.survey.launches.values()]
+    assert [entry is plan.run for entry in entries] == [True, False]
