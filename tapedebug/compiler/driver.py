@@ -120,6 +120,54 @@ def after_copies() -> objects.Entry:
     return _compiled(AFTER_COPIES)
 
 
+PASS_BACK = """define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {{
+begin:
+  %from.at = getelementptr i64, ptr %what, i64 1
+  %to = load ptr, ptr %what
+  %from = load ptr, ptr %from.at
+  %some = icmp slt i64 %lo, %hi
+  br i1 %some, label %one, label %end
+one:
+  %k = phi i64 [ %lo, %begin ], [ %next, %one ]
+  %x.at = getelementptr {kind}, ptr %to, i64 %k
+  %y.at = getelementptr {kind}, ptr %from, i64 %k
+  %x = load {kind}, ptr %x.at
+  %y = load {kind}, ptr %y.at
+  %sum = fadd {kind} %x, %y
+  store {kind} %sum, ptr %x.at
+  store {kind} 0.0, ptr %y.at
+  %next = add nuw nsw i64 %k, 1
+  %more = icmp slt i64 %next, %hi
+  br i1 %more, label %one, label %end
+end:
+  ret void
+}}
+"""
+
+CLEAR = """declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {{
+  %to = load ptr, ptr %what
+  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %hi, i1 false)
+  ret void
+}}
+"""
+
+
+@cache
+def pass_back(double: bool) -> objects.Entry:
+    """The adjoint of a copy: an entry that adds numbers to others, and leaves zeros.
+
+    A thread is a number; the arguments are two words: where to add, and what.
+    """
+    return _compiled(PASS_BACK.replace("{kind}", "double" if double else "float"))
+
+
+@cache
+def clear() -> objects.Entry:
+    """The adjoint of a fill: an entry that sets bytes to zero. A thread is a byte; the argument is where."""
+    return _compiled(CLEAR)
+
+
 def _compiled(assembly: str) -> objects.Entry:
     key = objects.key_of(assembly, "llvm")
     found = backend.kept(key)

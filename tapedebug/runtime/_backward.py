@@ -101,6 +101,7 @@ class Prepared:
         self.memories = {buffer: buffer.gradient() for buffer in touched}
         self.first = tracker.budget.since if tracker.budget is not None and self.space.preserves else 0
         self.reran = self.again = 0
+        self._views: dict[array, tuple[Buffer, Values]] = {}
         self.retained = Retained(records, groups)
         self.table = Table(records[self.first :], self.space)
         steps = self.table.steps(records[self.first :], None if self.first else groups)
@@ -124,6 +125,14 @@ class Prepared:
             and self.kept == tracker.kept
             and [buffer.adjoint for buffer in self.memories] == [*self.memories.values()]
         )
+
+    def view(self, a: array) -> Values:
+        """The gradient of an array that passes start from, as a NumPy view, which is made once."""
+        memory, view = self._views.get(a, (None, None))
+        if view is None or memory is not a.buffer.adjoint:
+            view = self.space.adjoint_view(a)
+            self._views = {a: (a.buffer.gradient(), view)}  # the last one: most passes start from one
+        return view
 
     @property
     def nbytes(self) -> int:
@@ -201,7 +210,7 @@ def run(
             memory.fill = None
         earlier = _take_leftovers(leftovers, seeds) if leftovers else {}
         for a, values in seeds.items():
-            space.adjoint_view(a)[...] = values
+            prepared.view(a)[...] = values
         prepared.run(tracker)
         for a, values in earlier.items():
             view = space.adjoint_view(a)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.compiler.objects import Entry
-from tapedebug.runtime._large import Large, sized
+from tapedebug.runtime._large import Large
 from tapedebug.runtime.plan import Runner
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ LONG = 0.01
 
 FEW = 4
 """Fewer compiled calls in a row are called one by one: to load the compiled loop would cost more."""
+
+BACK = 4
+"""So many times as long as the launch, at most, its adjoint takes: a guess."""
 
 Pulse = Callable[[], None] | None
 Call = tuple[Runner, int, int | None]
@@ -89,8 +92,8 @@ class CallList:
         """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
         calls = len(self._runs)
         table = self._table = np.empty((calls, 4), np.int64)
-        runs = zip(self._runs, self._threads, strict=True)
-        self._runs = [sized(run, threads) if type(run) is Large else run for run, threads in runs]
+        if Large in map(type, self._runs):
+            self._runs = list(map(self._resolved, range(calls)))
         table[:, 0] = [run.address if type(run) is Entry else 0 for run in self._runs]
         table[:, 1] = self._threads
         table[:, 2] = [at or 0 for at in self._addresses]
@@ -109,6 +112,15 @@ class CallList:
                 start = stop
             self._starts.append(other)
             start = other + 1
+
+    def _resolved(self, number: int) -> Runner:
+        """What a call does: of a launch of many threads that follows from its arguments, packed by now."""
+        run, threads, at = self[number]
+        if type(run) is not Large or at is None:
+            return run
+        seconds = 0.0 if self._seconds is None else BACK * self._seconds[number]
+        found: Runner | None = run.alone(threads, at, seconds)
+        return run if found is None else found
 
     def run(self, first: int = 0, last: int | None = None, *, rows: int = 1, pulse: Pulse = None) -> None:
         """Run calls `first … last-1`.

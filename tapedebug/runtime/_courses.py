@@ -18,8 +18,10 @@ from tapedebug.lang import types
 from tapedebug.runtime import _pool
 from tapedebug.runtime._cut import Jobs, cut
 from tapedebug.runtime._memories import Memory, arrangement, contiguous, meetings, memory
-from tapedebug.runtime._pace import Pace
+from tapedebug.runtime._pace import BREAK_EVEN, Pace
 
+NARROW = 8
+"""Shorter rows of threads do not run in lanes: most of these would be empty."""
 REMEMBERED = 256
 """Launches of one entry, and sizes of launches, of which is kept how they go."""
 
@@ -37,6 +39,16 @@ class Course:
 
     def __init__(self, entry: Any, threads: int, jobs: Jobs | None, pace: Pace) -> None:
         self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
+
+    def is_short(self, seconds: float) -> bool:
+        """Whether the entry alone does it, to the last bit, and others are not worth waking.
+
+        Args:
+            seconds: How long it may take, where it has not run yet.
+        """
+        if self.jobs is None or self.jobs.ordered:
+            return self.jobs is None
+        return 0 < (self.pace.alone or seconds) < BREAK_EVEN
 
     def run(self, args: int, raw: bytes) -> None:
         """Run it; `args` is the address of the packed arguments, `raw` their content."""
@@ -149,10 +161,12 @@ class Survey:
             place for place, share in self.shares.items() if share.how != READ
         }
         folded = self.variant.strided and any(m.folded for m in memories if m.place in changed)
-        entry = self._entry(met, folded)
+        words, axes = memoryview(raw).cast("q"), self.division.axes
+        folds_or_narrow = folded or (axes > 1 and words[axes - 1] < NARROW)
+        entry = self.entry if folds_or_narrow else self._entry(met)
         jobs = None
         if self.division.shares is not None and not folded and all(self._may_meet(*pair) for pair in met):
-            jobs = cut(self, memoryview(raw).cast("q"), memories, entry, threads)
+            jobs = cut(self, words, memories, entry, threads)
         return Course(entry, threads, jobs, self.paces.setdefault(threads, Pace()))
 
     def _memory(self, place: Place, slot: int, words: memoryview) -> Memory:
@@ -174,9 +188,9 @@ class Survey:
         size: int = types.numpy_dtype(kind).itemsize
         return 8 if self.variant.f64 and types.is_float(kind) else size
 
-    def _entry(self, met: list[tuple[Memory, Memory]], folded: bool) -> Any:
+    def _entry(self, met: list[tuple[Memory, Memory]]) -> Any:
         """What runs threads in lockstep, where they may run so."""
-        if not self.division.lanes or folded:
+        if not self.division.lanes:
             return self.entry
         for one, other in met:
             alike = self.pairs.get(frozenset((one.place, other.place)))

@@ -44,6 +44,20 @@ class Large:
         raw = string_at(args, survey.size)
         survey.course(hi, raw).run(args, raw)
 
+    def alone(self, threads: int, args: int, seconds: float) -> Any:
+        """The entry that runs so many threads with these arguments; None where they should run in chunks.
+
+        Args:
+            threads: How many.
+            args: The address of the packed arguments.
+            seconds: How long it may take, where that is not known better.
+        """
+        survey = None if threads < LARGE else self.survey or self._survey()
+        if survey is None:
+            return self.entry.settled()
+        course = survey.course(threads, string_at(args, survey.size))
+        return course.entry.settled() if course.is_short(seconds) else None
+
     def _survey(self) -> Survey | None:
         """What is known of the entry; None where the kernel was compiled anew, and is another now."""
         from tapedebug.runtime._courses import Survey  # small programs do without

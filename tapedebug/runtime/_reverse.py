@@ -137,7 +137,13 @@ class _Found(dict[Any, Any]):
 
 
 class Table:
-    """The packed arguments of a reverse pass; keeps everything alive that they point to."""
+    """The packed arguments of a reverse pass; keeps everything alive that they point to.
+
+    Attributes:
+        alone: The arguments are those of one pass with adjoints only.
+    """
+
+    alone = True
 
     def __init__(self, records: list[Record], space: Space) -> None:
         self.space = space
@@ -150,6 +156,7 @@ class Table:
         self.values = _Found(space.value)
         self.adjoints = _Found(space.adjoint)
         self.factors = _Found(space.stretch)
+        self.views = _Found(space.adjoint_view)
         self.copies: dict[int, int] = {}
         self.in_place = [r for r in chosen if r.scratch]
         self.scratch: Bytes = np.empty(0, np.uint8)
@@ -171,6 +178,23 @@ class Table:
             return lambda lo, hi, where: self.space.call(record)
         return reverse_special(record, self.space.adjoint_view)
 
+    def _call_of_special(self, record: Record) -> tuple[Runner, int, int]:
+        """What calls the adjoint of what is no launch: compiled code, where arrays have no gaps."""
+        simple = self.alone and record.kind != "func" and 0 in record.active
+        views = [self.views[record.args[p]] for p in sorted(record.active)] if simple else []
+        if not simple or not all(v.flags.c_contiguous for v in views):
+            return self._special(record), 0, 0
+        from tapedebug.compiler.driver import clear, pass_back
+
+        dest, *sources = views
+        what = np.array([v.ctypes.data for v in reversed(views)], np.int64)
+        self.held.append(what)
+        if not sources:
+            return clear(), dest.nbytes, what[-1:].ctypes.data
+        if dest.dtype.itemsize < 4 or dest.dtype != sources[0].dtype or np.may_share_memory(*views):
+            return self._special(record), 0, 0
+        return pass_back(dest.dtype.itemsize == 8), dest.size, what.ctypes.data
+
     def steps(self, records: list[Record], groups: list[Group] | None = None) -> Steps:
         """What a reverse pass calls for each record that has an adjoint, in recorded order.
 
@@ -179,13 +203,13 @@ class Table:
             groups: The same, by plan, where they are known.
         """
         usual: dict[Plan, Runner] = {}
-        own: dict[int, tuple[Runner, int]] = {}
+        own: dict[int, tuple[Runner, int, int]] = {}
         for plan, members, columns in grouped(records) if groups is None else groups:
             if not plan.active:
                 continue
             if plan.kernel is None:
                 wanted = [r for r in members if not (self.space.as_warp and r.is_off_warps_tape)]
-                own.update({r.index: (self._special(r), 0) for r in wanted})
+                own.update({r.index: self._call_of_special(r) for r in wanted})
             elif plan.info is not None:
                 self._fill(plan, members, columns)
                 others = self.in_place or self.space.as_warp
@@ -198,9 +222,8 @@ class Table:
         if not own:
             addresses = [start + 8 * base[r.index] for r in chosen]
             return Steps(chosen, [usual[r.plan] for r in chosen], [r.threads for r in chosen], addresses)
-        calls = [own.get(r.index) or (usual[r.plan], start + 8 * base[r.index]) for r in chosen]
-        threads = [r.threads if r.plan.kernel is not None else 0 for r in chosen]
-        return Steps(chosen, [run for run, _ in calls], threads, [address for _, address in calls])
+        calls = [own.get(r.index) or (usual[r.plan], r.threads, start + 8 * base[r.index]) for r in chosen]
+        return Steps(chosen, [c[0] for c in calls], [c[1] for c in calls], [c[2] for c in calls])
 
     def forward(self, record: Record) -> int:
         """The address of a record's packed arguments, for a forward run in this space."""
@@ -232,13 +255,16 @@ class Table:
                         place = self._held(copy) + space.offset(record.args[p], need.start)
                         words[base[record.index] + slot] = place
 
-    def _own(self, record: Record) -> tuple[Runner, int] | None:
-        """What reverses a launch, and its arguments, where that is not as with others of its plan."""
+    def _own(self, record: Record) -> tuple[Runner, int, int] | None:
+        """What reverses a launch, its threads and arguments, where that is not as with others of its plan."""
         base = self.base[record.index]
         run = self._as_warp(record) if self.space.as_warp and not self.space.f64 else None
         if run is not None:
-            return run, self.start + 8 * base
-        return self._replaying(record, base) if record.scratch else None
+            return run, record.threads, self.start + 8 * base
+        if not record.scratch:
+            return None
+        run, address = self._replaying(record, base)
+        return run, record.threads, address
 
     def _as_warp(self, record: Record) -> Runner | None:
         """What Warp makes of a launch's adjoint, where that is something else."""

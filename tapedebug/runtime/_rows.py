@@ -111,6 +111,8 @@ class RowTable(Table):
             before they run.
     """
 
+    alone = False
+
     def __init__(self, records: list[Record], space: RowSpace, capacity: int) -> None:
         self.rows = space
         self.capacity = capacity

@@ -75,6 +75,8 @@ class SecondShadow(Shadow):
 class _SecondTable(Table):
     """The packed arguments of a reverse pass with tangents: each record has two more pointers an array."""
 
+    alone = False
+
     def __init__(
         self,
         records: list[Record],

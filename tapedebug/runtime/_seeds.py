@@ -17,7 +17,9 @@ from tapedebug.runtime.versions import Tracker
 Seeds = dict[array, np.ndarray[Any, Any]]
 
 
-def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: Seeds) -> Seeds:
+def checked_seeds(
+    tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: Seeds, known: array | None = None
+) -> Seeds:
     """The incoming gradients of a reverse pass, as NumPy arrays of the arrays' own dtypes.
 
     Args:
@@ -25,6 +27,7 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
         loss: As given to `Tape.backward`.
         grads: As given to `Tape.backward`.
         spare: Memory of earlier seeds that may be used again.
+        known: A loss that has been checked.
 
     Raises:
         TapeError: They do not fit the tape.
@@ -36,7 +39,8 @@ def checked_seeds(tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, 
         )
     seeds: Seeds = {}
     if loss is not None:
-        _check_loss(tracker, loss)
+        if loss is not known or not known._requires_grad:
+            _check_loss(tracker, loss)
         kept = spare.get(loss)
         if kept is None or kept.shape != loss.shape:
             kept = np.empty(loss.shape, types.numpy_dtype(loss.dtype))

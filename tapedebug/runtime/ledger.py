@@ -192,9 +192,9 @@ class Ledger:
 
     __slots__ = (
         "__weakref__",
+        "_by_range",
         "_ranges",
         "buffer",
-        "by_range",
         "guarded",
         "liveins",
         "needs",
@@ -208,7 +208,7 @@ class Ledger:
         self.buffer = buffer
         self.tracker = weakref.ref(tracker)
         self.states: list[RangeState] = []
-        self.by_range: dict[Any, RangeState] = {}
+        self._by_range: dict[Any, RangeState] | None = None
         self._ranges: Ranges | None = None
         self.needs: list[Need] = []
         self.guarded: dict[int, Bytes | None] = {}
@@ -220,19 +220,24 @@ class Ledger:
 
     def state(self, a: array) -> RangeState:
         """The state of the range that `a` covers."""
+        states = self.states
+        if not states:  # most buffers have one range: thousands of them should be cheap
+            states.append(RangeState(0, a))
+            return states[0]
+        if self._by_range is None:
+            self._by_range = {range_key(states[0].array): states[0]}
         key = range_key(a)
-        found = self.by_range.get(key)
+        found = self._by_range.get(key)
         if found is None:
-            found = self.by_range[key] = RangeState(len(self.states), a)
-            if self.states:
-                self._place(found)
-            self.states.append(found)
+            found = self._by_range[key] = RangeState(len(states), a)
+            self._place(found)
+            states.append(found)
         return found
 
     def _place(self, found: RangeState) -> None:
         """Find what a new range overlaps."""
         ranges = self._ranges
-        if ranges is None:  # most buffers have one range: thousands of them should be cheap
+        if ranges is None:
             ranges = self._ranges = Ranges()
             ranges.add(self.states[0].start, self.states[0].stop, 0)
         for number in ranges.near(found.start, found.stop):

@@ -281,8 +281,11 @@ class Tape:
         refuse_at_another_time("backward")
         self.tracker.catch_up_everywhere()
         try:
-            with _late.seeded(self.tracker, grads or {}):
-                seeds = checked_seeds(self.tracker, loss, grads, self._spare)
+            if grads or self.tracker.activated:
+                with _late.seeded(self.tracker, grads or {}):
+                    seeds = checked_seeds(self.tracker, loss, grads, self._spare)
+            else:
+                seeds = checked_seeds(self.tracker, loss, None, self._spare, self.loss)
         except TapedebugError as error:
             raise error.with_traceback(None) from None
         if state.as_warp:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.compiler.objects import Entry
 from tapedebug.runtime import _call_list
 from tapedebug.runtime._call_list import CallList, Times
+from tapedebug.runtime._large import Large
 from tapedebug.runtime.replay import Shadow
 from tests.runtime.kernels import move, scale, square
 
@@ -122,6 +124,22 @@ def test_each_launch_is_timed() -> None:
     before = times
     tape.backward(grads={xs[1]: np.ones(2, np.float32)})
     assert [r.backward_elapsed for r in tape.records] != before
+
+
+def test_launches_of_many_threads_are_in_the_table_where_they_run_in_one_piece() -> None:
+    """Which entry runs them follows from their arguments; those that run in chunks are called."""
+    xs = [wp.ones(n, requires_grad=True) for n in (1000, 1000, 1 << 18, 1 << 18)]
+    with wp.Tape() as tape:
+        for _ in range(5):
+            wp.launch(square, 1000, xs[:2])
+        wp.launch(square, 1 << 18, xs[2:])
+    for record in tape.records:
+        record.elapsed = record.threads * 1e-8
+    tape.backward(grads={xs[1]: np.ones(1000, np.float32), xs[3]: np.ones(1 << 18, np.float32)})
+    kinds = [type(run) for run, _, _ in tape._prepared.calls]
+    assert kinds == [Large, *[Entry] * 5]
+    assert xs[0].grad.numpy().tolist() == [2] * 1000
+    assert xs[2].grad.numpy().tolist() == [2] * (1 << 18)
 
 
 def test_times_where_nothing_is_counted() -> None:

@@ -541,7 +541,7 @@ def test_a_busy_machine(capsys):
 
 
 def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
-    """Fresh arrays at every launch, as in a long simulation, are looked at once, as long as they lie alike."""
+    """Fresh arrays at every launch, as in long simulations, are looked at once, as long as they lie alike."""
 
     @wp.kernel
     def moved(x: Floats, y: Floats):
@@ -564,3 +564,17 @@ def test_courses_depend_on_places_only_where_memory_is_shared() -> None:
         assert courses() == number
     wp.launch(moved, 400, [longs[0][:400], longs[0][400:800]])
     assert courses() == 4
+
+
+def test_short_rows_do_not_run_in_lanes() -> None:
+    @wp.kernel
+    def doubled(x: Grid, y: Grid):
+        i, j = wp.tid()
+        y[i, j] = 2.0 * x[i, j]
+
+    for columns in (3, 40):
+        x, y = (wp.zeros((400, columns), dtype=float) for _ in range(2))
+        wp.launch(doubled, (400, columns), [x, y])
+    (plan,) = doubled.plans.values()
+    entries = [course.entry for course in plan.large.survey.launches.values()]
+    assert [entry is plan.run for entry in entries] == [True, False]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.compiler.objects import Entry
 from tapedebug.runtime import _backward
 from tapedebug.runtime.buffer import ZERO
 from tests.runtime.kernels import move, scale, square, square_without_adjoint, total
@@ -63,6 +64,8 @@ def test_what_a_pass_needs_is_counted(monkeypatch):
         for _ in range(8):
             wp.launch(squared_in_place, 100, [x])
         wp.launch(move, 100, [x, y])
+    for record in tape.records:
+        record.elapsed = 1e-6  # all in one part, on a busy machine, too
     tape.backward(grads={y: np.ones(100, np.float32)})
     kept = 8 * 400  # of each launch what it overwrote
     assert tape.preserved_bytes == kept
@@ -115,6 +118,55 @@ def test_in_place_launches_are_reversed_each_from_its_own_values(length):
     shadow.forward().backward({y: np.ones(2)})
     other = np.array([1.2, 0.8])
     np.testing.assert_allclose(shadow.gradient(x), 2.0**length * other ** (2.0**length - 1), rtol=1e-6)
+
+
+# Copies and fills -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [wp.float32, wp.float64, wp.float16, wp.vec3, wp.mat22d])
+@pytest.mark.parametrize("length", [1, 4])
+def test_copies_and_fills_are_reversed_by_compiled_code(dtype, length):
+    """As by NumPy: a copy passes the gradient on, and adds; a fill ends it."""
+    x, y, z, part = (wp.zeros(6, dtype=dtype, requires_grad=True) for _ in range(4))
+    with wp.Tape() as tape:
+        for _ in range(length):
+            wp.copy(y, x)
+            wp.copy(z, y)
+            wp.copy(part, y, dest_offset=2, src_offset=1, count=3)
+            part[:1].zero_()
+    ones = np.ones(x.numpy().shape, x.numpy().dtype)
+    seeds = {y: 2 * ones, z: 3 * ones, part: 5 * ones}
+    for turn in (1, 2):
+        tape.backward(grads=seeds)
+        got = turn * np.array([5, 10, 10, 10, 5, 5]).reshape(-1, *[1] * (ones.ndim - 1))
+        assert (x.grad.numpy() == got * ones).all()
+        assert not y.grad.numpy().any()
+        assert not z.grad.numpy().any()
+        assert (part.grad.numpy()[[0, 2, 3, 4]] == 0).all()
+        assert (part.grad.numpy()[[1, 5]] == 5).all()
+    shadow = tape.replay()
+    shadow.backward(seeds)
+    assert (shadow.gradient(x) == got / 2 * ones).all()
+    kinds = {type(run) for run, _, _ in tape._prepared.calls}
+    assert kinds == ({Entry} if dtype is not wp.float16 else kinds)
+
+
+def test_copies_within_one_array_and_with_gaps():
+    x, y = wp.zeros(6, requires_grad=True), wp.zeros((3, 2), requires_grad=True)
+    with wp.Tape() as tape:
+        wp.copy(x, x, dest_offset=1, src_offset=0, count=4)
+        wp.copy(y[:, 0], x[:3])
+        wp.copy(x[::2], y[:, 0])
+        y[:, 1].zero_()
+    tape.backward(grads={x: np.arange(1.0, 7.0, dtype=np.float32), y: np.ones((3, 2), np.float32)})
+    # Of x after all: 1 3 5 go to the column, which had 1 1 1; then to x[:3] = (2, 4, 6) + old rest (., 2, .).
+    assert y.grad.numpy().tolist() == [[0, 0]] * 3
+    expected = np.array([0, 2, 0, 4, 0, 6.0])
+    expected[:3] += [2, 4, 6]
+    passed = expected[1:5].copy()
+    expected[1:5] = 0
+    expected[:4] += passed
+    assert x.grad.numpy().tolist() == expected.tolist()
 
 
 # What a pass leaves -----------------------------------------------------------------------------------------
