@@ -48,8 +48,8 @@ $(DOCS_STAMP): $(PY_STAMP)
 	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install -qq --editable '.[test,docs]' && touch $@
 
 $(BENCH_STAMP): $(PY_STAMP)
-	@echo "make: installing warp-lang (to compare with)"
-	@$(BIN)/python -m pip install -qq 'warp-lang>=1.10' && touch $@
+	@echo "make: installing warp-lang and JAX (to compare with)"
+	@$(BIN)/python -m pip install -qq 'warp-lang>=1.10' 'jax>=0.4.30' && touch $@
 
 $(NPM_STAMP): js/package.json js/package-lock.json
 	@scripts/need-node.sh
@@ -111,9 +111,8 @@ gallery: $(PY_STAMP)  ## wrong and right adjoints and their verdicts; a 1 % erro
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.gallery.table
 
-bench: $(PY_STAMP) $(BENCH_STAMP)  ## kernels, launches, Jacobians, compile times beside warp-lang and Numba by hand; recording (BENCH_ARGS='--only heat')
-	@$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
-	@$(BIN)/python -m tests.benchmarks.jacobians
+bench: $(PY_STAMP) $(BENCH_STAMP)  ## all beside warp-lang, JAX and Numba by hand; writes docs/performance.md (BENCH_ARGS='--only heat': a part)
+	@$(BIN)/python -m tests.benchmarks --write $(BENCH_ARGS)
 	@$(BIN)/python -m tests.benchmarks.compile_times
 	@$(BIN)/python -m tests.benchmarks.recording
 	@$(BIN)/python -m tests.benchmarks.tracking

@@ -14,10 +14,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.benchmarks import busy
+from tests.benchmarks import busy, page
 from tests.benchmarks.engines import ALONE, JAX, OURS, PEERS, WARP
 from tests.benchmarks.figures import Figures, Found, compared
-from tests.benchmarks.goals import best_by_hand, outcomes
+from tests.benchmarks.goals import best_by_hand, outcomes, rows
 from tests.benchmarks.suite import NAMES, SIZES, Options, measure
 from tests.benchmarks.timing import columns, duration, load, machine
 
@@ -25,23 +25,23 @@ from tests.benchmarks.timing import columns, duration, load, machine
 def table(figures: Figures) -> str:
     """All figures, for a terminal."""
     head = ("", OURS, "one thread", "warp", "numba", "", "jax", "warp/ours", "ours/numba")
-    rows = [head]
+    shown = [head]
     for (case, part, size), found in figures.grouped().items():
         if case != "busy":
-            rows.append((f"{case} {part}, {size}", *row(found)))
-    return columns(rows) + beside_others(figures)
+            shown.append((f"{case} {part}, {size}", *row(found)))
+    return columns(shown) + beside_others(figures)
 
 
 def beside_others(figures: Figures) -> str:
     """Launches beside busy processes; nothing where that was not measured."""
-    rows = [("", "alone, median", "busy, median", "busy, worst", "a Python loop, worst")]
+    shown = [("", "alone, median", "busy, median", "busy, worst", "a Python loop, worst")]
     for what, size, idle, found in busy.pairs(figures):
         loop = duration(found[busy.LOOP].max)
         for engine in found.keys() & {OURS, ALONE}:
             name = f"{what}, {size}, {engine}"
             alone, beside = idle[engine], found[engine]
-            rows += [(name, duration(alone.median), duration(beside.median), duration(beside.max), loop)]
-    return "\n\n" + columns(rows) if len(rows) > 1 else ""
+            shown += [(name, duration(alone.median), duration(beside.median), duration(beside.max), loop)]
+    return "\n\n" + columns(shown) if len(shown) > 1 else ""
 
 
 def row(found: Found) -> tuple[str, ...]:
@@ -80,8 +80,18 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, help="config.num_threads of ours (default: its own)")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="who else is measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--write", action="store_true", help="write tables of the documentation (full runs)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
     return parser.parse_args(arguments)
+
+
+def complete(options: argparse.Namespace) -> bool:
+    """Whether everything was measured; says so where it was not."""
+    everything = (set(NAMES), set(SIZES), set(PEERS), None)
+    measured = (set(options.only), set(options.sizes), set(options.peers), options.threads)
+    if measured != everything:
+        print("the documentation is as it was: a part of the suite does not write it")
+    return measured == everything
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(*compared(before, after), sep="\n")
         return 0
     options = parsed(arguments)
-    figures = Figures(machine(), [load()])
+    figures = Figures(machine(), [load()], rounds=options.rounds)
 
     def say(line: str) -> None:
         if sys.stderr.isatty():
@@ -102,6 +112,8 @@ def main(arguments: list[str] | None = None) -> int:
     measure(figures, Options(options.only, sizes, options.rounds, options.threads, options.peers, say))
     say("")
     figures.load.append(load())
+    if options.write and complete(options):
+        page.write(figures)
     if options.json:
         figures.save(options.json)
     print(told(figures), table(figures), sep="\n")
@@ -109,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{name} is wrong: {note}")
     found = outcomes(figures)
     if found:
-        print(columns([("goal", "of minima", "of medians", "bound", ""), *(o.row() for o in found)]))
+        print(columns([("goal", "of minima", "of medians", "bound", ""), *rows(found)]))
     missed = [outcome for outcome in found if not outcome.holds]
     print(f"{len(found) - len(missed)} of {len(found)} goals hold")
     return 1 if missed and options.check else 0

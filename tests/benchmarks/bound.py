@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.benchmarks import by_hand
 from tests.benchmarks.cases import Floats, Setup
-from tests.benchmarks.engines import ALONE, NUMBA, OURS
+from tests.benchmarks.engines import NUMBA
 from tests.benchmarks.timing import Run, nothing
 
 FORWARD, BACKWARD, ADJOINT, TANGENT = PARTS = ("forward", "backward", "adjoint", "tangent")
@@ -19,20 +19,10 @@ Results = dict[str, Floats]
 
 
 def number_of_threads(count: int | None) -> Callable[[], object]:
-    """Sets `config.num_threads`, where there is such a setting; None is what it is by default."""
+    """Sets `config.num_threads`; None is what it is by default."""
     import tapedebug
 
-    if not hasattr(tapedebug.config, "num_threads"):
-        return nothing
-    wanted = tapedebug.config.num_threads if count is None else count
-    return lambda: setattr(tapedebug.config, "num_threads", wanted)
-
-
-def has_threads() -> bool:
-    """Whether this tapedebug has `config.num_threads`."""
-    import tapedebug
-
-    return hasattr(tapedebug.config, "num_threads")
+    return lambda: setattr(tapedebug.config, "num_threads", count)
 
 
 class Launched:
@@ -234,9 +224,3 @@ def named(what: str) -> Any:
     except Exception as error:
         error.add_note(f"in {what}")
         raise
-
-
-__all__ = [
-    "ADJOINT", "ALONE", "BACKWARD", "FORWARD", "OURS", "PARTS", "TANGENT", "ByHand", "Different", "Launched",
-    "Ours", "by_hands", "compare", "dot_products", "has_threads", "named", "number_of_threads",
-]  # fmt: skip

@@ -91,9 +91,10 @@ def measured(
 def _both(
     name: str, part: str, size: str, call: Callable[[], object], threads: int | None, seconds: float
 ) -> Iterator[Timed]:
-    ways = {OURS: (bound.number_of_threads(threads), call)}
-    if bound.has_threads():
-        ways[ALONE] = (bound.number_of_threads(1), call)
+    ways = {
+        OURS: (bound.number_of_threads(threads), call),
+        ALONE: (bound.number_of_threads(1), call),
+    }
     found = {state: Timed("busy", f"{name} {part}, {state}", size, {}, True) for state in (IDLE, BUSY)}
     for state, others in ((IDLE, contextlib.nullcontext()), (BUSY, spinning())):
         with others:

@@ -39,8 +39,9 @@ def installed(engine: str) -> bool:
 
 
 def quiet_warp() -> None:
-    """Keep Warp from saying what it compiles, and that there is no GPU."""
+    """Load all of Warp that is used, and keep it from saying what it compiles."""
     import warp
+    import warp.autograd  # which `import warp` leaves out
 
     warp.config.log_level = warp.LOG_ERROR
     warp.config.quiet = True

@@ -49,13 +49,17 @@ class Figures:
         machine: Cores, processor, versions.
         load: At the start and at the end.
         figures: In the order in which they were measured.
+        rounds: How often everything was measured.
         notes: What else is to be said, by case: what an engine computes wrongly.
+        bits: By case and size, of which parts our results depend on the number of threads or on the run.
     """
 
     machine: dict[str, Any]
     load: list[str] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+    rounds: int = 0
     notes: dict[str, str] = field(default_factory=dict)
+    bits: dict[str, str] = field(default_factory=dict)
 
     def add(self, thing: Timed) -> None:
         """Keep what was timed."""
@@ -64,6 +68,8 @@ class Figures:
                 thing.case, thing.part, thing.size, engine, **summary(seconds), largest=thing.largest
             )
             self.figures.append(figure)
+        if thing.bits is not None:
+            self.bits[f"{thing.case}, {thing.size}"] = thing.bits
         self.notes |= {f"{thing.case} on {engine}": note for engine, note in thing.notes.items()}
 
     def grouped(self) -> dict[tuple[str, str, str], Found]:
@@ -78,8 +84,10 @@ class Figures:
         return {f.engine: f for f in self.figures if f.largest and (f.case, f.part) == (case, part)}
 
     def save(self, path: Path) -> None:
-        """Write a file, a line for each figure."""
+        """Write a file, a line for each figure, with four digits."""
         data = asdict(self)
+        for figure in data["figures"]:
+            figure |= {name: float(f"{figure[name]:.4g}") for name in ("min", "median", "max")}
         lines = ",\n".join("  " + json.dumps(figure, ensure_ascii=False) for figure in data.pop("figures"))
         head = json.dumps({"schema": SCHEMA, **data}, ensure_ascii=False, indent=1)[:-2]
         path.write_text(f'{head},\n "figures": [\n{lines}\n ]\n}}\n', encoding="utf-8")

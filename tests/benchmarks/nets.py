@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tests.benchmarks import by_hand
-from tests.benchmarks.bound import BACKWARD, FORWARD, Results, compare
-from tests.benchmarks.engines import NUMBA, OURS
+from tests.benchmarks.bound import BACKWARD, FORWARD, Results, compare, number_of_threads
+from tests.benchmarks.engines import ALONE, NUMBA, OURS
 from tests.benchmarks.timing import Run, Timed
 
 SIDES = (16, 100, 300)
 TINY = 6
+DIAGNOSE = "diagnose"
 TOLERANCE = 1e-3
 """Of losses and gradients after 40 steps."""
 
@@ -159,12 +160,19 @@ def check(found: dict[str, Any]) -> None:
         compare(f"net, {engine}", throw.results(), reference, TOLERANCE)
 
 
-def timed(modules: dict[str, ModuleType], side: int) -> Iterator[Timed]:
+def timed(modules: dict[str, ModuleType], side: int, threads: int | None) -> Iterator[Timed]:
     """What is to be timed at one size, checked."""
     found = throws(modules, side)
     check(found)
     runs = {engine: throw.runs() for engine, throw in found.items()}
     steps = modules[OURS].STEPS
     size = f"{side} × {side} points, {steps} steps"
+    chosen, alone = number_of_threads(threads), number_of_threads(1)
     for part in (FORWARD, BACKWARD):
-        yield Timed("net", part, size, {e: r[part] for e, r in runs.items()}, side == SIDES[-1])
+        each = {engine: run[part] for engine, run in runs.items()}
+        each[ALONE] = replace(each[OURS], enter=alone)
+        each[OURS] = replace(each[OURS], enter=chosen)
+        yield Timed("net", part, size, each, side == SIDES[-1])
+    if side == SIDES[0]:  # else it takes minutes
+        ours = found[OURS]
+        yield Timed("net", DIAGNOSE, size, {OURS: Run(lambda: ours.net.wp.diagnose(ours.tape, ours.loss))})

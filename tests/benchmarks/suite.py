@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import bound, busy, launching, nets, processes
+from tests.benchmarks import bound, busy, jacobians, launching, nets, processes
 from tests.benchmarks.bound import ADJOINT, BACKWARD, FORWARD, TANGENT, ByHand, Launched, Ours
 from tests.benchmarks.cases import CASES, Case, Setup
 from tests.benchmarks.engines import (
@@ -28,7 +28,7 @@ from tests.benchmarks.figures import Figures
 from tests.benchmarks.timing import Timed
 
 SIZES = ("small", "middle", "large")
-NAMES = (*CASES, "net", "launching", "processes", "busy")
+NAMES = (*CASES, "net", "launching", "processes", "busy", "jacobians")
 """All that is measured."""
 
 
@@ -46,9 +46,11 @@ class Engines:
         if WARP in self.peers:
             quiet_warp()
             engines.append(WARP)
-        texts = {"kernels": Path(__file__).with_name("kernels.py"), "net": ROOT / "notebooks" / "net.py"}
+        here = Path(__file__).parent
+        texts = {name: here / f"{name}.py" for name in ("kernels", "stencils")}
+        texts["net"] = ROOT / "notebooks" / "net.py"
         made = {name: {e: module_on(e, path, folder) for e in engines} for name, path in texts.items()}
-        self.kernels, self.net = made["kernels"], made["net"]
+        self.kernels, self.stencils, self.net = made.values()
 
     def bound(self, setup: Setup) -> dict[str, Launched]:
         """The launch on each of them."""
@@ -97,6 +99,17 @@ def check(
     return notes
 
 
+def same_bits(launched: Ours, threads: int | None) -> str:
+    """Whether results depend on the number of threads, or differ from run to run; "" if not."""
+    found: dict[str, set[bytes]] = {}
+    for count in (threads, threads, 1, 1):
+        bound.number_of_threads(count)()
+        for part in (FORWARD, BACKWARD, ADJOINT):
+            results = launched.outputs() if part == FORWARD else launched.pulled(part)
+            found.setdefault(part, set()).add(b"".join(values.tobytes() for values in results.values()))
+    return ", ".join(part for part, seen in found.items() if len(seen) > 1)
+
+
 def timed(name: str, number: int, engines: Engines, threads: int | None) -> Iterator[Timed]:
     """A case at one size: first checked, then one part after the other, to be timed before the next."""
     case = CASES[name]
@@ -105,11 +118,14 @@ def timed(name: str, number: int, engines: Engines, threads: int | None) -> Iter
     hands = bound.by_hands(setup)
     in_jax = engines.in_jax(setup)
     notes = check(name, case, launched, hands, in_jax)
+    ours = launched[OURS]
+    assert isinstance(ours, Ours)
+    bits = same_bits(ours, threads)
     chosen, alone = bound.number_of_threads(threads), bound.number_of_threads(1)
     for part in (FORWARD, BACKWARD, ADJOINT, TANGENT):
         found = {e: run for e, launch in launched.items() if (run := launch.run(part)) is not None}
         found[OURS] = dataclasses.replace(found[OURS], enter=chosen)
-        if bound.has_threads() and part != TANGENT:
+        if part != TANGENT:
             found[ALONE] = dataclasses.replace(found[OURS], enter=alone)
         ways = hands.get(BACKWARD if part == ADJOINT else part, {})
         if NUMBA in engines.peers:
@@ -117,7 +133,7 @@ def timed(name: str, number: int, engines: Engines, threads: int | None) -> Iter
         if in_jax:
             found[JAX] = in_jax.run(part)
         size = case.says(case.sizes[number])
-        yield Timed(name, part, size, found, number == len(case.sizes) - 1, notes)
+        yield Timed(name, part, size, found, number == len(case.sizes) - 1, notes, bits)
 
 
 @dataclasses.dataclass
@@ -160,7 +176,9 @@ def parts(name: str, number: int, engines: Engines, options: Options) -> Iterato
     if name in CASES:
         yield from timed(name, number, engines, options.threads)
     elif name == "net":
-        yield from nets.timed(engines.net, nets.SIDES[number])
+        yield from nets.timed(engines.net, nets.SIDES[number], options.threads)
+    elif name == "jacobians":
+        yield from jacobians.timed(engines.stencils, jacobians.SIZES[number])
     elif number == options.sizes[-1]:
         if name == "launching":
             yield from launching.timed(engines.kernels)

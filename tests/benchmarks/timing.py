@@ -41,7 +41,16 @@ class Run:
 
 @dataclass
 class Timed:
-    """One thing, on each engine that can do it."""
+    """One thing, on each engine that can do it.
+
+    Attributes:
+        case, part, size: What it is, in words.
+        runs: By engine.
+        largest: Whether there is no larger size.
+        notes: What an engine computes wrongly.
+        bits: Of which parts results depend on the number of threads or the run; None where nobody asked.
+        seconds: What was measured, by engine.
+    """
 
     case: str
     part: str
@@ -49,6 +58,7 @@ class Timed:
     runs: dict[str, Run]
     largest: bool = False
     notes: dict[str, str] = field(default_factory=dict)
+    bits: str | None = None
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def turn(self, engine: str, *, keep: bool = True) -> None:
