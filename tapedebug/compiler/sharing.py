@@ -104,7 +104,7 @@ class Division:
         lanes: Whether threads may run in lockstep.
         pairs: The cells that must not share memory then.
         shares: What chunks do to memory; None where it cannot be divided.
-        work: How much a thread does, about: one for itself, and for each iteration of a loop.
+        work: How much a thread does, about: one for some operations, and for each iteration of a loop.
     """
 
     axes: int

@@ -24,7 +24,8 @@ MOST = 32
 LEAST = 64
 """Threads of a chunk that adds nothing to what others add to: chunks begin at multiples of this."""
 WORK = 4096
-"""What one that does has to do at least, in threads without loops, for private copies and for waiting."""
+"""What one that does has to do at least, in small threads without loops, for private copies and for waiting;
+and what a launch has to do at least to be cut at all."""
 NUMBERS = (32, 24, 16, 12, 8, 6, 4, 2)
 """How many there may be of these: most numbers of threads share them evenly."""
 NEAREST = 4
@@ -162,9 +163,10 @@ class _Cutter:
         """How many chunks."""
         threads = self.threads
         number = min(MOST, self.rows, threads // LEAST)
+        worth = threads * min(WORK, self._work()) // WORK
         if not self.near and not self.sums:
-            return number
-        number = min(number, threads * min(WORK, self._work()) // WORK, self.rows // (2 * far + 1))
+            return number if worth else 1
+        number = min(number, worth, self.rows // (2 * far + 1))
         if copied:
             counted = [m for m in self.memories.values() if self._counts(m.place)]
             held = {(m.first, m.shape): m.stop - m.start for m in counted}

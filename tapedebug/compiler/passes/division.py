@@ -12,7 +12,7 @@ results must not depend on when other chunks run. For each memory cell (`passes.
 
 from __future__ import annotations
 
-from tapedebug.compiler.ir import Block, For, Function, Value, While, blocks_of
+from tapedebug.compiler.ir import Block, For, Function, Op, Value, While, blocks_of
 from tapedebug.compiler.passes.cells import Access, Cell, cells, in_lanes, pairs, unordered
 from tapedebug.compiler.passes.ranges import Ranges, combined
 from tapedebug.compiler.sharing import NEAR, OWN, READ, SUM, Bound, Division, Share
@@ -37,11 +37,13 @@ def divided(function: Function) -> Division:
 
 UNKNOWN = 16
 """How many iterations are expected of a loop of which nothing is known before its thread runs."""
+UNIT = 32
+"""Operations without a loop that count as one iteration of a small one."""
 
 
 def _work(block: Block, ranges: Ranges) -> Bound:
-    """One, and what the loops of a block do."""
-    work: Bound = 1
+    """One for each `UNIT` operations at least, and what the loops of a block do."""
+    work: Bound = 1 + sum(isinstance(node, Op) for node in block.ops) // UNIT
     for node in block.ops:
         if isinstance(node, For | While):
             count = ranges.of(node.count) if isinstance(node, For) else None
