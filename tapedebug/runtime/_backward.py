@@ -21,7 +21,7 @@ from tapedebug.runtime._recompute import Recomputation
 from tapedebug.runtime._retained import Retained
 from tapedebug.runtime._reverse import Group, Steps, Table, grouped
 from tapedebug.runtime.array import array
-from tapedebug.runtime.buffer import ZERO, Buffer
+from tapedebug.runtime.buffer import ZERO, Buffer, gradients
 from tapedebug.runtime.config import config
 from tapedebug.runtime.plan import Plan, Runner, has_gradient
 from tapedebug.runtime.record import Record, Site
@@ -56,6 +56,20 @@ class Undo:
             buffer.fill, buffer.writes = fill, writes
 
 
+class _Changing(deferred):
+    """A pass that is not interrupted; should it fail all the same, what gradients hold is unknown."""
+
+    __slots__ = ("memories",)
+
+    def __init__(self, memories: list[Buffer]) -> None:
+        self.memories = memories
+
+    def __exit__(self, *error: object) -> None:
+        for memory in self.memories if error[0] is not None else ():
+            memory.fill = None
+        super().__exit__(*error)
+
+
 def zero_gradient(a: array, site: Site | None = None) -> None:
     """Zero the part of the gradient memory that belongs to `a`."""
     memory = a.buffer.adjoint
@@ -83,6 +97,7 @@ class Prepared:
             exceptions are undone.
         written: The arrays with a gradient that the tape writes, and that the pass may leave something in.
         emptied: The gradient memory in which it leaves nothing.
+        filled: That in which it may.
         leaves: Those that it never writes.
         reran: How many launches the last pass ran again, for want of memory.
         again: How many bytes that took.
@@ -99,6 +114,7 @@ class Prepared:
         self.settings = _settings()
         touched = {a.buffer: None for plan, _, columns in groups for p in plan.active for a in {*columns[p]}}
         self.memories = {buffer: buffer.gradient() for buffer in touched}
+        self.taken = gradients.taken
         self.first = tracker.budget.since if tracker.budget is not None and self.space.preserves else 0
         self.reran = self.again = 0
         self._views: dict[array, tuple[Buffer, Values]] = {}
@@ -115,6 +131,8 @@ class Prepared:
         emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
         self.written = [a for a in written if a.buffer not in emptied]
         self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
+        self.known_empty = False
+        self.filled = [memory for buffer, memory in self.memories.items() if buffer not in emptied]
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
@@ -123,8 +141,24 @@ class Prepared:
             and self.settings == _settings()
             and self.length == len(tracker.records)
             and self.kept == tracker.kept
-            and [buffer.adjoint for buffer in self.memories] == [*self.memories.values()]
+            and self._memories_hold()
         )
+
+    def _memories_hold(self) -> bool:
+        """Whether buffers have the gradient memory that they had: nobody looks while none gets another."""
+        taken = gradients.taken
+        if taken != self.taken:
+            if [buffer.adjoint for buffer in self.memories] != [*self.memories.values()]:
+                return False
+            self.taken = taken
+        return True
+
+    def leave_empty(self) -> None:
+        """Note, after the first pass, in which gradient memory passes leave nothing."""
+        for memory in [] if self.known_empty else self.emptied:
+            if not memory.windows:
+                memory.fill = ZERO
+        self.known_empty = True
 
     def view(self, a: array) -> Values:
         """The gradient of an array that passes start from, as a NumPy view, which is made once."""
@@ -197,16 +231,15 @@ def run(
         The leftovers of this pass, and how many bytes it took: gradients, preserved values, and what else.
     """
     space = prepared.space
-    memories = list(prepared.memories.values())
-    memories += [a.buffer.gradient() for a in seeds if a.buffer not in prepared.memories]
-    for memory in memories:
-        if memory.watch:
-            _announce_all(memory)
+    others = [a.buffer.gradient() for a in seeds if a.buffer not in prepared.memories]
+    memories = [*prepared.memories.values(), *others]
+    for memory in [memory for memory in memories if memory.watch]:
+        _announce_all(memory)
     tracker = prepared.tracker()
     assert tracker is not None
     undo = None if prepared.short else Undo(memories)
-    with undo or deferred():
-        for memory in memories:
+    with undo or _Changing(memories):
+        for memory in [*prepared.filled, *others]:
             memory.fill = None
         earlier = _take_leftovers(leftovers, seeds) if leftovers else {}
         for a, values in seeds.items():
@@ -215,11 +248,10 @@ def run(
         for a, values in earlier.items():
             view = space.adjoint_view(a)
             view += values
-    for memory in prepared.emptied:
-        if not memory.windows:
-            memory.fill = ZERO
-    parts = [*seeds.values(), *earlier.values(), *memories[len(prepared.memories) :]]
-    nbytes = prepared.nbytes + sum([part.nbytes for part in parts]) + (undo.nbytes if undo is not None else 0)
+    prepared.leave_empty()
+    seeded = sum([values.nbytes for values in seeds.values()]) + sum([memory.nbytes for memory in others])
+    kept = sum([values.nbytes for values in earlier.values()]) + (undo.nbytes if undo is not None else 0)
+    nbytes = prepared.nbytes + seeded + kept
     return {a: a.buffer.gradient().writes for a in prepared.written}, nbytes
 
 
@@ -246,19 +278,20 @@ def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
     if any(plan.active and plan.kernel is not None and plan.info is None for plan, _, _ in groups):
         return set()
     # What is written through an array without a gradient passes none on, and leaves that of others.
-    kept = {a.buffer for a in tracker.states if not has_gradient(a)}
+    kinds = {a._kind: has_gradient(a) for a in tracker.states}
+    kept = {a.buffer for a in tracker.states if not kinds[a._kind]}
     found = set()
     for buffer, ledger in tracker.ledgers.items():
-        if len(ledger.states) == 1 and not ledger.liveins and buffer not in kept:
-            (state,) = ledger.states
-            if state.exact is None and state.start == 0 and state.stop == buffer.nbytes:
+        if not ledger.liveins and len(ledger.states) == 1 and buffer not in kept:
+            state = ledger.states[0]
+            if state.exact is None and state.stop - state.start == buffer.nbytes:
                 found.add(buffer)
     return found
 
 
 def _leaves(tracker: Tracker, written: list[array]) -> list[array]:
     """The arrays with a gradient that the tape found and never writes: parameters, mostly."""
-    changed = {(a.buffer, tracker.states[a].number) for a in written}
+    changed = {(a.buffer, tracker.states[a].number) for a in written if tracker.ledgers[a.buffer].liveins}
     found: dict[Any, array] = {}
     for buffer, ledger in tracker.ledgers.items():
         for live in ledger.liveins:
@@ -297,8 +330,6 @@ def _take_leftovers(leftovers: Mapping[array, int], seeds: Mapping[array, Values
 
 
 def _announce_all(memory: Buffer) -> None:
-    for ref in memory.watch:
-        ledger = ref()
-        if ledger is not None:
-            for state in list(ledger.states):
-                announce(state.array, None, "backward")
+    for ledger, _ in memory.watchers():
+        for state in list(ledger.states):
+            announce(state.array, None, "backward")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.compiler.objects import Entry
-from tapedebug.runtime._large import Large
+from tapedebug.runtime._large import LARGE, Large
 from tapedebug.runtime.plan import Runner
 
 if TYPE_CHECKING:
@@ -92,8 +92,13 @@ class CallList:
         """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
         calls = len(self._runs)
         table = self._table = np.empty((calls, 4), np.int64)
-        if Large in map(type, self._runs):
-            self._runs = list(map(self._resolved, range(calls)))
+        several = {id(run): run for run in self._runs if type(run) is Large}
+        if several:
+            few = {number: run.entry.settled() for number, run in several.items()}
+            self._runs = [
+                few.get(id(run), run) if n < LARGE else self._resolved(number)
+                for number, (run, n) in enumerate(zip(self._runs, self._threads, strict=True))
+            ]
         table[:, 0] = [run.address if type(run) is Entry else 0 for run in self._runs]
         table[:, 1] = self._threads
         table[:, 2] = [at or 0 for at in self._addresses]

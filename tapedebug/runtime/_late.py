@@ -55,7 +55,7 @@ def _activate(tracker: Tracker) -> None:
                 ledger, state = tracker.ledgers[a.buffer], tracker.states[a]
                 if state.need is None:
                     state.need = need
-                    ledger.needs.append(need)
+                    ledger.add_need(need)
                     ledger.heat(state)
         record.plan, record.needs = plan, needs
     tracker.activated = False

@@ -41,6 +41,18 @@ ZERO = b"\0"
 """The `fill` of a buffer that is known to hold zeros only."""
 
 
+class _Gradients:
+    """How many times a buffer has got gradient memory, or another one: what relies on it looks again."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+
+gradients = _Gradients()
+
+
 class Buffer:
     """A block of memory of one device.
 
@@ -50,7 +62,7 @@ class Buffer:
         data: The bytes as a writable NumPy array; it keeps the memory alive.
         adjoint: The gradient memory, of the same size, or None while nobody asked for a gradient.
         fill: The repeated byte pattern that is known to be the whole content, or None.
-        watch: Ledgers of the tapes that must hear of a write before it happens.
+        watch: Trackers of the tapes that must hear of a write before it happens.
         windows: How many can write without telling us: views that are alive, and the owner of foreign memory.
         writes: How many writes through this package have happened.
         history: What happened around tapes, of memory that has a gradient or is one; else None.
@@ -81,7 +93,7 @@ class Buffer:
         self.nbytes: int = data.nbytes
         self.adjoint: Buffer | None = None
         self.fill = fill
-        self.watch: tuple[weakref.ref[Ledger], ...] = ()
+        self.watch: tuple[weakref.ref[Tracker], ...] = ()
         self.windows = 1 if foreign else 0
         self.writes = 0
         self.history: History | None = None
@@ -171,6 +183,7 @@ class Buffer:
     def take_gradient(self, memory: Buffer) -> None:
         """From now on this is the adjoint memory."""
         self.adjoint = memory
+        gradients.taken += 1
         if self.history is None:
             self.history = History(writes=self.writes)
         if memory.history is None:
@@ -179,8 +192,8 @@ class Buffer:
 
     def watchers(self) -> list[tuple[Ledger, Tracker]]:
         """The ledgers of live tapes that use this buffer, with their trackers."""
-        ledgers = [ledger for ref in self.watch if (ledger := ref()) is not None]
-        return [(ledger, tracker) for ledger in ledgers if (tracker := ledger.tracker()) is not None]
+        trackers = [tracker for ref in self.watch if (tracker := ref()) is not None]
+        return [(tracker.ledgers[self], tracker) for tracker in trackers]
 
     def copy_range(self, start: int, stop: int) -> Bytes:
         """A private copy of the bytes `start … stop`."""

@@ -1,12 +1,11 @@
 """The memory of a tape, buffer by buffer: the ranges that it uses, and what is open or kept of each.
 
-Buffers refer to ledgers weakly, ledgers to buffers strongly, states to other states by number only: a tape
+Buffers refer to trackers weakly, ledgers to buffers strongly, states to other states by number only: a tape
 that is dropped goes away at once, with every copy that it kept.
 """
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -191,7 +190,6 @@ class Ledger:
     """
 
     __slots__ = (
-        "__weakref__",
         "_by_range",
         "_ranges",
         "buffer",
@@ -200,23 +198,22 @@ class Ledger:
         "needs",
         "opened",
         "states",
-        "tracker",
         "unwritten",
     )
 
     def __init__(self, buffer: Buffer, tracker: Tracker) -> None:
         self.buffer = buffer
-        self.tracker = weakref.ref(tracker)
         self.states: list[RangeState] = []
         self._by_range: dict[Any, RangeState] | None = None
         self._ranges: Ranges | None = None
-        self.needs: list[Need] = []
+        self.needs: list[Need] | tuple[()] = ()
         self.guarded: dict[int, Bytes | None] = {}
-        self.liveins: list[LiveIn] = []
-        self.unwritten = buffer.unwritten
+        self.liveins: list[LiveIn] | tuple[()] = ()
+        self.unwritten = buffer.undefined and buffer.unwritten
         self.opened: int | None = 0 if buffer.windows else None
         if not tracker.dry:
-            buffer.watch = (*(ref for ref in buffer.watch if ref() is not None), weakref.ref(self))
+            others = [ref for ref in buffer.watch if ref() is not None] if buffer.watch else None
+            buffer.watch = (*others, *tracker.watch) if others else tracker.watch
 
     def state(self, a: array) -> RangeState:
         """The state of the range that `a` covers."""
@@ -249,6 +246,20 @@ class Ledger:
                 inside = other.exact is None and other.start <= found.start and found.stop <= other.stop
                 found.defined = found.defined or (inside and other.defined)
         ranges.add(found.start, found.stop, found.number)
+
+    def add_need(self, need: Need) -> None:
+        """Enter a need. A list is made for the first: thousands of ledgers have none."""
+        if self.needs:
+            self.needs.append(need)
+        else:
+            self.needs = [need]
+
+    def add_livein(self, live: LiveIn) -> None:
+        """Enter a live-in."""
+        if self.liveins:
+            self.liveins.append(live)
+        else:
+            self.liveins = [live]
 
     def within(self, start: int, stop: int) -> list[RangeState]:
         """The states that share bytes with `start … stop`."""

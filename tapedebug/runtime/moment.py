@@ -16,7 +16,7 @@ from tapedebug._errors import TapeError
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._seeds import checked_seeds
 from tapedebug.runtime._state import state
-from tapedebug.runtime.buffer import Buffer, Bytes
+from tapedebug.runtime.buffer import Buffer, Bytes, gradients
 from tapedebug.runtime.ledger import elements_of
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.replay import Shadow
@@ -201,6 +201,7 @@ def _swapped(shadow: Shadow, moment: Moment) -> Iterator[None]:
             now.restore()
         for buffer in fresh:
             buffer.adjoint = None
+            gradients.taken += 1
         state.moment = None
 
 

@@ -8,6 +8,7 @@ and told who clobbered them.
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ class Tracker:
         structs: In a program for Warp, the arguments that records had when the last reverse pass began, where
             structs had been changed since.
         like_warp: The reverse pass gives what Warp's would, right or wrong.
+        watch: What a buffer refers to it by, if it is the only one.
     """
 
     def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
@@ -72,6 +74,7 @@ class Tracker:
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self.structs: dict[int, tuple[Any, ...]] = {}
+        self.watch = (weakref.ref(self),)
         self._warned: set[tuple[Any, ...]] = set()
         self._told: set[tuple[Any, ...]] = set()
 
@@ -166,7 +169,7 @@ class Tracker:
         live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
         state.defined = True
         ledger = self.ledgers[buffer]
-        ledger.liveins.append(live)
+        ledger.add_livein(live)
         if live.fill is None:
             state.livein = live
             ledger.heat(state)
@@ -188,7 +191,7 @@ class Tracker:
         """From now on the values of a range are needed, first of all by `reader`."""
         need = state.need = Need(state.start, state.stop, reader)
         ledger = self.ledgers[buffer]
-        ledger.needs.append(need)
+        ledger.add_need(need)
         ledger.heat(state)
         if buffer.windows and not late:
             self._guard(state, ledger)  # a late one is guarded when the launch has written it
@@ -214,7 +217,7 @@ class Tracker:
                     if live.copy is None:
                         continue  # nothing on the tape has read it: it is what memory holds in the end
                     if each is state:
-                        ledger.liveins.remove(live)
+                        ledger.liveins = [other for other in ledger.liveins if other is not live]
                 elif live.copy is None:
                     self._keep_livein(live, ledger.buffer, need)
                 each.livein = None
@@ -252,7 +255,7 @@ class Tracker:
             self.outside.append(event)
         if state.livein is None:
             state.livein = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
-            ledger.liveins.append(state.livein)
+            ledger.add_livein(state.livein)
         state.defined = True
         ledger.heat(state)
 

@@ -103,7 +103,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 class _Watch:
-    """Listens to one buffer; `runtime.versions.announce` takes it for a ledger, its tracker and its state."""
+    """Listens to one buffer; `runtime.versions.announce` takes it for a tracker, its ledger and its state."""
 
     __slots__ = ("__weakref__", "buffer", "guard")
 
@@ -119,8 +119,9 @@ class _Watch:
     def array(self) -> _Watch:
         return self
 
-    def tracker(self) -> _Watch:
-        return self
+    @property
+    def ledgers(self) -> dict[Buffer, _Watch]:
+        return {self.buffer: self}
 
     def window_opened(self, ledger: Any, start: int, stop: int) -> None:
         """NumPy can write to the buffer from now on."""
