@@ -171,6 +171,24 @@ def test_the_last_thread_stays_and_additions_keep_their_order(bits: int) -> None
 
 
 @wp.kernel
+def latest(x: wp.array(dtype=float), one: wp.array(dtype=float), other: wp.array(dtype=float)):
+    i = wp.tid()
+    one[0] = x[i]
+    if x[i] > 0.7:
+        other[1] = x[i]
+
+
+@pytest.mark.parametrize("n", [32, 45])
+def test_of_stores_to_one_element_that_of_the_last_thread_stays(bits: int, n: int) -> None:
+    x = uniform(n)
+    x[-5:] = 0.3
+    assert is_in_lanes(latest)
+    one, other = np.zeros(1), np.zeros(2)
+    run(latest, n, [x, one, other], f64=True, lanes=True)
+    assert (one[0], other[1]) == (x[-1], x[x > np.float32(0.7)][-1])
+
+
+@wp.kernel
 def integers(
     a: wp.array(dtype=int), b: wp.array(dtype=int), c: wp.array(dtype=int), d: wp.array(dtype=wp.int64)
 ):
