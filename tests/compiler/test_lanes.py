@@ -22,6 +22,7 @@ def _settings(tmp_path: Path) -> Iterator[None]:
     """No vector functions, and a cache of the test's own: the width is not a part of its keys."""
     with scalar_functions(tmp_path):
         yield
+    wp.config.lanes, wp.config.compiler = True, "llvm"
 
 
 @pytest.fixture(params=WIDTHS)
@@ -330,3 +331,18 @@ def test_threads_left_over_get_the_numbers_of_full_blocks() -> None:
     y = np.zeros_like(x)
     run(wave, 45, [x, y], lanes=True)
     assert len(set(y.tolist())) == 1
+
+
+def test_settings_turn_lanes_off() -> None:
+    @wp.kernel
+    def wave(x: wp.array(dtype=float)):
+        i = wp.tid()
+        x[i] = wp.sin(x[i])
+
+    plain, scalar = wave.forward(), wave.forward(lanes=True)
+    wp.config.vector_math = True
+    assert len({plain, scalar, wave.forward(lanes=True)}) == 3
+    wp.config.lanes = False
+    assert wave.forward(lanes=True) is plain
+    wp.config.lanes, wp.config.compiler = True, "numba"
+    assert wave.forward(lanes=True) is wave.forward()
