@@ -335,7 +335,8 @@ class Kernel(Analysed):
         if config.interpreted:
             return self._interpreted(variant)
         if variant.lanes:
-            variant = replace(variant, lanes=config.lanes, math=config.lanes and config.vector_math)
+            lanes = config.lanes and config.compiler == "llvm"  # Numba's loops are LLVM's to vectorise
+            variant = replace(variant, lanes=lanes, math=lanes and config.vector_math)
         entry = self._entries.get(variant)
         if entry is None:
             made = LateEntry(self, variant) if late else self.compiled(variant)

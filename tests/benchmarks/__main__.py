@@ -16,14 +16,14 @@ from pathlib import Path
 
 from tests.benchmarks import busy, page
 from tests.benchmarks.engines import ALONE, JAX, OURS, PEERS, WARP
-from tests.benchmarks.figures import Figures, Found, compared
-from tests.benchmarks.goals import best_by_hand, outcomes, rows
+from tests.benchmarks.figures import Figure, Figures, Found, compared
+from tests.benchmarks.goals import best_by_hand, outcomes, ratios, rows
 from tests.benchmarks.suite import NAMES, SIZES, Options, measure
 from tests.benchmarks.timing import columns, duration, load, machine
 
 
 def table(figures: Figures) -> str:
-    """All figures, for a terminal."""
+    """All figures, for a terminal: minimum and median."""
     head = ("", OURS, "one thread", "warp", "numba", "", "jax", "warp/ours", "ours/numba")
     shown = [head]
     for (case, part, size), found in figures.grouped().items():
@@ -45,18 +45,19 @@ def beside_others(figures: Figures) -> str:
 
 
 def row(found: Found) -> tuple[str, ...]:
-    """Minima of the engines, and ratios of minima."""
+    """Minimum and median of the engines, and ratios of both."""
     hand = best_by_hand(found.values())
     ours, warp = found.get(OURS), found.get(WARP)
 
-    def of(engine: str) -> str:
-        return duration(found[engine].min) if engine in found else ""
+    def of(figure: Figure | None) -> str:
+        return f"{duration(figure.min)} {duration(figure.median)}" if figure else ""
+
+    def over(above: Figure | None, below: Figure | None) -> str:
+        return " ".join(f"{ratio:.2f}" for ratio in ratios(above, below)) if above and below else ""
 
     return (
-        of(OURS), of(ALONE), of(WARP),
-        duration(hand.min) if hand else "", hand.engine.partition(", ")[2] if hand else "", of(JAX),
-        f"{warp.min / ours.min:.2f}" if warp and ours else "",
-        f"{ours.min / hand.min:.2f}" if hand and ours else "",
+        of(ours), of(found.get(ALONE)), of(warp), of(hand), hand.engine.partition(", ")[2] if hand else "",
+        of(found.get(JAX)), over(warp, ours), over(ours, hand),
     )  # fmt: skip
 
 

@@ -186,7 +186,7 @@ def replaced(page: str, text: str) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in after:
         raise ValueError(f"{PAGE.name} must have the lines {BEGIN} and {END}, once each, in this order")
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
 def write(figures: Figures) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +177,7 @@ def test_launches_are_recorded_and_reversed(engines: Engines) -> None:
 
 def test_launches_are_timed_beside_busy_processes(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(busy, "SUBJECTS", [("double", 100)])
+    monkeypatch.setattr(busy, "spinning", partial(busy.spinning, 1))  # other tests run beside this one
     figures = Figures({})
     for thing in busy.measured(engines, None, seconds=0.01):
         figures.add(thing)
@@ -336,7 +338,7 @@ def test_a_page_without_markers_is_refused() -> None:
         f"performance.md must have the lines {page.BEGIN} and {page.END}, once each, in this order"
     )
     both = f"a\n{page.BEGIN}\nold\n{page.END}\nb\n"
-    assert page.replaced(both, "new") == f"a\n{page.BEGIN}\nnew\n{page.END}\nb\n"
+    assert page.replaced(both, "new") == f"a\n{page.BEGIN}\n\nnew\n\n{page.END}\nb\n"
     with pytest.raises(ValueError):
         page.replaced(both + both, "new")
 

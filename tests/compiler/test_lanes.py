@@ -22,6 +22,7 @@ def _settings(tmp_path: Path) -> Iterator[None]:
     """No vector functions, and a cache of the test's own: the width is not a part of its keys."""
     with scalar_functions(tmp_path):
         yield
+    wp.config.lanes, wp.config.compiler = True, "llvm"
 
 
 @pytest.fixture(params=WIDTHS)
@@ -171,6 +172,24 @@ def test_the_last_thread_stays_and_additions_keep_their_order(bits: int) -> None
 
 
 @wp.kernel
+def latest(x: wp.array(dtype=float), one: wp.array(dtype=float), other: wp.array(dtype=float)):
+    i = wp.tid()
+    one[0] = x[i]
+    if x[i] > 0.7:
+        other[1] = x[i]
+
+
+@pytest.mark.parametrize("n", [32, 45])
+def test_of_stores_to_one_element_that_of_the_last_thread_stays(bits: int, n: int) -> None:
+    x = uniform(n)
+    x[-5:] = 0.3
+    assert is_in_lanes(latest)
+    one, other = np.zeros(1), np.zeros(2)
+    run(latest, n, [x, one, other], f64=True, lanes=True)
+    assert (one[0], other[1]) == (x[-1], x[x > np.float32(0.7)][-1])
+
+
+@wp.kernel
 def integers(
     a: wp.array(dtype=int), b: wp.array(dtype=int), c: wp.array(dtype=int), d: wp.array(dtype=wp.int64)
 ):
@@ -312,3 +331,19 @@ def test_threads_left_over_get_the_numbers_of_full_blocks() -> None:
     y = np.zeros_like(x)
     run(wave, 45, [x, y], lanes=True)
     assert len(set(y.tolist())) == 1
+
+
+def test_settings_turn_lanes_off() -> None:
+    @wp.kernel
+    def wave(x: wp.array(dtype=float)):
+        i = wp.tid()
+        x[i] = wp.sin(x[i])
+
+    plain, scalar = wave.forward(), wave.forward(lanes=True)
+    wp.config.vector_math = True
+    vectors = wave.forward(lanes=True)
+    assert len({id(entry) for entry in (plain, scalar, vectors)}) == 3
+    wp.config.lanes = False
+    assert wave.forward(lanes=True) is plain
+    wp.config.lanes, wp.config.compiler = True, "numba"
+    assert wave.forward(lanes=True) is wave.forward()

@@ -316,6 +316,8 @@ class LaneValues(Translator):
             return "~" + call.result, self._wide(operands[0])
         if name == "select":
             return self._choice(operands)
+        if name.startswith("to_") and name[3:] in BITS:
+            return self._cast(operands[0], name.removeprefix("to_"))
         return self._all_at_once(node, name, operands)
 
     def _all_at_once(self, node: object, name: str, operands: list[Operand]) -> Operand:
