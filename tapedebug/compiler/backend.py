@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,8 @@ from tapedebug._config import config
 from tapedebug.compiler import objects
 
 if TYPE_CHECKING:
+    import ast
+
     from tapedebug.compiler.text import Lanes, Text
 
 
@@ -25,20 +26,37 @@ def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
     """
     from tapedebug._syntax import parsed
     from tapedebug.compiler.llvm.expressions import TranslationError
-    from tapedebug.compiler.llvm.lanes import in_lanes
     from tapedebug.compiler.llvm.library import Misfit
     from tapedebug.compiler.llvm.machine import object_code
     from tapedebug.compiler.llvm.translate import translated
     from tapedebug.compiler.llvm.uniform import is_searchable
 
     tree = parsed(code)
-    if lanes is not None:
-        with contextlib.suppress(TranslationError):
-            return object_code(in_lanes(tree, symbol, lanes), vectorise=False)
+    assembly = None if lanes is None else _in_lanes(tree, symbol, lanes)
+    if assembly is not None:
+        return object_code(assembly, vectorise=False)
     try:
         return object_code(translated(tree, symbol), searchable=is_searchable(tree))
     except (TranslationError, Misfit, RuntimeError) as error:
         raise CompilerError(f"the generated code was refused:\n{code}\n{error}") from None
+
+
+def _in_lanes(tree: ast.Module, symbol: str, lanes: Lanes) -> str | None:
+    """LLVM assembly in lanes; None where something has no form in lanes, or is not worth it."""
+    from tapedebug.compiler.llvm.expressions import TranslationError
+    from tapedebug.compiler.llvm.lanes import in_lanes
+
+    try:
+        return in_lanes(tree, symbol, lanes)
+    except TranslationError:
+        return None
+
+
+def is_in_lanes(text: Text) -> bool:
+    """Whether a generated function is compiled in lanes."""
+    from tapedebug._syntax import parsed
+
+    return text.lanes is not None and _in_lanes(parsed(text.code), "entry", text.lanes) is not None
 
 
 WRAPPER = """declare i32 @{inner}(ptr, ptr, i64, i64, ptr)

@@ -15,6 +15,7 @@ from tapedebug._errors import KernelTypeError
 from tapedebug._source import Span, display_file
 from tapedebug.compiler import modules
 from tapedebug.compiler.analysed import Analysed
+from tapedebug.compiler.backend import is_in_lanes
 from tapedebug.compiler.effects import AdjointInfo, Analysis, differentiable
 from tapedebug.compiler.function import Function, is_remembered, read_annotations
 from tapedebug.compiler.late import LateEntry
@@ -351,7 +352,7 @@ class Kernel(Analysed):
         return entry
 
     def source(self, kind: str = "forward") -> str:
-        """The generated code, each line with the user's line that it came from.
+        """The generated code, each line with the user's line that it came from, and how many threads run it.
 
         Args:
             kind: `"forward"`, `"adjoint"` or `"tangent"`, the latter two with a gradient (or tangent) for
@@ -368,7 +369,15 @@ class Kernel(Analysed):
             replay = self.adjoint_info(active).replay
             variant = Variant("adjoint", active, replay, strong_zero=config.strong_zero, heard=self.heard)
         header = f"# {kind} of {self.key} ({display_file(self.origin.file)}:{self.origin.first_line})\n"
-        return header + self._text(variant).annotated()
+        return header + self._how_many_run(variant) + self._text(variant).annotated()
+
+    def _how_many_run(self, variant: Variant) -> str:
+        """A line that says how large launches run a variant."""
+        lanes = config.lanes and is_in_lanes(self._text(replace(variant, lanes=True)))
+        divided = self.division(variant).shares is not None
+        steps = "several at once, in lanes" if lanes else "one after the other"
+        where = "in chunks on several processors" if divided else "on one processor"
+        return f"# many threads: {steps}; {where}\n"
 
 
 __all__ = [

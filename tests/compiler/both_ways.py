@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 import tapedebug as wp
-from tapedebug.compiler import pipeline
-from tapedebug.compiler.llvm.expressions import TranslationError
-from tapedebug.compiler.llvm.lanes import in_lanes
+from tapedebug.compiler import backend, pipeline
 from tapedebug.compiler.variant import Variant
 from tapedebug.lang import types as t
 from tests.compiler.harness import run, twin
@@ -38,15 +36,7 @@ def is_in_lanes(kernel: Any, kind: str = "forward", *, f64: bool = False) -> boo
     active = pipeline.differentiable(kernel.params)
     replay = kernel.adjoint_info(active).replay if kind == "adjoint" else frozenset()
     variant = Variant(kind, frozenset() if kind == "forward" else active, replay, f64, lanes=True)
-    text = kernel._text(variant)
-    if text.lanes is None:
-        return False
-    try:
-        in_lanes(text.code, "entry", text.lanes)
-    except TranslationError as error:
-        assert "lanes" in str(error)
-        return False
-    return True
+    return backend.is_in_lanes(kernel._text(variant))
 
 
 def numbers(args: list[Any]) -> list[Any]:

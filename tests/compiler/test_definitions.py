@@ -268,7 +268,8 @@ def test_source_shows_the_users_lines_and_names():
     first = shown.origin.first_line
     lines = shown.source().splitlines()
     assert lines[0] == f"# forward of shown ({__file__}:{first})"
-    assert lines[1] == "def entry(lo, hi, args):"
+    assert lines[1] == "# many threads: several at once, in lanes; in chunks on several processors"
+    assert lines[2] == "def entry(lo, hi, args):"
     (line,) = [x for x in lines if "velocity_1 =" in x]
     assert line.split("  # ")[0].strip() == "velocity_1 = v_2 * f32(2.0)"
     assert line.endswith(f"  # {first + 3}: velocity = x[i] * 2.0")
@@ -276,6 +277,16 @@ def test_source_shows_the_users_lines_and_names():
     assert adjoint.startswith("# adjoint of shown (")
     assert "adj_velocity_1 = " in adjoint
     assert re.search(r"\n +y_adj\[\w+\] = f32\(0.0\) +# \d+: y\[i\] = velocity \* velocity\n", adjoint)
+
+
+def test_source_says_where_threads_depend_on_their_order():
+    @wp.kernel
+    def summed(x: wp.array(dtype=float)):
+        i = wp.tid()
+        if i > 0:
+            x[i] = x[i] + x[i - 1]
+
+    assert summed.source().splitlines()[1] == "# many threads: one after the other; on one processor"
 
 
 def test_generated_text_runs_as_plain_python():
