@@ -46,7 +46,16 @@ def _text(plan: Plan) -> list[str]:
         ]
     lines += ['if tracker.mode == "error" and not tracker.settled:', f"    tracker.refuse(record, {own})"]
     for p in plan.found:
-        lines += [f"if not s{p}.defined:", f"    tracker.find(record, {p}, s{p})"]
+        lines += [f"if not s{p}.defined:"]
+        if p in plan.covers:  # what replaces an array finds nothing in it
+            lines += [
+                f"    if a{p}.shape == record.dim:",
+                f"        s{p}.defined = True",
+                "    else:",
+                f"        tracker.find(s{p}, b{p})",
+            ]
+        else:
+            lines += [f"    tracker.find(s{p}, b{p})"]
     if plan.needed:
         needs = [f"s{p}.need or tracker.open_need(s{p}, b{p}, (record.index, {p}))," for p in plan.early]
         lines += [f"record.needs = ({' '.join(needs)})"]

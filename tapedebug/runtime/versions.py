@@ -85,7 +85,11 @@ class Tracker:
         ledger = self.ledgers.get(a.buffer)
         if ledger is None:
             ledger = self.ledgers[a.buffer] = Ledger(a.buffer, self)
-        state = self.states[a] = ledger.state(a)
+            state = RangeState(0, a)
+            ledger.states.append(state)
+        else:
+            state = ledger.state(a)
+        self.states[a] = state
         return state
 
     @property
@@ -117,7 +121,7 @@ class Tracker:
     def include(self, a: array) -> None:
         """Make an array known that nothing on the tape uses, with the values that it has now."""
         if not self.uses(a):
-            self._open_livein(self.resolve(a), a.buffer)
+            self.find(self.resolve(a), a.buffer)
 
     def before(self, record: Record) -> bool:
         """A launch is about to run: open what it reads and needs, close what it overwrites.
@@ -155,15 +159,8 @@ class Tracker:
         if crossed or any([n.clobber == record.index and not n.outside for n in record.needs]):
             set_scratch(self, record, own, crossed)
 
-    def find(self, record: Record, param: int, state: RangeState) -> None:
-        """A launch is the first to touch a range: it replaces what is there, or finds it."""
-        a = record.args[param]
-        if param in record.plan.covers and a.shape == record.dim:
-            state.defined = True
-        else:
-            self._open_livein(state, a.buffer)
-
-    def _open_livein(self, state: RangeState, buffer: Buffer) -> None:
+    def find(self, state: RangeState, buffer: Buffer) -> None:
+        """The tape finds values in a range, that it has not written."""
         if is_gradient(state.array):
             note_read(state.array, "tape")
         live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
