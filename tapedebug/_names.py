@@ -42,6 +42,10 @@ _MACHINERY = (
 """Packages between the user's frames and ours; one of their variables is the shell, and in it everything."""
 
 
+Items = list[tuple[Any, Any]]
+"""Indices, keys or names of attributes, as they are written, with what stands there."""
+
+
 def find_names(
     kind: type, key: Callable[[Any], Any], wanted: Iterable[Any], frame: FrameType | None = None
 ) -> dict[Any, list[str]]:
@@ -54,24 +58,17 @@ def find_names(
         frame: Where to begin; by default the caller's nearest frame outside tapedebug.
     """
     missing = set(wanted)
-    known = frozenset(missing)
-    names: dict[Any, list[str]] = {}
-    budget = [BUDGET]
+    names: dict[Any, list[str]] = {identity: [] for identity in missing}
+    budget = BUDGET
     seen_scopes: set[int] = set()
     for variables in _scopes(frame or sys._getframe(1)):
         if id(variables) in seen_scopes:
             continue
         seen_scopes.add(id(variables))
-        for path, found in _walk(variables, kind, budget):
-            identity = key(found)
-            if identity in known:
-                own = names.setdefault(identity, [])
-                if path not in own:
-                    own.append(path)
-                missing.discard(identity)
-        if not missing or budget[0] <= 0:
+        budget = _walk(variables, kind, key, names, budget)
+        if budget <= 0 or all(names.values()):
             break
-    return names
+    return {identity: own for identity, own in names.items() if own}
 
 
 def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
@@ -108,48 +105,62 @@ def _release(snapshot: dict[str, Any]) -> None:
             del snapshot[name]
 
 
-def _walk(variables: dict[str, Any], kind: type, budget: list[int]) -> Iterator[tuple[str, Any]]:
-    """Breadth first through variables, short containers and attributes."""
-    queue: deque[tuple[str, Any, int]] = deque(
-        (name, value, 0)
+def _walk(
+    variables: dict[str, Any], kind: type, key: Callable[[Any], Any], names: dict[Any, list[str]], budget: int
+) -> int:
+    """Breadth first through variables, short containers and attributes; returns the budget that is left."""
+    first = [
+        (name, value)
         for name, value in list(variables.items())
         if name.isidentifier()
         and not name.startswith("_")
         and name not in ("In", "Out", "exit", "quit", "get_ipython")
-    )
+    ]
+    # What stands side by side: what comes before and after each part of a name, the parts, how deep they are.
+    queue: deque[tuple[str, Items, str, int]] = deque([("", first, "", 0)])
     seen: set[int] = set()
-    while queue and budget[0] > 0:
-        path, value, depth = queue.popleft()
-        budget[0] -= 1
-        if isinstance(value, kind):
-            yield from _known_as(path, value)
-        elif depth < DEPTH and not isinstance(value, _PLAIN) and id(value) not in seen:
-            seen.add(id(value))
-            queue.extend((inner, item, depth + 1) for inner, item in _inside(path, value))
+    while queue:
+        before, items, after, depth = queue.popleft()
+        for part, value in items:
+            if budget <= 0:
+                return 0
+            budget -= 1
+            if isinstance(value, kind):
+                # An array of structs is known by the views of its fields.
+                views: tuple[Any, ...] = getattr(value, "_fields", None) or (value,)
+                for view in views:
+                    own = names.get(key(view))
+                    if own is not None:
+                        path = f"{before}{part}{after}"
+                        if view is not value:
+                            path += view.part.removeprefix(getattr(value, "part", ""))
+                        if path not in own:
+                            own.append(path)
+            elif depth < DEPTH and not isinstance(value, _PLAIN) and id(value) not in seen:
+                seen.add(id(value))
+                opening, inner, closing = _inside(value)
+                if inner:
+                    queue.append((f"{before}{part}{after}{opening}", inner, closing, depth + 1))
+    return budget
 
 
-def _known_as(path: str, found: Any) -> list[tuple[str, Any]]:
-    """An object under its name; an array of structs is known by the views of its fields instead."""
-    views = getattr(found, "_fields", None)
-    return [(path + view.part.removeprefix(found.part), view) for view in views] if views else [(path, found)]
-
-
-def _inside(path: str, value: Any) -> list[tuple[str, Any]]:
+def _inside(value: Any) -> tuple[str, Items, str]:
+    """What a container or an object holds, and what comes before and after each in a name."""
     kind = type(value)
     if kind in (list, tuple):
-        return [(f"{path}[{i}]", item) for i, item in enumerate(value)] if len(value) <= LONGEST else []
+        return "[", (list(enumerate(value)) if len(value) <= LONGEST else []), "]"
     if kind is dict:
         if len(value) > LONGEST:
-            return []
-        return [(f"{path}[{name!r}]", item) for name, item in value.items() if isinstance(name, (str, int))]
+            return "", [], ""
+        return "[", [(repr(name), item) for name, item in value.items() if isinstance(name, (str, int))], "]"
     # Only what the instance stores itself: properties and __getattr__ of other people's objects may do
     # anything.
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
-        return []
+        return "", [], ""
     if type(attributes) is not dict or len(attributes) > LONGEST:
-        return []
+        return "", [], ""
     if kind.__module__.partition(".")[0] in (_PACKAGE, "numpy"):  # `tape.loss` is nobody's name for an array
-        return []
-    return [(f"{path}.{name}", item) for name, item in attributes.items() if isinstance(name, str)]
+        return "", [], ""
+    return ".", [(name, item) for name, item in attributes.items() if isinstance(name, str)], ""

@@ -212,8 +212,11 @@ class Ledger:
         self.unwritten = buffer.undefined and buffer.unwritten
         self.opened: int | None = 0 if buffer.windows else None
         if not tracker.dry:
-            others = [ref for ref in buffer.watch if ref() is not None] if buffer.watch else None
-            buffer.watch = (*others, *tracker.watch) if others else tracker.watch
+            known = buffer.watch
+            if len(known) > 1 or (known and known[0]() is not None):
+                buffer.watch = (*[ref for ref in known if ref() is not None], *tracker.watch)
+            else:
+                buffer.watch = tracker.watch
 
     def state(self, a: array) -> RangeState:
         """The state of the range that `a` covers."""
