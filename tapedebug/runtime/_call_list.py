@@ -94,7 +94,8 @@ class CallList:
         table = self._table = np.empty((calls, 4), np.int64)
         several = {id(run): run for run in self._runs if type(run) is Large}
         if several:
-            few = {number: run.entry.settled() for number, run in several.items()}
+            small = {id(run) for run, n in zip(self._runs, self._threads, strict=True) if n < LARGE}
+            few = {number: several[number].entry.settled() for number in small & several.keys()}
             self._runs = [
                 few.get(id(run), run) if n < LARGE else self._resolved(number)
                 for number, (run, n) in enumerate(zip(self._runs, self._threads, strict=True))

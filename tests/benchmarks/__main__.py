@@ -34,9 +34,9 @@ def table(figures: Figures) -> str:
 
 def beside_others(figures: Figures) -> str:
     """Launches beside busy processes; nothing where that was not measured."""
-    shown = [("", "alone, median", "busy, median", "busy, worst", "a Python loop, worst")]
+    shown = [("", "alone, median", "busy, median", "busy, worst", "a Python loop: median, worst")]
     for what, size, idle, found in busy.pairs(figures):
-        loop = duration(found[busy.LOOP].max)
+        loop = f"{duration(found[busy.LOOP].median)} {duration(found[busy.LOOP].max)}"
         for engine in found.keys() & {OURS, ALONE}:
             name = f"{what}, {size}, {engine}"
             alone, beside = idle[engine], found[engine]

@@ -69,7 +69,7 @@ def tables(figures: Figures) -> Iterator[str]:
     rows = [row for case in checks for row in _beside_warp(figures, case, name=True)]
     yield markdown(("", *both), rows)
     yield BUSY
-    head = ("launch", "engine", "alone, median", "busy, median", "busy, worst", "the loop, worst")
+    head = ("launch", "engine", "alone, median", "busy, median", "worst", "the loop, median", "worst")
     yield markdown(head, _beside_others(figures))
     yield GOALS
     yield markdown(("goal", "minima", "medians", "bound", ""), goals.rows(goals.outcomes(figures)))
@@ -150,12 +150,11 @@ def _beside_warp(figures: Figures, wanted: str, *, name: bool = False) -> list[t
 
 def _beside_others(figures: Figures) -> Iterator[tuple[str, ...]]:
     for what, size, idle, found in busy.pairs(figures):
-        for engine in (OURS, ALONE):
-            if engine in found:
-                yield (
-                    f"{what}, {size}", engine, duration(idle[engine].median), duration(found[engine].median),
-                    duration(found[engine].max), duration(found[busy.LOOP].max),
-                )  # fmt: skip
+        loop = found[busy.LOOP]
+        for engine in [engine for engine in (OURS, ALONE) if engine in found]:
+            alone, beside = idle[engine], found[engine]
+            seconds = (alone.median, beside.median, beside.max, loop.median, loop.max)
+            yield f"{what}, {size}", engine, *map(duration, seconds)
 
 
 def _cell(found: Found, engine: str) -> str:

@@ -3,8 +3,9 @@
 Each seed is a program; by turns it is plain, has threads that see what others wrote, functions with gradients
 of their own, or both. Values are compared with plain Python, adjoints with its differences, tangents with the
 adjoints; every fourth also in second derivatives, every fiftieth program as machine code, every tenth in
-lanes beside thread by thread, for each width of vectors. One that fails
-is made smaller as long as it fails the same way, and kept in `found/`, where `test_generated.py` picks it up.
+lanes beside thread by thread, for each width of vectors, and every tenth in chunks, for several numbers of
+threads. One that fails is made smaller as long as it fails the same way, and kept in `found/`, where
+`test_generated.py` picks it up.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from unittest.mock import patch
 import numpy as np
 
 from tapedebug.compiler import pipeline
+from tests.compiler import chunks
 from tests.compiler.both_ways import SIZES as SIZES_IN_LANES
 from tests.compiler.both_ways import WIDTHS, compare, scalar_functions
 from tests.compiler.generator import program
@@ -59,6 +61,8 @@ def verdict(seed: int, source: str) -> str:
                 trial.second()
             if seed % 10 == 0:
                 both_ways(trial.kernel, seed)
+            if seed % 10 == 5:
+                in_chunks(trial.kernel, seed)
     except IllConditioned:
         return SKIPPED
     except Exception as error:  # whatever a random program brings to light
@@ -73,6 +77,13 @@ def both_ways(kernel: Any, seed: int) -> None:
     width = patch.object(pipeline, "vector_bits", lambda: WIDTHS[seed // 10 % len(WIDTHS)])
     with tempfile.TemporaryDirectory() as cache, scalar_functions(Path(cache)), width:
         compare(kernel, n, arguments(np.random.default_rng(seed), n), exact=False)
+
+
+def in_chunks(kernel: Any, seed: int) -> None:
+    """Run a kernel in chunks on several threads, and thread by thread."""
+    n = 256 + seed % 200
+    with chunks.always_cut():
+        chunks.compare(kernel, n, arguments(np.random.default_rng(seed), n), seed)
 
 
 @contextmanager

@@ -17,29 +17,23 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler import pipeline
 from tapedebug.lang import types as t
-from tapedebug.runtime import _cut, _large, _pace, _pool
-from tapedebug.runtime._large import Large
+from tapedebug.runtime import _large, _pool
+from tests.compiler import chunks
+from tests.compiler.chunks import THREADS
 from tests.compiler.generator import program
-from tests.compiler.harness import run, twin
 from tests.compiler.test_generated import arguments, load
 
 Floats = wp.array(dtype=float)
 Grid = wp.array(dtype=float, ndim=2)
 Vectors = wp.array(dtype=wp.vec3)
 Indices = wp.array(dtype=int)
-THREADS = (1, 2, 3, 8)
 
 
 @pytest.fixture(autouse=True)
-def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small launches are cut, too, and others are woken each time."""
-    monkeypatch.setattr(_cut, "WORK", 64)
-    for name in ("BREAK_EVEN", "SURE", "PATIENCE"):
-        monkeypatch.setattr(_pace, name, 0)
-    yield
-    wp.config.num_threads = None
+def _settings() -> Iterator[None]:
+    with chunks.always_cut():
+        yield
     wp.config.lanes = True
 
 
@@ -362,43 +356,8 @@ def test_rows_that_are_one_row_run_in_order():
 
 @pytest.mark.parametrize("seed", range(24))
 def test_random_kernels(seed):
-    """Values, adjoints and tangents in chunks: as without, and the same for any number of threads."""
-    kernel = load(program(seed, (6, 9, 12)[seed % 3]))
-    n = 400
-    active = pipeline.differentiable(kernel.params)
-    replay = kernel.adjoint_info(active).replay
-    rng = np.random.default_rng(seed)
-    args = twin(arguments(rng, n))
-    seeds = [
-        rng.normal(size=a.shape) if t.is_float(p.type.dtype) else None
-        for p, a in zip(kernel.params, args, strict=True)
-        if p.is_array
-    ]
-
-    def results(kind: str, wrapped: Any) -> list[np.ndarray]:
-        values, other = twin(args), [None if a is None else a.copy() for a in seeds]
-        given = {
-            "forward": {},
-            "adjoint": {"adjoints": other, "replay": replay},
-            "tangent": {"tangents": other},
-        }
-        with np.errstate(all="ignore"):
-            run(kernel, n, values, f64=True, wrapped=wrapped, **given[kind])
-        return [a for a in (*values, *other) if isinstance(a, np.ndarray)]
-
-    for kind in ("forward", "adjoint", "tangent"):
-        plain = results(kind, lambda entry: entry)
-        found = {}
-        for threads in THREADS:
-            wp.config.num_threads = threads
-            found[threads] = results(kind, lambda entry: Large(entry, kernel))
-        for threads in THREADS[1:]:
-            for one, other in zip(found[1], found[threads], strict=True):
-                assert one.tobytes() == other.tobytes()
-        for one, other in zip(found[1], plain, strict=True):
-            finite = other[np.isfinite(other)]
-            scale = float(np.abs(finite).max()) if finite.size else 1.0
-            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * max(1.0, scale))
+    kernel, n = load(program(seed, (6, 9, 12)[seed % 3])), 400
+    chunks.compare(kernel, n, arguments(np.random.default_rng(seed), n), seed)
 
 
 def test_replays_and_tangents_are_cut_alike():

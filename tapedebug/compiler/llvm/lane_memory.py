@@ -268,6 +268,7 @@ class LaneMemory(LaneSums):
                 self.lines_of[index[1]] = straight
                 old = self._stretch(pointer, one.kind, straight)
             else:
+                self.scattered += self.mask is None
                 old = self._gather(pointer, one.kind, index)
             of = self._type("~" + one.kind)
             total = self._value("", f"{self._adding(one.kind)} {of} {old[1]}, {self._wide(value)}")[1]

@@ -22,9 +22,9 @@ from tapedebug.compiler.text import Lanes
 
 TWICE = 700
 """Statements up to which a loop's body is written twice: for all lanes, and for the last threads."""
-SCATTERED = 30
-"""Instructions that a kernel has to have for each addition that is made for one lane after the other: with
-fewer it is as fast, or faster, thread by thread."""
+SCATTERED = 70
+"""Instructions that a kernel has to have for each addition that is made for one lane after the other, or to
+elements far apart: with fewer it is as fast, or faster, thread by thread."""
 FLAT = 6
 """Statements up to which a branch without memory is computed for all lanes."""
 
