@@ -115,6 +115,19 @@ def compiled(text: Text) -> tuple[str, objects.Entry]:
     return key, found
 
 
+def assembled(assembly: str) -> objects.Entry:
+    """The machine code of LLVM assembly whose function is called `{symbol}`, from the cache if it is there."""
+    key = objects.key_of(assembly, "llvm")
+    found = kept(key)
+    if found is None:
+        from tapedebug.compiler.llvm.machine import object_code
+
+        content = object_code(assembly.replace("{symbol}", symbol_of(key)))
+        objects.write(key, content)
+        found = objects.load(key, symbol_of(key), content)
+    return found
+
+
 def kept(key: str) -> objects.Entry | None:
     """The machine code that is kept under this key, or None."""
     content = objects.read(key)

@@ -11,7 +11,7 @@ import platform
 from collections.abc import Callable
 from functools import cache
 
-from tapedebug.compiler import backend, objects
+from tapedebug.compiler import backend
 
 HEAD = 4
 """Words of a job before its calls: calls left (0), calls done (all), the packed arguments, 0. So it is before
@@ -172,18 +172,6 @@ the next, how many there are."""
 Work = Callable[[int, int, int, int, int], int]
 
 
-def _loaded(assembly: str) -> objects.Entry:
-    key = objects.key_of(assembly, "llvm")
-    found = backend.kept(key)
-    if found is None:
-        from tapedebug.compiler.llvm.machine import object_code
-
-        content = object_code(assembly.replace("{symbol}", backend.symbol_of(key)))
-        objects.write(key, content)
-        found = objects.load(key, backend.symbol_of(key), content)
-    return found
-
-
 @cache
 def work() -> Work:
     """`work()(job, publish, resumed, count, spins)`: run calls of a job until none is left, then wait.
@@ -202,7 +190,9 @@ def work() -> Work:
         pause_declared="declare void @llvm.x86.sse2.pause()" if x86 else "",
     )
     numbers = [ctypes.c_int64] * 4
-    run: Work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *numbers)(_loaded(assembly).address)
+    run: Work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *numbers)(
+        backend.assembled(assembly).address
+    )
     return run
 
 
@@ -210,4 +200,4 @@ def work() -> Work:
 def adder(kind: str) -> int:
     """The address of what adds up copies of memory that holds numbers of a type of LLVM's."""
     add = "fadd" if kind in ("float", "double") else "add"
-    return _loaded(SUM.format(symbol="{symbol}", kind=kind, add=add)).address
+    return backend.assembled(SUM.format(symbol="{symbol}", kind=kind, add=add)).address

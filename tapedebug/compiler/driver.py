@@ -14,7 +14,7 @@ COUNTER = "cycle" if X86 else "steady"
 """Which counter is read: elsewhere than on x86 programs may not be allowed to read that of cycles."""
 
 ASSEMBLY = """declare i64 @llvm.read{counter}counter()
-define void @{symbol}(i64 %calls, ptr %table, i64 %rows, ptr %stamps) {{
+define void @{symbol}(i64 %calls, ptr %table, i64 %rows, ptr %stamps) {
 begin:
   %some.calls = icmp sgt i64 %calls, 0
   %some.rows = icmp sgt i64 %rows, 0
@@ -60,7 +60,7 @@ next:
   br i1 %more.calls, label %call, label %end
 end:
   ret void
-}}
+}
 """
 
 
@@ -74,13 +74,13 @@ def driver() -> Callable[[int, int, int, int], None]:
     call begins, and when each is done.
     """
     pointers = (ctypes.c_void_p,) * 4  # which `ctypes` converts faster than integers
-    entry = _compiled(ASSEMBLY.replace("{counter}", COUNTER))
+    entry = backend.assembled(ASSEMBLY.replace("{counter}", COUNTER))
     run: Callable[[int, int, int, int], None] = ctypes.CFUNCTYPE(None, *pointers)(entry.address)
     return run
 
 
 AFTER_COPIES = """declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {{
+define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {
 begin:
   %args.at = getelementptr i64, ptr %what, i64 1
   %count.at = getelementptr i64, ptr %what, i64 2
@@ -106,7 +106,7 @@ copy:
 run:
   call void %entry(i64 %lo, i64 %hi, ptr %args)
   ret void
-}}
+}
 """
 
 
@@ -117,10 +117,10 @@ def after_copies() -> objects.Entry:
     Its arguments are words: the address of that entry and of its arguments, how many copies there are, and
     for each where to, where from, and how many bytes.
     """
-    return _compiled(AFTER_COPIES)
+    return backend.assembled(AFTER_COPIES)
 
 
-PASS_BACK = """define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {{
+PASS_BACK = """define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {
 begin:
   %from.at = getelementptr i64, ptr %what, i64 1
   %to = load ptr, ptr %what
@@ -141,15 +141,15 @@ one:
   br i1 %more, label %one, label %end
 end:
   ret void
-}}
+}
 """
 
 CLEAR = """declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {{
+define void @{symbol}(i64 %lo, i64 %hi, ptr %what) {
   %to = load ptr, ptr %what
   call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %hi, i1 false)
   ret void
-}}
+}
 """
 
 
@@ -159,22 +159,10 @@ def pass_back(double: bool) -> objects.Entry:
 
     A thread is a number; the arguments are two words: where to add, and what.
     """
-    return _compiled(PASS_BACK.replace("{kind}", "double" if double else "float"))
+    return backend.assembled(PASS_BACK.replace("{kind}", "double" if double else "float"))
 
 
 @cache
 def clear() -> objects.Entry:
     """The adjoint of a fill: an entry that sets bytes to zero. A thread is a byte; the argument is where."""
-    return _compiled(CLEAR)
-
-
-def _compiled(assembly: str) -> objects.Entry:
-    key = objects.key_of(assembly, "llvm")
-    found = backend.kept(key)
-    if found is None:
-        from tapedebug.compiler.llvm.machine import object_code
-
-        content = object_code(assembly.format(symbol=backend.symbol_of(key)))
-        objects.write(key, content)
-        found = objects.load(key, backend.symbol_of(key), content)
-    return found
+    return backend.assembled(CLEAR)

@@ -373,8 +373,9 @@ class Kernel(Analysed):
 
     def _how_many_run(self, variant: Variant) -> str:
         """A line that says how large launches run a variant."""
-        lanes = config.lanes and is_in_lanes(self._text(replace(variant, lanes=True)))
-        divided = self.division(variant).shares is not None
+        compiled = not config.interpreted
+        lanes = compiled and config.lanes and is_in_lanes(self._text(replace(variant, lanes=True)))
+        divided = compiled and self.division(variant).shares is not None
         steps = "several at once, in lanes" if lanes else "one after the other"
         where = "in chunks on several processors" if divided else "on one processor"
         return f"# many threads: {steps}; {where}\n"

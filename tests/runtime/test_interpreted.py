@@ -99,7 +99,7 @@ def test_a_debugger_stops_at_a_line_of_the_adjoint_and_shows_its_variables(monke
     monkeypatch.setattr(wp.config, "interpreted", True)
     monkeypatch.setattr("sys.breakpointhook", lambda: None)
     program()
-    source = chain.source("adjoint").splitlines()[1:]  # without the heading; else it is what runs
+    source = chain.source("adjoint").splitlines()[2:]  # without the heading; else it is what runs
     file = "<adjoint of chain>"
     assert [line.rstrip("\n") for line in linecache.getlines(file)] == source
     (number,) = [n for n, line in enumerate(source, 1) if "x_adj[" in line and "+=" in line][:1]
