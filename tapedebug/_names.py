@@ -42,7 +42,7 @@ _MACHINERY = (
 """Packages between the user's frames and ours; one of their variables is the shell, and in it everything."""
 
 
-Items = list[tuple[Any, Any]]
+Items = Iterable[tuple[Any, Any]]
 """Indices, keys or names of attributes, as they are written, with what stands there."""
 
 
@@ -57,8 +57,7 @@ def find_names(
         wanted: The keys of interest; the search ends with the variables in which the last of them was found.
         frame: Where to begin; by default the caller's nearest frame outside tapedebug.
     """
-    missing = set(wanted)
-    names: dict[Any, list[str]] = {identity: [] for identity in missing}
+    names: dict[Any, list[str] | None] = dict.fromkeys(wanted)
     budget = BUDGET
     seen_scopes: set[int] = set()
     for variables in _scopes(frame or sys._getframe(1)):
@@ -68,7 +67,7 @@ def find_names(
         budget = _walk(variables, kind, key, names, budget)
         if budget <= 0 or all(names.values()):
             break
-    return {identity: own for identity, own in names.items() if own}
+    return {identity: own for identity, own in names.items() if own is not None}
 
 
 def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
@@ -106,7 +105,11 @@ def _release(snapshot: dict[str, Any]) -> None:
 
 
 def _walk(
-    variables: dict[str, Any], kind: type, key: Callable[[Any], Any], names: dict[Any, list[str]], budget: int
+    variables: dict[str, Any],
+    kind: type,
+    key: Callable[[Any], Any],
+    names: dict[Any, list[str] | None],
+    budget: int,
 ) -> int:
     """Breadth first through variables, short containers and attributes; returns the budget that is left."""
     first = [
@@ -126,41 +129,48 @@ def _walk(
                 return 0
             budget -= 1
             if isinstance(value, kind):
-                # An array of structs is known by the views of its fields.
-                views: tuple[Any, ...] = getattr(value, "_fields", None) or (value,)
-                for view in views:
-                    own = names.get(key(view))
-                    if own is not None:
-                        path = f"{before}{part}{after}"
-                        if view is not value:
-                            path += view.part.removeprefix(getattr(value, "part", ""))
-                        if path not in own:
-                            own.append(path)
+                views = getattr(value, "_fields", None)
+                if views:  # an array of structs is known by these
+                    start = getattr(value, "part", "")
+                    for view in views:
+                        _note(names, key(view), f"{before}{part}{after}{view.part.removeprefix(start)}")
+                else:
+                    identity = key(value)
+                    if identity in names:
+                        _note(names, identity, f"{before}{part}{after}")
             elif depth < DEPTH and not isinstance(value, _PLAIN) and id(value) not in seen:
                 seen.add(id(value))
                 opening, inner, closing = _inside(value)
-                if inner:
+                if inner != ():
                     queue.append((f"{before}{part}{after}{opening}", inner, closing, depth + 1))
     return budget
+
+
+def _note(names: dict[Any, list[str] | None], identity: Any, path: str) -> None:
+    own = names.get(identity, ())
+    if own is None:
+        names[identity] = [path]
+    elif own and path not in own:
+        own.append(path)
 
 
 def _inside(value: Any) -> tuple[str, Items, str]:
     """What a container or an object holds, and what comes before and after each in a name."""
     kind = type(value)
     if kind in (list, tuple):
-        return "[", (list(enumerate(value)) if len(value) <= LONGEST else []), "]"
+        return "[", (enumerate(list(value)) if len(value) <= LONGEST else ()), "]"
     if kind is dict:
         if len(value) > LONGEST:
-            return "", [], ""
+            return "", (), ""
         return "[", [(repr(name), item) for name, item in value.items() if isinstance(name, (str, int))], "]"
     # Only what the instance stores itself: properties and __getattr__ of other people's objects may do
     # anything.
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
-        return "", [], ""
+        return "", (), ""
     if type(attributes) is not dict or len(attributes) > LONGEST:
-        return "", [], ""
+        return "", (), ""
     if kind.__module__.partition(".")[0] in (_PACKAGE, "numpy"):  # `tape.loss` is nobody's name for an array
-        return "", [], ""
+        return "", (), ""
     return ".", [(name, item) for name, item in attributes.items() if isinstance(name, str)], ""

@@ -18,14 +18,16 @@ class _State:
         tape: The tape that records.
         moment: Where in the past the arrays of a tape are (`Tape.at`).
         as_warp: How many blocks are open in which programs for Warp run.
+        caller: The name of the last module of the user that launched something on a tape.
     """
 
-    __slots__ = ("as_warp", "moment", "tape")
+    __slots__ = ("as_warp", "caller", "moment", "tape")
 
     def __init__(self) -> None:
         self.tape: Tape | None = None
         self.moment: Moment | None = None
         self.as_warp = 0
+        self.caller = ""
 
 
 state = _State()

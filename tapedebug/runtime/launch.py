@@ -120,10 +120,9 @@ def launch(
                 announced(args[p])
         return None
     frame = sys._getframe(1)
-    if frame.f_globals.get("__name__", "").startswith("tapedebug"):
-        site = call_site()
-    else:
-        site = (frame.f_code, frame.f_lasti)
+    name = frame.f_globals.get("__name__", "")
+    ours = name is not state.caller and not _is_users(name)
+    site = call_site() if ours else (frame.f_code, frame.f_lasti)
     if tape.tracking is not None:
         launch_watched(plan, dim, args, record_tape=True)
         return None
@@ -131,14 +130,26 @@ def launch(
     record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
     if state.as_warp and not plan.kernel.flat:
         record.given = (*inputs, *outputs)
-    watched = tape.tracker.before(record)
+    tracker, before = tape.tracker, plan.opening
+    if before is None or tracker.budget is not None:
+        watched = tracker.before(record)
+    else:
+        watched = before(tracker, record)
     start = perf_counter()
     (plan.run if threads < LARGE else plan.large)(0, threads, id(packed) + _HEADER)
     record.elapsed = perf_counter() - start
     if watched:
-        tape.tracker.after(record)
+        tracker.after(record)
     records.append(record)
     return None
+
+
+def _is_users(name: str) -> bool:
+    """Whether a module is not of this package; the last one that is not is asked for again, mostly."""
+    if name.startswith("tapedebug"):
+        return False
+    state.caller = name
+    return True
 
 
 def _otherwise(

@@ -136,9 +136,9 @@ class Tape:
 
     def _remember_names(self) -> None:
         """What the caller calls the arrays now: a function's variables are gone when somebody asks."""
-        wanted = {range_key(a) for a in self.tracker.states}
+        wanted = [range_key(a) for a in self.tracker.states]
         if any(plan.idle for plan in {record.plan for record in self.records}):
-            wanted |= {range_key(item.args[p]) for item in self.records for p in item.plan.idle}
+            wanted += [range_key(item.args[p]) for item in self.records for p in item.plan.idle]
         # Looking at the user's objects may run the user's code; names are not worth an exception.
         with contextlib.suppress(Exception):
             self.array_names.update(find_names(array, range_key, wanted, sys._getframe(2)))

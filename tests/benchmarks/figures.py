@@ -107,18 +107,30 @@ class Figures:
 
 
 def compared(before: Figures, after: Figures) -> list[str]:
-    """Two runs, as from two commits: what became faster or slower, and how far the machine drifted."""
+    """Two runs, as from two commits: what became faster or slower, beside how far the machine drifted.
+
+    The other engines are the same in both runs: by as much as they did the same thing slower, or all they did
+    where nobody else does it, the machine was slower.
+    """
     pairs = list(_pairs(before, after))
-    peers = [b.min / a.min for a, b in pairs if not a.engine.startswith(OURS)]
-    drift = math.exp(sum(map(math.log, peers)) / len(peers)) if peers else 1.0
-    rows = [("", "before", "after", "minima", "medians", "")]
+    peers = [(a, b.min / a.min) for a, b in pairs if not a.engine.startswith(OURS)]
+    overall = _mean([ratio for _, ratio in peers]) or 1.0
+    rows = [("", "before", "after", "minima", "medians", "others", "")]
     for a, b in pairs:
         if a.engine.startswith(OURS):
+            drift = _mean([ratio for peer, ratio in peers if peer.what == a.what]) or overall
             low, middle = b.min / a.min, b.median / a.median
-            told = "slower" if min(low, middle) > NOISE else "faster" if max(low, middle) < 1 / NOISE else ""
+            told = "slower" if min(low, middle) > NOISE * max(drift, 1.0) else ""
+            told = "faster" if max(low, middle) * NOISE < min(drift, 1.0) else told
             name = f"{a.case} {a.part}, {a.size}" + ("" if a.engine == OURS else f" ({a.engine})")
-            rows.append((name, duration(a.min), duration(b.min), f"{low:.2f}", f"{middle:.2f}", told))
-    return [columns(rows), f"other engines, which are the same: ×{drift:.2f} in the mean"]
+            cells = (duration(a.min), duration(b.min), f"{low:.2f}", f"{middle:.2f}", f"{drift:.2f}", told)
+            rows.append((name, *cells))
+    return [columns(rows), f"other engines, which are the same: ×{overall:.2f} in the mean"]
+
+
+def _mean(ratios: list[float]) -> float | None:
+    """Geometric."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
 
 def _pairs(before: Figures, after: Figures) -> Iterator[tuple[Figure, Figure]]:

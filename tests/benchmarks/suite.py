@@ -183,6 +183,6 @@ def parts(name: str, number: int, engines: Engines, options: Options) -> Iterato
         if name == "launching":
             yield from launching.timed(engines.kernels)
         elif name == "processes":
-            yield from processes.timed(max(1, options.rounds // 2), options.say)
+            yield from processes.timed(max(2, options.rounds // 2), options.say)
         elif name == "busy":
             yield from busy.measured(engines, options.threads, say=options.say)

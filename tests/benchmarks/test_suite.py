@@ -292,12 +292,31 @@ def test_two_commits_are_compared_with_the_drift_of_the_machine() -> None:
     before = Figures({}, [], [figure("a", "forward", OURS, 1.0), figure("a", "forward", WARP, 1.0)])
     after = Figures({}, [], [figure("a", "forward", OURS, 3e-3), figure("a", "forward", WARP, 0.5)])
     table, drift = compared(before, after)
-    assert table.splitlines()[1].split() == [
-        "a", "forward,", "many", "1.00", "s", "3.00", "ms", "0.00", "0.00", "faster"
-    ]  # fmt: skip
+    assert table.splitlines()[1].split()[3:] == ["1.00", "s", "3.00", "ms", "0.00", "0.00", "0.50", "faster"]
     assert drift == "other engines, which are the same: ×0.50 in the mean"
     again, _ = compared(after, before)
     assert again.splitlines()[1].endswith("slower")
+
+
+@pytest.mark.parametrize(
+    ("ours", "warp", "told"),
+    [
+        (0.5, 0.5, ""),
+        (2.0, 2.0, ""),
+        (0.5, 2.0, "faster"),
+        (2.0, 0.5, "slower"),
+        (2.0, 1.0, "slower"),
+        (1.05, 1, ""),
+    ],
+)
+def test_what_the_machine_did_to_all_is_neither_faster_nor_slower(
+    ours: float, warp: float, told: str
+) -> None:
+    def run(ours: float, warp: float) -> Figures:
+        return Figures({}, [], [figure("a", "forward", OURS, ours), figure("a", "forward", WARP, warp)])
+
+    line = compared(run(1.0, 1.0), run(ours, warp))[0].splitlines()[1]
+    assert line.endswith(told or f"{warp:.2f}")
 
 
 def test_durations_have_three_digits() -> None:
