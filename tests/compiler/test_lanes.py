@@ -134,6 +134,20 @@ def test_what_loops_keep_is_kept_for_each_lane(bits: int) -> None:
 
 
 @wp.kernel
+def again(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    a = x[i]
+    while a > 0.5:
+        a = a * 0.8 - x[n * 3 + 1] * 0.1
+    y[i] = a + x[n * 3 + 1]
+
+
+def test_what_is_the_same_for_all_lanes_is_known_where_it_was_computed(bits: int) -> None:
+    assert is_in_lanes(again)
+    compare(again, 40, [uniform(40), 5, np.zeros(40)], exact=False)
+
+
+@wp.kernel
 def shifted(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
     i = wp.tid()
     below = wp.max(i - 1, 0)

@@ -256,7 +256,7 @@ class _Lanes(LaneMemory):
         if not self.shapes.differs(leaving.test):
             super()._while(node)
             return
-        outer = self.mask
+        outer, same = self.mask, dict(self.same)
         of = self._all_lanes()
         slot = f"{self._fresh()}.run"
         self.head.append(f"  {slot} = alloca {of}")
@@ -283,7 +283,7 @@ class _Lanes(LaneMemory):
         del self.known[before:]
         self._jump(again)
         self._begin(done)
-        self.mask = outer
+        self.mask, self.same = outer, same
 
     def _stays(self, leaving: ast.If) -> str:
         """The lanes that do not leave a loop."""
