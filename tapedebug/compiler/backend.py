@@ -116,7 +116,7 @@ def compiled(text: Text) -> tuple[str, objects.Entry]:
 
 
 def assembled(assembly: str) -> objects.Entry:
-    """The machine code of LLVM assembly whose function is called `{symbol}`, from the cache if it is there."""
+    """The machine code of LLVM assembly with one function, `{symbol}`, from the cache if it is there."""
     key = objects.key_of(assembly, "llvm")
     found = kept(key)
     if found is None:
