@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from tapedebug.runtime._call_list import CallList, Times
 from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._history import leaves_of, note
 from tapedebug.runtime._interrupts import deferred
+from tapedebug.runtime._lent import values_of
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._recompute import Recomputation
 from tapedebug.runtime._retained import Retained
 from tapedebug.runtime._reverse import Group, Steps, Table, grouped
+from tapedebug.runtime._seeds import Held
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, gradients
 from tapedebug.runtime.config import config
@@ -123,6 +126,7 @@ class Prepared:
         steps = self.table.steps(records[self.first :], None if self.first else groups)
         self.calls, self.times = self._calls(steps)
         may_raise = config.verify_fp or any(p.kind == "func" or p.heard_back for p, _, _ in groups)
+        self.may_raise = may_raise
         self.short = not may_raise and sum([r.elapsed for r in records]) < SHORT
         written = _written(groups)
         self.leaves = leaves_of(_leaves(tracker, written))
@@ -204,6 +208,7 @@ class Prepared:
 
     def run(self, tracker: Tracker) -> None:
         """Run all of it; what was let go of is computed again, part by part, when it is needed."""
+        began = perf_counter()
         self.retained.begin()
         self.calls.run_timed(self.times)
         if self.first:
@@ -213,11 +218,11 @@ class Prepared:
                 calls.run_timed(times)
             self.reran, self.again = again.reran, again.nbytes
         self.retained.put_back(self.space)
+        # Launches that were recorded first may have taken long to compile, or to get their memory.
+        self.short = not self.may_raise and perf_counter() - began < SHORT
 
 
-def run(
-    prepared: Prepared, seeds: Mapping[array, Values], leftovers: Mapping[array, int]
-) -> tuple[dict[array, int], int]:
+def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> tuple[dict[array, int], int]:
     """One reverse pass.
 
     Args:
@@ -242,14 +247,14 @@ def run(
         for memory in [*prepared.filled, *others]:
             memory.fill = None
         earlier = _take_leftovers(leftovers, seeds) if leftovers else {}
-        for a, values in seeds.items():
-            prepared.view(a)[...] = values
+        for a, seed in seeds.items():
+            prepared.view(a)[...] = values_of(seed)
         prepared.run(tracker)
         for a, values in earlier.items():
             view = space.adjoint_view(a)
             view += values
     prepared.leave_empty()
-    seeded = sum([values.nbytes for values in seeds.values()]) + sum([memory.nbytes for memory in others])
+    seeded = sum([seed.nbytes for seed in seeds.values()]) + sum([memory.nbytes for memory in others])
     kept = sum([values.nbytes for values in earlier.values()]) + (undo.nbytes if undo is not None else 0)
     nbytes = prepared.nbytes + seeded + kept
     return {a: a.buffer.gradient().writes for a in prepared.written}, nbytes
@@ -315,7 +320,7 @@ def _warn_of_missing_adjoints(records: list[Record], plans: list[Plan]) -> None:
         )
 
 
-def _take_leftovers(leftovers: Mapping[array, int], seeds: Mapping[array, Values]) -> dict[array, Values]:
+def _take_leftovers(leftovers: Mapping[array, int], seeds: Held) -> dict[array, Values]:
     """Move what the last pass left out of the way, unless somebody changed it or a seed replaces it."""
     taken = {}
     seeded = {range_key(a) for a in seeds}

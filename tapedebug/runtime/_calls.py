@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tapedebug.runtime._seeds import Seeds
+from tapedebug.runtime._lent import values_of
+from tapedebug.runtime._seeds import Held, Seeds
 from tapedebug.runtime.array import array
 
 
@@ -35,7 +36,7 @@ class BackwardCall:
     """
 
     loss: array | None
-    _seeds: Seeds = field(repr=False)
+    _seeds: Held = field(repr=False)
     records: int
     seconds: float = 0.0
     reran: int = 0
@@ -44,9 +45,9 @@ class BackwardCall:
     @property
     def seeds(self) -> Seeds:
         """Copies of the incoming gradients, as they were; a tape keeps those of its last call only."""
-        return {a: values.copy() for a, values in self._seeds.items()}
+        return {a: values_of(seed).copy() for a, seed in self._seeds.items()}
 
-    def give_up(self) -> Seeds:
+    def give_up(self) -> Held:
         """Forget the seeds; returns them, for their memory to be used again."""
         seeds, self._seeds = self._seeds, {}
         return seeds

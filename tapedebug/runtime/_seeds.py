@@ -10,17 +10,21 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime._fields import by_field
+from tapedebug.runtime._lent import Lent, may_be_lent
 from tapedebug.runtime.array import array
 from tapedebug.runtime.plan import has_gradient
 from tapedebug.runtime.versions import Tracker
 
-Seeds = dict[array, np.ndarray[Any, Any]]
+Values = np.ndarray[Any, Any]
+Seeds = dict[array, Values]
+Held = dict[array, Values | Lent]
+"""Seeds, of which some may be where the caller has them."""
 
 
 def checked_seeds(
-    tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: Seeds, known: array | None = None
-) -> Seeds:
-    """The incoming gradients of a reverse pass, as NumPy arrays of the arrays' own dtypes.
+    tracker: Tracker, loss: Any, grads: Mapping[Any, Any] | None, spare: Held, known: array | None = None
+) -> Held:
+    """The incoming gradients of a reverse pass, of the arrays' own dtypes; large ones may be lent.
 
     Args:
         tracker: Of the tape.
@@ -37,13 +41,11 @@ def checked_seeds(
             "backward: nothing was recorded on this tape",
             mend="run the launches inside `with tape:` first",
         )
-    seeds: Seeds = {}
+    seeds: Held = {}
     if loss is not None:
         if loss is not known or not known._requires_grad:
             _check_loss(tracker, loss)
-        kept = spare.get(loss)
-        if kept is None or kept.shape != loss.shape:
-            kept = np.empty(loss.shape, types.numpy_dtype(loss.dtype))
+        kept = _memory(loss, loss.shape, spare)
         kept.fill(1)
         seeds[loss] = kept
     for a, gradient in _by_field(tracker, grads) if grads else ():
@@ -54,7 +56,7 @@ def checked_seeds(
                 mend="create the array with requires_grad=True and a float dtype",
             )
         _check_on_tape(tracker, a, "a key of grads")
-        seeds[a] = _seed_values(a, gradient, spare)
+        seeds[a] = _seed_values(tracker, a, gradient, spare)
     return seeds
 
 
@@ -69,7 +71,15 @@ def _by_field(tracker: Tracker, grads: Mapping[Any, Any]) -> Iterator[tuple[Any,
                 yield a, part
 
 
-def _seed_values(a: array, gradient: Any, spare: Seeds) -> np.ndarray[Any, Any]:
+def _memory(a: array, shape: tuple[int, ...], spare: Held) -> Values:
+    """Memory for a copy of the seed of an array."""
+    kept = spare.get(a)
+    if isinstance(kept, np.ndarray) and kept.shape == shape:
+        return kept
+    return np.empty(shape, types.numpy_dtype(a.dtype))
+
+
+def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: Held) -> Values | Lent:
     wanted = a.shape + types.value_shape(a.dtype)
     values = gradient._look() if isinstance(gradient, array) else np.asarray(gradient)
     if values.shape != wanted or values.dtype.kind not in "fiu":
@@ -77,9 +87,9 @@ def _seed_values(a: array, gradient: Any, spare: Seeds) -> np.ndarray[Any, Any]:
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
             mend=f"pass values of shape {wanted}, such as ones_like(array)",
         )
-    kept = spare.get(a)
-    if kept is None or kept.shape != wanted:
-        kept = np.empty(wanted, types.numpy_dtype(a.dtype))
+    if isinstance(gradient, array) and may_be_lent(gradient, types.numpy_dtype(a.dtype), tracker):
+        return Lent(gradient)
+    kept = _memory(a, wanted, spare)
     kept[...] = values
     return kept
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tapedebug._errors import TapeError
 from tapedebug.runtime._interrupts import deferred
+from tapedebug.runtime._lent import values_of
 from tapedebug.runtime._seeds import checked_seeds
 from tapedebug.runtime._state import state
 from tapedebug.runtime.buffer import Buffer, Bytes, gradients
@@ -111,7 +112,8 @@ class Moment:
 
     def _find_seeds(self, loss: array | None, grads: Mapping[array, Any] | None) -> Mapping[array, Any]:
         if loss is not None or grads:
-            return checked_seeds(self.tape.tracker, loss, grads, {})
+            found = checked_seeds(self.tape.tracker, loss, grads, {})
+            return {a: values_of(seed) for a, seed in found.items()}
         if not self.tape.backward_calls:
             raise TapeError(
                 "at: no loss is known: backward has not been called on this tape",

@@ -19,7 +19,8 @@ from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._calls import BackwardCall, Scope
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._history import Event, Pass, clock, sample_of
-from tapedebug.runtime._seeds import Seeds, checked_seeds
+from tapedebug.runtime._lent import values_of
+from tapedebug.runtime._seeds import Held, checked_seeds
 from tapedebug.runtime._state import refuse_at_another_time, state
 from tapedebug.runtime._structs_now import changed_structs
 from tapedebug.runtime.array import array
@@ -97,7 +98,7 @@ class Tape:
         self.backward_calls: list[BackwardCall] = []
         self.array_names: dict[Any, list[str]] = {}
         self._leftovers: dict[array, int] = {}
-        self._spare: Seeds = {}
+        self._spare: Held = {}
         self._prepared: _backward.Prepared | None = None
         self._created_at = call_site()
         _observers.enrol(self)
@@ -324,7 +325,7 @@ class Tape:
         if last.keys() == now.keys() == {call.loss}:
             return True
         return last.keys() == now.keys() and all(
-            np.array_equal(sample_of(last[a]), sample_of(now[a])) for a in now
+            np.array_equal(sample_of(values_of(last[a])), sample_of(values_of(now[a]))) for a in now
         )
 
     # -- versions and replay ----------------------------------------------------------------------------
