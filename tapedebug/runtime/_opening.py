@@ -24,7 +24,7 @@ def opening(plan: Plan) -> Callable[[Any, Any], bool]:
 @cache
 def _made(text: str) -> Callable[[Any, Any], bool]:
     names: dict[str, Any] = {"__name__": __name__}  # a frame of this package: warnings point behind it
-    exec(text, names)
+    exec(compile(text, __file__, "exec"), names)
     made: Callable[[Any, Any], bool] = names["before"]
     return made
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tapedebug
 from tests.benchmarks import __main__ as command
 from tests.benchmarks import bound, busy, by_hand, jacobians, launching, nets, page, processes, suite
 from tests.benchmarks.cases import CASES, Case
@@ -21,6 +22,12 @@ from tests.benchmarks.suite import Engines
 from tests.benchmarks.timing import Run, Timed, duration
 
 NAMES = list(CASES)
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    yield
+    tapedebug.config.num_threads = None
 
 
 @pytest.fixture(scope="module")
