@@ -52,7 +52,7 @@ GOALS = """\
 What the suite must show, with ratios of minima and of medians (a goal is missed where both miss \
 it):"""
 REVERSE = """\
-Backward: the reverse pass of a recorded tape from given seeds, which it copies. *Adjoint* is the \
+Backward: the reverse pass of a recorded tape from given seeds. *Adjoint* is the \
 adjoint alone, `launch(…, adjoint=True)`, which is what the function by hand does, too:"""
 
 
