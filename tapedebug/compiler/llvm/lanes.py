@@ -204,19 +204,6 @@ class _Lanes(LaneMemory):
         born = [self.slots[name] for name in sorted(self.shapes.born(node)) if name in self.slots]
         self.lines[at:at] = [f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in born]
 
-    def _branch(self, node: ast.If, condition: str) -> None:
-        """A branch that all lanes take, or none."""
-        then, orelse, done = self._labels("then", "else", "done")
-        self._write(f"br i1 {condition}, label %{then}, label %{orelse if node.orelse else done}")
-        self._begin(then)
-        self._suite(node.body)
-        self._jump(done)
-        if node.orelse:
-            self._begin(orelse)
-            self._suite(node.orelse)
-            self._jump(done)
-        self._begin(done)
-
     def _under(self, mask: str | None, body: list[ast.stmt]) -> None:
         self.mask = mask
         self._suite(body)

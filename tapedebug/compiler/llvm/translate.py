@@ -132,10 +132,12 @@ class Translator(Expressions):
         return "*i64", f"%{name}"
 
     def _if(self, node: ast.If) -> None:
+        self._branch(node, self._condition(node.test))
+
+    def _branch(self, node: ast.If, condition: str) -> None:
+        """A branch on a condition that is known."""
         then, orelse, done = self._labels("then", "else", "done")
-        if not node.orelse:
-            orelse = done
-        self._write(f"br i1 {self._condition(node.test)}, label %{then}, label %{orelse}")
+        self._write(f"br i1 {condition}, label %{then}, label %{orelse if node.orelse else done}")
         self._begin(then)
         self._suite(node.body)
         self._jump(done)
