@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tapedebug.runtime._pack import WRITTEN
+
 if TYPE_CHECKING:
     from tapedebug.runtime.plan import Plan
 
@@ -24,7 +26,7 @@ def opening(plan: Plan) -> Callable[[Any, Any], bool]:
 @cache
 def _made(text: str) -> Callable[[Any, Any], bool]:
     names: dict[str, Any] = {"__name__": __name__}  # a frame of this package: warnings point behind it
-    exec(compile(text, __file__, "exec"), names)
+    exec(compile(text, WRITTEN, "exec"), names)
     made: Callable[[Any, Any], bool] = names["before"]
     return made
 

@@ -14,6 +14,9 @@ from typing import Any
 Packer = Callable[[Any], bytes]
 """Checks a number or vector, and gives its slots."""
 
+WRITTEN = f"{__file__} (written)"
+"""Where functions stand that are written here: among our own frames, in a file that there is not."""
+
 _FOUR = Struct("=4q")
 _KNOWN: dict[int | tuple[int, ...], tuple[tuple[int, ...], int, bytes]] = {}
 _MOST = 4096
@@ -35,7 +38,8 @@ def kinds_of(params: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
 
 @cache
 def _function(text: str) -> Callable[..., tuple[Any, ...]]:
-    made: Callable[..., tuple[Any, ...]] = eval(f"lambda {text}", {"__name__": __name__})
+    code = compile(f"lambda {text}", WRITTEN, "eval")
+    made: Callable[..., tuple[Any, ...]] = eval(code, {"__name__": __name__})
     return made
 
 
@@ -53,7 +57,7 @@ def packing(packers: Sequence[Packer | None], tail: bytes) -> Callable[..., byte
         parts.append(f"{name}._packed" if packer is None else f"pack_{name}({name})")
         given[f"pack_{name}"] = packer
     text = f"lambda {', '.join(['sizes', *names])}: join(({', '.join(['sizes', *parts, 'tail'])}))"
-    made: Callable[..., bytes] = eval(text, given)
+    made: Callable[..., bytes] = eval(compile(text, WRITTEN, "eval"), given)
     return made
 
 

@@ -99,8 +99,11 @@ def launch(
         if plan.watched:
             launch_watched(plan, dim, args, record_tape=record_tape)
             return None
-    sizes, threads, slots = known_dims(dim) or launch_dims(kernel, dim)
-    packed = plan.packed(slots, *args)
+    try:
+        sizes, threads, slots = known_dims(dim) or launch_dims(kernel, dim)
+        packed = plan.packed(slots, *args)
+    except TapedebugError as error:
+        raise error.with_traceback(None) from None
     if not threads:
         return None
     tape = state.tape

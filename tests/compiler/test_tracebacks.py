@@ -30,6 +30,25 @@ def test_a_launch_shows_no_frame_of_the_compiler():
     assert frames_of(user) == ["frames_of", "user", "launch"]
 
 
+def test_a_launch_that_has_run_before_shows_no_frame_of_what_packs_its_arguments():
+    @wp.kernel
+    def scaled(x: wp.array(dtype=float), k: int):
+        i = wp.tid()
+        x[i] = x[i] * float(k)
+
+    x = wp.zeros(1, dtype=float)
+    wp.launch(scaled, 1, inputs=[x, 2])
+
+    def number():
+        wp.launch(scaled, 1, inputs=[x, 2**40])
+
+    def size():
+        wp.launch(scaled, -1, inputs=[x, 2])
+
+    assert frames_of(number, wp.LaunchError) == ["frames_of", "number", "launch"]
+    assert frames_of(size, wp.LaunchError) == ["frames_of", "size", "launch"]
+
+
 def test_backward_shows_no_frame_of_its_checks():
     loss = wp.zeros(3, dtype=float, requires_grad=True)
 
