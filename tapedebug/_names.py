@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FrameType, FunctionType, ModuleType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 BUDGET = 4000
@@ -18,7 +19,13 @@ FRAMES = 12
 DEPTH = 2
 LONGEST = 512
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType, CodeType)
+_PLAINEST: frozenset[type] = frozenset({*_PLAIN, BuiltinFunctionType})
+_EMPTY: set[type] = set(_PLAINEST)
+"""Classes of which an instance holds nothing that has a name, as far as is known."""
 _PACKAGE = __name__.partition(".")[0]
+_SHELL = ("In", "Out", "exit", "quit", "get_ipython")
+FEW = 8
+"""Arrays in a list that are worth a look at all of them at once."""
 _MACHINERY = (
     _PACKAGE,
     "importlib",
@@ -42,8 +49,13 @@ _MACHINERY = (
 """Packages between the user's frames and ours; one of their variables is the shell, and in it everything."""
 
 
-Items = Iterable[tuple[Any, Any]]
-"""Indices, keys or names of attributes, as they are written, with what stands there."""
+Items = tuple[Sequence[Any], Sequence[Any]]
+"""Indices, keys or names of attributes, as they are written, and what stands there."""
+
+Sighting = tuple[str, str, Sequence[Any], Sequence[Any]]
+"""What was found side by side: what comes before and after each part of a name, the parts, what has them."""
+
+_NONE: Items = (), ()
 
 
 def find_names(
@@ -57,17 +69,47 @@ def find_names(
         wanted: The keys of interest; the search ends with the variables in which the last of them was found.
         frame: Where to begin; by default the caller's nearest frame outside tapedebug.
     """
-    names: dict[Any, list[str] | None] = dict.fromkeys(wanted)
+    return written_out(look_for(kind, key, set(wanted), frame or sys._getframe(1)))
+
+
+def look_for(
+    kind: type,
+    key: Callable[[Any], Any],
+    wanted: set[Any],
+    frame: FrameType,
+    known: Mapping[Any, Any] | None = None,
+) -> list[Sighting]:
+    """Find what `find_names` names, and leave the names to be written out: most are never asked for.
+
+    Args:
+        kind: The class of what is named.
+        key: Identifies an object.
+        wanted: The keys of interest.
+        frame: Where to begin.
+        known: Of some objects the key, which is a wanted one, and is true.
+    """
+    sightings: list[Sighting] = []
     budget = BUDGET
     seen_scopes: set[int] = set()
-    for variables in _scopes(frame or sys._getframe(1)):
+    for variables in _scopes(frame):
         if id(variables) in seen_scopes:
             continue
         seen_scopes.add(id(variables))
-        budget = _walk(variables, kind, key, names, budget)
-        if budget <= 0 or all(names.values()):
+        budget = _walk(variables, kind, key, wanted, known or {}, sightings, budget)
+        if budget <= 0 or len(set().union(*[keys for _, _, _, keys in sightings])) == len(wanted):
             break
-    return {identity: own for identity, own in names.items() if own is not None}
+    return sightings
+
+
+def written_out(sightings: Iterable[Sighting]) -> dict[Any, list[str]]:
+    """The names of what was found, by key, in the order in which it was found."""
+    names: dict[Any, list[str]] = {}
+    for before, after, parts, keys in sightings:
+        for part, identity in zip(parts, keys, strict=True):
+            own, path = names.setdefault(identity, []), f"{before}{part}{after}"
+            if path not in own:
+                own.append(path)
+    return names
 
 
 def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
@@ -75,8 +117,7 @@ def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
     user: list[FrameType] = []
     at: FrameType | None = frame
     while at is not None and len(user) < FRAMES:
-        module = str(at.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in _MACHINERY:
+        if not _is_machinery(str(at.f_globals.get("__name__", ""))):
             user.append(at)
         at = at.f_back
     globals_seen: list[dict[str, Any]] = []
@@ -92,6 +133,11 @@ def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
     yield from globals_seen
 
 
+@lru_cache(maxsize=1024)
+def _is_machinery(module: str) -> bool:
+    return module.partition(".")[0] in _MACHINERY
+
+
 def _release(snapshot: dict[str, Any]) -> None:
     """Let go of our own objects in a snapshot of a function's variables.
 
@@ -100,7 +146,8 @@ def _release(snapshot: dict[str, Any]) -> None:
     stays.
     """
     if sys.version_info < (3, 13) and sys.gettrace() is None:
-        for name in [n for n, v in snapshot.items() if type(v).__module__.partition(".")[0] == _PACKAGE]:
+        others = [(n, type(v)) for n, v in snapshot.items() if type(v) not in _PLAINEST]
+        for name in [n for n, kind in others if kind.__module__.partition(".")[0] == _PACKAGE]:
             del snapshot[name]
 
 
@@ -108,69 +155,82 @@ def _walk(
     variables: dict[str, Any],
     kind: type,
     key: Callable[[Any], Any],
-    names: dict[Any, list[str] | None],
+    wanted: set[Any],
+    known: Mapping[Any, Any],
+    sightings: list[Sighting],
     budget: int,
 ) -> int:
     """Breadth first through variables, short containers and attributes; returns the budget that is left."""
-    first = [
-        (name, value)
-        for name, value in list(variables.items())
-        if name.isidentifier()
-        and not name.startswith("_")
-        and name not in ("In", "Out", "exit", "quit", "get_ipython")
-    ]
     # What stands side by side: what comes before and after each part of a name, the parts, how deep they are.
-    queue: deque[tuple[str, Items, str, int]] = deque([("", first, "", 0)])
+    queue: deque[tuple[str, Items, str, int]] = deque([("", _named(variables), "", 0)])
     seen: set[int] = set()
-    while queue:
-        before, items, after, depth = queue.popleft()
-        for part, value in items:
-            if budget <= 0:
-                return 0
-            budget -= 1
+    while queue and budget > 0:
+        before, (parts, values), after, depth = queue.popleft()
+        parts, values = parts[:budget], values[:budget]
+        budget -= len(values)
+        if len(values) > FEW and known and set(map(type, values)) == {kind}:  # thousands in a list, perhaps
+            found = list(map(known.get, values))
+            if all(found):
+                sightings.append((before, after, parts, found))
+                continue
+        for part, value in zip(parts, values, strict=True):
             if isinstance(value, kind):
-                views = getattr(value, "_fields", None)
-                if views:  # an array of structs is known by these
-                    start = getattr(value, "part", "")
-                    for view in views:
-                        _note(names, key(view), f"{before}{part}{after}{view.part.removeprefix(start)}")
-                else:
-                    identity = key(value)
-                    if identity in names:
-                        _note(names, identity, f"{before}{part}{after}")
-            elif depth < DEPTH and not isinstance(value, _PLAIN) and id(value) not in seen:
+                sightings += _sighted(value, f"{before}{part}{after}", key, wanted)
+            elif depth < DEPTH and type(value) not in _EMPTY and id(value) not in seen:
                 seen.add(id(value))
                 opening, inner, closing = _inside(value)
-                if inner != ():
+                if inner[1]:
                     queue.append((f"{before}{part}{after}{opening}", inner, closing, depth + 1))
     return budget
 
 
-def _note(names: dict[Any, list[str] | None], identity: Any, path: str) -> None:
-    own = names.get(identity, ())
-    if own is None:
-        names[identity] = [path]
-    elif own and path not in own:
-        own.append(path)
+def _named(variables: dict[str, Any]) -> Items:
+    """The variables that are somebody's, and may be or hold something."""
+    names, values = [], []
+    for name, value in list(variables.items()):
+        if type(value) not in _PLAINEST and name[:1] != "_" and name not in _SHELL and name.isidentifier():
+            names.append(name)
+            values.append(value)
+    return names, values
+
+
+def _columns(pairs: Iterable[tuple[Any, Any]]) -> Items:
+    """Parts of names, and what has them."""
+    both = list(pairs)
+    return [part for part, _ in both], [value for _, value in both]
+
+
+def _sighted(value: Any, path: str, key: Callable[[Any], Any], wanted: set[Any]) -> Iterator[Sighting]:
+    """What is of interest of one object: an array of structs is known by the views of its numbers."""
+    views = getattr(value, "_fields", None)
+    start = getattr(value, "part", "") if views else ""
+    for each in views or (value,):
+        identity = key(each)
+        if identity in wanted:
+            yield path, "", (each.part.removeprefix(start) if views else "",), (identity,)
 
 
 def _inside(value: Any) -> tuple[str, Items, str]:
     """What a container or an object holds, and what comes before and after each in a name."""
     kind = type(value)
     if kind in (list, tuple):
-        return "[", (enumerate(list(value)) if len(value) <= LONGEST else ()), "]"
+        inside = list(value) if len(value) <= LONGEST else []
+        return "[", (range(len(inside)), inside), "]"
     if kind is dict:
         if len(value) > LONGEST:
-            return "", (), ""
-        return "[", [(repr(name), item) for name, item in value.items() if isinstance(name, (str, int))], "]"
+            return "", _NONE, ""
+        return "[", _columns((repr(n), item) for n, item in value.items() if isinstance(n, (str, int))), "]"
+    if isinstance(value, _PLAIN):
+        return "", _NONE, ""
+    if kind.__module__.partition(".")[0] in (_PACKAGE, "numpy"):  # `tape.loss` is nobody's name for an array
+        _EMPTY.add(kind)
+        return "", _NONE, ""
     # Only what the instance stores itself: properties and __getattr__ of other people's objects may do
     # anything.
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
-        return "", (), ""
+        return "", _NONE, ""
     if type(attributes) is not dict or len(attributes) > LONGEST:
-        return "", (), ""
-    if kind.__module__.partition(".")[0] in (_PACKAGE, "numpy"):  # `tape.loss` is nobody's name for an array
-        return "", (), ""
-    return ".", [(name, item) for name, item in attributes.items() if isinstance(name, str)], ""
+        return "", _NONE, ""
+    return ".", _columns((n, item) for n, item in attributes.items() if isinstance(n, str)), ""

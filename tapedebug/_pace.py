@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TextIO
 
+from tapedebug._blas import one_thread
 from tapedebug._errors import TapedebugError
 
 Show = Callable[[str], None]
@@ -28,7 +29,7 @@ class OutOfTime(TapedebugError):
 
 
 class Pace:
-    """Words for what is being done, and the time that is left for it.
+    """Words for what is being done, and the time that is left for it; meanwhile BLAS has one thread.
 
     Args:
         progress: Called with a few words at each step; None shows them on a terminal or in a notebook, where
@@ -79,11 +80,13 @@ class Pace:
         self._visible = False
 
     def __enter__(self) -> Pace:
+        one_thread.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        one_thread.__exit__()
         self._next = float("inf")
         if self._visible and self._show is not None:
             self._visible = False

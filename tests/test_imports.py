@@ -19,6 +19,7 @@ HEAVY = {
     "anywidget",
     "graphviz",
     "scipy",
+    "threadpoolctl",
     "rich",
     "click",
 }

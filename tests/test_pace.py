@@ -7,10 +7,12 @@ import io
 import re
 import sys
 import time
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import tapedebug as wp
 from tapedebug import _pace
@@ -198,3 +200,44 @@ def test_messages(options: dict[str, Any], kind: type[Exception], message: str) 
     with pytest.raises(kind) as caught:
         wp.diagnose(tape, **options)
     assert str(caught.value) == message
+
+
+# Threads of linear algebra ----------------------------------------------------------------------------------
+
+
+def blas_threads() -> set[int]:
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+
+@pytest.fixture
+def _two_threads() -> Iterator[None]:
+    with threadpool_limits(2, user_api="blas"):
+        if blas_threads() != {2}:
+            pytest.skip("NumPy's linear algebra has no threads here")
+        yield
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_a_check_has_one_thread_for_linear_algebra_and_gives_the_others_back() -> None:
+    seen = []
+    wp.diagnose(recorded()[0], progress=lambda step: seen.append(blas_threads()))
+    assert seen and set(map(frozenset, seen)) == {frozenset({1})}
+    assert blas_threads() == {2}
+    with contextlib.suppress(KeyError), Pace(False):
+        assert blas_threads() == {1}
+        with Pace(False):
+            pass
+        assert blas_threads() == {1}
+        raise KeyError
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_checks_of_two_python_threads_that_overlap_give_the_threads_back() -> None:
+    first, second = Pace(False), Pace(False)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert blas_threads() == {1}
+    second.__exit__(None, None, None)
+    assert blas_threads() == {2}

@@ -206,7 +206,7 @@ class Analysed(Definition):
             adjoint = self._adjoints[variant.active, variant.replay]
         if variant.kind == "adjoint_tangent":
             return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
-        return adjoint
+        return pipeline.leaving(adjoint, variant.kept) if variant.kept else adjoint
 
     def _forget(self) -> None:
         """Find it all out again when somebody asks next."""

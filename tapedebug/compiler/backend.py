@@ -26,6 +26,7 @@ def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
     """
     from tapedebug._syntax import parsed
     from tapedebug.compiler.llvm.expressions import TranslationError
+    from tapedebug.compiler.llvm.lane_indices import has_plain
     from tapedebug.compiler.llvm.library import Misfit
     from tapedebug.compiler.llvm.machine import object_code
     from tapedebug.compiler.llvm.translate import translated
@@ -34,7 +35,7 @@ def with_llvm(code: str, symbol: str, lanes: Lanes | None = None) -> bytes:
     tree = parsed(code)
     assembly = None if lanes is None else _in_lanes(tree, symbol, lanes)
     if assembly is not None:
-        return object_code(assembly, vectorise=False)
+        return object_code(assembly, vectorise=has_plain(assembly), lanes=True)
     try:
         return object_code(translated(tree, symbol), searchable=is_searchable(tree))
     except (TranslationError, Misfit, RuntimeError) as error:

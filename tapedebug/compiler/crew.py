@@ -21,11 +21,27 @@ CALL = 8
 calls must be done before it, memory that is zeroed first, how many bytes of it, one that is free. The last
 call is claimed first."""
 
-SPINS = 400
-"""How often somebody looks whether others are done before it gives the processor away: some ten µs."""
-
 WORK = """{pause_declared}
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define internal i1 @td.reaches(ptr %at, i64 %least, i64 %spins) nounwind {{
+start:
+  br label %look
+look:
+  %spin = phi i64 [ 0, %start ], [ %spun, %again ]
+  %now = load atomic i64, ptr %at acquire, align 8
+  %enough = icmp sge i64 %now, %least
+  br i1 %enough, label %yes, label %again
+again:
+  {pause}
+  %spun = add i64 %spin, 1
+  %more = icmp slt i64 %spun, %spins
+  br i1 %more, label %look, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
 
 define internal i64 @td.work(ptr %job, i64 %resumed, i64 %spins) nounwind {{
 start:
@@ -44,17 +60,8 @@ claimed:
   %call = getelementptr i64, ptr %job, i64 %word
   %needs.at = getelementptr i64, ptr %call, i64 4
   %needs = load i64, ptr %needs.at
-  br label %wait
-wait:
-  %spin = phi i64 [ 0, %claimed ], [ %spun, %look ]
-  %done = load atomic i64, ptr %done.at acquire, align 8
-  %ready = icmp sge i64 %done, %needs
-  br i1 %ready, label %run, label %look
-look:
-  {pause}
-  %spun = add i64 %spin, 1
-  %more = icmp slt i64 %spun, %spins
-  br i1 %more, label %wait, label %late
+  %ready = call i1 @td.reaches(ptr %done.at, i64 %needs, i64 %spins)
+  br i1 %ready, label %run, label %late
 late:
   ret i64 %number
 run:
@@ -104,25 +111,23 @@ lead:
   store i64 %lead.held, ptr %kept.at
   br label %worked
 help:
-  %help.held = call i64 @td.work(ptr %job, i64 %resumed, i64 %spins)
-  br label %worked
+  %begun = phi i64 [ %resumed, %working ], [ 0, %idle ]
+  %help.held = call i64 @td.work(ptr %job, i64 %begun, i64 %spins)
+  %none.left = icmp eq i64 %help.held, 0
+  br i1 %none.left, label %idle, label %late
+idle:
+  %another = call i1 @td.reaches(ptr %job, i64 1, i64 %spins)
+  br i1 %another, label %help, label %end
 worked:
-  %held = phi i64 [ %lead.held, %lead ], [ %help.held, %help ]
-  %ended = icmp eq i64 %held, 0
+  %ended = icmp eq i64 %lead.held, 0
   br i1 %ended, label %wait, label %late
 wait:
-  %spin = phi i64 [ 0, %worked ], [ %spun, %look ]
-  %done = load atomic i64, ptr %done.at acquire, align 8
-  %all = icmp sge i64 %done, %count
-  br i1 %all, label %end, label %look
-look:
-  {pause}
-  %spun = add i64 %spin, 1
-  %more = icmp slt i64 %spun, %spins
-  br i1 %more, label %wait, label %unfinished
+  %all = call i1 @td.reaches(ptr %done.at, i64 %count, i64 %spins)
+  br i1 %all, label %end, label %unfinished
 end:
   ret i64 0
 late:
+  %held = phi i64 [ %lead.held, %worked ], [ %help.held, %help ]
   ret i64 %held
 unfinished:
   ret i64 -1
@@ -169,6 +174,33 @@ end:
 """Adds copies of memory to it, one after the other: arguments are it, the first copy, the bytes from one to
 the next, how many there are."""
 
+COPY = """declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define void @{symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {
+  %second.at = getelementptr i64, ptr %args, i64 1
+  %into = load ptr, ptr %args
+  %from = load ptr, ptr %second.at
+  %dest = getelementptr i8, ptr %into, i64 %lo
+  %source = getelementptr i8, ptr %from, i64 %lo
+  %bytes = sub i64 %hi, %lo
+  call void @llvm.memcpy.p0.p0.i64(ptr %dest, ptr %source, i64 %bytes, i1 false)
+  ret void
+}
+"""
+"""Copies bytes; arguments are where to, and where from."""
+
+CLEAR = """declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define void @{symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {
+  %into = load ptr, ptr %args
+  %dest = getelementptr i8, ptr %into, i64 %lo
+  %bytes = sub i64 %hi, %lo
+  call void @llvm.memset.p0.i64(ptr %dest, i8 0, i64 %bytes, i1 false)
+  ret void
+}
+"""
+"""Zeroes bytes; the argument is where."""
+
 Work = Callable[[int, int, int, int, int], int]
 
 
@@ -181,7 +213,8 @@ def work() -> Work:
     how many calls there are, and 0 for who helps; `spins` is how often to look whether others are done.
 
     It gives 0 when all are done, the number of a call that was claimed and must wait for others, or -1 where
-    others are still at work. The GIL is released meanwhile.
+    others are still at work. Who helps goes on with the job that is begun next, should that be soon. The
+    GIL is released meanwhile.
     """
     x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
     assembly = WORK.format(
@@ -201,3 +234,9 @@ def adder(kind: str) -> int:
     """The address of what adds up copies of memory that holds numbers of a type of LLVM's."""
     add = "fadd" if kind in ("float", "double") else "add"
     return backend.assembled(SUM.format(symbol="{symbol}", kind=kind, add=add)).address
+
+
+@cache
+def mover(what: str) -> int:
+    """The address of what copies or zeroes bytes: `COPY` or `CLEAR`."""
+    return backend.assembled(what).address

@@ -29,8 +29,8 @@ class Analysis:
     Attributes:
         reads: Parameters whose values it loads.
         writes: Parameters that it stores to, atomics included.
-        covers: Parameters that it stores to unconditionally at exactly the thread's index: a launch whose
-            dimensions are the array's shape overwrites every element.
+        covers: Parameters that it stores to at exactly the thread's index, whatever branches are taken: a
+            launch whose dimensions are the array's shape overwrites every element.
         atomic: Parameters that it changes atomically.
         accesses: The places in the source, each with its kind: "read", "write" or "atomic".
         serial: Whether its result depends on the order of the threads (it uses what atomics return).
@@ -76,6 +76,8 @@ class AdjointInfo:
         after: Those of `needs` that the launch writes and whose values after it are needed: a replay or a
             gradient of the user's reads them.
         refused: Why there is no right gradient, where that is so; raised when one is asked for.
+        once: Parameters whose adjoint it only uses up, each element once: it need not zero them.
+        changes: Parameters whose adjoint it may change: what it only adds to atomically keeps its own.
     """
 
     needs: frozenset[int]
@@ -83,6 +85,8 @@ class AdjointInfo:
     need_spans: dict[int, tuple[Span, ...]]
     after: frozenset[int] = frozenset()
     refused: TapedebugError | None = None
+    once: frozenset[int] = frozenset()
+    changes: frozenset[int] = frozenset()
 
 
 def differentiable(params: tuple[Param, ...]) -> frozenset[int]:

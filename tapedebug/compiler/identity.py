@@ -32,7 +32,7 @@ from tapedebug.lang.builtins import Builtin
 RELEVANT = ("max_unroll",)
 """The settings that lowering depends on; the others choose variants, or mean nothing to it."""
 DERIVED = frozenset(
-    {"python", "module", "users", "plans", "kinds", "watched", "generic", "instances", "types"}
+    {"python", "module", "users", "plans", "latest", "kinds", "watched", "generic", "instances", "types"}
 )
 """Attributes of kernels and functions that follow from others, or from nothing that is compiled."""
 PURE_MODULES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "tapedebug"})

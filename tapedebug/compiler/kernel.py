@@ -55,6 +55,7 @@ class Kernel(Analysed):
         generic: Of a version of a generic kernel, that kernel.
         instances: Of a generic kernel, its versions by their types.
         plans: How to launch for each kind of arguments, as settings are; the runtime fills it.
+        latest: The plan of them that was used last.
         kinds: What arguments are looked up by there; the runtime's, too.
         watched: The same of launches that may say something.
     """
@@ -75,6 +76,7 @@ class Kernel(Analysed):
         self.generic = generic
         self.instances: dict[tuple[Any, ...], Kernel] = {}
         self.plans: dict[Any, Any] = {}
+        self.latest: Any = None
         self.kinds: Callable[..., Any] | None = None
         self.watched: dict[Any, Any] = {}
         self._tables: dict[Any, tuple[dict[Any, Any], dict[Any, Any]]] = {}
@@ -121,6 +123,7 @@ class Kernel(Analysed):
         paths = (config.interpreted, config.lanes, config.vector_math)
         key = (self.enable_backward, self.heard, config.verify_fp, *paths)
         self.plans, self.watched = self._tables.setdefault(key, ({}, {}))
+        self.latest = None
 
     def instance(self, types: tuple[Any, ...]) -> Kernel:
         """The version of a generic kernel for these types of its parameters.
@@ -221,6 +224,7 @@ class Kernel(Analysed):
         strong_zero: bool = False,
         heard: frozenset[str] = SILENT,
         rounded: bool = False,
+        kept: frozenset[int] = frozenset(),
         lanes: bool = False,
         late: bool = False,
     ) -> Entry | Interpreted:
@@ -229,7 +233,8 @@ class Kernel(Analysed):
         With `guarded`, indices that depend on values in memory stay inside their arrays. With `strong_zero`,
         a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
         parameters are read as memory holds them. With `rounded`, a float64 twin rounds as float32 does, but
-        elsewhere. `lanes` and `late` are as in `forward`.
+        elsewhere. The incoming adjoints of `kept` are not used up: those of `AdjointInfo.once` can be.
+        `lanes` and `late` are as in `forward`.
         """
         info = self.adjoint_info(active, replay=replay)
         if info.refused is not None:
@@ -247,6 +252,7 @@ class Kernel(Analysed):
                 heard,
                 memory,
                 rounded=rounded,
+                kept=kept,
                 lanes=lanes,
             ),
             late=late,

@@ -10,6 +10,7 @@ source → lower → verify → opened                        the kernel in IR
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from tapedebug.compiler.ir import (
     NATIVE,
     Block,
     Function,
+    If,
     Op,
     Param,
     Value,
@@ -46,6 +48,7 @@ from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.division import divided as divided
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
+from tapedebug.compiler.passes.taking import changed, left, taken_once
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.traced import traced_of, without_stores
 from tapedebug.compiler.passes.verify import verify
@@ -163,13 +166,20 @@ def _all_of(sets: Iterable[frozenset[int]]) -> frozenset[int]:
 
 def _covered(function: Function) -> frozenset[int]:
     """Parameters of which each thread stores its own whole element, whatever happens."""
-    stored: dict[int, set[int]] = {}
-    for node in function.body.ops:
-        if isinstance(node, Op) and node.kind == "store":
-            param, component = node.data
-            if at_own_index(function, node):
-                stored.setdefault(param, set()).add(component)
-    return frozenset(p for p, found in stored.items() if len(found) == t.components(function.params[p].type))
+    stored = _always_stored(function, function.body)
+    number = Counter(param for param, _ in stored)
+    return frozenset(p for p, found in number.items() if found == t.components(function.params[p].type))
+
+
+def _always_stored(function: Function, block: Block) -> set[tuple[int, int]]:
+    """What each thread stores to its own element on any path: parameters, each with a component."""
+    found: set[tuple[int, int]] = set()
+    for node in block.ops:
+        if isinstance(node, If):
+            found |= _always_stored(function, node.then) & _always_stored(function, node.orelse)
+        elif isinstance(node, Op) and node.kind == "store" and at_own_index(function, node):
+            found.add(node.data)
+    return found
 
 
 def _fresh(function: Function) -> frozenset[int]:
@@ -230,7 +240,20 @@ def adjoint(
                 spans.setdefault(p, {})[op.span] = None
     found = {p: tuple(s) for p, s in spans.items()}
     late = (needs & writes) - replay
-    return function, AdjointInfo(needs, replay, found, late, refused=native.lost(kernel.custom, active))
+    refused = native.lost(kernel.custom, active)
+    once, changes = taken_once(function), changed(function, active)
+    return function, AdjointInfo(needs, replay, found, late, refused, once, changes)
+
+
+def leaving(adjoint: Function, kept: frozenset[int]) -> Function:
+    """An adjoint that leaves the incoming adjoints of these parameters as they are.
+
+    Raises:
+        ValueError: It takes some of them twice.
+    """
+    if not kept <= taken_once(adjoint):
+        raise ValueError(f"{adjoint.name}: takes adjoints of {sorted(kept)} more than once")
+    return verify(left(adjoint, kept))
 
 
 def warp_adjoint(

@@ -105,6 +105,7 @@ class Division:
         pairs: The cells that must not share memory then.
         shares: What chunks do to memory; None where it cannot be divided.
         work: How much a thread does, about: one for some operations, and for each iteration of a loop.
+        inner: As `shares`, for each thread axis after the first, where launches have one row on those before.
     """
 
     axes: int
@@ -113,3 +114,8 @@ class Division:
     shares: tuple[Share, ...] | None
     touched: tuple[Place, ...]
     work: Bound
+    inner: tuple[tuple[Share, ...] | None, ...] = ()
+
+    def along(self, axis: int) -> tuple[Share, ...] | None:
+        """What chunks do to memory that are ranges of indices on a thread axis."""
+        return self.inner[axis - 1] if axis else self.shares

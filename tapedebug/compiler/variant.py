@@ -25,6 +25,7 @@ class Variant:
         memory: Of an adjoint, the parameters that it reads as memory holds them.
         raced, fresh: Of a tracked one, as in `stamps.Stamping`.
         tracked: `"detect"` or `"report"`; empty for one that is not tracked.
+        kept: Of an adjoint, the parameters whose incoming adjoints it leaves as they are.
         lanes: Threads run in lanes of vectors, where they may.
         math: Then vector functions of the C library are called.
     """
@@ -42,6 +43,7 @@ class Variant:
     fresh: frozenset[int] = frozenset()
     tracked: str = ""
     rounded: bool = False
+    kept: frozenset[int] = frozenset()
     lanes: bool = False
     math: bool = False
 

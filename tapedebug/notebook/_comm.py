@@ -110,9 +110,9 @@ class Connection:
 
     def _marks(self, _: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         from tapedebug.runtime import live_tapes
-        from tapedebug.runtime._state import active_tape
+        from tapedebug.runtime._state import is_recording
 
-        return "marks", {"cells": cell_marks(tape for tape in live_tapes() if tape is not active_tape())}
+        return "marks", {"cells": cell_marks(tape for tape in live_tapes() if not is_recording(tape))}
 
     def _trace(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         tape = find_tape(question.get("tape"))

@@ -151,7 +151,7 @@ def called(tape: Tape) -> str:
 
 def tape_row(tape: Tape) -> dict[str, Any]:
     """Return what the side bar shows of a live tape. Nothing is computed for it."""
-    from tapedebug.runtime._state import active_tape
+    from tapedebug.runtime._state import is_recording
     from tapedebug.runtime.record import site_span
 
     diagnosis = _diagnosis_of(tape)
@@ -166,7 +166,7 @@ def tape_row(tape: Tape) -> dict[str, Any]:
         "onOverwrite": tape.on_overwrite,
         "backwardRuns": len(tape.backward_calls),
         "preservedBytes": tape.preserved_bytes,
-        "recording": tape is active_tape(),
+        "recording": is_recording(tape),
         "verdict": "NOT CHECKED" if diagnosis is None else diagnosis.verdict,
         "findings": None if diagnosis is None else count_findings(diagnosis),
     }

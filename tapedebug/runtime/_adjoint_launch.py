@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array as Words
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from tapedebug._errors import LaunchError, TapedebugError
 from tapedebug.lang import types
 from tapedebug.runtime import _flatten
 from tapedebug.runtime._live_space import LiveSpace
-from tapedebug.runtime._reverse import Table
+from tapedebug.runtime._pack import known_dims
+from tapedebug.runtime._reverse import Table, reversing
 from tapedebug.runtime.array import Values, array, make, new
 from tapedebug.runtime.launch import launch_dims, resolve
-from tapedebug.runtime.plan import KernelPlan, has_gradient
+from tapedebug.runtime.plan import KernelPlan, Runner
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import Tracker, announce, announced
 from tapedebug.runtime.watched import Memory
@@ -33,6 +35,10 @@ class _Given(LiveSpace):
     def adjoint_view(self, a: array) -> Values:
         """The adjoint as a NumPy view."""
         return self.adjoints[a]._look()
+
+
+_ANYWHERE = LiveSpace("ignore")
+"""What decides which adjoint runs."""
 
 
 def run(
@@ -55,8 +61,8 @@ def run(
     try:
         plan, args = resolve(kernel, (*inputs, *outputs))
         kernel = plan.kernel
-        given = _given(kernel, args, _flat(kernel, adjoints))
-        sizes, threads, slots = launch_dims(kernel, dim)
+        given = _given(plan, args, _flat(kernel, adjoints))
+        sizes, threads, slots = known_dims(dim) or launch_dims(kernel, dim)
     except TapedebugError as error:
         raise error.with_traceback(None) from None
     if not given or not threads:
@@ -68,17 +74,17 @@ def run(
             mend="decorate it with @kernel alone, or leave out adjoint=True",
         )
     record = Record(0, plan, args, sizes, threads, plan.packed(slots, *args), call_site(), None)
-    Tracker("ignore", dry=True).before(record)
     keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
-    used = {p: _in_place(args[p], gradient, keeps[p]) for p, gradient in given.items()}
+    once, copied = plan.info.once, plan.info.changes - plan.info.once
+    used = {p: _in_place(args[p], gradient, keeps[p] and p in copied) for p, gradient in given.items()}
+    kept = {p: used[p].ptr for p in once if keeps.get(p)}
     changed = {p: gradient for p, gradient in given.items() if not keeps[p]}
+    call, address, _held = (_call_apart if _is_apart(plan, args) else _call)(record, used, kept)
     for gradient in changed.values():
         announce(gradient, record.site, "launch")
-    table = Table([record], _Given({args[p]: g for p, g in used.items()}))
-    ((call,), (count,), (address,)) = table.steps([record])[1:]
     before = Memory(list(used.values())) if plan.heard_back else None
     try:
-        call(0, count, address)
+        call(0, threads, address)
     except TapedebugError as error:
         if before is not None:
             before.restore()
@@ -87,6 +93,32 @@ def run(
         if used[p] is not gradient:
             np.copyto(gradient._look(), used[p]._look())
         announced(gradient)
+
+
+Prepared = tuple[Runner, int, Any]
+"""What runs an adjoint, the address of its packed arguments, and what must live meanwhile."""
+
+
+def _is_apart(plan: KernelPlan, args: tuple[Any, ...]) -> bool:
+    """Whether no values from before the launch have to be kept for its adjoint: mostly none have to."""
+    touched = plan.touched
+    return plan.plain and len({args[p].buffer for p in touched}) == len(touched)
+
+
+def _call_apart(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
+    """The adjoint of such a launch: what the launch packs, with adjoints in their slots."""
+    plan, words = record.plan, Words("Q", record.packed)
+    for p, slot in plan.adjoint_slots:
+        words[slot] = used[p].ptr
+    return reversing(plan, _ANYWHERE, kept=frozenset(kept)), words.buffer_info()[0], words
+
+
+def _call(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
+    """The adjoint of any launch: values from before it are kept as on a tape."""
+    Tracker("ignore", dry=True).before(record)
+    table = Table([record], _Given({record.args[p]: g for p, g in used.items()}))
+    ((call,), _, (address,)) = table.steps([record])[1:]
+    return table.leaving(record, kept) or call, address, table
 
 
 def plan_for(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: frozenset[int]) -> KernelPlan:
@@ -110,17 +142,16 @@ def _flat(kernel: Any, adjoints: tuple[Any, ...]) -> tuple[Any, ...]:
     return _flatten.adjoints(kernel, adjoints)
 
 
-def _given(kernel: Any, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
+def _given(plan: KernelPlan, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
     """The adjoint of each argument that has one."""
     found: dict[int, array] = {}
-    for p, a in enumerate(args):
-        if not isinstance(a, array) or not types.is_float(a.dtype):
-            continue
+    for p in plan.floats:
+        a = args[p]
         gradient = adjoints[p] if p < len(adjoints) else None
         if gradient is None:
-            gradient = a.grad if has_gradient(a) else None
+            gradient = a.grad if a.requires_grad else None
         if gradient is not None:
-            _check(kernel, p, a, gradient)
+            _check(plan.kernel, p, a, gradient)
             found[p] = gradient
     return found
 
@@ -145,9 +176,9 @@ def _keeps(plan: Any, p: int, a: array, gradient: array) -> bool:
     return written and not own
 
 
-def _in_place(a: array, gradient: array, keeps: bool) -> array:
+def _in_place(a: array, gradient: array, copied: bool) -> array:
     """An adjoint that has the strides of its array, which the compiled code expects, and may be changed."""
-    if not keeps and gradient.strides == a.strides:
+    if not copied and gradient.strides == a.strides:
         return gradient
     memory = new((a.stop - a.start,), types.uint8, zeroed=True).buffer
     at = memory.address + a.ptr - a.buffer.address - a.start

@@ -11,12 +11,9 @@ import numpy as np
 
 from tapedebug._errors import ArrayError, DeviceError, LaunchError
 from tapedebug.lang import types
-from tapedebug.runtime._pack import Packer
+from tapedebug.runtime._pack import Packer, Remembering
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.device import get_device
-
-_REMEMBERED = 256
-"""How many numbers of one parameter."""
 
 _LIMITS = {scalar: np.iinfo(scalar.numpy) for scalar in types.INTEGERS}
 
@@ -200,7 +197,7 @@ def packer(kernel: Any, param: Any) -> Packer | None:
 
     slots = Struct(f"={count}{'d' if scalar in types.FLOATS else 'q'}")
     if not inner:
-        return _remembering(lambda value: slots.pack(one(value)), float if scalar in types.FLOATS else int)
+        return Remembering(lambda value: slots.pack(one(value)), float if scalar in types.FLOATS else int)
     rounded = scalar in types.FLOATS
 
     def vector(value: Any) -> bytes:
@@ -222,24 +219,6 @@ def packer(kernel: Any, param: Any) -> Packer | None:
         return slots.pack(*map(one, parts))
 
     return vector
-
-
-def _remembering(pack: Packer, usual: type) -> Packer:
-    """A packer that looks up what it has packed before: to check and round a number takes longer."""
-    known: dict[Any, bytes] = {}
-
-    def packed(value: Any) -> bytes:
-        found = known.get(value) if value.__class__ is usual else None
-        if found is None:
-            found = pack(value)
-            # 0.0 and -0.0 are equal, and not the same.
-            if value.__class__ is usual and (value or usual is int):
-                if len(known) >= _REMEMBERED:
-                    known.clear()
-                known[value] = found
-        return found
-
-    return packed
 
 
 def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:

@@ -12,11 +12,12 @@ import numpy as np
 
 from tapedebug._errors import TapedebugWarning
 from tapedebug._ranges import range_key
-from tapedebug.runtime import _messages
+from tapedebug.runtime import _bulk, _messages
 from tapedebug.runtime._call_list import CallList, Times
 from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._history import leaves_of, note
 from tapedebug.runtime._interrupts import deferred
+from tapedebug.runtime._lending import Lending
 from tapedebug.runtime._lent import values_of
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._recompute import Recomputation
@@ -70,7 +71,7 @@ class _Changing(deferred):
     def __exit__(self, *error: object) -> None:
         for memory in self.memories if error[0] is not None else ():
             memory.fill = None
-        super().__exit__(*error)
+        deferred.__exit__(self, *error)
 
 
 def zero_gradient(a: array, site: Site | None = None) -> None:
@@ -104,6 +105,7 @@ class Prepared:
         leaves: Those that it never writes.
         reran: How many launches the last pass ran again, for want of memory.
         again: How many bytes that took.
+        nbytes: How many bytes the last pass took, but for its seeds.
     """
 
     def __init__(self, tracker: Tracker) -> None:
@@ -119,7 +121,7 @@ class Prepared:
         self.memories = {buffer: buffer.gradient() for buffer in touched}
         self.taken = gradients.taken
         self.first = tracker.budget.since if tracker.budget is not None and self.space.preserves else 0
-        self.reran = self.again = 0
+        self.reran = self.again = self.nbytes = 0
         self._views: dict[array, tuple[Buffer, Values]] = {}
         self.retained = Retained(records, groups)
         self.table = Table(records[self.first :], self.space)
@@ -137,6 +139,10 @@ class Prepared:
         self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
         self.known_empty = False
         self.filled = [memory for buffer, memory in self.memories.items() if buffer not in emptied]
+        # What a memory budget let go of is reversed by other calls; who looks for NaN looks at gradients, and
+        # who steps through an adjoint at the code that `source` shows.
+        lendable = set() if self.first or config.verify_fp or config.interpreted else emptied
+        self.lending = Lending(records, self.table, self.calls, self.times.indices, lendable)
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
@@ -172,9 +178,8 @@ class Prepared:
             self._views = {a: (a.buffer.gradient(), view)}  # the last one: most passes start from one
         return view
 
-    @property
-    def nbytes(self) -> int:
-        """The gradients, the preserved values, and what the pass itself needs."""
+    def _counted(self) -> int:
+        """The bytes of the gradients, of the preserved values, and of what the pass itself needs."""
         tables = self.table.nbytes + self.calls.nbytes + self.times.nbytes
         return int(self.fixed + self.again + tables)
 
@@ -218,6 +223,8 @@ class Prepared:
                 calls.run_timed(times)
             self.reran, self.again = again.reran, again.nbytes
         self.retained.put_back(self.space)
+        if self.first or not self.nbytes:
+            self.nbytes = self._counted()
         # Launches that were recorded first may have taken long to compile, or to get their memory.
         self.short = not self.may_raise and perf_counter() - began < SHORT
 
@@ -235,28 +242,26 @@ def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> tupl
     Returns:
         The leftovers of this pass, and how many bytes it took: gradients, preserved values, and what else.
     """
-    space = prepared.space
     others = [a.buffer.gradient() for a in seeds if a.buffer not in prepared.memories]
     memories = [*prepared.memories.values(), *others]
-    for memory in [memory for memory in memories if memory.watch]:
-        _announce_all(memory)
+    for memory in memories:
+        if memory.watch:
+            _announce_all(memory)
     tracker = prepared.tracker()
     assert tracker is not None
     undo = None if prepared.short else Undo(memories)
     with undo or _Changing(memories):
         for memory in [*prepared.filled, *others]:
             memory.fill = None
-        earlier = _take_leftovers(leftovers, seeds) if leftovers else {}
-        for a, seed in seeds.items():
-            prepared.view(a)[...] = values_of(seed)
+        earlier = _take_leftovers(leftovers, seeds) if leftovers else []
+        for a, seed in prepared.lending.lend(seeds).items():
+            _bulk.copy(prepared.view(a), values_of(seed))
         prepared.run(tracker)
-        for a, values in earlier.items():
-            view = space.adjoint_view(a)
+        for view, values in earlier:
             view += values
     prepared.leave_empty()
-    seeded = sum([seed.nbytes for seed in seeds.values()]) + sum([memory.nbytes for memory in others])
-    kept = sum([values.nbytes for values in earlier.values()]) + (undo.nbytes if undo is not None else 0)
-    nbytes = prepared.nbytes + seeded + kept
+    held: list[Any] = [*seeds.values(), *others, *[values for _, values in earlier]]
+    nbytes = prepared.nbytes + sum([each.nbytes for each in held]) + (0 if undo is None else undo.nbytes)
     return {a: a.buffer.gradient().writes for a in prepared.written}, nbytes
 
 
@@ -320,16 +325,21 @@ def _warn_of_missing_adjoints(records: list[Record], plans: list[Plan]) -> None:
         )
 
 
-def _take_leftovers(leftovers: Mapping[array, int], seeds: Held) -> dict[array, Values]:
-    """Move what the last pass left out of the way, unless somebody changed it or a seed replaces it."""
-    taken = {}
-    seeded = {range_key(a) for a in seeds}
-    for a, writes in leftovers.items():
-        gradient = None if range_key(a) in seeded else a.grad
+def _take_leftovers(leftovers: Mapping[array, int], seeds: Held) -> list[tuple[Values, Values]]:
+    """Move what the last pass left out of the way, unless somebody changed it or a seed replaces it.
+
+    Returns:
+        Views of gradients, with what is to be added there.
+    """
+    taken = []
+    others = [a for a in leftovers if a not in seeds]
+    seeded = {range_key(a) for a in seeds} if others else set()
+    for a in others:
+        writes, gradient = leftovers[a], None if range_key(a) in seeded else a.grad
         if gradient is not None and gradient.buffer.writes == writes:
             view = gradient._look()
             if view.any():
-                taken[a] = view.copy()
+                taken.append((view, view.copy()))
                 view.fill(0)
     return taken
 

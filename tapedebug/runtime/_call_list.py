@@ -91,7 +91,6 @@ class CallList:
     def _prepare(self) -> None:
         """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
         calls = len(self._runs)
-        table = self._table = np.empty((calls, 4), np.int64)
         several = {id(run): run for run in self._runs if type(run) is Large}
         if several:
             small = {id(run) for run, n in zip(self._runs, self._threads, strict=True) if n < LARGE}
@@ -100,6 +99,10 @@ class CallList:
                 few.get(id(run), run) if n < LARGE else self._resolved(number)
                 for number, (run, n) in enumerate(zip(self._runs, self._threads, strict=True))
             ]
+        if calls < FEW:  # each is a part, whatever it is
+            self._starts = [*range(calls + 1)]
+            return
+        table = self._table = np.empty((calls, 4), np.int64)
         table[:, 0] = [run.address if type(run) is Entry else 0 for run in self._runs]
         table[:, 1] = self._threads
         table[:, 2] = [at or 0 for at in self._addresses]
@@ -164,7 +167,9 @@ class CallList:
             # Of each part one more than it has calls: when it begins, and when each of them is done.
             times.stamps = np.zeros(len(self._runs) + len(starts), np.int64)
         took: list[float] = []
-        stamps, before = times.stamps.ctypes.data, perf_counter()
+        # NumPy takes as long to say where they are as a launch does; passes of one launch count none.
+        stamps = times.stamps.ctypes.data if len(starts) <= len(self._runs) else 0
+        before = perf_counter()
         for part, start in enumerate(starts[:-1]):
             stop = starts[part + 1]
             if stop - start > 1:
@@ -201,13 +206,14 @@ class Times:
         records: In the order of the calls.
 
     Attributes:
+        indices: Of the records.
         starts: The first call of each part that ran at once, and how many calls there are.
         took: Seconds of each part.
         stamps: What the processor counted when a part began and when each of its calls was done.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._indices = [record.index for record in records]
+        self.indices = [record.index for record in records]
         self._known: tuple[list[float], dict[int, float]] = ([], {})
         self.starts: list[int] = []
         self.took: list[float] = []
@@ -222,12 +228,12 @@ class Times:
         """Seconds of a record; None where no pass is over."""
         took, known = self._known
         if took is not self.took:
-            known = dict(zip(self._indices, self._seconds().tolist(), strict=True))
+            known = dict(zip(self.indices, self._seconds().tolist(), strict=True))
             self._known = self.took, known
         return known.get(record.index)
 
     def _seconds(self) -> Seconds:
-        found = np.zeros(len(self._indices))
+        found = np.zeros(len(self.indices))
         for part, took in enumerate(self.took):
             start, stop = self.starts[part : part + 2]
             counts = np.diff(self.stamps[start + part : stop + part + 1]).astype(np.float64)

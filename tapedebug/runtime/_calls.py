@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tapedebug.runtime._lent import values_of
+from tapedebug.runtime._lent import Lent, values_of
 from tapedebug.runtime._seeds import Held, Seeds
 from tapedebug.runtime.array import array
 
@@ -48,6 +48,6 @@ class BackwardCall:
         return {a: values_of(seed).copy() for a, seed in self._seeds.items()}
 
     def give_up(self) -> Held:
-        """Forget the seeds; returns them, for their memory to be used again."""
+        """Forget the seeds; returns those whose memory can be used again."""
         seeds, self._seeds = self._seeds, {}
-        return seeds
+        return {a: seed for a, seed in seeds.items() if not isinstance(seed, Lent)}

@@ -59,13 +59,16 @@ class Course:
         helpers = _pool.available() if pace.together() else 1
         start = perf_counter()
         if helpers > 1:
-            job, _kept = jobs.job(args, raw)
-            if _pool.pool.run(job, jobs.count, helpers):
+            job, made = jobs.job(args, raw)
+            done = _pool.pool.run(job, jobs.count, helpers)
+            jobs.give_back(made)
+            if done:
                 pace.ran_together(perf_counter() - start)
                 return
         if jobs.ordered:
-            job, _kept = jobs.job(args, raw)
+            job, made = jobs.job(args, raw)
             _pool.alone(job, jobs.count)
+            jobs.give_back(made)
         else:
             self.entry(0, self.threads, args)
         pace.ran_alone(perf_counter() - start)
@@ -82,7 +85,8 @@ class Survey:
         self.size = self.layout.size + dots
         slots = {place: self._slot(place) for place in self.division.touched}
         self.slots = dict(sorted(slots.items(), key=lambda item: item[1]))
-        self.shares = {share.place: share for share in self.division.shares or ()}
+        along = [self.division.along(axis) for axis in range(max(self.division.axes, 1))]
+        self.shares = [shares and {share.place: share for share in shares} for shares in along]
         self.pairs = {frozenset((p.first, p.second)): p.alike for p in self.division.pairs}
         self.sizes, self.firsts = self._selection(), self._selected(set(self.slots.values()))
         self.launches: dict[Any, Course] = {}
@@ -109,7 +113,7 @@ class Survey:
             ndim = self.kernel.params[param].type.ndim
             first = self.layout.shape(param, 0)
             wanted.update(range(first, first + (2 * ndim if self.variant.strided else ndim)))
-        for share in self.shares.values():
+        for share in [share for shares in self.shares for share in (shares or {}).values()]:
             wanted.update(self._words((*share.reach, *share.window)))
         wanted.update(self._words(self.division.work))
         return self._selected(wanted)
@@ -157,16 +161,19 @@ class Survey:
     def _course(self, threads: int, raw: bytes) -> Course:
         memories = self._memories(raw)
         met = list(meetings(memories))
+        words, axes = memoryview(raw).cast("q"), self.division.axes
+        # Threads are cut on the first axis on which there are several.
+        axis = next((k for k in range(axes - 1) if words[k] > 1), max(axes - 1, 0))
+        shares = self.shares[axis]
         changed = {place for pair in self.pairs for place in pair} | {
-            place for place, share in self.shares.items() if share.how != READ
+            place for place, share in (shares or {}).items() if share.how != READ
         }
         folded = self.variant.strided and any(m.folded for m in memories if m.place in changed)
-        words, axes = memoryview(raw).cast("q"), self.division.axes
         folds_or_narrow = folded or (axes > 1 and words[axes - 1] < NARROW)
         entry = self.entry if folds_or_narrow else self._entry(met)
         jobs = None
-        if self.division.shares is not None and not folded and all(self._may_meet(*pair) for pair in met):
-            jobs = cut(self, words, memories, entry, threads)
+        if shares is not None and not folded and all(_may_meet(shares, *pair) for pair in met):
+            jobs = cut(self, words, memories, entry, threads, axis)
         return Course(entry, threads, jobs, self.paces.setdefault(threads, Pace()))
 
     def _memory(self, place: Place, slot: int, words: memoryview) -> Memory:
@@ -198,17 +205,18 @@ class Survey:
                 return self.entry
         return self.kernel.in_lanes(self.variant)
 
-    def _may_meet(self, one: Memory, other: Memory) -> bool:
-        """Whether chunks do the same whenever they run, though two cells share memory."""
-        a, b = self.shares[one.place], self.shares[other.place]
-        hows = {a.how, b.how}
-        if hows in ({READ}, {SUM}):
-            return True
-        if not one.same(other):
-            return False
-        if hows <= {READ, OWN}:
-            return bool(a.axes & b.axes)
-        return a.added and b.added and hows <= {OWN, NEAR} and _row(a) == _row(b)
+
+def _may_meet(shares: dict[Place, Share], one: Memory, other: Memory) -> bool:
+    """Whether chunks do the same whenever they run, though two cells share memory."""
+    a, b = shares[one.place], shares[other.place]
+    hows = {a.how, b.how}
+    if hows in ({READ}, {SUM}):
+        return True
+    if not one.same(other):
+        return False
+    if hows <= {READ, OWN}:
+        return bool(a.axes & b.axes)
+    return a.added and b.added and hows <= {OWN, NEAR} and _row(a) == _row(b)
 
 
 def _bounded(kept: dict[Any, Any]) -> dict[Any, Any]:

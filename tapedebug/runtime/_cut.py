@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from tapedebug.compiler.crew import CALL, HEAD, adder
 from tapedebug.compiler.sharing import NEAR, SUM, Place, Share, evaluated
 from tapedebug.lang import types
+from tapedebug.runtime._blocks import memory as memory_of
 from tapedebug.runtime._memories import Memory
 from tapedebug.runtime._pool import address_of
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
-MOST = 32
-"""Chunks of a launch."""
+MOST = 64
+"""Chunks of a launch: the last one, which others wait for, should be short."""
 LEAST = 64
 """Threads of a chunk that adds nothing to what others add to: chunks begin at multiples of this."""
 WORK = 4096
@@ -32,6 +33,11 @@ NEAREST = 4
 """Fewer even and odd chunks run no two at once."""
 COPIES = 512 * 1024
 """Bytes of private copies that are always allowed; otherwise they take a tenth of the launch's arrays."""
+KEPT = 64 * 1024
+"""Bytes of private copies that are kept for the next launch."""
+PAID = 2
+"""Bytes of a private copy for each small thread of a chunk: to clear them and to add them up takes a fifth of
+the time of the chunk. With longer copies all threads run in one chunk sooner than in two."""
 PIECE = 65536
 """Elements of a copy that are added up in one call."""
 
@@ -51,6 +57,7 @@ class Jobs:
         size: Bytes of the copies of one chunk.
         parts: Of each memory: the slot of its pointer, how many bytes after that the part that is copied
             begins, and where its copy is.
+        spare: Memory of jobs that have run.
     """
 
     table: Table
@@ -60,33 +67,70 @@ class Jobs:
     sums: list[tuple[int, int]]
     size: int
     parts: list[tuple[int, int, int]]
+    spare: list[_Made] = field(default_factory=list)
 
     def job(self, args: int, raw: bytes) -> tuple[Table, Any]:
-        """A job for arguments that are packed at an address, and what must be kept alive."""
-        job = self.table.copy()
-        job[2] = args
+        """A job for arguments that are packed at an address, and what must be kept alive: `give_back` it."""
         if not self.parts:
+            job = self.table.copy()
+            job[2] = args
             return job, None
-        number, words = len(self.chunks), len(raw) // 8
-        private = np.empty(number * self.size, dtype=np.uint8)
-        packed = np.empty(number * words + 4 * len(self.parts), dtype=np.int64)
-        base, where = address_of(private), address_of(packed)
-        starts = np.arange(number) * self.size + base
+        try:
+            made = self.spare.pop()
+        except IndexError:
+            made = _Made(self.table, len(self.chunks), self.size, len(raw) // 8, len(self.parts))
+        if made.raw != raw:
+            self._fill(made, raw)
+        made.job[:] = made.calls
+        made.job[2] = args
+        return made.job, made
+
+    def give_back(self, made: Any) -> None:
+        """A job has run: its memory is used again, where there is not too much of it to keep."""
+        if made is not None and len(made.private) <= KEPT:
+            self.spare.append(made)
+
+    def _fill(self, made: _Made, raw: bytes) -> None:
+        """Write what follows from the arguments into a job."""
+        number, words, packed = len(self.chunks), len(raw) // 8, made.packed
         each = packed[: number * words].reshape(number, words)
         each[:] = given = np.frombuffer(raw, dtype=np.int64)
-        calls = job[HEAD:].reshape(-1, CALL)
-        calls[self.chunks, 3] = np.arange(number) * (8 * words) + where
-        calls[self.chunks, 5] = starts
+        calls = made.calls[HEAD:].reshape(-1, CALL)
+        calls[self.chunks, 3] = np.arange(number) * (8 * words) + made.where
+        calls[self.chunks, 5] = starts = np.arange(number) * self.size + made.base
         calls[self.chunks, 6] = self.size
         for k, (slot, before, place) in enumerate(self.parts):
             each[:, slot] = starts + (place - before)
-            packed[number * words + 4 * k :][:4] = given[slot] + before, base + place, self.size, number
+            packed[number * words + 4 * k :][:4] = given[slot] + before, made.base + place, self.size, number
         for row, k in self.sums:
-            calls[row, 3] = where + 8 * (number * words + 4 * k)
-        return job, (private, packed)
+            calls[row, 3] = made.where + 8 * (number * words + 4 * k)
+        made.raw = raw
 
 
-def cut(survey: Survey, words: memoryview, memories: list[Memory], entry: Any, threads: int) -> Jobs | None:
+class _Made:
+    """A job's memory.
+
+    Attributes:
+        raw: The packed arguments that it is filled for.
+        calls: The job as it begins, but for where these arguments are.
+        job: The job that runs.
+        private: The private copies, at the address `base`.
+        packed: Arguments for the chunks that have them, and for what adds them up, at the address `where`.
+    """
+
+    __slots__ = ("base", "calls", "job", "packed", "private", "raw", "where")
+
+    def __init__(self, table: Table, chunks: int, size: int, words: int, parts: int) -> None:
+        self.raw = b""
+        self.calls, self.job = table.copy(), table.copy()
+        self.private = memory_of(chunks * size)
+        self.packed = np.empty(chunks * words + 4 * parts, dtype=np.int64)
+        self.base, self.where = address_of(self.private), address_of(self.packed)
+
+
+def cut(
+    survey: Survey, words: memoryview, memories: list[Memory], entry: Any, threads: int, axis: int = 0
+) -> Jobs | None:
     """The chunks of a launch; None where it runs in one.
 
     Args:
@@ -95,8 +139,9 @@ def cut(survey: Survey, words: memoryview, memories: list[Memory], entry: Any, t
         memories: Where its memory cells are.
         entry: What runs a chunk.
         threads: How many threads there are.
+        axis: The thread axis that is cut: there is one row on those before.
     """
-    return _Cutter(survey, words, memories, threads).run(entry)
+    return _Cutter(survey, words, memories, threads, axis).run(entry)
 
 
 @dataclass(frozen=True)
@@ -110,15 +155,17 @@ class _Part:
 
 
 class _Cutter:
-    def __init__(self, survey: Survey, words: memoryview, memories: list[Memory], threads: int) -> None:
-        self.survey, self.words, self.threads = survey, words, threads
+    def __init__(
+        self, survey: Survey, words: memoryview, memories: list[Memory], threads: int, axis: int
+    ) -> None:
+        self.survey, self.words, self.threads, self.axis = survey, words, threads, axis
         self.memories = {m.place: m for m in memories}
         self.division = survey.division
         self.inner = 1
-        for axis in range(1, self.division.axes):
-            self.inner *= words[axis]
+        for inner in range(axis + 1, self.division.axes):
+            self.inner *= words[inner]
         self.rows = threads // max(1, self.inner)
-        shares = survey.shares.values()
+        shares = (survey.shares[axis] or {}).values()
         self.near = [share for share in shares if share.how == NEAR]
         self.sums = [share for share in shares if share.how == SUM]
 
@@ -142,7 +189,7 @@ class _Cutter:
     def _look(self, kind: str, a: int, b: int) -> int:
         layout = self.survey.layout
         if kind == "size":
-            return self.rows if a == 0 else self.words[a]
+            return self.rows if a == self.axis else self.words[a]
         return self.words[layout.shape(a, b) if kind == "extent" else layout.values[a] + b]
 
     def _reach(self) -> int | None:
@@ -171,6 +218,7 @@ class _Cutter:
             counted = [m for m in self.memories.values() if self._counts(m.place)]
             held = {(m.first, m.shape): m.stop - m.start for m in counted}
             number = min(number, 1 + max(COPIES, sum(held.values()) // 10) // copied)
+            number = min(number, threads * min(WORK, self._work()) * PAID // copied)
         return self._allowed(number)
 
     def _allowed(self, most: int) -> int:
@@ -191,7 +239,7 @@ class _Cutter:
 
     def _bounds(self, number: int) -> list[int]:
         """Where chunks begin, and the end."""
-        if self.division.axes > 1:
+        if self.axis < self.division.axes - 1:
             return [k * self.rows // number * self.inner for k in range(number + 1)]
         return [k * self.threads // number // LEAST * LEAST for k in range(number)] + [self.threads]
 

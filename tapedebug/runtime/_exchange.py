@@ -34,13 +34,11 @@ class Exchange:
         """A NumPy view for our own short use; it does not count as a window."""
         scalar = types.numpy_dtype(self.dtype)
         inner = types.value_shape(self.dtype)
-        return np.ndarray(
-            self.shape + inner,
-            scalar,
-            self.buffer.data.data,
-            self.ptr - self.buffer.address,
-            self.strides + _convert.contiguous_strides(inner, scalar.itemsize),
-        )
+        shape, strides, buffer = self.shape, self.strides, self.buffer
+        if inner:
+            shape += inner
+            strides += _convert.contiguous_strides(inner, scalar.itemsize)
+        return np.ndarray(shape, scalar, buffer.data.data, self.ptr - buffer.address, strides)
 
     @property
     def __array_interface__(self: Any) -> dict[str, Any]:

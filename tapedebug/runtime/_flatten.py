@@ -48,7 +48,7 @@ def _taker(param: Any, name: str, kind: Any) -> Taker:
             _nothing(kernel, param, name, kind, found)
         elif flat:
             found.append(value)
-        elif value.__class__ is array and not chosen and value.dtype is dtype and value.ndim == ndim:
+        elif isinstance(value, array) and not chosen and value.dtype is dtype and value.ndim == ndim:
             found += _fields.leaves(value)
         elif chosen and getattr(value, "kernel_type", None) == kind:
             found += _fields.leaves(value.data)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
+from tapedebug.runtime import _bulk
 from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._shadow_memory import ShadowBuffer, injections_of, is_double
 from tapedebug.runtime._shadow_space import ShadowSpace
@@ -139,29 +140,36 @@ class Held:
                 buffer.restart()
             self.position = 0
         for a, values in self._inputs.items():
-            self._buffer(a).view(a)[...] = values
+            _bulk.copy(self._buffer(a).view(a), values)
 
     def _seed(self, seeds: Mapping[array, Any]) -> None:
         for buffer in self._buffers.values():
             if buffer.adjoint is not None:
-                buffer.adjoint.fill(0)
+                _bulk.clear(buffer.adjoint)
         for a, values in by_field(seeds, "replay: the seed"):
             buffer = self._buffer(a)
             buffer.gradient()
-            buffer.view(a, adjoint=True)[...] = _fitting("the seed of", a, values)
+            _bulk.copy(buffer.view(a, adjoint=True), _fitting("the seed of", a, values))
 
     def _set_tangents(self, tangents: Mapping[array, Any]) -> None:
         self.lost = []
-        for buffer in self._buffers.values():
-            if buffer.tangent is not None:
-                buffer.tangent.fill(0)
-        for a, values in by_field(tangents, "replay: the tangent"):
+        given = [*by_field(tangents, "replay: the tangent")]
+        whole = {a.buffer for a, _ in given if isinstance(a, array) and _is_whole(a)}
+        for mine, held in self._buffers.items():
+            if held.tangent is not None and mine not in whole:
+                _bulk.clear(held.tangent)
+        for a, values in given:
             buffer = self._buffer(a)
             if not types.is_float(a.dtype):
                 raise TapeError(
                     f"replay: the array{a._facts()} has no tangent", mend="pass tangents of float arrays"
                 )
-            buffer.dots(a)[...] = _fitting("the tangent of", a, values)
+            _bulk.copy(buffer.dots(a), _fitting("the tangent of", a, values))
+
+
+def _is_whole(a: array) -> bool:
+    """Whether an array is all of its buffer."""
+    return a.is_contiguous and a.stop - a.start == a.buffer.nbytes
 
 
 def _fitting(what: str, a: array, values: Any) -> Values:

@@ -41,6 +41,9 @@ WHOLE = 1 << 15
 """Of how many numbers the norm is exact. Of more it is estimated: a look at all of them would cost more than
 the reverse pass of a small launch."""
 
+AT_ONCE = 4096
+"""Bytes up to which two arrays are compared as bytes."""
+
 BLOCKS, BLOCK = 32, 64
 """How many runs of how many numbers, evenly spread, an estimate looks at."""
 
@@ -175,16 +178,25 @@ def _norm_of(buffer: Buffer, values: np.ndarray[Any, Any]) -> float:
     if values.dtype.kind != "f":
         return math.nan
     looked_at = sample_of(values)
-    return _norm(looked_at) * math.sqrt(values.size / max(1, looked_at.size))
+    norm = _norm(looked_at)
+    return norm if looked_at.size == values.size else norm * math.sqrt(values.size / looked_at.size)
 
 
 def sample_of(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """All values in one row; of more than `WHOLE` that lie side by side some, evenly spread."""
-    row = values.reshape(-1)
+    row = values if values.ndim == 1 else values.reshape(-1)
     if values.size <= WHOLE or not values.flags.c_contiguous:
         return row
     length = values.size // BLOCKS
     return row[: BLOCKS * length].reshape(BLOCKS, length)[:, :BLOCK].reshape(-1)
+
+
+def same_bits(values: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays of one type hold the same; of large ones a sample is compared."""
+    some, other = sample_of(values), sample_of(others)
+    if some.nbytes <= AT_ONCE:
+        return some.tobytes() == other.tobytes()
+    return bool((some == other).all())
 
 
 def _norm(values: np.ndarray[Any, Any]) -> float:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 # The functions of `signal` turn everything into enums and back: 10 µs in each reverse pass.
 from _signal import getsignal, signal  # type: ignore[import-not-found, unused-ignore]
 from signal import SIGINT
+from threading import get_ident, main_thread
 from types import FrameType
 
 
@@ -20,7 +19,7 @@ class deferred:
 
     def __enter__(self) -> None:
         self._arrived: list[tuple[int, FrameType | None]] = []
-        handler = self._handler = getsignal(SIGINT) if _is_main_thread() else None
+        handler = self._handler = getsignal(SIGINT) if get_ident() == main_thread().ident else None
         if callable(handler):
             signal(SIGINT, self._arrive)
 
@@ -33,7 +32,3 @@ class deferred:
             signal(SIGINT, handler)
             if self._arrived:
                 handler(*self._arrived[0])
-
-
-def _is_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident

@@ -7,34 +7,52 @@ holds the values that this plan needs. Where it does not, that is an error, neve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
 from tapedebug.runtime._adjoint_launch import plan_for
+from tapedebug.runtime._without_kernel import COPY, FILL
 from tapedebug.runtime.array import array
 from tapedebug.runtime.ledger import Need, RangeState
-from tapedebug.runtime.plan import COPY, FILL, KernelPlan, Plan, has_gradient
+from tapedebug.runtime.plan import KernelPlan, Plan, has_gradient
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
 
-@contextmanager
-def seeded(tracker: Tracker, grads: Mapping[Any, Any]) -> Iterator[None]:
-    """Let arrays that a reverse pass starts from have gradients; not if what is done meanwhile fails."""
-    without = [a for a in grads if isinstance(a, array) and not a._requires_grad and types.is_float(a.dtype)]
-    try:
-        for a in without:
-            a.requires_grad = True
-        yield
-        if tracker.activated:
-            _activate(tracker)
-    except BaseException:
-        for a in without:
+class seeded:
+    """Lets arrays that a reverse pass starts from have gradients; not if what is done meanwhile fails."""
+
+    __slots__ = ("_tracker", "_without")
+
+    def __init__(self, tracker: Tracker, grads: Mapping[Any, Any]) -> None:
+        self._tracker = tracker
+        self._without = [
+            a for a in grads if isinstance(a, array) and not a._requires_grad and types.is_float(a.dtype)
+        ]
+
+    def __enter__(self) -> None:
+        try:
+            for a in self._without:
+                a.requires_grad = True
+        except BaseException:
+            self._take_back()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            self._take_back()
+        elif self._tracker.activated:
+            try:
+                _activate(self._tracker)
+            except BaseException:
+                self._take_back()
+                raise
+
+    def _take_back(self) -> None:
+        for a in self._without:
             a.requires_grad = False
-        raise
 
 
 def _activate(tracker: Tracker) -> None:
@@ -88,7 +106,7 @@ def _need(tracker: Tracker, record: Record, plan: Plan, p: int) -> Need:
     clobber, what = _overwritten(tracker, record, p in plan.early, state)
     if clobber is None and state.need is not None:
         return state.need
-    need = Need(state.start, state.stop, (record.index, p))
+    need = Need(state.start, state.stop, record.index, p)
     if clobber is None:
         return need
     if tracker.mode in {"preserve", "error"}:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug.lang import types
-from tapedebug.runtime._history import is_gradient
+from tapedebug.runtime._history import is_gradient, same_bits
+from tapedebug.runtime._reverse import address_of
 from tapedebug.runtime.array import array
 from tapedebug.runtime.versions import Tracker
 
@@ -29,12 +30,18 @@ class Lent:
         self._tracker = Tracker("preserve")
         self._tracker.settled = True  # an overwrite is nobody's mistake
         state = self._tracker.resolve(a)
-        self._need = self._tracker.open_need(state, a.buffer, (0, 0))
+        self._need = self._tracker.open_need(state, a.buffer, 0, 0)
 
     @property
     def nbytes(self) -> int:
         """Memory of the copy, if there is one."""
         return 0 if self._need.copy is None else self._need.copy.nbytes
+
+    @property
+    def address(self) -> int:
+        """Where the values are now."""
+        copy = self._need.copy
+        return self._array.ptr if copy is None else address_of(copy)
 
     @property
     def values(self) -> Values:
@@ -45,6 +52,10 @@ class Lent:
             return now
         kept: Values = copy.view(types.numpy_dtype(a.dtype)).reshape(now.shape)
         return kept
+
+    def is_still(self, a: array, tracker: Tracker) -> bool:
+        """Whether it may stand for an array's values once more, in a pass of this tracker's tape."""
+        return self._array is a and self._need.copy is None and not a.buffer.windows and not tracker.uses(a)
 
 
 def may_be_lent(a: array, wanted: np.dtype[Any], tracker: Tracker) -> bool:
@@ -62,3 +73,8 @@ def may_be_lent(a: array, wanted: np.dtype[Any], tracker: Tracker) -> bool:
 def values_of(seed: Values | Lent) -> Values:
     """The values of a seed, wherever they are."""
     return seed.values if isinstance(seed, Lent) else seed
+
+
+def same_seed(one: Values | Lent, other: Values | Lent) -> bool:
+    """Whether two seeds of an array are the same, as far as a sample of them shows."""
+    return one is other or same_bits(values_of(one), values_of(other))

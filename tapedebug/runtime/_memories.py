@@ -83,6 +83,15 @@ def arrangement(firsts: Sequence[int], spans: Sequence[tuple[int, int]]) -> tupl
         firsts: The addresses of their first elements; 0 of what is not there.
         spans: From there to their first bytes, and to those after the last.
     """
+    reached = 0
+    for start, stop in sorted(
+        [(f + low, f + high) for f, (low, high) in zip(firsts, spans, strict=True) if f]
+    ):
+        if start < reached:
+            break
+        reached = max(reached, stop)
+    else:
+        return ()  # mostly it is so
     found: list[tuple[Any, ...]] = []
     members: list[tuple[int, int]] = []
     base = reached = 0

@@ -57,8 +57,7 @@ def _array(record: Record, param: int) -> str:
 
 def overwrite(records: Sequence[Record], need: Need, record: Record, param: int) -> OverwriteError:
     """The error of a launch that would overwrite a needed value."""
-    index, read_param = need.reader
-    reader = records[index]
+    reader, read_param = records[need.reader], need.param
     if reader is record:
         message = (
             f"{_launched(record)} would overwrite values of {_array(record, read_param)} "
@@ -80,18 +79,16 @@ def _writer_param(record: Record, buffer: Buffer) -> int:
 
 def overwrite_key(records: Sequence[Record], need: Need, by: Record | Outside) -> tuple[Any, ...]:
     """What makes two overwrites the same to a user: the line that reads and the line that overwrites."""
-    index, param = need.reader
-    reader = records[index].plan
+    reader = records[need.reader].plan
     writer = (by.plan.kernel or by.plan.kind) if isinstance(by, Record) else by.site
-    return (reader.kernel or reader.kind, param, writer)
+    return (reader.kernel or reader.kind, need.param, writer)
 
 
 def overwrite_warning(
     records: Sequence[Record], need: Need, buffer: Buffer, by: Record | Outside, mode: str
 ) -> str:
     """The text of an OverwriteWarning."""
-    index, param = need.reader
-    reader = records[index]
+    reader, param = records[need.reader], need.param
     span = need_span(reader, param)
     if isinstance(by, Record):
         written = _writer_param(by, buffer)

@@ -49,7 +49,7 @@ def enrol(tape: Tape) -> None:
 
 def notify(event: str, *args: Any) -> None:
     """Call the observers that have a method of this name."""
-    if not _heard.get():
+    if not observers or not _heard.get():
         return
     for observer in observers:
         method = getattr(observer, event, None)

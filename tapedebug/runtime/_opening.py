@@ -59,7 +59,7 @@ def _text(plan: Plan) -> list[str]:
         else:
             lines += [f"    tracker.find(s{p}, b{p})"]
     if plan.needed:
-        needs = [f"s{p}.need or tracker.open_need(s{p}, b{p}, (record.index, {p}))," for p in plan.early]
+        needs = [f"s{p}.need or tracker.open_need(s{p}, b{p}, record.index, {p})," for p in plan.early]
         lines += [f"record.needs = ({' '.join(needs)})"]
     for p in plan.written:
         lines += [

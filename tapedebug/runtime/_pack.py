@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from struct import Struct
+from types import CodeType
 from typing import Any
 
 Packer = Callable[[Any], bytes]
@@ -17,9 +18,13 @@ Packer = Callable[[Any], bytes]
 WRITTEN = f"{__file__} (written)"
 """Where functions stand that are written here: among our own frames, in a file that there is not."""
 
+KNOWN: dict[Any, tuple[tuple[int, ...], int, bytes]] = {}
+"""What `dims` has made, by sizes; where there is one size also by that."""
+
 _FOUR = Struct("=4q")
-_KNOWN: dict[int | tuple[int, ...], tuple[tuple[int, ...], int, bytes]] = {}
 _MOST = 4096
+_REMEMBERED = 256
+"""How many numbers of one parameter."""
 _WHOLE = {count: (int,) * count for count in range(1, 5)}
 
 
@@ -43,22 +48,70 @@ def _function(text: str) -> Callable[..., tuple[Any, ...]]:
     return made
 
 
-def packing(packers: Sequence[Packer | None], tail: bytes) -> Callable[..., bytes]:
-    """A function of the packed sizes of a launch and its arguments: their slots.
+class Remembering:
+    """A packer that looks up what it has packed before: to check and round a number takes longer.
+
+    Args:
+        pack: Checks a number, and gives its slots.
+        usual: The class of the numbers that are kept.
+    """
+
+    __slots__ = ("_pack", "known", "usual")
+
+    def __init__(self, pack: Packer, usual: type) -> None:
+        self.known: dict[Any, bytes] = {}
+        self._pack, self.usual = pack, usual
+
+    def __call__(self, value: Any) -> bytes:
+        """The slots of a number."""
+        usual, known = value.__class__ is self.usual, self.known
+        found = known.get(value) if usual else None
+        if found is None:
+            found = self._pack(value)
+            if usual and (value or self.usual is int):  # 0.0 and -0.0 are equal, and not the same
+                if len(known) >= _REMEMBERED:
+                    known.clear()
+                known[value] = found
+        return found
+
+
+def packing(
+    packers: Sequence[Packer | None], args: Sequence[Any], tail: bytes
+) -> tuple[Callable[..., bytes], Callable[..., bytes | None]]:
+    """Two functions of the packed sizes of a launch and its arguments, which give their slots.
+
+    The second gives None where the arguments are not of the kinds of these, or raises AttributeError or
+    TypeError where they do not fit the kernel.
 
     Args:
         packers: For each argument None, where it is an array, or what packs it.
+        args: Arguments of the kinds that the first is called with.
         tail: What comes last.
     """
     names = _names(packers)
     given: dict[str, Any] = {"__name__": __name__, "join": b"".join, "tail": tail}
-    parts = []
-    for name, packer in zip(names, packers, strict=True):
-        parts.append(f"{name}._packed" if packer is None else f"pack_{name}({name})")
-        given[f"pack_{name}"] = packer
-    text = f"lambda {', '.join(['sizes', *names])}: join(({', '.join(['sizes', *parts, 'tail'])}))"
-    made: Callable[..., bytes] = eval(compile(text, WRITTEN, "eval"), given)
-    return made
+    parts, tests = [], []
+    for name, packer, a in zip(names, packers, args, strict=True):
+        given |= {f"pack_{name}": packer, f"kind_{name}": a._kind if packer is None else a.__class__}
+        if packer is None:
+            parts.append(f"{name}._packed")
+            tests.append(f"{name}._kind == kind_{name}")
+            continue
+        tests.append(f"{name}.__class__ is kind_{name}")
+        if isinstance(packer, Remembering) and packer.usual is a.__class__:
+            given[f"known_{name}"] = packer.known.get
+            parts.append(f"known_{name}({name}) or pack_{name}({name})")
+        else:
+            parts.append(f"pack_{name}({name})")
+    slots = f"join(({', '.join(['sizes', *parts, 'tail'])}))"
+    either = f"{slots} if {' and '.join(tests) or 'True'} else None"
+    head = f"lambda {', '.join(['sizes', *names])}"
+    return eval(_code(f"({head}: {slots}, {head}: {either})"), given)  # type: ignore[no-any-return]
+
+
+@cache
+def _code(text: str) -> CodeType:
+    return compile(text, WRITTEN, "eval")
 
 
 def _names(params: Sequence[Any]) -> list[str]:
@@ -68,7 +121,7 @@ def _names(params: Sequence[Any]) -> list[str]:
 def known_dims(dim: Any) -> tuple[tuple[int, ...], int, bytes] | None:
     """What `dims` made of the same sizes earlier."""
     try:
-        found = _KNOWN.get(dim)
+        found = KNOWN.get(dim)
     except TypeError:  # a list, perhaps
         return None
     # What equals an integer need not be one: 2.0 must be refused.
@@ -83,9 +136,9 @@ def dims(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int, bytes]:
     for n in sizes:
         threads *= n
     made = sizes, threads, _FOUR.pack(*sizes, *(1,) * (4 - len(sizes)))
-    if len(_KNOWN) >= _MOST:
-        _KNOWN.clear()
-    _KNOWN[sizes] = made
+    if len(KNOWN) >= _MOST:
+        KNOWN.clear()
+    KNOWN[sizes] = made
     if len(sizes) == 1:
-        _KNOWN[sizes[0]] = made
+        KNOWN[sizes[0]] = made
     return made

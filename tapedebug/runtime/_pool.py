@@ -9,20 +9,36 @@ from __future__ import annotations
 import ctypes
 import os
 from _thread import allocate_lock, start_new_thread
-from time import sleep
+from functools import cache
+from time import perf_counter, sleep
 from typing import Any
 
-from tapedebug.compiler.crew import CALL, HEAD, SPINS, work
+from tapedebug.compiler.crew import CALL, HEAD, work
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime.config import config
 
 CAPACITY = 512
 """Calls that a shared job has room for."""
+AWAKE = 1e-4
+"""Seconds for which somebody looks again and again whether others are done, or have begun another job, before
+it gives the processor away. A thread that sleeps takes about as long to run again; most chunks take less."""
 NAP = 5e-5
 """Seconds that somebody sleeps who still waits for others. To give way instead would give the processor to
 whoever else wants it, for milliseconds."""
 
 _CHAR = ctypes.c_char
+
+
+@cache
+def spins() -> int:
+    """How often somebody looks in that time."""
+    idle, tried = ctypes.create_string_buffer(8 * HEAD), 1000
+    run, took = work(), []
+    for _ in range(3):
+        start = perf_counter()
+        run(ctypes.addressof(idle), 0, 0, 0, tried)
+        took.append(perf_counter() - start)
+    return int(tried * AWAKE / min(took))
 
 
 def available() -> int:
@@ -70,7 +86,7 @@ class Pool:
             asleep = allocate_lock()
             asleep.acquire()
             try:
-                start_new_thread(_help, (asleep, self.address, work()))
+                start_new_thread(_help, (asleep, self.address, work(), spins()))
             except RuntimeError:  # the system has no more of them
                 return
             self.helpers.append(asleep)
@@ -79,14 +95,14 @@ class Pool:
                 asleep.release()
 
 
-def _help(asleep: Any, address: int, run: Any) -> None:
+def _help(asleep: Any, address: int, run: Any, patience: int) -> None:
     """What a helper does all its life."""
     while True:
         asleep.acquire()
-        claimed = run(address, 0, 0, 0, SPINS)
+        claimed = run(address, 0, 0, 0, patience)
         while claimed > 0:
             sleep(NAP)
-            claimed = run(address, 0, claimed, 0, SPINS)
+            claimed = run(address, 0, claimed, 0, patience)
 
 
 def finish(address: int, count: int) -> None:
@@ -94,16 +110,16 @@ def finish(address: int, count: int) -> None:
 
     Interrupts are answered when all is done: calls use memory that the caller gives up afterwards.
     """
-    run = work()
+    run, patience = work(), spins()
     state = -1
     try:
-        state = run(address, count, 0, count, SPINS)
+        state = run(address, count, 0, count, patience)
     finally:
         if state:
             with deferred():
                 while state:
                     sleep(NAP)
-                    state = run(address, 0, 0, count, SPINS)
+                    state = run(address, 0, 0, count, patience)
 
 
 def alone(job: Any, count: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any, NamedTuple, Protocol
@@ -122,6 +122,8 @@ class Space(Protocol):
 
 
 _CHAR = ctypes.c_char
+FEW = 8
+"""Launches of one plan that are packed one by one."""
 
 
 class _Found(dict[Any, Any]):
@@ -150,7 +152,7 @@ class Table:
         chosen = [r for r in records if r.plan.kernel is not None]
         packed = [self._packed(r) for r in chosen]
         self.memory = np.frombuffer(b"".join(packed) or bytes(8), dtype=np.uint64).copy()
-        self.start: int = self.memory.ctypes.data
+        self.start = address_of(self.memory)
         self.words = memoryview(self.memory.data)
         self.held: list[Any] = [self.memory]
         self.values = _Found(space.value)
@@ -169,8 +171,19 @@ class Table:
 
     def _entry(self, plan: Plan, replay: frozenset[int], memory: frozenset[int]) -> Runner:
         """What reverses the launches of a plan."""
-        space = self.space
-        return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded)
+        return reversing(plan, self.space, replay, memory)
+
+    def leaving(self, record: Record, places: Mapping[int, int]) -> Runner | None:
+        """What reverses a launch that leaves some incoming adjoints as they are; None for the usual.
+
+        Args:
+            record: One without scratch.
+            places: By parameter, one of `AdjointInfo.once`, the address of its adjoint; those of others are
+                where this space has them.
+        """
+        for p, slot in record.plan.adjoint_slots:
+            self.words[self.base[record.index] + slot] = places.get(p) or self.adjoints[record.args[p]]
+        return reversing(record.plan, self.space, kept=frozenset(places)) if places else None
 
     def _special(self, record: Record) -> Runner:
         """The adjoint of a copy, a fill or a custom function."""
@@ -244,9 +257,13 @@ class Table:
         if space.moved:
             for record in records:
                 self.forward(record)
-        begin = np.array([base[r.index] for r in records])
+        begin = [base[r.index] for r in records]
         for p, slot in plan.adjoint_slots:
-            self.memory[begin + slot] = [adjoints[a] for a in columns[p]]
+            if len(records) < FEW:
+                for at, a in zip(begin, columns[p], strict=True):
+                    words[at + slot] = adjoints[a]
+            else:
+                self.memory[np.array(begin) + slot] = [adjoints[a] for a in columns[p]]
         for record in records if plan.needed else ():
             for need, (p, slot) in zip(record.needs, plan.needed_slots, strict=False):
                 if need.copy is not None or need.clobber is not None:
@@ -353,6 +370,17 @@ class Reversal:
         """Reverse records `start-1 … stop`."""
         first, last = bisect_left(self._order, 1 - start), bisect_right(self._order, -stop)
         self.calls.run(first, last, pulse=pulse)
+
+
+def reversing(
+    plan: Plan,
+    space: Space,
+    replay: frozenset[int] = NOTHING,
+    memory: frozenset[int] = NOTHING,
+    kept: frozenset[int] = NOTHING,
+) -> Runner:
+    """What reverses the launches of a plan in a space; the sets are as in `Plan.adjoint_run`."""
+    return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded, kept)
 
 
 def _aligned(nbytes: int) -> int:

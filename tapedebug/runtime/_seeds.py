@@ -9,6 +9,7 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
+from tapedebug.runtime import _bulk
 from tapedebug.runtime._fields import by_field
 from tapedebug.runtime._lent import Lent, may_be_lent
 from tapedebug.runtime.array import array
@@ -63,11 +64,12 @@ def checked_seeds(
 def _by_field(tracker: Tracker, grads: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """Seeds by array; of an array of structs that the tape uses, by those of its fields that it uses."""
     for key, gradient in grads.items():
-        whole = isinstance(key, array) and types.is_struct(key.dtype)
-        if whole:
-            _check_on_tape(tracker, key, "a key of grads")
+        if not isinstance(key, array) or not types.is_struct(key.dtype):
+            yield key, gradient
+            continue
+        _check_on_tape(tracker, key, "a key of grads")
         for a, part in by_field({key: gradient}, "backward: the seed"):
-            if not whole or tracker.uses(a):
+            if tracker.uses(a):
                 yield a, part
 
 
@@ -87,10 +89,13 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: Held) -> Valu
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
             mend=f"pass values of shape {wanted}, such as ones_like(array)",
         )
+    held = spare.get(a)
+    if isinstance(gradient, array) and isinstance(held, Lent) and held.is_still(gradient, tracker):
+        return held
     if isinstance(gradient, array) and may_be_lent(gradient, types.numpy_dtype(a.dtype), tracker):
         return Lent(gradient)
     kept = _memory(a, wanted, spare)
-    kept[...] = values
+    _bulk.copy(kept, values)
     return kept
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tapedebug._errors import TapeError
 from tapedebug.lang import types
+from tapedebug.runtime import _bulk
 from tapedebug.runtime._convert import contiguous_strides
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Buffer, Bytes
@@ -97,7 +98,7 @@ class ShadowBuffer:
     def restart(self) -> None:
         """Go back to what the tape found."""
         if self._initial is not None:
-            self.data[:] = self._initial
+            _bulk.copy(self.data, self._initial)
             self._plain = self._initial
 
     def inject(self, at: int) -> None:

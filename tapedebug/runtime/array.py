@@ -7,7 +7,9 @@ versions and gradients belong to memory, not to Python objects.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -375,7 +377,7 @@ def make(
 ) -> array:
     """An array over existing memory; a view of `like` inherits whether it requires a gradient."""
     a: array = object.__new__(array)
-    a.buffer, a.ptr, a.dtype, a.shape, a.strides = buffer, ptr, dtype, shape, strides
+    a.buffer, a.dtype, a.shape, a.strides = buffer, dtype, shape, strides
     scalar = types.numpy_dtype(dtype).itemsize
     item = scalar * types.components(dtype)
     size, low, high, step, contiguous = 1, 0, item, item, True
@@ -390,7 +392,7 @@ def make(
     a.ndim, a.size = len(shape), size
     a.is_contiguous = contiguous or size == 0
     a.start, a.stop = (first + low, first + high) if size else (first, first)
-    a._packed = _SLOTS[a.ndim].pack(ptr, *shape, *[s // scalar for s in strides])
+    _place(a, ptr)
     a._grad = a._fields = None
     a.part = ""
     a.retain_grad = like.retain_grad if like is not None else False
@@ -399,11 +401,62 @@ def make(
     return a
 
 
-def new(shape: Shape, dtype: Any, *, zeroed: bool = False) -> array:
+def new(shape: Shape, dtype: Any, *, zeroed: bool = False, requires_grad: bool = False) -> array:
     """A contiguous array in new memory."""
-    item = _convert.item_bytes(dtype)
-    buffer = Buffer.allocate(int(np.prod(shape, dtype=np.int64)) * item, zeroed=zeroed)
-    return make(buffer, buffer.address, dtype, shape, _convert.contiguous_strides(shape, item))
+    nbytes, strides, size, words = _layout(shape, dtype)
+    buffer = Buffer.allocate(nbytes, zeroed=zeroed)
+    a: array = object.__new__(array if buffer.owed is None else _Late)
+    a.buffer, a.dtype, a.shape, a.strides = buffer, dtype, shape, strides
+    a.ndim, a.size, a.is_contiguous, a.start, a.stop = len(shape), size, True, 0, nbytes
+    if buffer.owed is None:
+        a.ptr = ptr = buffer.address
+        a._packed = _SLOTS[0].pack(ptr) + words
+    a._grad = a._fields = None
+    a.part, a.retain_grad, a._requires_grad = "", False, requires_grad
+    a._kind = KINDS.setdefault((dtype, a.ndim, True, requires_grad, False), len(KINDS))
+    return a
+
+
+@lru_cache(maxsize=1024)
+def _layout(shape: Shape, dtype: Any) -> tuple[int, Shape, int, bytes]:
+    """Of a contiguous array: its bytes, strides and elements, and what follows the pointer in its slots."""
+    item, size = _convert.item_bytes(dtype), math.prod(shape)
+    strides = _convert.contiguous_strides(shape, item)
+    scalar = types.numpy_dtype(dtype).itemsize
+    words = Struct(f"={2 * len(shape)}q").pack(*shape, *[s // scalar for s in strides])
+    return size * item, strides, size, words
+
+
+class _Late(array):
+    """An array whose memory is not cleared: it is when somebody asks where it is; then this is an `array`.
+
+    Of a class that has no say in it attributes are looked up faster.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("ptr", "_packed"):
+            raise AttributeError(f"'array' object has no attribute '{name}'", name=name, obj=self)
+        _place(self, self.buffer.address)
+        self.__class__ = array  # type: ignore[assignment]
+        return getattr(self, name)
+
+
+_Late.__name__, _Late.__qualname__ = array.__name__, array.__qualname__
+
+
+def settled(args: tuple[Any, ...]) -> None:
+    """Have the memory of arrays cleared that wait for it: they are of the class `array` then."""
+    for a in args:
+        if a.__class__ is _Late:
+            _ = a.ptr
+
+
+def _place(a: array, ptr: int) -> None:
+    scalar = types.numpy_dtype(a.dtype).itemsize
+    a.ptr = ptr
+    a._packed = _SLOTS[a.ndim].pack(ptr, *a.shape, *[s // scalar for s in a.strides])
 
 
 def _kind_of(a: array) -> int:

@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugWarning
+from tapedebug.runtime import _bulk
+from tapedebug.runtime._blocks import ALIGNMENT as ALIGNMENT
+from tapedebug.runtime._blocks import uncleared
+from tapedebug.runtime._clearing import LEAST, Uncleared, settle
 from tapedebug.runtime._history import History, window_opened
 
 if TYPE_CHECKING:
@@ -33,9 +37,6 @@ def byte_bounds(values: np.ndarray[Any, Any]) -> tuple[int, int]:
     low = address + sum(min(0, s) for s in spans)
     return low, address + sum(max(0, s) for s in spans) + values.itemsize
 
-
-ALIGNMENT = 64
-"""Buffers start on a cache line, so that vector loads of a kernel do not straddle two."""
 
 ZERO = b"\0"
 """The `fill` of a buffer that is known to hold zeros only."""
@@ -67,6 +68,7 @@ class Buffer:
         writes: How many writes through this package have happened.
         history: What happened around tapes, of memory that has a gradient or is one; else None.
         held: What must live as long as the buffer.
+        owed: Its memory, where that should hold zeros and is not cleared yet; `data` and `address` clear it.
         undefined: Its content was undefined when it was made, and nobody could write it unseen since.
     """
 
@@ -79,17 +81,25 @@ class Buffer:
         "held",
         "history",
         "nbytes",
+        "owed",
         "undefined",
         "watch",
         "windows",
         "writes",
     )
 
+    data: Bytes
+    address: int
+
     def __init__(
-        self, data: Bytes, fill: bytes | None = None, foreign: bool = False, known: bool = True
+        self,
+        data: Bytes,
+        fill: bytes | None = None,
+        foreign: bool = False,
+        known: bool = True,
+        late: bool = False,
     ) -> None:
-        self.data = data
-        self.address: int = data.ctypes.data if data.size else 0
+        self.owed: Uncleared | None = None
         self.nbytes: int = data.nbytes
         self.adjoint: Buffer | None = None
         self.fill = fill
@@ -99,16 +109,29 @@ class Buffer:
         self.history: History | None = None
         self.held: list[object] = []
         self.undefined = False
+        if late:
+            self.owed = Uncleared(data)
+            self.__class__ = _LateBuffer
+        else:
+            self.place(data, known=known)
+
+    def place(self, data: Bytes, *, known: bool = True) -> None:
+        """Take memory."""
+        if known and self.owed is not None:
+            self.__class__ = Buffer
+        self.data = data
+        self.address = data.__array_interface__["data"][0] if data.size else 0
         if known:
             _REGISTRY[self.address, self.nbytes] = self
 
     @classmethod
     def allocate(cls, nbytes: int, *, zeroed: bool = False) -> Buffer:
         """New memory, zeros or undefined."""
-        make = np.zeros if zeroed else np.empty
-        block: Bytes = make(nbytes + ALIGNMENT, dtype=np.uint8)
-        lead = -block.ctypes.data % ALIGNMENT
-        return cls(block[lead : lead + nbytes], ZERO if zeroed else None)
+        data, cleared = uncleared(nbytes, zeroed=zeroed)
+        late = zeroed and not cleared and nbytes >= LEAST
+        if zeroed and not cleared and not late:
+            _bulk.clear(data)
+        return cls(data, ZERO if zeroed else None, late=late)
 
     @classmethod
     def around(cls, values: np.ndarray[Any, Any]) -> Buffer:
@@ -201,10 +224,22 @@ class Buffer:
 
     def zero_range(self, start: int, stop: int) -> None:
         """Set bytes to zero, and remember it where that is the whole buffer."""
-        self.data[start:stop] = 0
+        _bulk.clear(self.data[start:stop])
         self.writes += 1
         if start == 0 and stop == self.nbytes and not self.windows:
             self.fill = ZERO
+
+
+class _LateBuffer(Buffer):
+    """A buffer whose memory is cleared when somebody asks for it, and then this is a `Buffer`."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("data", "address"):
+            raise AttributeError(f"'Buffer' object has no attribute '{name}'", name=name, obj=self)
+        settle(self)
+        return getattr(self, name)
 
 
 class Window:

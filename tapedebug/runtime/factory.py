@@ -19,12 +19,12 @@ def _made(
     shape: Any, dtype: Any, device: Any, requires_grad: bool, retain_grad: bool, zeroed: bool, what: str
 ) -> array:
     get_device(device)
-    made = new(_convert.shape_tuple(shape, what), _convert.element_type(dtype, what), zeroed=zeroed)
+    kind = _convert.element_type(dtype, what)
+    made = new(_convert.shape_tuple(shape, what), kind, zeroed=zeroed, requires_grad=bool(requires_grad))
     if retain_grad and not requires_grad:
         raise ArrayError(
             f"{what}: retain_grad=True needs requires_grad=True", mend="pass requires_grad=True too"
         )
-    made.requires_grad = requires_grad
     made.retain_grad = retain_grad
     return made
 

@@ -6,23 +6,27 @@ import ctypes
 import operator
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from time import perf_counter
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime import _arguments, _flatten
+from tapedebug.runtime._clearing import covered, overwriting, waiting
 from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._history import note_read
 from tapedebug.runtime._large import LARGE
-from tapedebug.runtime._pack import dims, kinds_of, known_dims
-from tapedebug.runtime._state import state
-from tapedebug.runtime.array import array
+from tapedebug.runtime._pack import KNOWN, dims, kinds_of, known_dims
+from tapedebug.runtime._state import here, state
+from tapedebug.runtime.array import array, settled
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import announce, announced
 from tapedebug.runtime.watched import launch as launch_watched
 
 if TYPE_CHECKING:
+    from tapedebug.runtime.buffer import Buffer
     from tapedebug.runtime.command import Launch
 
 _PROBE = b"tapedebug"
@@ -83,30 +87,45 @@ def launch(
     if device is not None:
         _arguments.check_device(kernel, device)
     if adjoint or record_cmd:
-        return _otherwise(
-            kernel, dim, inputs, outputs, (*adj_inputs, *adj_outputs), adjoint, record_cmd, record_tape
-        )
-    args = (*inputs, *outputs)
-    try:
-        plan = kernel.plans.get(kernel.kinds(*args))
-    except (AttributeError, TypeError):  # something does not fit, or fits after it has been converted
-        plan = None
-    if plan is None:
+        adjoints = (*adj_inputs, *adj_outputs)
         try:
-            plan, args = resolve(kernel, args)
+            return _otherwise(kernel, dim, inputs, outputs, adjoints, adjoint, record_cmd, record_tape)
         except TapedebugError as error:
             raise error.with_traceback(None) from None  # the user's line is in the message, not in our frames
+    args = (*inputs, *outputs)
+    known = KNOWN.get(dim) if dim.__class__ is int else known_dims(dim)
+    packed = None
+    try:
+        plan = kernel.latest
+        if plan is not None and known is not None and not waiting.blocks:
+            packed = plan.fitted(known[2], *args)
+    except (AttributeError, TypeError):  # other arguments than those of the last launch
+        pass
+    except TapedebugError as error:
+        raise error.with_traceback(None) from None
+    if packed is None:
+        try:
+            plan, args = _planned(kernel, args)
+        except TapedebugError as error:
+            raise error.with_traceback(None) from None
         if plan.watched:
             launch_watched(plan, dim, args, record_tape=record_tape)
             return None
-    try:
-        sizes, threads, slots = known_dims(dim) or launch_dims(kernel, dim)
-        packed = plan.packed(slots, *args)
-    except TapedebugError as error:
-        raise error.with_traceback(None) from None
+        try:
+            known = known or launch_dims(kernel, dim)
+            if waiting.blocks and plan.covers:
+                found = _overwritten(plan, args, known[0])
+                if found:
+                    with overwriting(found):
+                        return launch(kernel, dim, inputs, outputs, record_tape=record_tape)
+            packed = plan.packed(known[2], *args)
+        except TapedebugError as error:
+            raise error.with_traceback(None) from None
+    assert known is not None
+    sizes, threads, _ = known
     if not threads:
         return None
-    tape = state.tape
+    tape = here.tape
     if tape is None or not record_tape:
         for p in plan.gradients:
             note_read(args[p], "launch")
@@ -123,9 +142,9 @@ def launch(
                 announced(args[p])
         return None
     frame = sys._getframe(1)
-    name = frame.f_globals.get("__name__", "")
-    ours = name is not state.caller and not _is_users(name)
-    site = call_site() if ours else (frame.f_code, frame.f_lasti)
+    code = frame.f_code
+    ours = code is not state.caller and not _is_users(frame)
+    site = call_site() if ours else (code, frame.f_lasti)
     if tape.tracking is not None:
         launch_watched(plan, dim, args, record_tape=True)
         return None
@@ -147,12 +166,32 @@ def launch(
     return None
 
 
-def _is_users(name: str) -> bool:
-    """Whether a module is not of this package; the last one that is not is asked for again, mostly."""
-    if name.startswith("tapedebug"):
+def _overwritten(plan: KernelPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
+    """The buffers without their zeros that a launch overwrites wholly; none where somebody looks closely."""
+    tape = here.tape
+    if state.as_warp or (tape is not None and tape.tracking is not None):
+        return []
+    return covered(plan, args, sizes)
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Whether code is not of this package; the last one that is not is asked for again, mostly."""
+    if frame.f_globals.get("__name__", "").startswith("tapedebug"):
         return False
-    state.caller = name
+    state.caller = frame.f_code
     return True
+
+
+def _planned(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
+    """The plan of a launch, which is the first that the next one tries, and the flat arguments."""
+    try:
+        plan = kernel.plans.get(kernel.kinds(*args))
+    except (AttributeError, TypeError):  # something does not fit, or fits after it has been converted
+        plan = None
+    if plan is not None:
+        kernel.latest = plan
+        return plan, args
+    return resolve(kernel, args)
 
 
 def _otherwise(
@@ -166,13 +205,19 @@ def _otherwise(
     record_tape: bool,
 ) -> Launch | None:
     """A launch that is not simply run: a command, or the adjoint alone."""
-    from tapedebug.runtime import _adjoint_launch
-    from tapedebug.runtime.command import Launch
-
     if record_cmd:
+        from tapedebug.runtime.command import Launch
+
         return Launch(kernel, dim, (*inputs, *outputs), adjoints, adjoint=adjoint, record_tape=record_tape)
-    _adjoint_launch.run(kernel, dim, tuple(inputs), tuple(outputs), adjoints)
+    _adjoint_launch()(kernel, dim, tuple(inputs), tuple(outputs), adjoints)
     return None
+
+
+@cache
+def _adjoint_launch() -> Callable[..., None]:
+    from tapedebug.runtime import _adjoint_launch  # which needs this module
+
+    return _adjoint_launch.run
 
 
 def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[KernelPlan, tuple[Any, ...]]:
@@ -186,8 +231,15 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
     Returns:
         The plan, and the flat arguments, with NumPy arrays wrapped.
     """
+    try:
+        known = kernel.plans.get(kernel.kinds(*args))
+    except (AttributeError, TypeError):
+        known = None
+    if known is not None:
+        return known, args
     if not hasattr(kernel, "plans"):
         raise _arguments.not_a_kernel(kernel)
+    settled(args)
     generic, kernel = kernel, concrete(kernel, args)
     if generic.kinds is None:
         generic.kinds = _kinds_function(kernel, generic)
@@ -208,7 +260,7 @@ def _kinds_function(kernel: Any, generic: Any) -> Callable[..., Any]:
 
 def _any_kinds(*args: Any) -> tuple[Any, ...]:
     """What plans are kept under, whatever the parameters are."""
-    return tuple([a._kind if a.__class__ is array else a.__class__ for a in args])
+    return tuple([a._kind if isinstance(a, array) else a.__class__ for a in args])
 
 
 def _no_kinds(*args: Any) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tapedebug.runtime.record import Site
     from tapedebug.runtime.versions import Tracker
 
+_UNGUARDED: dict[int, Any] = {}
+"""Of a buffer that NumPy cannot write to; nothing is ever put into it."""
+
 _OVERLAP_EFFORT = 20_000
 """Work that NumPy may spend on an exact overlap of strided views; beyond it they count as overlapping."""
 
@@ -56,7 +59,8 @@ class Need:
     Attributes:
         start: First byte of the buffer.
         stop: The byte after the last.
-        reader: (record index, parameter) of the first launch that needs them.
+        reader: Index of the first record that needs them.
+        param: Its parameter.
         copy: The values, once something overwrote them (or could do so unseen).
         clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its
             index.
@@ -64,12 +68,13 @@ class Need:
         dropped: Its copy was let go of, to keep to a memory budget: it is computed again when it is needed.
     """
 
-    __slots__ = ("clobber", "copy", "dropped", "outside", "reader", "start", "stop")
+    __slots__ = ("clobber", "copy", "dropped", "outside", "param", "reader", "start", "stop")
 
-    def __init__(self, start: int, stop: int, reader: tuple[int, int]) -> None:
+    def __init__(self, start: int, stop: int, reader: int, param: int) -> None:
         self.start = start
         self.stop = stop
         self.reader = reader
+        self.param = param
         self.copy: Bytes | None = None
         self.clobber: int | None = None
         self.outside = False
@@ -184,7 +189,7 @@ class Ledger:
         needs: All needs, open and closed.
         liveins: All live-ins, open and closed.
         guarded: Numbers of the states that NumPy can write to, with a copy of their content where neither a
-            need nor a live-in has one.
+            need nor a live-in has one. The dictionary is made for the first: thousands of ledgers have none.
         unwritten: When the tape first used the buffer, nothing had ever been written there.
         opened: Number of records on the tape when NumPy could first write to it unseen, or None.
     """
@@ -207,7 +212,7 @@ class Ledger:
         self._by_range: dict[Any, RangeState] | None = None
         self._ranges: Ranges | None = None
         self.needs: list[Need] | tuple[()] = ()
-        self.guarded: dict[int, Bytes | None] = {}
+        self.guarded: dict[int, Bytes | None] = _UNGUARDED
         self.liveins: list[LiveIn] | tuple[()] = ()
         self.unwritten = buffer.undefined and buffer.unwritten
         self.opened: int | None = 0 if buffer.windows else None
@@ -224,6 +229,8 @@ class Ledger:
         if not states:  # most buffers have one range: thousands of them should be cheap
             states.append(RangeState(0, a))
             return states[0]
+        if states[0].array is a:
+            return states[0]
         if self._by_range is None:
             self._by_range = {range_key(states[0].array): states[0]}
         key = range_key(a)
@@ -233,6 +240,13 @@ class Ledger:
             self._place(found)
             states.append(found)
         return found
+
+    def known(self, a: array) -> RangeState | None:
+        """The state of the range that `a` covers, if the tape uses it."""
+        key = range_key(a)
+        if self._by_range is not None:
+            return self._by_range.get(key)
+        return next((state for state in self.states if range_key(state.array) == key), None)
 
     def _place(self, found: RangeState) -> None:
         """Find what a new range overlaps."""
@@ -263,6 +277,12 @@ class Ledger:
             self.liveins.append(live)
         else:
             self.liveins = [live]
+
+    def guard(self, number: int, copy: Bytes | None) -> None:
+        """From now on NumPy can write to a state."""
+        if self.guarded is _UNGUARDED:
+            self.guarded = {}
+        self.guarded[number] = copy
 
     def within(self, start: int, stop: int) -> list[RangeState]:
         """The states that share bytes with `start … stop`."""

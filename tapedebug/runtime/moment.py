@@ -16,7 +16,7 @@ from tapedebug._errors import TapeError
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._lent import values_of
 from tapedebug.runtime._seeds import checked_seeds
-from tapedebug.runtime._state import state
+from tapedebug.runtime._state import others_record, state
 from tapedebug.runtime.buffer import Buffer, Bytes, gradients
 from tapedebug.runtime.ledger import elements_of
 from tapedebug.runtime.record import Record
@@ -96,7 +96,7 @@ class Moment:
                 f"at: the arrays are those of {state.moment!r} already, and moments do not nest",
                 mend="leave that `with` block first",
             )
-        if state.tape is not None:
+        if state.tape is not None or others_record():
             raise TapeError(
                 "at: a tape is recording, and would record what is done at another time",
                 mend="leave the `with` block of the tape first",

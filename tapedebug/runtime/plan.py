@@ -156,6 +156,7 @@ class Plan:
         live: bool = False,
         memory: frozenset[int] = NOTHING,
         rounded: bool = False,
+        kept: frozenset[int] = NOTHING,
     ) -> Runner:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
@@ -181,10 +182,13 @@ class KernelPlan(Plan):
     """A plan that can run: packs arguments and knows the compiled entry.
 
     Attributes:
+        plain: It overwrites nothing that its own adjoint needs, and none of its arrays is a gradient.
         run: The forward entry.
         large: What runs it over many threads.
+        floats: Its array parameters of floats, which can have adjoints.
         packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
         packed: Gives the slots of a launch, from those of its sizes and its arguments.
+        fitted: The same, and None where arguments are of other kinds.
         tail: Zeros for the adjoint pointers, and the address of the journal where the kernel uses it.
         heard: The kinds of remarks that launches make.
         watched: Whether a launch is more than a run: it may print, fail or be looked over afterwards.
@@ -193,10 +197,13 @@ class KernelPlan(Plan):
     __slots__ = (
         "adjoints",
         "differentiates",
+        "fitted",
+        "floats",
         "heard",
         "large",
         "packed",
         "packers",
+        "plain",
         "run",
         "tail",
         "tangents",
@@ -212,7 +219,7 @@ class KernelPlan(Plan):
         packers: tuple[Packer | None, ...],
         active: frozenset[int] | None = None,
     ) -> None:
-        arrays = [i for i, a in enumerate(args) if type(a) is array]
+        arrays = [i for i, a in enumerate(args) if isinstance(a, array)]
         analysis = kernel.analysis
         if active is None:
             active = frozenset(i for i in arrays if has_gradient(args[i]))
@@ -234,7 +241,10 @@ class KernelPlan(Plan):
         )
         self.fresh = analysis.fresh
         self.arrays = tuple(arrays)
-        self.gradients = tuple(i for i in arrays if i in self.reads and is_gradient(args[i]))
+        self.floats = tuple(i for i in arrays if types.is_float(args[i].dtype))
+        gradients = [i for i in self.touched if is_gradient(args[i])]
+        self.gradients = tuple(i for i in gradients if i in self.reads)
+        self.plain = not gradients and self.writes.isdisjoint(self.needed)
         self.idle = tuple(p for p in arrays if p not in self.touched)
         values, adjoints = kernel.layout.values, kernel.layout.adjoints
         self.value_slots = tuple((p, values[p]) for p in arrays)
@@ -252,7 +262,7 @@ class KernelPlan(Plan):
         )
         journal = JOURNAL.address.to_bytes(8, sys.byteorder) if speaks else b""
         self.tail = bytes(8 * len(arrays)) + journal
-        self.packed = packing(packers, self.tail)
+        self.packed, self.fitted = packing(packers, args, self.tail)
         entry = kernel.forward(strided=self.strided, heard=self.heard, late=True)
         self.large = runner(entry, kernel, self.heard)
         self.run = self.large.entry if type(self.large) is Large else self.large  # compiled when it is called
@@ -284,14 +294,16 @@ class KernelPlan(Plan):
         live: bool = False,
         memory: frozenset[int] = NOTHING,
         rounded: bool = False,
+        kept: frozenset[int] = NOTHING,
     ) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for).
 
         Only where it is the user's own pass, `live`, it prints. Where it is guarded no index can be outside.
-        Stores of `memory` are not re-executed: what they wrote is read as memory holds it.
+        Stores of `memory` are not re-executed: what they wrote is read as memory holds it. The incoming
+        adjoints of `kept` stay as they are.
         """
         heard = self.heard_back if live else NOTHING_SAID if guarded else self.heard_back & CHECKED
-        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted, rounded)
+        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted, rounded, kept)
         found = self.adjoints.get(key)
         if found is None:
             entry = self.kernel.adjoint(
@@ -304,6 +316,7 @@ class KernelPlan(Plan):
                 strong_zero=config.strong_zero,
                 heard=heard,
                 rounded=rounded,
+                kept=kept,
                 late=True,
             )
             found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint")
@@ -380,54 +393,3 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         return entry.settled() if says else Large(entry, kernel)
     run: Runner = entry
     return run
-
-
-COPY = {
-    grads: Plan(
-        "copy",
-        "copy",
-        ("dest", "src"),
-        reads=frozenset({1}),
-        writes=frozenset({0}),
-        covers=frozenset({0}),
-        active=frozenset(i for i in (0, 1) if grads[i]),
-    )
-    for grads in ((False, False), (False, True), (True, False), (True, True))
-}
-"""Plans of copies by (dest has a gradient, src has one)."""
-
-FILL = {
-    grad: Plan(
-        "fill",
-        "fill",
-        ("array",),
-        writes=frozenset({0}),
-        covers=frozenset({0}),
-        active=frozenset({0} if grad else ()),
-    )
-    for grad in (False, True)
-}
-
-WRITE = Plan("func", "mark_write", ("array",), writes=frozenset({0}))
-"""The plan of `mark_write`, which is no record: for the error where it would overwrite what is needed."""
-
-READ = Plan("func", "read", ("array",), reads=frozenset({0}))
-"""The plan of `mark_read`: a replay starts from what was read; what an adjoint needs, `record_func` says."""
-
-
-def func_plan(arrays: tuple[array, ...]) -> Plan:
-    """The plan of a custom reverse function: it may read everything it was given."""
-    every = frozenset(range(len(arrays)))
-    return Plan(
-        "func",
-        "func",
-        tuple(f"arrays[{i}]" for i in every),
-        reads=every,
-        active=frozenset(i for i in every if has_gradient(arrays[i])),
-        needed=every,
-    )
-
-
-def covered(record: Record, param: int) -> bool:
-    """Whether a record overwrites the whole array behind `param`."""
-    return param in record.plan.covers and (record.kind != "kernel" or record.args[param].shape == record.dim)

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 Site = tuple[CodeType, int]
 """A call site, captured cheaply: the code object and the index of the calling instruction."""
 
-_PACKAGE = __name__.partition(".")[0]
+_BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
+"""Packages whose frames are nobody's place: IPython stands between a cell and our magics."""
 
 
 def call_site(depth: int = 2) -> Site:
-    """The first frame outside this package, `depth` frames up or further."""
+    """The first frame of the user's, `depth` frames up or further."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _BETWEEN:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     outer = sys._getframe(depth)

@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from tapedebug._errors import TapedebugError, TapeError
-from tapedebug._names import find_names
-from tapedebug._ranges import range_key
 from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._calls import BackwardCall, Scope
 from tapedebug.runtime._gradients import Gradients
-from tapedebug.runtime._history import Event, Pass, clock, sample_of
-from tapedebug.runtime._lent import values_of
+from tapedebug.runtime._history import Event, Pass, clock
+from tapedebug.runtime._lent import Lent, same_seed
+from tapedebug.runtime._named import Names
+from tapedebug.runtime._recorded import Recorded
 from tapedebug.runtime._seeds import Held, checked_seeds
-from tapedebug.runtime._state import refuse_at_another_time, state
+from tapedebug.runtime._state import here, is_recording, refuse_at_another_time, state
 from tapedebug.runtime._structs_now import changed_structs
+from tapedebug.runtime._without_kernel import func_plan
 from tapedebug.runtime.array import array
 from tapedebug.runtime.budget import Budget, parse_budget
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch import launch_dims, resolve
-from tapedebug.runtime.ledger import Ledger, Outside
-from tapedebug.runtime.moment import Moment
-from tapedebug.runtime.plan import func_plan
 from tapedebug.runtime.record import Record, call_site
-from tapedebug.runtime.replay import Shadow
-from tapedebug.runtime.timeline import Version, list_versions
-from tapedebug.runtime.touched import Touched, touched
 from tapedebug.runtime.tracking import Tracking
 from tapedebug.runtime.versions import Tracker
 
 _ids = itertools.count(1)
 
 
-class Tape:
-    """Records launches inside a `with` block, for `backward`.
+class Tape(Recorded):
+    """Records the launches of one thread inside a `with` block, for `backward`.
 
     Args:
         on_overwrite: What happens when a value is overwritten that the adjoint of a recorded launch needs.
@@ -61,7 +53,6 @@ class Tape:
         backward_calls: What `backward` was called with.
         began: When it first recorded, in events of the process.
         ended: When it last stopped to record.
-        array_names: What the caller's variables called the arrays when the block ended, by `range_key`.
 
     Raises:
         TapeError: `on_overwrite` or `track` is not one of these, or `memory_budget` no amount of memory.
@@ -96,7 +87,7 @@ class Tape:
         self.scope: int | None = None
         self.loss: array | None = None
         self.backward_calls: list[BackwardCall] = []
-        self.array_names: dict[Any, list[str]] = {}
+        self._names = Names()
         self._leftovers: dict[array, int] = {}
         self._spare: Held = {}
         self._prepared: _backward.Prepared | None = None
@@ -113,14 +104,20 @@ class Tape:
     # -- recording --------------------------------------------------------------------------------------
 
     def __enter__(self) -> Tape:
-        if state.tape is not None:
+        if state.tape is not None and is_recording(state.tape):
             which = "this tape is" if state.tape is self else "another tape is"
             raise TapeError(
                 f"cannot start recording: {which} recording already, and tapes do not nest",
                 mend="leave the outer `with` block first",
             )
+        if is_recording(self):
+            raise TapeError(
+                "cannot start recording: this tape is recording already, in another thread",
+                mend="give each thread a tape of its own",
+            )
         refuse_at_another_time("cannot start recording")
         state.tape = self
+        state.recorders[self.id] = get_ident()
         self.tracker.settled = False
         self.began = self.began or clock.tick()
         return self
@@ -128,21 +125,18 @@ class Tape:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if state.tape is self:
             state.tape = None
+        state.recorders.pop(self.id, None)
         while self.scope is not None:
             self.record_scope_end()
         if self.records and _observers.are_heard():
-            self._remember_names()
+            self._names.look(self.tracker, sys._getframe(1))
         self.ended = clock.tick()
         _observers.notify("tape_exited", self)
 
-    def _remember_names(self) -> None:
-        """What the caller calls the arrays now: a function's variables are gone when somebody asks."""
-        wanted = [range_key(a) for a in self.tracker.states]
-        if any(plan.idle for plan in {record.plan for record in self.records}):
-            wanted += [range_key(item.args[p]) for item in self.records for p in item.plan.idle]
-        # Looking at the user's objects may run the user's code; names are not worth an exception.
-        with contextlib.suppress(Exception):
-            self.array_names.update(find_names(array, range_key, wanted, sys._getframe(2)))
+    @property
+    def array_names(self) -> dict[Any, list[str]]:
+        """What the caller's variables called the arrays when the block ended, by `range_key`."""
+        return self._names.told()
 
     @property
     def launches(self) -> list[Record]:
@@ -239,7 +233,7 @@ class Tape:
         self.scope = None
         self.loss = None
         self.backward_calls = []
-        self.array_names = {}
+        self._names = Names()
         self._leftovers = {}
         self._spare = {}
         self._prepared = None
@@ -294,7 +288,7 @@ class Tape:
             self.tracker.structs = changed_structs(self.records)
         call = BackwardCall(loss, seeds, len(self.records))
         again, site = self._again(call), call_site()
-        recording, state.tape = state.tape, None
+        recording, here.tape = here.tape, None
         start = perf_counter()
         try:
             if self._prepared is None or not self._prepared.holds(self.tracker):
@@ -305,7 +299,7 @@ class Tape:
             self._spare = seeds
             raise
         finally:
-            state.tape = recording
+            here.tape = recording
         call.seconds = perf_counter() - start
         number = len(self.backward_calls) + 1
         self.tracker.log.add(noted.end(self.id, call.records, number, again, site))
@@ -314,6 +308,9 @@ class Tape:
         self.loss = loss if loss is not None else self.loss
         # Two sets of memory take turns: fresh memory for large seeds costs more than the pass.
         self._spare = self.backward_calls[-1].give_up() if self.backward_calls else {}
+        for a, seed in seeds.items():
+            if isinstance(seed, Lent):
+                self._spare[a] = seed
         self.backward_calls.append(call)
         _observers.notify("backward_done", self, call)
 
@@ -322,147 +319,6 @@ class Tape:
         if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
             return False
         last, now = self.backward_calls[-1]._seeds, call._seeds
-        if last.keys() == now.keys() == {call.loss}:
-            return True
-        return last.keys() == now.keys() and all(
-            np.array_equal(sample_of(values_of(last[a])), sample_of(values_of(now[a]))) for a in now
-        )
-
-    # -- versions and replay ----------------------------------------------------------------------------
-
-    @property
-    def preserved_bytes(self) -> int:
-        """Memory of overwritten values that are kept for adjoints, and of checkpoints."""
-        return self.tracker.preserved_bytes
-
-    @property
-    def livein_bytes(self) -> int:
-        """Memory of overwritten values that are kept for replays only."""
-        return self.tracker.livein_bytes
-
-    @property
-    def outside(self) -> list[Outside]:
-        """Writes to the tape's memory that are not on the tape."""
-        return self.tracker.outside
-
-    def array_named(self, label: str) -> array:
-        """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.
-
-        Raises:
-            TapeError: None is called so.
-        """
-        recorded = _room("trace._record").record_with_arrays(self)
-        labels = [info.label for info in recorded.trace.arrays]
-        if label not in labels:
-            raise TapeError(
-                f"the tape has no array {label!r}; it has {', '.join(labels) or 'none'}",
-                mend="use one of these, or the array itself",
-            )
-        found: array = recorded.arrays[labels.index(label)]
-        return found
-
-    def replay(
-        self, inputs: Mapping[Any, Any] | None = None, dtype: Any = None, stop: int | None = None
-    ) -> Shadow:
-        """Run the recorded forward pass again, in private memory, from the values that the tape found.
-
-        Args:
-            inputs: By array, or its label, values that replace its own before the first record.
-            dtype: `float64` runs the kernels' float64 twins.
-            stop: Run only the records before this one.
-
-        Returns:
-            The shadow, standing before record `stop`; it can run on, and backward.
-
-        Raises:
-            TapeError: An input is not on the tape or its values have another shape.
-        """
-        self.tracker.catch_up_everywhere()
-        shadow = Shadow(self.tracker, dtype)
-        for a, values in (inputs or {}).items():
-            shadow.set(self.array_named(a) if isinstance(a, str) else a, values)
-        return shadow.forward(0, stop)
-
-    def at(
-        self,
-        launch: int | Record,
-        when: str = "before",
-        backward: bool = False,
-        *,
-        loss: array | None = None,
-        grads: Mapping[array, Any] | None = None,
-    ) -> Moment:
-        """Travel to a moment of the tape: `with tape.at(12, "after") as moment:`.
-
-        Within the block the arrays of the tape hold the values that they had then, and with `backward` their
-        `.grad` holds the adjoints of these values. Whatever is done there, at its end everything is as it was
-        before, to the last bit; also after an exception or Ctrl-C.
-
-        Args:
-            launch: A record of this tape, or its index; negative ones count from the end.
-            when: `"before"` or `"after"` the launch.
-            backward: Also show adjoints: `"after"` a launch those that its adjoint finds, `"before"` it those
-                that it leaves.
-            loss: What adjoints are of, as for `backward`; by default what `backward` was last called with.
-            grads: The same, likewise.
-
-        Raises:
-            TapeError: There is no such launch, or no loss is known. In the block: it is within another such
-                block or within one of a recording tape, which is also what cannot be opened within it.
-        """
-        return Moment(self, launch, when, backward, loss, grads)
-
-    def versions(self) -> list[Version]:
-        """Every version of every range of memory that the tape used, in the order of writing."""
-        return list_versions(self.tracker)
-
-    def writers(self, a: array) -> Touched:
-        """Who last wrote each element of an array: launch, thread, line.
-
-        With `track="elements"` it was noted when the launches ran; else they are run again in private memory.
-
-        Raises:
-            TapeError: The tape does not use the array's memory.
-        """
-        return touched(self, a, "write")
-
-    def readers(self, a: array) -> Touched:
-        """Who last read each element of an array; as `writers`."""
-        return touched(self, a, "read")
-
-    def ledgers(self) -> list[Ledger]:
-        """The tape's memory, one ledger a buffer."""
-        return list(self.tracker.ledgers.values())
-
-    # -- to look at -----------------------------------------------------------------------------------
-
-    def trace(self, **options: Any) -> Any:
-        """The tape as plain data.
-
-        Args:
-            options: As for `tapedebug.trace.record`: `values`, `max_bytes`, `max_seconds`, `name`.
-
-        Returns:
-            A `tapedebug.trace.Trace`.
-        """
-        return _room("trace").record(self, **options)
-
-    def visualize(self, *args: Any, **options: Any) -> str:
-        """The launches as a diagram in Graphviz's DOT language.
-
-        Args:
-            args: As for `tapedebug.visualize.visualize`.
-            options: As for `tapedebug.visualize.visualize`.
-
-        Returns:
-            The DOT text.
-        """
-        return str(_room("visualize").visualize(self, *args, **options))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return _room("notebook.display").tape_bundle(self, include, exclude)
-
-
-def _room(name: str) -> Any:
-    """A room that shows tapes, loaded when it is asked for: the runtime knows none of them."""
-    return importlib.import_module(f"tapedebug.{name}")
+        if last.keys() != now.keys():
+            return False
+        return all([a is call.loss or same_seed(last[a], now[a]) for a in now])

@@ -10,13 +10,14 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
-from tapedebug.runtime import _convert, _fields
+from tapedebug.runtime import _bulk, _convert, _fields
 from tapedebug.runtime._history import is_gradient, note_read
 from tapedebug.runtime._state import state
+from tapedebug.runtime._without_kernel import COPY, FILL, READ, WRITE
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.buffer import ZERO
 from tapedebug.runtime.device import get_device
-from tapedebug.runtime.plan import COPY, FILL, READ, WRITE, Plan, has_gradient
+from tapedebug.runtime.plan import Plan, has_gradient
 from tapedebug.runtime.record import Record, Site, call_site
 from tapedebug.runtime.versions import announce, announced
 
@@ -37,7 +38,10 @@ def copy(
     Raises:
         ArrayError: Not arrays, different dtypes, or a range that is out of bounds.
     """
-    target, source = _copy_views(dest, src, dest_offset, src_offset, count)
+    try:
+        target, source = _copy_views(dest, src, dest_offset, src_offset, count)
+    except ArrayError as error:
+        raise error.with_traceback(None) from None
     if source.size == 0:
         return
     if types.is_struct(source.dtype):
@@ -51,7 +55,7 @@ def copy(
     start = perf_counter()
     values = source._look()
     # NumPy copies some overlapping ranges in the wrong order (one dimension, different strides).
-    target._look()[...] = values.copy() if source.buffer is target.buffer else values
+    _bulk.copy(target._look(), values.copy() if source.buffer is target.buffer else values)
     _finish(record, target, start)
 
 
@@ -71,7 +75,7 @@ def assign(dest: array, src: Any) -> None:
         if state.tape is None:
             if dest.size:
                 announce(dest, _site_for(dest, 2), "assign")
-                dest._look()[...] = values
+                _bulk.copy(dest._look(), values)
                 announced(dest)
             return
         src = new(dest.shape, dest.dtype)
@@ -135,7 +139,10 @@ def fill_bytes(dest: array, item: bytes) -> None:
     """Set every element to the value with these bytes, and remember it where that is the whole buffer."""
     values = np.frombuffer(item, dtype=types.numpy_dtype(dest.dtype))
     look = dest._look()
-    look[...] = values.reshape(types.value_shape(dest.dtype))
+    if any(item):
+        look[...] = values.reshape(types.value_shape(dest.dtype))
+    else:
+        _bulk.clear(look)
     if dest.is_contiguous and dest.stop - dest.start == dest.buffer.nbytes and not dest.buffer.windows:
         dest.buffer.fill = ZERO if not any(item) else item
 

@@ -178,15 +178,15 @@ class Tracker:
         plan = record.plan
         found = dict(zip(plan.early, record.needs, strict=True))
         for p in plan.late:
-            state, reader = own[p], (record.index, p)
-            found[p] = state.need or self.open_need(state, record.args[p].buffer, reader, late=True)
+            state, buffer = own[p], record.args[p].buffer
+            found[p] = state.need or self.open_need(state, buffer, record.index, p, late=True)
         record.needs = tuple(found[p] for p in plan.needed)
 
     def open_need(
-        self, state: RangeState, buffer: Buffer, reader: tuple[int, int], *, late: bool = False
+        self, state: RangeState, buffer: Buffer, reader: int, param: int, *, late: bool = False
     ) -> Need:
-        """From now on the values of a range are needed, first of all by `reader`."""
-        need = state.need = Need(state.start, state.stop, reader)
+        """From now on the values of a range are needed, first of all by a parameter of a record."""
+        need = state.need = Need(state.start, state.stop, reader, param)
         ledger = self.ledgers[buffer]
         ledger.add_need(need)
         ledger.heat(state)
@@ -290,7 +290,7 @@ class Tracker:
         if live is not None and live.copy is None:
             self._keep_livein(live, ledger.buffer, need)
         known = any(each is not None and each.copy is not None for each in (need, live))
-        ledger.guarded[state.number] = None if known else ledger.buffer.copy_range(state.start, state.stop)
+        ledger.guard(state.number, None if known else ledger.buffer.copy_range(state.start, state.stop))
 
     def _changed(self, state: RangeState, ledger: Ledger) -> bool:
         """Whether memory differs from what was kept of a range when a window opened, or when it was used."""
@@ -373,7 +373,7 @@ class Tracker:
                     raise _messages.overwrite(self.records, each.need, record, p)
             for q in record.plan.early:
                 if own[q] is own[p] or own[q].number in own[p].overlaps:
-                    own_need = Need(own[q].start, own[q].stop, (record.index, q))
+                    own_need = Need(own[q].start, own[q].stop, record.index, q)
                     raise _messages.overwrite([*self.records, record], own_need, record, p)
 
     def _warn(self, need: Need, buffer: Buffer, by: Record | Outside) -> None:
@@ -396,7 +396,10 @@ def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None)
     buffer.writes += 1
     if how not in ("backward", "zero"):  # which are noted where they happen
         note("write", a, how, site)
-    for ledger, tracker in buffer.watchers():
+    watchers = buffer.watchers()
+    if not watchers and buffer.history is None:
+        buffer.watch = ()  # the tapes are gone, and nobody asks who writes
+    for ledger, tracker in watchers:
         if tracker is not skip:
             tracker.overwritten_outside(ledger, a, site, how)
 

@@ -40,7 +40,11 @@ class Launched:
         self.by_name = dict(zip(setup.arguments, self.arguments, strict=True))
         self.out = self.by_name[setup.writes]
         self.seed = wp.array(setup.seed, dtype=self.out.dtype)
-        self.gradients = [a.grad if name in setup.arrays else None for name, a in self.by_name.items()]
+        self.adjoints = {
+            name: self.seed if a is self.out else wp.zeros_like(a, requires_grad=False)
+            for name, a in self.by_name.items()
+            if name in setup.arrays
+        }
         self.tape: Any = None
 
     def _argument(self, name: str, value: Any) -> Any:
@@ -71,14 +75,11 @@ class Launched:
         """The reverse pass of that tape, from the seed."""
         self.tape.backward(grads={self.out: self.seed})
 
-    def refill(self) -> None:
-        """The seed as the adjoint of what the launch writes; an adjoint launch may use it up."""
-        self.wp.copy(self.out.grad, self.seed)
-
     def adjoint(self) -> None:
-        """The adjoint alone, into the arrays' own gradients."""
+        """The adjoint alone, between arrays of the caller's, which it does not use up."""
+        adjoints = [self.adjoints.get(name) for name in self.by_name]
         self.wp.launch(
-            self.kernel, dim=self.setup.dim, inputs=self.arguments, adj_inputs=self.gradients, adjoint=True
+            self.kernel, dim=self.setup.dim, inputs=self.arguments, adj_inputs=adjoints, adjoint=True
         )
 
     def outputs(self) -> Results:
@@ -89,17 +90,19 @@ class Launched:
 
     def pulled(self, part: str) -> Results:
         """Gradients of what it reads, from zero."""
-        for a in self.by_name.values():
-            if getattr(a, "grad", None) is not None:
-                a.grad.zero_()
+        if part == BACKWARD:
+            found = {name: self.by_name[name].grad for name in self.adjoints}
+        else:
+            found = {name: a for name, a in self.adjoints.items() if a is not self.seed}
+        for a in found.values():
+            a.zero_()
         if part == BACKWARD:
             self.record()
             self.backward()
             self.tape = None
         else:
-            self.refill()
             self.adjoint()
-        return {name: self.by_name[name].grad.numpy().copy() for name in self.setup.reads}
+        return {name: found[name].numpy().copy() for name in self.setup.reads}
 
     def run(self, part: str) -> Run | None:
         """How a part is run, if there is such a part; only backward has a tape, which costs others time."""
@@ -109,7 +112,7 @@ class Launched:
         runs = {
             FORWARD: Run(self.forward, before=self.clear),
             BACKWARD: Run(self.backward),
-            ADJOINT: Run(self.adjoint, before=self.refill),
+            ADJOINT: Run(self.adjoint),
         }
         return runs.get(part)
 

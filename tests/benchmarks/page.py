@@ -53,7 +53,8 @@ What the suite must show, with ratios of minima and of medians (a goal is missed
 it):"""
 REVERSE = """\
 Backward: the reverse pass of a recorded tape from given seeds. *Adjoint* is the \
-adjoint alone, `launch(…, adjoint=True)`, which is what the function by hand does, too:"""
+adjoint alone, `launch(…, adjoint=True)`, between arrays of the caller's, which stay: \
+so does the function by hand:"""
 
 
 def tables(figures: Figures) -> Iterator[str]:

@@ -25,6 +25,7 @@ def always_cut() -> Iterator[None]:
     """Small launches are cut, too, and others are woken each time."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(_cut, "WORK", 64))
+        stack.enter_context(patch.object(_cut, "PAID", 1 << 20))
         for name in ("BREAK_EVEN", "SURE", "PATIENCE"):
             stack.enter_context(patch.object(_pace, name, 0))
         try:

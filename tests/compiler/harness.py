@@ -29,12 +29,14 @@ def run(
     tangents: Any = None,
     adjoint_tangents: Any = None,
     lanes: bool = False,
+    kept: frozenset[int] = frozenset(),
     wrapped: Callable[[Any], Any] = lambda entry: entry,
 ) -> None:
     """Run a kernel, or with `adjoints` (one array or None for each array parameter) its adjoint, in place.
 
     With `tangents`, given alike, its tangent; with all of them, the tangent of its adjoint. With `lanes`, in
-    lanes where it can be. `wrapped` makes of the entry what is called.
+    lanes where it can be. The adjoints of `kept` are left as they are. `wrapped` makes of the entry what is
+    called.
 
     An array that is not C-contiguous chooses the variant for any strides; its adjoint has the same strides.
     """
@@ -76,7 +78,9 @@ def run(
     elif adjoints is None:
         entry = kernel.forward(f64=f64, strided=strided, lanes=lanes)
     else:
-        entry = kernel.adjoint(frozenset(active), f64=f64, strided=strided, replay=replay, lanes=lanes)
+        entry = kernel.adjoint(
+            frozenset(active), f64=f64, strided=strided, replay=replay, lanes=lanes, kept=kept
+        )
     wrapped(entry)(0, int(np.prod(dims)), ctypes.addressof(packed))
 
 

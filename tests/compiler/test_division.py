@@ -211,3 +211,14 @@ def test_bounds_beyond_32_bits_are_refused():
 
 def test_what_is_only_read():
     assert share(forward("pass"), "value", 0).how == READ
+
+
+@pytest.mark.parametrize(
+    ("index", "along"), [("i, j - 1", (OWN, NEAR)), ("i + 1, j", (NEAR, OWN)), ("j, 0", (SUM, OWN))]
+)
+def test_shares_along_each_axis_of_threads(index: str, along: tuple[str, str]) -> None:
+    division = adjoint(load(ROWS.replace("{index}", index)))
+    for axis, how in enumerate(along):
+        shares = division.along(axis)
+        assert shares is not None
+        assert next(s.how for s in shares if s.place == ("adjoint", 0)) == how

@@ -45,14 +45,21 @@ def load(source: str) -> Any:
     return module.program
 
 
-def arguments(rng: np.random.Generator, n: int = THREADS) -> list[Any]:
-    """For so many threads, in the order of `generator.PARAMETERS`; float arrays in float64."""
+def arguments(rng: np.random.Generator, n: int = THREADS, *, runs: bool = False) -> list[Any]:
+    """For so many threads, in the order of `generator.PARAMETERS`; float arrays in float64.
+
+    With `runs` indices mostly follow each other, as lists of neighbours do.
+    """
 
     def floats(*shape: int) -> np.ndarray:
         return rng.uniform(-1.5, 1.5, shape).astype(np.float32).astype(float)
 
     idx = rng.integers(0, n, n).astype(np.int32)
     z = rng.integers(0, n, n).astype(np.int32)
+    if runs:
+        idx, z = ((np.arange(n) + start) % n for start in (idx[0], z[0]))
+        idx[n // 3 : n // 2] = idx[n // 3 : n // 2][::-1]
+        idx, z = idx.astype(np.int32), z.astype(np.int32)
     arrays = [floats(n), floats(n, 3), idx, floats(n, COLUMNS), floats(n), floats(n, 3), z]
     arrays += [floats(COLUMNS), floats(COLUMNS, 3), np.zeros(1, np.int32), floats(n + 1)]
     arrays += [floats(n, 3, 3), floats(n, 4), floats(n), floats(COLUMNS)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler import pipeline
+from tapedebug.compiler.llvm import lanes as translator
+from tapedebug.compiler.variant import Variant
 from tests.compiler.both_ways import SIZES, WIDTHS, compare, is_in_lanes, results, scalar_functions
 from tests.compiler.generator import program
 from tests.compiler.harness import run, twin
@@ -92,6 +96,101 @@ def stencil(u: wp.array2d(dtype=float), out: wp.array2d(dtype=float), c: float):
 def test_rows_of_any_length(bits: int, shape: tuple[int, int]) -> None:
     assert is_in_lanes(stencil) and is_in_lanes(stencil, "adjoint")
     compare(stencil, shape, [uniform(*shape), np.zeros(shape), 0.1], exact=False)
+
+
+@wp.kernel
+def compared(x: wp.array(dtype=float), start: int, limit: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    n = x.shape[0]
+    k = start + 2 * i
+    a = x[i]
+    if k < limit:
+        a = a + 2.0 * x[n - 1 - i]
+    if k <= limit:
+        a = a + 3.0 * x[n - 1 - i]
+    if k > limit:
+        a = a + 5.0 * x[n - 1 - i]
+    if limit <= k:
+        a = a + 7.0 * x[n - 1 - i]
+    if k != limit:
+        a = a + 11.0 * x[n - 1 - i]
+    if k == limit:
+        a = a + 13.0 * x[n - 1 - i]
+    if k > limit - 40 and not limit + 40 < k:
+        a = a * x[n - 1 - i]
+    if k < limit - 40 or k > limit + 40:
+        a = a + 17.0 * x[n - 1 - i]
+    if k == limit or (i > 2 and k != limit + 32):
+        a = a * x[i]
+    if not k < limit:
+        a = a + 19.0 * x[n - 1 - i]
+    if not k <= limit:
+        a = a + 23.0 * x[n - 1 - i]
+    if not k > limit:
+        a = a + 29.0 * x[n - 1 - i]
+    if not k >= limit:
+        a = a + 31.0 * x[n - 1 - i]
+    if not k == limit:  # noqa: SIM201
+        a = a + 37.0 * x[n - 1 - i]
+    y[i] = a
+
+
+AROUND = [-33, -32, -31, -30, -29, -3, -2, -1, 0, 1, 2, 3, 29, 30, 31, 32, 33]
+
+
+@pytest.mark.parametrize("start", [-40, 1, 2**31 - 100, 2**31 - 30, -(2**31)])
+def test_comparisons_with_integers_that_count(bits: int, start: int) -> None:
+    """All lanes, some or none: also where integers pass their limit from one lane to the next."""
+    n = 120
+    x = uniform(n).astype(np.float32)
+    for distance in [*AROUND, *(64 + d for d in AROUND), 96, 97, 98, 2**31, 2**31 + 1, 2**31 + 98]:
+        limit = (start + distance + 2**31) % 2**32 - 2**31
+        found = []
+        for lanes in (True, False):
+            y = np.zeros(n, np.float32)
+            run(compared, n, [x, start, limit, y], lanes=lanes)
+            found.append(y)
+        np.testing.assert_array_equal(*found, err_msg=f"limit = {limit}")
+
+
+@wp.kernel
+def from_the_end(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i - 3] + 2.0 * x[i - 2] + 3.0 * x[i]
+
+
+def test_additions_to_neighbours_that_wrap_around(bits: int) -> None:
+    assert is_in_lanes(from_the_end, "adjoint")
+    compare(from_the_end, 70, [uniform(70), np.zeros(70)], exact=False)
+
+
+@wp.kernel
+def into_neighbours(x: wp.array(dtype=float), which: wp.array(dtype=int), y: wp.array(dtype=float)):
+    i = wp.tid()
+    if which[i] > 1:
+        wp.atomic_add(y, i, x[i])
+        wp.atomic_add(y, i + 2, x[i] * 0.5)
+        wp.atomic_add(y, i + 16, x[i] * 0.25)
+        wp.atomic_add(y, i + 1, 3.0)
+    elif which[i] == 1:
+        wp.atomic_add(y, i + 3, x[i])
+        wp.atomic_add(y, 3 + i, x[i] * 7.0)
+
+
+@pytest.mark.parametrize("pattern", ["all", "none", "some", "one", "runs"])
+def test_additions_to_neighbours_by_some_lanes(bits: int, pattern: str) -> None:
+    """Also where the last threads add to the last elements of the array."""
+    n = 16 * 7 + 5
+    rng = np.random.default_rng(4)
+    which = {
+        "all": np.full(n, 2),
+        "none": np.full(n, 1),
+        "some": rng.integers(0, 3, n),
+        "one": np.arange(n) % 37,
+        "runs": np.repeat(rng.integers(0, 3, n // 20 + 1), 20)[:n],
+    }[pattern].astype(np.int32)
+    assert is_in_lanes(into_neighbours)
+    compare(into_neighbours, n, [uniform(n), which, np.ones(n + 16)], exact=False)
 
 
 @wp.kernel
@@ -257,6 +356,37 @@ def numbered(count: wp.array(dtype=int), x: wp.array(dtype=int)):
     x[wp.tid()] = wp.atomic_add(count, 0, 1)
 
 
+@wp.kernel
+def few_instructions(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * 2.0
+
+
+@wp.kernel
+def many_instructions(x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float), z: wp.array(dtype=wp.vec3)):
+    i = wp.tid()
+    a = x[i]
+    for _ in range(12):
+        a = wp.cross(a, wp.vec3(a[1] + 0.1, a[2], a[0])) + a
+    y[i] = wp.length(a)
+    z[i] = a
+
+
+def fetches(kernel: Any) -> list[int]:
+    """How many bytes ahead of what is accessed, in order."""
+    text = kernel._text(Variant("forward", lanes=True))
+    assembly = translator.in_lanes(text.code, "entry", replace(text.lanes, bits=512))
+    calls = re.findall(r"call void @llvm.prefetch.p0\(ptr (%ahead\d+),", assembly)
+    return [int(re.search(rf"{re.escape(call)} = .* i64 (\d+)", assembly)[1]) for call in calls]
+
+
+def test_long_blocks_fetch_what_the_next_ones_access() -> None:
+    assert fetches(few_instructions) == []
+    line = [translator.AHEAD + 64 * k for k in range(3)]
+    assert fetches(many_instructions) == [*line, line[0], *line]
+    compare(many_instructions, 40, [uniform(40, 3), np.zeros(40), np.zeros((40, 3))], exact=False)
+
+
 def test_threads_that_depend_on_their_order_are_not_in_lanes() -> None:
     assert not is_in_lanes(neighbours)
     assert not is_in_lanes(numbered)
@@ -272,7 +402,8 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_in_lanes(kernel):
         pytest.skip("its threads depend on their order")
     n = SIZES[seed % 5]
-    compare(kernel, n, arguments(np.random.default_rng(seed), n), exact=False)
+    for runs in (False, True):
+        compare(kernel, n, arguments(np.random.default_rng(seed), n, runs=runs), exact=False)
 
 
 def test_many_random_programs_are_in_lanes() -> None:

@@ -244,6 +244,38 @@ def test_analysis():
     assert not a.serial
 
 
+@wp.kernel
+def covers_in_branches(
+    either: wp.array(dtype=float),
+    any_way: wp.array(dtype=wp.vec3),
+    not_all: wp.array(dtype=wp.vec3),
+    looped: wp.array(dtype=float),
+    read: wp.array(dtype=float),
+):
+    i = wp.tid()
+    if i > 0:
+        either[i] = 1.0
+        any_way[i].x = 1.0
+        not_all[i].x = 1.0
+    elif read[i] > 0.0:
+        either[i] = 2.0
+        any_way[i].x = 2.0
+        not_all[i].y = 2.0
+    else:
+        either[i] = 3.0
+        any_way[i] = wp.vec3()
+        not_all[i] = wp.vec3()
+    any_way[i].y = 1.0
+    any_way[i].z = 1.0
+    not_all[i].z = 1.0
+    for _ in range(int(read[i])):
+        looped[i] = 1.0
+
+
+def test_what_every_branch_stores_is_covered():
+    assert names(covers_in_branches, covers_in_branches.analysis.covers) == {"either", "any_way"}
+
+
 def test_accesses_are_the_places_in_the_source():
     first = covers_some.origin.first_line
     shown = [

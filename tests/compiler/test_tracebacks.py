@@ -45,8 +45,27 @@ def test_a_launch_that_has_run_before_shows_no_frame_of_what_packs_its_arguments
     def size():
         wp.launch(scaled, -1, inputs=[x, 2])
 
-    assert frames_of(number, wp.LaunchError) == ["frames_of", "number", "launch"]
-    assert frames_of(size, wp.LaunchError) == ["frames_of", "size", "launch"]
+    def kind():
+        wp.launch(scaled, 1, inputs=[x, "2"])
+
+    def too_few():
+        wp.launch(scaled, 1, inputs=[x])
+
+    def adjoint():
+        wp.launch(scaled, 1, inputs=[x, 2], adj_inputs=[wp.zeros(3, dtype=float)], adjoint=True)
+
+    def command():
+        wp.launch(scaled, 1, inputs=[x, [2]], record_cmd=True)
+
+    for call in (number, size, kind, too_few, adjoint, command):
+        assert frames_of(call, wp.LaunchError) == ["frames_of", call.__name__, "launch"]
+
+
+def test_a_copy_shows_no_frame_of_its_checks():
+    def copied():
+        wp.copy(wp.zeros(3, dtype=float), wp.zeros(3, dtype=int))
+
+    assert frames_of(copied, wp.ArrayError) == ["frames_of", "copied", "copy"]
 
 
 def test_backward_shows_no_frame_of_its_checks():

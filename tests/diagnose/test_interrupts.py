@@ -63,16 +63,25 @@ class World:
 
 
 class Stop:
-    """Counts the calls of Python and C functions, and raises KeyboardInterrupt at one of them."""
+    """Counts the calls of Python and C functions, and raises KeyboardInterrupt at one of them.
+
+    Where a `with` block calls `__exit__` Python answers no signal before it has run: to stop there would keep
+    a lock for ever, such as that of `functools.cached_property`.
+    """
 
     def __init__(self, at: int | None = None) -> None:
         self.at = at
         self.calls = 0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call" and argument.__name__ == "__exit__":
+            return
         self.calls += 1
         if self.calls == self.at:
-            raise KeyboardInterrupt
+            self.stop()
+
+    def stop(self) -> None:
+        raise KeyboardInterrupt
 
     def diagnose(self, tape: Any) -> Any:
         sys.setprofile(self)

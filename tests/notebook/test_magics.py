@@ -4,6 +4,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.diagnose import Diagnosis
+from tapedebug.runtime.record import site_span
 
 CELL = """\
 x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
@@ -93,6 +94,14 @@ def test_loss_runs_the_reverse_pass_and_diagnoses(shell, capsys):
     assert len(tape.backward_calls) == 1
     assert shell.user_ns["x"].grad.numpy().tolist() == [2.0, 4.0, 6.0]
     assert "gradient AGREE" in capsys.readouterr().out
+
+
+def test_the_reverse_pass_of_a_cell_stands_in_that_cell(shell):
+    """Not in IPython, which calls the magic."""
+    run(shell, "%%tape --no-panel --loss loss --name tape\n" + CELL)
+    (event,) = [e for e in shell.user_ns["tape"].tracker.log.events if e.kind == "backward"]
+    span = site_span(event.site)
+    assert "IPython" not in span.file and (span.line, span.function) == (1, "<module>")
 
 
 def test_the_value_of_the_last_line_is_shown(shell):

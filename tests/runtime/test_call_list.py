@@ -145,7 +145,7 @@ def test_launches_of_many_threads_are_in_the_table_where_they_run_in_one_piece()
 def test_times_where_nothing_is_counted() -> None:
     """A processor whose counter may not be read gives equal shares."""
     times = Times([])
-    times._indices = [5, 6, 7, 8, 9]
+    times.indices = [5, 6, 7, 8, 9]
     times.starts, times.took, times.stamps = [0, 4, 5], [2.0, 3.0], np.zeros(8, np.int64)
     assert times._seconds().tolist() == [0.5] * 4 + [3.0]
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.runtime import _adjoint_launch
+from tapedebug.runtime.launch import resolve
 from tests.runtime.kernels import cube_in_place, drift, move, scale, square
 
 
@@ -270,3 +272,62 @@ def test_messages(action, lines):
     assert _lines(caught.value) == lines
     assert COMMAND.params == [X, Y]
     assert COMMAND.dim == (3,)
+
+
+@wp.kernel
+def weigh(x: wp.array(dtype=float), w: wp.array(dtype=float), y: wp.array(dtype=float), k: float):
+    i = wp.tid()
+    y[i] = w[i] * x[(i + 1) % x.shape[0]] * k
+    wp.atomic_add(w, 0, x[i])
+
+
+def _pulled(monkeypatch, apart):
+    """Gradients, and what was noted of them, after adjoint launches that do or do not go the short way."""
+    if not apart:
+        monkeypatch.setattr(_adjoint_launch, "_is_apart", lambda plan, args: False)
+    random = np.random.default_rng(5)
+    found = []
+    for n in (1, 3, 300):
+        x, w, y, given = (wp.array(random.standard_normal(n), dtype=float) for _ in range(4))
+        strided = wp.array(random.standard_normal((n, 2)), dtype=float)[:, 0]
+        for a in (x, w, y):
+            a.requires_grad = True
+        y.grad.assign(given)
+        wp.launch(square, n, inputs=[x, y], adjoint=True)
+        wp.launch(square, n, inputs=[x, y], adj_outputs=[x.grad, given], adjoint=True)
+        wp.launch(weigh, n, inputs=[x, w, y, 0.5], adj_inputs=[None, None, given], adjoint=True)
+        wp.launch(square, n, inputs=[strided, y], adj_inputs=[wp.zeros(n), given], adjoint=True)
+        wp.launch(square, n, inputs=[x, x], adj_inputs=[None, None], adjoint=True)
+        wp.launch(move, n, inputs=[x.grad, y], adj_inputs=[given, None], adjoint=True)
+        arrays = [x.grad, w.grad, y.grad, given]
+        notes = [(e.kind, e.how, e.start, e.stop) for a in arrays[:3] for e in a.buffer.history.events]
+        found.append((notes, [a.numpy().tolist() for a in arrays]))
+    return found
+
+
+def test_the_adjoint_alone_is_the_same_on_both_its_ways(monkeypatch):
+    short = _pulled(monkeypatch, True)
+    assert short == _pulled(monkeypatch, False)
+    assert any(short[0][0])
+
+
+def test_no_adjoint_is_copied_that_stays_as_it_is(monkeypatch):
+    x, total, adjoint = wp.ones(3), wp.zeros(1), _vector(2)
+    monkeypatch.setattr(_adjoint_launch, "new", None)
+    adj_x = wp.zeros(3)
+    wp.launch(add_up, 3, inputs=[x, total], adj_inputs=[adj_x, adjoint], adjoint=True)
+    assert (adj_x.numpy().tolist(), adjoint.numpy().tolist()) == ([4, 4, 4], [2])
+
+
+def test_which_adjoints_go_the_short_way():
+    def is_short(kernel, *args):
+        plan, flat = resolve(kernel, args)
+        return _adjoint_launch._is_apart(plan, flat)
+
+    x, y = (wp.zeros(4, requires_grad=True) for _ in range(2))
+    assert is_short(square, x, y)
+    assert not is_short(square, x, x)
+    assert not is_short(square, x[:2], x[2:])
+    assert not is_short(cube_in_place, x)
+    assert not is_short(square, x.grad, y)
+    assert is_short(add_up, x, wp.zeros(1, requires_grad=True))

@@ -93,3 +93,68 @@ def test_an_array_that_gets_a_gradient_is_launched_with_it() -> None:
             wp.launch(scale, 1, [x, y, 2.0])
         tape.backward(grads={y: np.ones(1, np.float32)})
         assert (x.grad is not None and x.grad.numpy().tolist() == [2.0]) is wanted
+
+
+def test_the_plan_of_the_last_launch_is_for_arguments_like_those_alone():
+    x, y, whole, row = wp.ones(2), wp.zeros(2), wp.ones(2, dtype=int), wp.ones((2, 4))[:, 1]
+
+    def latest(*args: object, dim: object = 2) -> object:
+        wp.launch(scale, dim, list(args))
+        return scale.latest
+
+    latest(x, y, 2.0)
+    first = latest(x, y, 2.0)
+    assert latest(x, y, 3.0) is first
+    assert y.numpy().tolist() == [3, 3]
+    latest(x, y, 4)
+    assert latest(x, y, 4) is not first
+    assert y.numpy().tolist() == [4, 4]
+    latest(row, y, 5.0)
+    assert latest(row, y, 5.0) is not first
+    assert y.numpy().tolist() == [5, 5]
+    assert latest(x, y, 6.0, dim=[1]) is first
+    assert y.numpy().tolist() == [6, 5]
+    for given, told in (
+        ([whole, y, 2.0], "argument 'x'"),
+        ([x, y, "2"], "argument 'a'"),
+        ([x, y, None], "argument 'a'"),
+        ([None, y, 2.0], "argument 'x'"),
+        ([x, y], "takes 3 arguments"),
+        ([x, y, 2.0, 3.0], "takes 3 arguments"),
+    ):
+        with pytest.raises(wp.LaunchError, match=told):
+            wp.launch(scale, 2, given)
+    assert latest(x, y, 7.0) is first
+    wp.launch(scale, 2, [np.ones(2, np.float32), y, 8.0])
+    assert y.numpy().tolist() == [8, 8]
+
+
+def test_no_plan_outlives_the_settings_that_it_was_made_for():
+    x, y = wp.ones(2), wp.zeros(2)
+    wp.launch(scale, 2, [x, y, 2.0])
+    before = scale.latest
+    wp.launch(scale, 2, [x, y, 2.0])
+    assert scale.latest is not None
+    wp.config.check_bounds = True
+    try:
+        assert scale.latest is None
+        with pytest.raises(wp.BoundsError):
+            wp.launch(scale, 3, [x, y, 2.0])
+    finally:
+        wp.config.check_bounds = False
+    wp.launch(scale, 2, [x, y, 2.0])
+    wp.launch(scale, 2, [x, y, 2.0])
+    assert scale.latest is before or before is None
+
+
+def test_which_plan_was_used_last_is_no_part_of_a_kernel():
+    from tapedebug.compiler.identity import identity_of
+
+    x, y = wp.ones(2), wp.zeros(2)
+    found = set()
+    for factor in (2.0, 2.0, 3, 3):
+        wp.launch(scale, 2, [x, y, factor])
+        identity = identity_of(scale)
+        assert identity is not None
+        found.add(identity.digest)
+    assert len(found) == 1

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-import threading
-import time
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.lang import types as t
-from tapedebug.runtime import _large, _pool
+from tapedebug.runtime import _cut, _large
 from tests.compiler import chunks
 from tests.compiler.chunks import THREADS
 from tests.compiler.generator import program
 from tests.compiler.test_generated import arguments, load
-
-Floats = wp.array(dtype=float)
-Grid = wp.array(dtype=float, ndim=2)
-Vectors = wp.array(dtype=wp.vec3)
-Indices = wp.array(dtype=int)
+from tests.runtime.parallel_kernels import (
+    CASES,
+    Floats,
+    Grid,
+    Indices,
+    N,
+    arrays_of,
+    mapped,
+    passes,
+    periodic,
+    scattered,
+    uniform,
+    whole,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -38,156 +38,7 @@ def _settings() -> Iterator[None]:
     wp.config.lanes = True
 
 
-@wp.kernel
-def mapped(x: Floats, y: Floats):
-    i = wp.tid()
-    y[i] = wp.sin(x[i]) * x[i] + y[i]
-
-
-@wp.kernel
-def stencil(u: Grid, out: Grid, n: int):
-    i, j = wp.tid()
-    if i > 0 and i < n - 1 and j > 0 and j < n - 1:
-        out[i, j] = u[i, j] + 0.1 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]) * u[i, j]
-
-
-@wp.kernel
-def periodic(u: Floats, out: Floats, n: int):
-    i = wp.tid()
-    out[i] = u[i - 2] * u[wp.min(i + 1, n - 1)] + u[wp.max(i - 3, 0)]
-
-
-@wp.kernel
-def window(u: Floats, out: Floats, r: int):
-    i = wp.tid()
-    total = float(0.0)
-    for k in range(2 * r + 1):
-        total += u[i + k] * u[i + k] * float(k)
-    out[i] = total
-
-
-@wp.kernel
-def net(x: Vectors, neighbours: wp.array(dtype=int, ndim=2), f: Vectors):
-    i = wp.tid()
-    total = wp.vec3()
-    for k in range(4):
-        d = x[neighbours[i, k]] - x[i]
-        total += d * (wp.length(d) - 1.0)
-    f[i] = total
-
-
-@wp.kernel
-def bodies(x: Vectors, f: Vectors, n: int):
-    i = wp.tid()
-    total = wp.vec3()
-    for j in range(n):
-        d = x[j] - x[i]
-        total += d / (wp.dot(d, d) + 0.1)
-    f[i] = total
-
-
-@wp.kernel
-def total(x: Floats, y: Floats):
-    i = wp.tid()
-    wp.atomic_add(y, 0, x[i] * x[i])
-
-
-@wp.kernel
-def scattered(x: Floats, which: Indices, grid: Floats, counts: Indices):
-    i = wp.tid()
-    wp.atomic_add(grid, which[i], x[i] * x[i])
-    wp.atomic_add(counts, which[i], 1)
-
-
-@wp.kernel
-def product(a: Grid, v: Floats, y: Floats):
-    i = wp.tid()
-    s = float(0.0)
-    for j in range(a.shape[1]):
-        s += a[i, j] * v[j]
-    y[i] = s
-
-
-@wp.kernel
-def powers(x: Floats, y: Floats, n: int):
-    i = wp.tid()
-    p = float(1.0)
-    for k in range(n):
-        p = p * (x[i] + 0.01 * float(k))
-    y[i] = p
-
-
-@wp.kernel
-def weighted(x: Floats, w: Floats, y: Floats):
-    i = wp.tid()
-    y[i] = x[i] * w[2] + w[-1]
-
-
-@wp.kernel
-def prefix(x: Floats, y: Floats):
-    i = wp.tid()
-    if i > 0:
-        y[i] = y[i - 1] + x[i]
-
-
-@wp.kernel
-def largest(x: Floats, y: Floats):
-    i = wp.tid()
-    wp.atomic_max(y, 0, x[i])
-
-
-RNG = np.random.default_rng(5)
-
-
-def uniform(*shape: int) -> np.ndarray:
-    return RNG.uniform(0.2, 1.2, shape).astype(np.float32)
-
-
-def whole(high: int, *shape: int) -> np.ndarray:
-    return RNG.integers(0, high, shape).astype(np.int32)
-
-
-N = 2000
-CASES: dict[str, tuple[Any, Any, list[Any]]] = {
-    "map": (mapped, N, [uniform(N), uniform(N)]),
-    "stencil": (stencil, (60, 50), [uniform(60, 60), uniform(60, 60), 50]),
-    "periodic": (periodic, N, [uniform(N), uniform(N), N]),
-    "window": (window, N, [uniform(N + 9), uniform(N), 4]),
-    "net": (net, N, [uniform(N, 3), whole(N, N, 4), uniform(N, 3)]),
-    "bodies": (bodies, 500, [uniform(500, 3), uniform(500, 3), 500]),
-    "sum": (total, N, [uniform(N), uniform(1)]),
-    "scatter": (scattered, N, [uniform(N), whole(37, N), uniform(37), np.zeros(37, np.int32)]),
-    "matrix": (product, 700, [uniform(700, 90), uniform(90), uniform(700)]),
-    "loop": (powers, N, [uniform(N), uniform(N), 20]),
-    "weights": (weighted, N, [uniform(N), uniform(9000), uniform(N)]),
-    "prefix": (prefix, N, [uniform(N), uniform(N)]),
-    "largest": (largest, N, [uniform(N), uniform(1)]),
-}
 EXACT = ("map", "loop", "prefix", "largest")
-
-
-def arrays_of(kernel: Any, args: list[Any]) -> list[Any]:
-    made = []
-    for param, value in zip(kernel.params, args, strict=True):
-        if param.is_array:
-            floats = t.is_float(param.type.dtype)
-            value = wp.array(value, dtype=param.type.dtype, requires_grad=floats)
-        made.append(value)
-    return made
-
-
-def passes(kernel: Any, dim: Any, args: list[Any]) -> list[bytes]:
-    """What a launch and its reverse leave in arrays and gradients."""
-    given = arrays_of(kernel, args)
-    tape = wp.Tape()
-    with tape:
-        wp.launch(kernel, dim, inputs=given)
-    floats = [a for a in given if isinstance(a, wp.array) and a.requires_grad]
-    seed = floats[-1]
-    weights = np.random.default_rng(9).normal(size=seed.numpy().shape).astype(np.float32)
-    tape.backward(grads={seed: wp.array(weights, dtype=seed.dtype)})
-    found = [a.numpy() for a in given if isinstance(a, wp.array)]
-    return [*found, *(a.grad.numpy() for a in floats)]
 
 
 def jobs_of(kernel: Any) -> list[Any]:
@@ -245,6 +96,42 @@ def test_how_launches_are_cut(name):
     assert tuple(found) == CUT[name]
 
 
+@wp.kernel
+def one_world(u: Grid, v: Floats, out: Grid, total: Floats, n: int):
+    w, i = wp.tid()
+    a = u[w, i] * v[w]
+    if i > 0:
+        a += u[w, i - 1]
+    if i < n - 1:
+        a += u[w, i + 1]
+    out[w, i] = a
+    wp.atomic_add(total, 0, a)
+
+
+@pytest.mark.parametrize("shape", [(1, N), (N, 1), (40, 50)])
+def test_one_row_of_threads_is_cut_on_the_next_axis(shape):
+    found = {}
+    worlds, n = shape
+    args = [uniform(*shape), uniform(worlds), uniform(*shape), uniform(1), n]
+    for threads in THREADS:
+        wp.config.num_threads = threads
+        kernel = wp.Kernel(func=one_world.python, key=f"one_world_{shape[0]}_{threads}")
+        given = arrays_of(kernel, args)
+        with wp.Tape() as tape:
+            wp.launch(kernel, shape, inputs=given)
+        tape.backward(grads={given[2]: wp.ones(shape, dtype=float), given[3]: wp.ones(1, dtype=float)})
+        floats = given[:4]
+        found[threads] = [a.numpy().tobytes() for a in (*floats, *(a.grad for a in floats))]
+        assert [jobs.count > 4 for jobs in jobs_of(kernel)] == [True, True]
+    assert len({tuple(each) for each in found.values()}) == 1
+    u, v = (a.numpy().astype(np.float64) for a in given[:2])
+    expected = u * v[:, None]
+    expected[:, 1:] += u[:, :-1]
+    expected[:, :-1] += u[:, 1:]
+    np.testing.assert_allclose(given[2].numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(given[1].grad.numpy(), 2.0 * u.sum(axis=1), rtol=1e-5)
+
+
 def test_only_the_rows_that_are_added_to_are_copied():
     kernel, dim, args = CASES["weights"]
     passes(kernel, dim, args)
@@ -268,6 +155,18 @@ def test_copies_are_small():
     wp.launch(kernel, n, inputs=given)
     (jobs,) = jobs_of(kernel)
     assert jobs is None
+
+
+@pytest.mark.parametrize(("size", "cut"), [(500, True), (5000, False)])
+def test_copies_cost_less_than_the_threads_that_add_to_them(monkeypatch, size, cut):
+    """They are cleared and added up whole, however few of their elements a chunk adds to."""
+    monkeypatch.setattr(_cut, "PAID", 2)
+    n = 20_000
+    kernel = wp.Kernel(func=scattered.python, key=f"scattered_to_{size}")
+    given = arrays_of(kernel, [uniform(n), whole(size, n), uniform(size), np.zeros(size, np.int32)])
+    wp.launch(kernel, n, inputs=given)
+    (jobs,) = jobs_of(kernel)
+    assert (jobs is not None) == cut
 
 
 def test_far_neighbours_make_longer_chunks():
@@ -377,136 +276,6 @@ def test_replays_and_tangents_are_cut_alike():
         pushed = tape.replay(stop=0).push({x: uniform(n)})
         assert pushed.values(grid).tobytes() == grid.numpy().tobytes()
         assert pushed.tangent(grid).any()
-
-
-def test_two_python_threads_at_once():
-    """Who finds the helpers at work runs alone: the same chunks, the same numbers."""
-    wp.config.num_threads = 2
-    kernel, dim, args = CASES["scatter"]
-    expected = [a.tobytes() for a in passes(kernel, dim, args)]
-    failed: list[Any] = []
-
-    def often() -> None:
-        for _ in range(40):
-            given = arrays_of(kernel, args)
-            wp.launch(kernel, dim, inputs=given)
-            if given[2].numpy().tobytes() != expected[2] or given[3].numpy().tobytes() != expected[3]:
-                failed.append(given)
-
-    threads = [threading.Thread(target=often) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-
-
-def test_busy_helpers_are_not_waited_for():
-    kernel, dim, args = CASES["sum"]
-    wp.config.num_threads = 2
-    expected = passes(kernel, dim, args)[1]
-    with _pool.pool.busy:
-        found = passes(kernel, dim, args)[1]
-    assert found.tobytes() == expected.tobytes()
-
-
-def forked() -> int:
-    """Launch, fork as if another thread were in a launch, and launch in the child; gives its exit code."""
-    kernel, dim, args = CASES["net"]
-    wp.config.num_threads = 2
-    with chunks.always_cut():
-        expected = [a.tobytes() for a in passes(kernel, dim, args)]
-        assert _pool.pool.helpers
-        with _pool.pool.busy:
-            child = os.fork()
-            if not child:
-                ok = not _pool.pool.helpers and [a.tobytes() for a in passes(kernel, dim, args)] == expected
-                os._exit(0 if ok and _pool.pool.helpers else 1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_after_a_fork():
-    """In a process of its own: this one may have threads of others, whose locks a child would inherit."""
-    code = "import sys; from tests.runtime.test_parallel import forked; sys.exit(forked())"
-    root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-c", code], cwd=root, timeout=120, check=True)
-
-
-@wp.kernel
-def long(x: Floats, y: Floats, n: int):
-    i = wp.tid()
-    s = x[i]
-    for _k in range(n):
-        s = s * 0.999 + 0.001 * s * s
-    y[i] = s
-
-
-def test_an_interrupt_waits_for_all_chunks():
-    wp.config.num_threads = 2
-    x, y = wp.array(uniform(N), dtype=float), wp.zeros(N, dtype=float)
-    wp.launch(long, N, inputs=[x, y, 10_000])
-    expected = y.numpy().copy()
-    for delay in (0.001, 0.005, 0.01, 0.02):
-        y.zero_()
-        timer = threading.Timer(delay, signal.raise_signal, [signal.SIGINT])
-        try:
-            timer.start()
-            wp.launch(long, N, inputs=[x, y, 10_000])
-            timer.join()
-            time.sleep(0.01)
-        except KeyboardInterrupt:
-            pass
-        timer.join()
-        assert y.numpy().tobytes() in (expected.tobytes(), bytes(4 * N))
-    wp.launch(long, N, inputs=[x, y, 10_000])
-    np.testing.assert_array_equal(y.numpy(), expected)
-
-
-def test_no_thread_is_made_before_it_is_wanted():
-    code = """
-        import threading, tapedebug as wp
-        from tapedebug.runtime import _large
-        import sys
-        assert "tapedebug.runtime._pool" not in sys.modules
-        assert threading.active_count() == 1
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_busy_machine(capsys):
-    """Beside four spinning processes launches go on; how much longer the longest takes is printed."""
-    wp.config.num_threads = None
-    kernel, dim, args = CASES["bodies"]
-    given = arrays_of(kernel, args)
-
-    def times(count: int) -> list[float]:
-        found = []
-        for _ in range(count):
-            start = time.perf_counter()
-            wp.launch(kernel, dim, inputs=given)
-            found.append(time.perf_counter() - start)
-        return found
-
-    idle = min(times(50))
-    children: list[int] = []
-    for _ in range(4):
-        child = os.fork()
-        if not child:
-            while True:
-                pass
-        children.append(child)
-    try:
-        busy = times(200)
-    finally:
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-    with capsys.disabled():
-        median, worst = np.median(busy) / idle, max(busy) / idle
-        print(f"\nidle {1e3 * idle:.2f} ms; busy: median {median:.1f} x, worst {worst:.1f} x")
-    assert max(busy) < 2.0
 
 
 def test_courses_depend_on_places_only_where_memory_is_shared() -> None:

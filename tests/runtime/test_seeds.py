@@ -74,3 +74,16 @@ def test_a_pass_that_fails_leaves_the_last_seeds(recorded) -> None:
     with pytest.raises(ValueError, match="mine"):
         tape.backward(grads={y: np.full(3, 9.0)})
     assert tape.backward_calls[-1].seeds[y].tolist() == [8, 8, 8]
+
+
+def test_whether_a_pass_begins_from_the_same_seeds_is_said_of_small_and_large_ones():
+    for n in (1, 3, 2000, 50_000):
+        x, y = wp.ones(n, requires_grad=True), wp.zeros(n, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(square, n, inputs=[x, y])
+        seeds = [np.ones(n, np.float32) for _ in range(4)]
+        seeds[2][-1 if n < 40_000 else 0] = 2.0
+        for seed in seeds:
+            tape.backward(grads={y: seed})
+        found = [event.again for event in tape.tracker.log.events if event.kind == "backward"]
+        assert found == [False, True, False, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 
@@ -488,3 +489,29 @@ def test_two_arrays_of_one_size_changed_in_one_launch_keep_their_own_values():
     tape.backward(grads={a: ones, b: ones})
     assert a.grad.numpy().tolist() == [4.0, 6.0]
     assert b.grad.numpy().tolist() == [10.0, 14.0]
+
+
+def test_tapes_that_are_gone_are_forgotten_by_what_they_used():
+    x, y = wp.ones(2, dtype=float), wp.zeros(2, dtype=float)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+    wp.launch(square, 2, inputs=[x, y])
+    assert [event.how for event in tape.outside] == ["launch"]
+    assert y.buffer.watch == tape.tracker.watch
+    del tape
+    gc.collect()
+    wp.launch(square, 2, inputs=[x, y])
+    assert y.buffer.watch == ()
+
+
+def test_what_numpy_may_write_is_kept_for_each_buffer_apart():
+    x, y, z = (wp.ones(2, dtype=float, requires_grad=True) for _ in range(3))
+    seen = x.numpy()
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+        wp.launch(square, 2, inputs=[y, z])
+    guarded = {
+        name: bool(tape.tracker.ledgers[a.buffer].guarded) for name, a in zip("xyz", (x, y, z), strict=True)
+    }
+    assert guarded == {"x": True, "y": False, "z": False}
+    assert seen.tolist() == [1, 1]

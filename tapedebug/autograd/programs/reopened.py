@@ -9,7 +9,9 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.runtime.plan import COPY, FILL, KernelPlan
+from tapedebug.runtime._named import Names
+from tapedebug.runtime._without_kernel import COPY, FILL
+from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
@@ -30,7 +32,7 @@ def reopened(tape: Tape, revived: Callable[[Record], frozenset[int]], stop: int 
     tracker = found.tracker = Tracker(tape.on_overwrite, dry=True)
     tracker.settled = True  # it has been told, or refused, once
     found.records = tracker.records
-    found.array_names = dict(tape.array_names)
+    found._names = Names(dict(tape.array_names))
     found._prepared, found._leftovers, found._spare = None, {}, {}
     adjoints = _Adjoints()
     outside = list(tape.tracker.outside)

@@ -170,7 +170,10 @@ class Expressions:
     def _unary(self, node: ast.UnaryOp) -> Operand:
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return "i64", str(-node.operand.value)  # type: ignore[operator]
-        kind, x = self._expression(node.operand)
+        return self._unary_of(node, self._expression(node.operand))
+
+    def _unary_of(self, node: ast.UnaryOp, operand: Operand) -> Operand:
+        kind, x = operand
         of = scalar(kind)
         match node.op:
             case ast.USub() if of in FLOATS:

@@ -9,15 +9,23 @@ where lanes may meet is added for one lane after the other, in the order of the 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.lane_calls import shuffle
+from tapedebug.compiler.llvm.lane_indices import LaneIndices, NotWorthIt
 from tapedebug.compiler.llvm.lane_shapes import Shapes
-from tapedebug.compiler.llvm.lane_sums import LaneSums, Waiting
+from tapedebug.compiler.llvm.lane_sums import Waiting
 from tapedebug.compiler.llvm.lane_values import Line
 from tapedebug.compiler.llvm.library import in_memory, llvm_type, scalar
 
+AHEAD = 2048
+"""Bytes ahead of what is accessed that are fetched, where that is worth it: some blocks of threads."""
+LINE = 64
+"""Bytes that are fetched at once."""
+FETCHED = " ; ahead"
+"""Ends the lines that fetch ahead."""
 GROUPED = (2, 3, 4)
 """Numbers of components that are read and written together: of vectors and quaternions."""
 
@@ -37,11 +45,11 @@ class Element:
         return self.pointer, self.base
 
 
-class LaneMemory(LaneSums):
+class LaneMemory(LaneIndices):
     """Writes loads, stores and additions."""
 
-    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool) -> None:
-        super().__init__(symbol, shapes, bits, math=math)
+    def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool, leaves: bool = False) -> None:
+        super().__init__(symbol, shapes, bits, math=math, leaves=leaves)
         self.read: dict[tuple[str, str | None], dict[int, Operand]] = {}
         self.waiting: dict[tuple[str, str | None], Waiting] = {}
         self.scattered = 0
@@ -69,7 +77,7 @@ class LaneMemory(LaneSums):
         """The number of components that are a stretch of memory with those of the other lanes, or None."""
         line = self.lines_of.get(index[1])
         size = self.shapes.sizes.get(element.base or "")
-        fits = line is not None and line.unless is None and line.stride == size and size in GROUPED
+        fits = line is not None and line.stride == size and size in GROUPED
         return size if fits and self.mask is None else None
 
     def _settle(self) -> None:
@@ -85,6 +93,24 @@ class LaneMemory(LaneSums):
                 self._make(register, ones[0])
             else:
                 self._add_neighbours(register, ones)
+
+    def _unless(self, line: Line, straight: Callable[[], None], apart: Callable[[], None]) -> None:
+        """What is done where integers count from lane to lane, and where some do not."""
+        masks = [line.unless or ""]
+        self._either(lambda: self._nobody(masks), straight, apart, self._surely_nobody(masks))
+
+    def _fetch(self, place: str, kind: str, count: int) -> None:
+        """Fetch what the blocks of threads after this one access, of a stretch of numbers at a place.
+
+        Processors look some hundred instructions ahead: not beyond the end of a long block.
+        """
+        if self.mask is not None or self.loops:
+            return
+        for start in range(0, count * self._align(kind), LINE):
+            self.count += 1
+            ahead = f"%ahead{self.count}"
+            self._write(f"{ahead} = getelementptr i8, ptr {place}, i64 {AHEAD + start}{FETCHED}")
+            self._write(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1){FETCHED}")
 
     # Loads
 
@@ -102,17 +128,39 @@ class LaneMemory(LaneSums):
             return self._value(kind, f"load {llvm_type(kind)}, ptr {self._at(pointer, kind, index[1])}")
         size = self._size(element, index)
         if size is not None:
-            line = self.lines_of[index[1]]
-            first = self._moved(line.base, -element.component)
-            parts = self._load_all(self._at(pointer, kind, first), kind, size)
+            parts = self._load_group(pointer, kind, index, -element.component, size)
             self.read[element.group] = dict(enumerate(parts))
             return parts[element.component]
-        return self._load_lanes(pointer, kind, index)
+        return self._counting_read(node, self._load_lanes(pointer, kind, index))
+
+    def _load_group(self, pointer: str, kind: str, index: Operand, by: int, size: int) -> list[Operand]:
+        """All components of all lanes, where the first one of each is `by` further on than an index."""
+        line = self.lines_of[index[1]]
+        found: list[tuple[list[Operand], str]] = []
+
+        def apart() -> None:
+            indices = [(index[0], self._moved_all(index, by + component)) for component in range(size)]
+            found.append(([self._gather(pointer, kind, one) for one in indices], self.label))
+
+        def straight() -> None:
+            place = self._at(pointer, kind, self._moved(line.base, by))
+            found.append((self._load_all(place, kind, size), self.label))
+
+        if line.unless is None:
+            straight()
+            return found[0][0]
+        self._unless(line, straight, apart)
+        joined = []
+        for component in range(size):
+            values = ", ".join(f"[ {parts[component][1]}, %{label} ]" for parts, label in found)
+            joined.append(self._value("~" + kind, f"phi {self._type('~' + kind)} {values}"))
+        return joined
 
     def _load_all(self, place: str, kind: str, size: int) -> list[Operand]:
         """All components of all lanes, sorted."""
         of, width = llvm_type(kind), self.width
         many = f"<{size * width} x {of}>"
+        self._fetch(place, kind, size * width)
         read = self._value("", f"load {many}, ptr {place}, align {self._align(kind)}")[1]
         parts = []
         for component in range(size):
@@ -134,7 +182,7 @@ class LaneMemory(LaneSums):
         def straight() -> None:
             found.append((self._stretch(pointer, kind, line)[1], self.label))
 
-        self._either(self._any(line.unless), apart, straight)
+        self._unless(line, straight, apart)
         joined = ", ".join(f"[ {value}, %{label} ]" for value, label in found)
         return self._value("~" + kind, f"phi {self._type('~' + kind)} {joined}")
 
@@ -142,6 +190,7 @@ class LaneMemory(LaneSums):
         of, place = self._type("~" + kind), self._at(pointer, kind, line.base)
         align = self._align(kind)
         if self.mask is None:
+            self._fetch(place, kind, self.width)
             return self._value("~" + kind, f"load {of}, ptr {place}, align {align}")
         symbol = f"@llvm.masked.load.{self._suffix(kind)}.p0"
         where = f"ptr align {align} {place}, {self._all_lanes()} {self.mask}"
@@ -163,6 +212,7 @@ class LaneMemory(LaneSums):
     # Stores and additions
 
     def _store_element(self, node: ast.AST, target: ast.Subscript, value: Operand, *, adds: bool) -> None:
+        self.changed = True
         element = self._element(target)
         _, kind = self._pointer(element)
         if scalar(value[0]) == "b1" and in_memory("b1") == kind:
@@ -199,26 +249,49 @@ class LaneMemory(LaneSums):
             return
         line = self.lines_of.get(one.index[1])
         size = len(one.values)
-        together = line is not None and line.unless is None and line.stride == size and self.mask is None
+        together = line is not None and line.stride == size and self.mask is None
         if together and size in GROUPED and set(one.values) == set(range(size)):
             assert line is not None
-            self._make_together(self._at(pointer, one.kind, line.base), one)
+            self._make_group(pointer, one, line)
         elif not one.adds:
-            for component, value in one.values.items():
-                self._scatter(pointer, one.kind, self._component(one, component), self._wide(value))
+            self._scatter_all(pointer, one)
         elif line is None or not line.stride:
-            self.scattered += len(one.values)
-            if self.loops:
-                raise TranslationError("not worth it in lanes")
+            self._count_scattered(one)
             self._add_in_order(pointer, one)
         elif line.unless is None:
             self._add_apart(pointer, one)
         else:
-            self._either(
-                self._any(line.unless),
-                lambda: self._add_in_order(pointer, one),
-                lambda: self._add_apart(pointer, one),
+            if line.read:
+                self._count_scattered(one)
+            self._unless(
+                line, lambda: self._add_apart(pointer, one), lambda: self._add_in_order(pointer, one)
             )
+
+    def _count_scattered(self, one: Waiting) -> None:
+        """Note that this is added for one lane after the other."""
+        self.scattered += len(one.values)
+        if self.loops:
+            raise NotWorthIt("not worth it in lanes")
+
+    def _make_group(self, pointer: str, one: Waiting, line: Line) -> None:
+        """All components: one stretch of memory, but in blocks of threads whose elements do not count."""
+
+        def together() -> None:
+            self._make_together(self._at(pointer, one.kind, line.base), one)
+
+        def apart() -> None:
+            (self._add_in_order if one.adds else self._scatter_all)(pointer, one)
+
+        if line.unless is None:
+            together()
+            return
+        if one.adds and line.read:
+            self._count_scattered(one)
+        self._unless(line, together, apart)
+
+    def _scatter_all(self, pointer: str, one: Waiting) -> None:
+        for component, value in one.values.items():
+            self._scatter(pointer, one.kind, self._component(one, component), self._wide(value))
 
     def _component(self, one: Waiting, component: int) -> Operand:
         index = one.index[0], self._moved_all(one.index, component)
@@ -237,6 +310,7 @@ class LaneMemory(LaneSums):
         lanes = (lane + width * component for lane in range(width) for component in range(size))
         value = self._value("", shuffle(pair, halves[0], other, lanes))[1]
         align = self._align(one.kind)
+        self._fetch(place, one.kind, size * width)
         if one.adds:
             old = self._value("", f"load {many}, ptr {place}, align {align}")[1]
             value = self._value("", f"{self._adding(one.kind)} {many} {old}, {value}")[1]
@@ -248,6 +322,7 @@ class LaneMemory(LaneSums):
         if line is not None and line.unless is None and line.stride == 1:
             place = self._at(pointer, kind, line.base)
             if self.mask is None:
+                self._fetch(place, kind, self.width)
                 self._write(f"store {of} {value}, ptr {place}, align {align}")
                 return
             symbol = f"@llvm.masked.store.{self._suffix(kind)}.p0"

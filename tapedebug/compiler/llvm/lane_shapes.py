@@ -31,6 +31,7 @@ class Shapes:
         sizes: How far apart the elements of places are, where they are numbered components of elements.
         statements: How many statements the loop over threads has.
         loops: Whether there are loops among them.
+        scattering: The elements that are read as indices of elements to which something is added, by `id`.
     """
 
     def __init__(self, function: ast.FunctionDef, loop: str) -> None:
@@ -55,6 +56,7 @@ class Shapes:
         statements = list(_statements(body.body))
         self.statements = len(statements)
         self.loops = any(isinstance(node, ast.For | ast.While) for node in statements)
+        self.scattering = frozenset(map(id, _scattering(body.body)))
         self._names: dict[int, frozenset[str]] = {}
         self._born: dict[int, frozenset[str]] = {}
         inside = {name for name, _ in _assignments(body.body)}
@@ -155,6 +157,24 @@ def _assignments(body: list[ast.stmt]) -> Iterator[tuple[str, ast.Assign]]:
             (target,) = node.targets
             if isinstance(target, ast.Name):
                 yield target.id, node
+
+
+def _scattering(body: list[ast.stmt]) -> Iterator[ast.Subscript]:
+    """The elements whose values become indices of additions."""
+    assigned: dict[str, list[ast.expr]] = {}
+    for name, assignment in _assignments(body):
+        assigned.setdefault(name, []).append(assignment.value)
+    targets = (node.target for node in _statements(body) if isinstance(node, ast.AugAssign))
+    left = [target.slice for target in targets if isinstance(target, ast.Subscript)]
+    seen: set[str] = set()
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Subscript):
+            yield node
+            continue
+        for name in {*_names(node)} - seen:
+            seen.add(name)
+            left += assigned.get(name, [])
 
 
 def _names(node: ast.expr) -> Iterator[str]:

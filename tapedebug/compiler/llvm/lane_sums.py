@@ -39,13 +39,20 @@ class Sum:
 
 @dataclass(frozen=True)
 class Carry:
-    """What a block of threads adds to elements of the next one: the values, the first element, its array."""
+    """What a block of threads adds to elements of the next one.
+
+    Attributes:
+        kind: The type of the elements.
+        values: For each addition but those to the first element: the distance from there, and where what the
+            block's lanes add is kept.
+        place: Where the next block's first element is kept; -1 where nothing is.
+        pointer: The array.
+    """
 
     kind: str
-    values: str
+    values: list[tuple[int, str]]
     place: str
     pointer: str
-    count: int
 
 
 class LaneSums(LaneValues):
@@ -134,7 +141,7 @@ class LaneSums(LaneValues):
         near: dict[tuple[str, Hashable], list[Waiting]] = {}
         for (pointer, _), one in waiting.items():
             line = self.lines_of.get(one.index[1])
-            shiftable = one.adds and self.mask is None and line is not None and line.stride == 1
+            shiftable = one.adds and line is not None and line.stride == 1
             if line is None or not shiftable or set(one.values) != {0}:
                 yield pointer, [one]
             else:
@@ -168,66 +175,112 @@ class LaneSums(LaneValues):
             for one in ones:
                 self._make(pointer, one)
 
-        exceptions = [line.unless for line in map(self._line, ones) if line.unless is not None]
+        exceptions = list(dict.fromkeys(line.unless for one in ones if (line := self._line(one)).unless))
         if not exceptions:
             self._add_stretch(pointer, ones)
             return
-        unless = exceptions[0]
-        for other in exceptions[1:]:
-            unless = self._value("~b1", f"or {self._all_lanes()} {unless}, {other}")[1]
-        self._either(self._any(unless), alone, lambda: self._add_stretch(pointer, ones))
+        self._either(
+            lambda: self._nobody(exceptions),
+            lambda: self._add_stretch(pointer, ones),
+            alone,
+            self._surely_nobody(exceptions),
+        )
 
     def _add_stretch(self, pointer: str, ones: list[Waiting]) -> None:
-        kind = ones[0].kind
-        of, word, nothing = self._type("~" + kind), self._adding(kind), self._nothing(kind)
-        width, first = self.width, self._offset(ones[0])
-        low, high = nothing, nothing
-        for one in ones:
-            value, by = self._wide(one.values[0]), self._offset(one) - first
-            here = [lane - by if lane >= by else width for lane in range(width)]
-            there = [lane + width - by if lane < by else width for lane in range(width)]
-            moved = self._value("", shuffle(of, value, nothing, here))[1] if by else value
-            low = self._value("", f"{word} {of} {low}, {moved}")[1]
-            if by:
-                over = self._value("", shuffle(of, value, nothing, there))[1]
-                high = self._value("", f"{word} {of} {high}, {over}")[1]
-        site = tuple(id(node) for one in ones for node in one.nodes.values())
-        carry = self.carries.get(site)
-        if carry is None:
-            count = self._offset(ones[-1]) - first
-            slots = self._kept_in_frame(of, nothing), self._kept_in_frame("i64", "-1")
-            carry = self.carries[site] = Carry(kind, *slots, pointer, count)
-        start = self._line(ones[0]).base
+        """Additions to elements that are a few apart, from lane to lane and among each other."""
+        first, kind = ones[0], ones[0].kind
+        values = [
+            (self._offset(one) - self._offset(first), self._counted(kind, self._wide(one.values[0])))
+            for one in ones
+        ]
+        start, beyond = self._line(first).base, values[-1][0]
+        if self.mask is None and beyond:
+            site = tuple(id(node) for one in ones for node in one.nodes.values())
+            self._add_carried(self._carry(site, pointer, kind, [by for by, _ in values if by]), start, values)
+            return
+        # The elements of lanes that do not run may be others', or nobody's.
+        lanes = [(by, self._lanes()) for by, _ in values]
+        low = self._sum(kind, [self._here(kind, by, self._nothing(kind), value) for by, value in values])
+        here = self._sum("b1", [self._here("b1", by, "zeroinitializer", mask) for by, mask in lanes], "or")
+        self._add_some(self._at(pointer, kind, start), kind, low, here)
+        if beyond:
+            high = self._sum(kind, [self._over(kind, by, value) for by, value in values if by])
+            over = self._sum("b1", [self._over("b1", by, mask) for by, mask in lanes if by], "or")
+            self._add_some(self._at(pointer, kind, self._moved(start, self.width)), kind, high, over)
+
+    def _here(self, kind: str, by: int, before: str, value: str) -> str:
+        """The values of a block's lanes, moved to later ones, behind the last ones of the block before."""
+        lanes = range(self.width - by, 2 * self.width - by)
+        return self._value("", shuffle(self._type("~" + kind), before, value, lanes))[1] if by else value
+
+    def _over(self, kind: str, by: int, value: str) -> str:
+        """The values that are moved beyond a block's lanes."""
+        nothing = "zeroinitializer" if kind == "b1" else self._nothing(kind)
+        lanes = [lane + self.width - by if lane < by else self.width for lane in range(self.width)]
+        return self._value("", shuffle(self._type("~" + kind), value, nothing, lanes))[1]
+
+    def _sum(self, kind: str, values: list[str], word: str = "") -> str:
+        total, of = values[0], self._type("~" + kind)
+        for value in values[1:]:
+            total = self._value("", f"{word or self._adding(kind)} {of} {total}, {value}")[1]
+        return total
+
+    def _carry(self, site: tuple[int, ...], pointer: str, kind: str, distances: list[int]) -> Carry:
+        """What the additions at a place in the text keep for the next block."""
+        if site not in self.carries:
+            of, nothing = self._type("~" + kind), self._nothing(kind)
+            values = [(by, self._kept_in_frame(of, nothing)) for by in distances]
+            self.carries[site] = Carry(kind, values, self._kept_in_frame("i64", "-1"), pointer)
+        return self.carries[site]
+
+    def _add_carried(self, carry: Carry, start: str, values: list[tuple[int, str]]) -> None:
+        """Add what a block adds to its elements, with what the one before kept for it."""
+        kind, align = carry.kind, self._align(carry.kind)
+        of = self._type("~" + kind)
         place = self._value("i64", f"load i64, ptr {carry.place}")[1]
         follows = self._value("b1", f"icmp eq i64 {place}, {start}")[1]
         self._either(follows, lambda: None, lambda: self._put_down(carry))
-        carried = self._value("", f"load {of}, ptr {carry.values}")[1]
-        low = self._value("", f"{word} {of} {low}, {carried}")[1]
-        target = self._at(pointer, kind, start)
-        old = self._value("", f"load {of}, ptr {target}, align {self._align(kind)}")[1]
-        total = self._value("", f"{word} {of} {old}, {low}")[1]
-        self._write(f"store {of} {total}, ptr {target}, align {self._align(kind)}")
-        self._write(f"store {of} {high}, ptr {carry.values}")
-        self._write(f"store i64 {self._moved(start, width)}, ptr {carry.place}")
+        slots = iter(carry.values)
+        moved = []
+        for by, value in values:
+            if by:
+                _, slot = next(slots)
+                before = self._value("", f"load {of}, ptr {slot}")[1]
+                moved.append(self._here(kind, by, before, value))
+                self._write(f"store {of} {value}, ptr {slot}")
+            else:
+                moved.append(value)
+        target = self._at(carry.pointer, kind, start)
+        old = self._value("", f"load {of}, ptr {target}, align {align}")[1]
+        total = self._sum(kind, [old, self._sum(kind, moved)])
+        self._write(f"store {of} {total}, ptr {target}, align {align}")
+        self._write(f"store i64 {self._moved(start, self.width)}, ptr {carry.place}")
+
+    def _add_some(self, place: str, kind: str, values: str, lanes: str) -> None:
+        """Add to some of a block's elements."""
+        of, target = self._type("~" + kind), f"ptr align {self._align(kind)} {place}"
+        mask = f"{self._all_lanes()} {lanes}"
+        load = f"@llvm.masked.load.{self._suffix(kind)}.p0"
+        old = self._value("", f"call {of} {load}({target}, {mask}, {of} zeroinitializer)")[1]
+        total = self._value("", f"{self._adding(kind)} {of} {old}, {values}")[1]
+        store = f"@llvm.masked.store.{self._suffix(kind)}.p0"
+        self._write(f"call void {store}({of} {total}, {target}, {mask})")
 
     def _put_down(self, carry: Carry) -> None:
         """Add what was kept for the next block to its elements."""
-        kind, align = carry.kind, self._align(carry.kind)
-        of, nothing = self._type("~" + kind), self._nothing(kind)
+        kind = carry.kind
+        of, most = self._type("~" + kind), carry.values[-1][0]
         place = self._value("i64", f"load i64, ptr {carry.place}")[1]
         some = self._value("b1", f"icmp sge i64 {place}, 0")[1]
-        lanes = ", ".join(f"i1 {'true' if lane < carry.count else 'false'}" for lane in range(self.width))
-        mask = f"{self._all_lanes()} <{lanes}>"
+        lanes = ", ".join(f"i1 {'true' if lane < most else 'false'}" for lane in range(self.width))
 
         def add() -> None:
-            target = f"ptr align {align} {self._at(carry.pointer, kind, place)}"
-            load = f"@llvm.masked.load.{self._suffix(kind)}.p0"
-            old = self._value("", f"call {of} {load}({target}, {mask}, {of} zeroinitializer)")[1]
-            values = self._value("", f"load {of}, ptr {carry.values}")[1]
-            total = self._value("", f"{self._adding(kind)} {of} {old}, {values}")[1]
-            store = f"@llvm.masked.store.{self._suffix(kind)}.p0"
-            self._write(f"call void {store}({of} {total}, {target}, {mask})")
-            self._write(f"store {of} {nothing}, ptr {carry.values}")
+            over = []
+            for by, slot in carry.values:
+                value = self._value("", f"load {of}, ptr {slot}")[1]
+                over.append(self._over(kind, by, value))
+                self._write(f"store {of} {self._nothing(kind)}, ptr {slot}")
+            self._add_some(self._at(carry.pointer, kind, place), kind, self._sum(kind, over), f"<{lanes}>")
             self._write(f"store i64 -1, ptr {carry.place}")
 
         self._either(some, add, lambda: None)

@@ -16,6 +16,7 @@ from tapedebug.compiler.llvm.lane_calls import (
     splat,
     vectored,
 )
+from tapedebug.compiler.llvm.lane_facts import Chosen, Fact, Facts, Known
 from tapedebug.compiler.llvm.lane_shapes import Shapes
 from tapedebug.compiler.llvm.library import (
     BITS,
@@ -40,6 +41,7 @@ class Line:
         stride: By how much they count.
         unless: The register of the lanes for which it does not hold; None where it holds for all.
         root: What it was counted from: lines of one root are `offset`s apart.
+        read: It was read from memory, and may well hold for no block of threads.
     """
 
     base: str
@@ -47,6 +49,7 @@ class Line:
     unless: str | None = None
     root: Hashable = None
     offset: int = 0
+    read: bool = False
 
 
 def _is_written(line: Line) -> bool:
@@ -82,8 +85,11 @@ class LaneValues(Translator):
         self.shapes, self.width, self.bits, self.math = shapes, bits // 32, bits, math
         self.mask: str | None = None
         self.loops = 0
+        self.called = 0
+        """Calls of vector functions."""
         self.lines_of: dict[str, Line] = {}
         self.same: dict[Hashable, Operand] = {}
+        self.facts = Facts(lambda kind, text: self._value(kind, text)[1], self.width)
 
     def _type(self, kind: str) -> str:
         return f"<{self.width} x {llvm_type(scalar(kind))}>" if kind[0] == "~" else llvm_type(kind)
@@ -132,19 +138,56 @@ class LaneValues(Translator):
         bits = self._bits(self._both(self.mask, mask))
         return self._value("b1", f"icmp ne i{self.width} {bits}, 0")[1]
 
+    def _nobody(self, masks: list[str]) -> str:
+        """Whether none of the lanes that run is in one of these masks."""
+        whole = masks[0]
+        for other in masks[1:]:
+            whole = self._value("~b1", f"or {self._all_lanes()} {whole}, {other}")[1]
+        return self._value("b1", f"xor i1 {self._any(whole)}, true")[1]
+
+    def _surely_nobody(self, masks: list[str]) -> str | None:
+        """The same where it is sure without the masks."""
+        total = None
+        for found in [self.facts.sure(self.facts.of.get(mask), holds=False) for mask in masks]:
+            if found is None:
+                return None
+            total = found if total is None else self._value("b1", f"and i1 {total}, {found}")[1]
+        return total
+
     def _every(self, mask: str) -> str:
         """Whether all lanes are in a mask."""
         return self._value("b1", f"icmp eq i{self.width} {self._bits(mask)}, -1")[1]
 
-    def _either(self, condition: str, yes: Callable[[], None], no: Callable[[], None]) -> None:
+    def _either(
+        self,
+        condition: str | Callable[[], str],
+        yes: Callable[[], None],
+        no: Callable[[], None],
+        sure: str | None = None,
+    ) -> None:
+        """A branch.
+
+        Args:
+            condition: A register, or what writes it.
+            yes: Writes what is done where it is true.
+            no: Writes what is done else.
+            sure: A register: where it is true, so is the condition, which is not computed.
+        """
         then, orelse, done = self._labels("then", "else", "done")
-        self._write(f"br i1 {condition}, label %{then}, label %{orelse}")
         same = dict(self.same)
+        if sure is not None:
+            (unknown,) = self._labels("unknown")
+            self._write(f"br i1 {sure}, label %{then}, label %{unknown}")
+            self._begin(unknown)
+        if not isinstance(condition, str):
+            condition = condition()
+        self._write(f"br i1 {condition}, label %{then}, label %{orelse}")
         for label, write in ((then, yes), (orelse, no)):
+            self.same = dict(same)
             self._begin(label)
             write()
-            self.same = dict(same)
             self._jump(done)
+        self.same = same
         self._begin(done)
 
     # One lane after the other
@@ -260,6 +303,8 @@ class LaneValues(Translator):
         if x is None or y is None:
             return None
         if isinstance(sign, ast.Mult):
+            if _is_written(x):
+                x, y = y, x
             # a number that is not written there may be 0
             if y.stride or not _is_written(y) or int(y.base) == 0:
                 return None
@@ -270,7 +315,7 @@ class LaneValues(Translator):
         else:
             return None
         base = super()._operator(ast.Pass(), sign, (kind, x.base), (kind, y.base))[1]
-        return Line(base, stride, unless, *_moved_root(type(sign).__name__, x, y))
+        return Line(base, stride, unless, *_moved_root(type(sign).__name__, x, y), x.read or y.read)
 
     def _one_of(self, first: str | None, second: str | None) -> str | None:
         if first is None or second is None:
@@ -286,7 +331,22 @@ class LaneValues(Translator):
         wide = "~" + scalar(left[0])
         if wide != "~" + scalar(right[0]):
             raise TranslationError(f"operands {left[0]}, {right[0]}", node)
-        return super()._compare(node, sign, (wide, self._wide(left)), (wide, self._wide(right)))
+        result = super()._compare(node, sign, (wide, self._wide(left)), (wide, self._wide(right)))
+        kind = scalar(left[0])
+        if kind in ("i32", "i64"):
+            lines = self._line_of(left), self._line_of(right)
+            self.facts.of[result[1]] = self.facts.compared(sign, kind, *lines)
+        return result
+
+    def _unary_of(self, node: ast.UnaryOp, operand: Operand) -> Operand:
+        result = super()._unary_of(node, operand)
+        if result[0] == "~b1":
+            self.facts.of[result[1]] = Chosen(self._fact(operand), Known("false"), Known("true"))
+        return result
+
+    def _fact(self, mask: Operand) -> Fact:
+        """How a mask came about."""
+        return Known(mask[1]) if mask[0] == "b1" else self.facts.of.get(mask[1])
 
     def _cast(self, value: Operand, target: str) -> Operand:
         kind = scalar(value[0])
@@ -325,6 +385,7 @@ class LaneValues(Translator):
         call: Call | None = None
         if self.math:
             call = from_c_library(name, kinds, self.width, self.bits)
+            self.called += call is not None
         elif name in ("m_exp", "m_log", "m_log2", "m_log10", "m_sin", "m_cos"):
             call = each(name, kinds, self.width)  # LLVM has vectors of these, made of what we do not know
         call = call or rooted(name, kinds, self.bits) or vectored(name, kinds, self.width)
@@ -347,6 +408,8 @@ class LaneValues(Translator):
         """`select`: where one of the values counts from lane to lane, the result does but for some lanes."""
         condition, yes, no = operands
         kind = scalar(yes[0])
+        if kind == "b1":
+            return self._chosen_mask(operands)
         of = self._type("~" + kind)
         chooser = f"{self._type(condition[0])} {condition[1]}"
         result = self._value("~" + kind, f"select {chooser}, {of} {self._wide(yes)}, {of} {self._wide(no)}")
@@ -357,6 +420,20 @@ class LaneValues(Translator):
                 other = self._value("~b1", f"xor {self._all_lanes()} {other}, {splat('i1', 'true')}")[1]
             if line is not None and line.stride:
                 self.lines_of[result[1]] = replace(line, unless=self._one_of(line.unless, other))
+        return result
+
+    def _chosen_mask(self, operands: list[Operand]) -> Operand:
+        """`select` of masks, which is also how `and` and `or` are written."""
+        of = self._all_lanes()
+        condition, yes, no = map(self._wide, operands)
+        if operands[2][1] == "false":
+            text = f"and {of} {condition}, {yes}"
+        elif operands[1][1] == "true":
+            text = f"or {of} {condition}, {no}"
+        else:
+            text = f"select {of} {condition}, {of} {yes}, {of} {no}"
+        result = self._value("~b1", text)
+        self.facts.of[result[1]] = Chosen(*map(self._fact, operands))
         return result
 
     # What loops keep: in each word of the stack, once for every lane

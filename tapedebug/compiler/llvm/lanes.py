@@ -15,16 +15,23 @@ import ast
 
 from tapedebug._syntax import parsed
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
-from tapedebug.compiler.llvm.lane_memory import LaneMemory
+from tapedebug.compiler.llvm.lane_indices import NotWorthIt, plain
+from tapedebug.compiler.llvm.lane_memory import AHEAD as AHEAD
+from tapedebug.compiler.llvm.lane_memory import FETCHED, LaneMemory
 from tapedebug.compiler.llvm.lane_shapes import Shapes
 from tapedebug.compiler.llvm.lane_values import Line
 from tapedebug.compiler.text import Lanes
 
 TWICE = 700
-"""Statements up to which a loop's body is written twice: for all lanes, and for the last threads."""
+"""Statements up to which a loop's body is written twice: for all lanes, and for the last threads or those
+that run one after the other."""
 SCATTERED = 70
 """Instructions that a kernel has to have for each addition that is made for one lane after the other, or to
 elements far apart: with fewer it is as fast, or faster, thread by thread."""
+LONG = 100
+"""Instructions of a block of threads from which what the next ones access is fetched ahead."""
+CALLED = 100
+"""Instructions of a vector function, about."""
 FLAT = 6
 """Statements up to which a branch without memory is computed for all lanes."""
 
@@ -42,7 +49,16 @@ def in_lanes(code: str | ast.Module, symbol: str, lanes: Lanes) -> str:
     """
     (function,) = (parsed(code) if isinstance(code, str) else code).body
     assert isinstance(function, ast.FunctionDef)
-    return _Lanes(symbol, Shapes(function, lanes.loop), lanes.bits, math=lanes.math).run(function)
+    shapes = Shapes(function, lanes.loop)
+    try:
+        return _Lanes(symbol, shapes, lanes.bits, math=lanes.math).run(function)
+    except NotWorthIt:
+        if not shapes.scattering or shapes.statements > TWICE:
+            raise
+    leaving = _Lanes(symbol, shapes, lanes.bits, math=lanes.math, leaves=True)
+    needs, left = plain(function, leaving.plain)
+    leaving.needs.update(dict.fromkeys(needs))
+    return leaving.run(function) + left
 
 
 class _Lanes(LaneMemory):
@@ -74,6 +90,7 @@ class _Lanes(LaneMemory):
                 self.loops += 1
                 super()._statement(node)
                 self.loops -= 1
+                self.changed = True
             case _:
                 super()._statement(node)
 
@@ -135,7 +152,10 @@ class _Lanes(LaneMemory):
         span = self._value("i64", f"sub i64 {start}, {stop}")[1]
         count = self._value("i64", f"sub i64 0, {span}")[1]
         count = self._value("i64", f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")[1]
-        twice = self.shapes.statements <= TWICE
+        leaves = self.leaves
+        if leaves and (start, stop) != ("%lo", "%hi"):
+            raise NotWorthIt("not worth it in lanes", node)
+        twice = leaves or self.shapes.statements <= TWICE
         rounded = count if twice else self._value("i64", f"add i64 {count}, {width - 1}")[1]
         whole = self._value("i64", f"and i64 {rounded}, -{width}")[1]
         end = self._value("i64", f"add i64 {start}, {whole}")[1]
@@ -147,9 +167,12 @@ class _Lanes(LaneMemory):
         first = self._fresh()
         at = len(self.lines)
         self._block(node, first, None if twice else stop)
-        if not self.shapes.loops and self.scattered * SCATTERED > len(self.lines) - at:
-            raise TranslationError("not worth it in lanes", node)
-        following = self._value("i64", f"add nsw i64 {first}, {width}")[1]
+        if not self._is_long(at):
+            self.lines[at:] = [line for line in self.lines[at:] if not line.endswith(FETCHED)]
+        worth = self.shapes.loops or self.scattered * SCATTERED <= len(self.lines) - at
+        if not worth or (leaves and not self.left):
+            raise NotWorthIt("not worth it in lanes", node)
+        following = self._after_block(first, end)
         again = self._value("b1", f"icmp slt i64 {following}, {end}")[1]
         self.lines.insert(at, f"  {first} = phi i64 [ {start}, %{before} ], [ {following}, %{self.label} ]")
         self._write(f"br i1 {again}, label %{body}, label %{done}")
@@ -159,9 +182,16 @@ class _Lanes(LaneMemory):
         left = self._value("b1", f"icmp slt i64 {end}, {stop}")[1]
         self._write(f"br i1 {left}, label %{tail}, label %{after}")
         self._begin(tail)
-        self._block(node, end, stop)
+        if leaves:
+            self._run_plain(end, stop)
+        else:
+            self._block(node, end, stop)
         self._jump(after)
         self._begin(after)
+
+    def _is_long(self, at: int) -> bool:
+        """Whether a block of threads is longer than what processors see at once."""
+        return len(self.lines) - at + self.called * CALLED > LONG
 
     def _block(self, node: ast.For, first: str, stop: str | None) -> None:
         """A block of threads, from the first one; those from `stop` on do not run."""
@@ -173,6 +203,7 @@ class _Lanes(LaneMemory):
             limit = self._wide(("i64", stop))
             self.mask = self._value("~b1", f"icmp slt {of} {threads[1]}, {limit}")[1]
         self.values[self.shapes.loop] = threads
+        self.changed = False
         self._suite(node.body)
         del self.values[self.shapes.loop]
         self.mask = None
@@ -223,12 +254,14 @@ class _Lanes(LaneMemory):
             if node.orelse:
                 self._where(no, node.orelse)
 
+        def some_or_none() -> None:
+            self._either(lambda: self._any(condition), mixed, lambda: self._under(None, node.orelse))
+
         self._either(
-            self._every(condition),
+            lambda: self._every(condition),
             lambda: self._under(None, node.body),
-            mixed
-            if not node.orelse
-            else lambda: self._either(self._any(condition), mixed, lambda: self._under(None, node.orelse)),
+            some_or_none if node.orelse else mixed,
+            self.facts.sure(self.facts.of.get(condition), holds=True),
         )
 
     # Loops

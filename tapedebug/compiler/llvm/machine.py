@@ -40,13 +40,16 @@ def vector_bits() -> int:
     return 256 if has.get("avx2") else 128
 
 
-def object_code(*assembly: str, searchable: bool = True, vectorise: bool = True) -> bytes:
+def object_code(
+    *assembly: str, searchable: bool = True, vectorise: bool = True, lanes: bool = False
+) -> bytes:
     """Optimised machine code of modules, linked into one.
 
     Args:
         assembly: The modules.
         searchable: Whether loops can be vectorised in reasonable time, for all that their length says.
         vectorise: Whether LLVM looks for what it can vectorise: where it is so written there is nothing.
+        lanes: The loops are so written: it looks only for components side by side.
 
     Raises:
         RuntimeError: LLVM refuses the assembly.
@@ -62,7 +65,7 @@ def object_code(*assembly: str, searchable: bool = True, vectorise: bool = True)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     vectorised = vectorise and sum(text.count("\n") for text in assembly) <= VECTORISED
-    options.loop_vectorization = vectorised and searchable
+    options.loop_vectorization = vectorised and searchable and not lanes
     options.slp_vectorization = vectorised
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

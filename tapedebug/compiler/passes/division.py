@@ -1,7 +1,8 @@
 """How a launch may be divided into chunks of threads that run at the same time, each in a fixed order.
 
-A chunk is a range of threads with whole rows: all threads that have some indices on the first axis. Its
-results must not depend on when other chunks run. For each memory cell (`passes.cells`) that is so where
+A chunk is a range of threads with whole rows: all threads that have some indices on the first axis, or on the
+first one on which there are several. Its results must not depend on when other chunks run. For each memory
+cell (`passes.cells`) that is so where
 
 - it is only read;
 - each thread accesses rows of its own;
@@ -11,6 +12,8 @@ results must not depend on when other chunks run. For each memory cell (`passes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from tapedebug.compiler.ir import Block, For, Function, Op, Value, While, blocks_of
 from tapedebug.compiler.passes.cells import Access, Cell, cells, in_lanes, pairs, unordered
@@ -22,16 +25,15 @@ from tapedebug.lang import types as t
 def divided(function: Function) -> Division:
     """How a function's launches may be divided."""
     found = cells(function)
-    ranges = Ranges(function)
-    shares = [_share(cell, ranges, function) for cell in found.values()] if unordered(function) else [None]
-    known = tuple(share for share in shares if share is not None)
+    along = [_shares(found.values(), function, axis) for axis in range(max(function.axes, 1))]
     return Division(
         axes=function.axes,
         lanes=in_lanes(function),
         pairs=pairs(function),
-        shares=known if len(known) == len(shares) else None,
+        shares=along[0],
         touched=tuple(found),
-        work=_work(function.body, ranges),
+        work=_work(function.body, Ranges(function)),
+        inner=tuple(along[1:]),
     )
 
 
@@ -55,9 +57,19 @@ def _work(block: Block, ranges: Ranges) -> Bound:
     return work
 
 
+def _shares(found: Iterable[Cell], function: Function, axis: int) -> tuple[Share, ...] | None:
+    """What chunks along a thread axis do to memory; None where it cannot be cut there."""
+    if not unordered(function):
+        return None
+    ranges = Ranges(function, axis)
+    shares = [_share(cell, ranges, function) for cell in found]
+    known = tuple(share for share in shares if share is not None)
+    return known if len(known) == len(shares) else None
+
+
 def _share(cell: Cell, ranges: Ranges, function: Function) -> Share | None:
     does, (side, param) = cell.does, cell.place
-    rows = cell.at[0] if cell.at else frozenset()
+    rows = cell.at[ranges.axis] if cell.at else frozenset()
     if does == {"load"}:
         return Share(side, param, READ, rows)
     added = does == {"add"}

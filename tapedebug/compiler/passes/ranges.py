@@ -14,7 +14,7 @@ DEPTH = 24
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """`own` times the thread's index on the first axis, plus something from `low` to `high`."""
+    """`own` times the thread's index on the axis that is cut, plus something from `low` to `high`."""
 
     own: int
     low: Bound
@@ -31,9 +31,15 @@ def combined(kind: str, a: Bound, b: Bound) -> Bound:
 
 
 class Ranges:
-    """The ranges of a function's integers."""
+    """The ranges of a function's integers.
 
-    def __init__(self, function: Function) -> None:
+    Args:
+        function: The function.
+        axis: The thread axis that is cut: threads have one index on those before.
+    """
+
+    def __init__(self, function: Function, axis: int = 0) -> None:
+        self.axis = axis
         nodes = (node for block in function.blocks for node in walk(block))
         self.loops = {node.index: node for node in nodes if isinstance(node, For)}
         self.found: dict[Value, Range | None] = {}
@@ -54,7 +60,7 @@ class Ranges:
         if op.kind == "where":
             return self._chosen(op, depth - 1)
         if op.kind in ("const", "thread", "argument", "extent"):
-            return _free(op)
+            return _free(op, self.axis)
         found = [self.of(a, depth - 1) for a in op.args]
         known = [range for range in found if range is not None]
         return _made(op.kind, *known) if len(known) == len(found) else None
@@ -82,16 +88,16 @@ class Ranges:
         # Of threads 0 … size-1, relative to each.
         if kind == "max":
             return Range(1, near.low, combined("max", near.high, fixed.high))
-        last = combined("sub", ("size", 0), 1)
+        last = combined("sub", ("size", self.axis), 1)
         return Range(1, combined("min", near.low, combined("sub", fixed.low, last)), near.high)
 
 
-def _free(op: Op) -> Range:
+def _free(op: Op, cut: int) -> Range:
     if op.kind == "const":
         return Range(0, int(op.data[0]), int(op.data[0]))
     if op.kind == "thread":
         axis = op.data[0]
-        return Range(0, 0, combined("sub", ("size", axis), 1)) if axis else Range(1, 0, 0)
+        return Range(1, 0, 0) if axis == cut else Range(0, 0, combined("sub", ("size", axis), 1))
     bound = (op.kind, *op.data)
     return Range(0, bound, bound)
 

@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tapedebug.compiler.ir import (
-    NATIVE,
-    Block,
-    Custom,
-    For,
-    Function,
-    If,
-    Node,
-    Op,
-    While,
-    ops_of,
-)
+from tapedebug.compiler.ir import NATIVE, Function, Node, Op, ops_of
 from tapedebug.compiler.passes.influence import READS, WRITES, Influence, members
+from tapedebug.compiler.passes.rewriting import Rewriter
 from tapedebug.compiler.stamps import AccessKind
 from tapedebug.compiler.tracing import TracedSite, TraceInfo
 
@@ -60,30 +50,7 @@ def without_stores(function: Function) -> Function:
     return replace(function, body=_Still().block(function.body))
 
 
-class _Rewriter:
-    """Gives new blocks; what stands for an operation is for subclasses to say."""
-
-    def instead(self, op: Op) -> list[Node]:
-        raise NotImplementedError
-
-    def block(self, block: Block) -> Block:
-        return Block([new for node in block.ops for new in self._node(node)], list(block.yields))
-
-    def _node(self, node: Node) -> list[Node]:
-        match node:
-            case Op():
-                return self.instead(node)
-            case If():
-                return [replace(node, then=self.block(node.then), orelse=self.block(node.orelse))]
-            case For():
-                return [replace(node, body=self.block(node.body))]
-            case While():
-                return [replace(node, test=self.block(node.test), body=self.block(node.body))]
-            case Custom():
-                raise TypeError("kernels with custom regions are not traced")
-
-
-class _Tracer(_Rewriter):
+class _Tracer(Rewriter):
     def __init__(self, numbers: Mapping[int, int]) -> None:
         self.numbers = numbers
 
@@ -94,7 +61,7 @@ class _Tracer(_Rewriter):
         return [Op("trace", op.args[:1], None, op.span, (number,)), op]
 
 
-class _Still(_Rewriter):
+class _Still(Rewriter):
     def instead(self, op: Op) -> list[Node]:
         if op.kind == "atomic_add" and op.result is not None:
             # What it gave back decides nothing, but something dead may still name it.

@@ -87,7 +87,8 @@ def _copies(replay: Replay, rounds: Rounds, first: int) -> list[tuple[Any, Any]]
 
 
 def _records(replay: Replay, rounds: Rounds, extra: int) -> list[Record]:
-    from tapedebug.runtime.plan import COPY, has_gradient
+    from tapedebug.runtime._without_kernel import COPY
+    from tapedebug.runtime.plan import has_gradient
     from tapedebug.runtime.record import Record
 
     found: list[Record] = []

@@ -1,0 +1,122 @@
+"""A tape knows what arrays were called when its block ended, whatever happens to the variables afterwards."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import tapedebug as wp
+from tapedebug._ranges import range_key
+from tests.runtime.kernels import square
+
+
+class Box:
+    """Holds things under names."""
+
+    def __init__(self, **things: Any) -> None:
+        self.__dict__.update(things)
+
+
+def vector(*values: float) -> wp.array:
+    return wp.array(values, dtype=float, requires_grad=True)
+
+
+@wp.kernel
+def half(x: wp.array(dtype=float), unused: wp.array(dtype=float), y: wp.array(dtype=float)):
+    y[wp.tid()] = 0.5 * x[wp.tid()]
+
+
+def names(tape: wp.Tape, *arrays: Any) -> list[list[str]]:
+    return [tape.array_names.get(range_key(a), []) for a in arrays]
+
+
+def test_names_are_those_at_the_end_of_the_block() -> None:
+    x, y, other = vector(1, 2), wp.zeros(2), vector(3)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+    kept, x = x, other
+    many = [y, kept]
+    assert names(tape, kept, y, x) == [["x"], ["y"], []]
+    assert many is not None
+
+
+def test_names_of_a_later_block_take_the_place_of_those_before() -> None:
+    tape, x, y, z = wp.Tape(), vector(1, 2), wp.zeros(2), wp.zeros(2)
+
+    def first(a: Any, b: Any) -> None:
+        with tape:
+            wp.launch(square, 2, inputs=[a, b])
+
+    first(x, y)
+    assert names(tape, x, y, z) == [["a"], ["b"], []]
+    renamed = [y]
+    del y
+    with tape:
+        wp.launch(square, 2, inputs=[renamed[0], z])
+    assert names(tape, x, renamed[0], z) == [["x"], ["renamed[0]"], ["z"]]
+    tape.reset()
+    assert tape.array_names == {}
+
+
+def test_a_view_of_the_same_memory_names_what_the_tape_used() -> None:
+    def launched() -> wp.Tape:
+        rows = wp.zeros((2, 2), requires_grad=True)
+        box = Box(states=[wp.zeros(4), wp.zeros(4)])
+        with wp.Tape() as tape:
+            wp.launch(square, 4, inputs=[rows.flatten(), box.states[0]])
+            wp.launch(square, 2, inputs=[box.states[1][:2], box.states[1][2:]])
+        return tape
+
+    tape = launched()
+    first, second = tape.records
+    assert names(tape, *first.args, *second.args) == [["rows"], ["box.states[0]"], [], []]
+
+
+def test_an_array_that_no_thread_accesses_has_a_name_too() -> None:
+    x, bystander, y = vector(1, 2), vector(3, 4), wp.zeros(2)
+    with wp.Tape() as tape:
+        wp.launch(half, 2, inputs=[x, bystander], outputs=[y])
+        wp.launch(half, 2, inputs=[x, x], outputs=[y])
+    assert names(tape, x, bystander, y) == [["x"], ["bystander"], ["y"]]
+
+
+def test_all_of_a_long_list_have_names_and_those_of_a_longer_one_have_none() -> None:
+    def launched(chain: list[Any], count: int) -> wp.Tape:
+        with wp.Tape() as tape:
+            for number in range(count):
+                wp.launch(square, 1, inputs=[chain[number], chain[number + 1]])
+        return tape
+
+    arrays = [vector(1.0) for _ in range(600)]
+    short = arrays[:400]
+    tape = launched(short, 399)
+    for number, own in enumerate(names(tape, *short)):
+        assert own[0] == f"chain[{number}]"
+    assert list(launched([vector(1.0) for _ in range(600)], 1).array_names) == []
+
+
+def test_a_list_with_other_arrays_than_those_of_the_tape() -> None:
+    mixed = [vector(1.0), wp.zeros(1), vector(2.0), "no array"]
+    with wp.Tape() as tape:
+        wp.launch(square, 1, inputs=mixed[:2])
+    assert names(tape, *mixed[:3]) == [["mixed[0]"], ["mixed[1]"], []]
+
+
+def test_what_the_tape_did_not_use_is_not_kept_alive() -> None:
+    def launched() -> tuple[wp.Tape, weakref.ref[Any], weakref.ref[Any]]:
+        x, y, unused = vector(1, 2), wp.zeros(2), vector(3)
+        box = Box(arrays=[x, unused], more=[unused, unused])
+        with wp.Tape() as tape:
+            wp.launch(square, 2, inputs=[x, y])
+        return tape, weakref.ref(unused), weakref.ref(box)
+
+    gc.collect()
+    gc.disable()
+    try:
+        tape, unused, box = launched()
+        assert unused() is None
+        assert box() is None
+        assert list(tape.array_names.values()) == [["x", "box.arrays[0]"], ["y"]]
+    finally:
+        gc.enable()
