@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from types import CodeType
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from tapedebug._errors import TapeError
 
@@ -13,16 +14,28 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape import Tape
 
 
-class _Here(threading.local):
+class _Thread:
     """What belongs to one thread.
 
     Attributes:
         tape: The tape that records its launches.
     """
 
-    tape: Tape | None = None
+    __slots__ = ("__weakref__", "tape")
+
+    def __init__(self) -> None:
+        self.tape: Tape | None = None
 
 
+class _Here(threading.local):
+    """The thread that asks, which everybody else finds in `_threads` for as long as it lives."""
+
+    def __init__(self) -> None:
+        self.thread = _Thread()
+        _threads[id(self.thread)] = self.thread
+
+
+_threads: WeakValueDictionary[int, _Thread] = WeakValueDictionary()
 here = _Here()
 
 
@@ -33,25 +46,23 @@ class _State:
         moment: Where in the past the arrays of a tape are (`Tape.at`).
         as_warp: How many blocks are open in which programs for Warp run.
         caller: The last code of the user that launched something on a tape.
-        recorders: By number of a tape whose block is open, the thread that opened it.
     """
 
-    __slots__ = ("as_warp", "caller", "moment", "recorders")
+    __slots__ = ("as_warp", "caller", "moment")
 
     def __init__(self) -> None:
         self.moment: Moment | None = None
         self.as_warp = 0
         self.caller: CodeType | None = None
-        self.recorders: dict[int, int] = {}
 
     @property
     def tape(self) -> Tape | None:
         """The tape that records in this thread; settable."""
-        return here.tape
+        return here.thread.tape
 
     @tape.setter
     def tape(self, tape: Tape | None) -> None:
-        here.tape = tape
+        here.thread.tape = tape
 
 
 state = _State()
@@ -72,14 +83,27 @@ def refuse_at_another_time(what: str) -> None:
 
 def active_tape() -> Tape | None:
     """The tape whose `with` block is running in this thread, or None."""
-    return here.tape
+    return here.thread.tape
 
 
 def is_recording(tape: Tape) -> bool:
-    """Whether the `with` block of a tape is running, in whatever thread."""
-    return tape.id in state.recorders
+    """Whether a tape records the launches of a thread."""
+    return any(thread.tape is tape for thread in _all_threads())
 
 
 def others_record() -> bool:
     """Whether a tape is recording in another thread."""
-    return any(thread != threading.get_ident() for thread in list(state.recorders.values()))
+    return any(thread.tape is not None for thread in _all_threads() if thread is not here.thread)
+
+
+def close(tape: Tape) -> None:
+    """Let a tape record nowhere: its block may end in a thread that did not open it."""
+    for thread in _all_threads():
+        if thread.tape is tape:
+            thread.tape = None
+
+
+def _all_threads() -> list[_Thread]:
+    """The threads alive that asked for their tape (other threads may come and go meanwhile)."""
+    found = (reference() for reference in _threads.valuerefs())
+    return [thread for thread in found if thread is not None]

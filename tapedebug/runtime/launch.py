@@ -125,7 +125,7 @@ def launch(
     sizes, threads, _ = known
     if not threads:
         return None
-    tape = here.tape
+    tape = here.thread.tape
     if tape is None or not record_tape:
         for p in plan.gradients:
             note_read(args[p], "launch")
@@ -168,7 +168,7 @@ def launch(
 
 def _overwritten(plan: KernelPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
     """The buffers without their zeros that a launch overwrites wholly; none where somebody looks closely."""
-    tape = here.tape
+    tape = here.thread.tape
     if state.as_warp or (tape is not None and tape.tracking is not None):
         return []
     return covered(plan, args, sizes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from threading import get_ident
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +17,7 @@ from tapedebug.runtime._lent import Lent, same_seed
 from tapedebug.runtime._named import Names
 from tapedebug.runtime._recorded import Recorded
 from tapedebug.runtime._seeds import Held, checked_seeds
-from tapedebug.runtime._state import here, is_recording, refuse_at_another_time, state
+from tapedebug.runtime._state import close, here, is_recording, refuse_at_another_time, state
 from tapedebug.runtime._structs_now import changed_structs
 from tapedebug.runtime._without_kernel import func_plan
 from tapedebug.runtime.array import array
@@ -104,7 +103,7 @@ class Tape(Recorded):
     # -- recording --------------------------------------------------------------------------------------
 
     def __enter__(self) -> Tape:
-        if state.tape is not None and is_recording(state.tape):
+        if state.tape is not None:
             which = "this tape is" if state.tape is self else "another tape is"
             raise TapeError(
                 f"cannot start recording: {which} recording already, and tapes do not nest",
@@ -116,16 +115,13 @@ class Tape(Recorded):
                 mend="give each thread a tape of its own",
             )
         refuse_at_another_time("cannot start recording")
-        state.tape = self
-        state.recorders[self.id] = get_ident()
         self.tracker.settled = False
         self.began = self.began or clock.tick()
+        state.tape = self  # last: who is interrupted before has not opened it
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if state.tape is self:
-            state.tape = None
-        state.recorders.pop(self.id, None)
+        close(self)
         while self.scope is not None:
             self.record_scope_end()
         if self.records and _observers.are_heard():
@@ -288,7 +284,8 @@ class Tape(Recorded):
             self.tracker.structs = changed_structs(self.records)
         call = BackwardCall(loss, seeds, len(self.records))
         again, site = self._again(call), call_site()
-        recording, here.tape = here.tape, None
+        thread = here.thread
+        recording, thread.tape = thread.tape, None
         start = perf_counter()
         try:
             if self._prepared is None or not self._prepared.holds(self.tracker):
@@ -299,7 +296,7 @@ class Tape(Recorded):
             self._spare = seeds
             raise
         finally:
-            here.tape = recording
+            thread.tape = recording
         call.seconds = perf_counter() - start
         number = len(self.backward_calls) + 1
         self.tracker.log.add(noted.end(self.id, call.records, number, again, site))

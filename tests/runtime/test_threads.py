@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._errors import TapeError
-from tapedebug.runtime._state import is_recording, state
+from tapedebug.runtime._state import is_recording, others_record, state
 from tests.runtime.kernels import scale, square
 
 
@@ -88,10 +90,50 @@ def test_a_tape_that_records_elsewhere_cannot_be_opened_here() -> None:
         assert state.tape is tape
     assert not is_recording(tape)
     elsewhere(tape.__enter__)
-    tape.__exit__(None, None, None)  # the thread that opened it is gone
+    assert not is_recording(tape)  # the thread that opened it is gone
     with tape:
         assert state.tape is tape
-    assert not state.recorders
+
+
+def test_the_block_of_a_tape_may_end_in_another_thread() -> None:
+    with wp.Tape() as tape:
+        elsewhere(lambda: tape.__exit__(None, None, None))
+        assert state.tape is None and not is_recording(tape)
+    with tape:
+        assert state.tape is tape
+
+
+def test_wherever_ctrl_c_comes_all_threads_agree_on_what_records() -> None:
+    seen = set()
+    for moment in range(200):
+        tape = wp.Tape()
+        left = moment
+
+        def trace(frame: FrameType, event: str, argument: object, of: wp.Tape = tape) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename.endswith(("tape.py", "_state.py")) and event == "line":
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with tape:
+                pass
+        except KeyboardInterrupt:
+            sys.settrace(before)
+            recording = state.tape is tape
+            seen.add((recording, tape.ended == 0))
+            assert (is_recording(tape), elsewhere(others_record)) == (recording, recording)
+            state.tape = None
+            assert not is_recording(tape) and not elsewhere(others_record)
+        else:
+            sys.settrace(before)
+            break
+    assert left >= 0, "the block is longer than what was tried"
+    assert {(False, True), (True, True)} <= seen
 
 
 def test_nobody_travels_in_time_while_another_thread_records() -> None:
