@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler import pipeline
 from tapedebug.compiler.llvm import lanes
-from tests.compiler.both_ways import WIDTHS, compare, is_in_lanes, results, scalar_functions
+from tests.compiler.both_ways import compare, is_in_lanes, results, scalar_functions
 from tests.compiler.harness import twin
 
 Floats = wp.array(dtype=float)
@@ -27,12 +26,6 @@ N = 1700
 def _settings(tmp_path: Path) -> Iterator[None]:
     with scalar_functions(tmp_path):
         yield
-
-
-@pytest.fixture(params=WIDTHS)
-def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(pipeline, "vector_bits", lambda: request.param)
-    return int(request.param)
 
 
 def uniform(*shape: int) -> np.ndarray:

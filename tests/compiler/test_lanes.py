@@ -29,12 +29,6 @@ def _settings(tmp_path: Path) -> Iterator[None]:
     wp.config.lanes, wp.config.compiler = True, "llvm"
 
 
-@pytest.fixture(params=WIDTHS)
-def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(pipeline, "vector_bits", lambda: request.param)
-    return int(request.param)
-
-
 def uniform(*shape: int) -> np.ndarray:
     return np.random.default_rng(len(shape)).uniform(0.2, 1.4, shape)
 

@@ -34,7 +34,7 @@ class LaneIndices(LaneSums):
     Args:
         symbol: The name of the function.
         shapes: What is known of its names.
-        bits: How wide the processor's vectors are; a lane has 32.
+        bits: How wide vectors are; a lane has 32.
         math: Whether vector functions of the C library are called.
         leaves: Blocks of threads whose additions do not go to elements side by side are left to the function
             `plain`, which runs them one after the other.

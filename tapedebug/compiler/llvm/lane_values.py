@@ -18,6 +18,7 @@ from tapedebug.compiler.llvm.lane_calls import (
 )
 from tapedebug.compiler.llvm.lane_facts import Chosen, Fact, Facts, Known
 from tapedebug.compiler.llvm.lane_shapes import Shapes
+from tapedebug.compiler.llvm.lane_sines import sined
 from tapedebug.compiler.llvm.library import (
     BITS,
     FLOATS,
@@ -29,6 +30,7 @@ from tapedebug.compiler.llvm.library import (
     llvm_type,
     scalar,
 )
+from tapedebug.compiler.llvm.machine import vector_bits
 from tapedebug.compiler.llvm.translate import Translator
 
 
@@ -76,13 +78,14 @@ class LaneValues(Translator):
     Args:
         symbol: The name of the function.
         shapes: What is known of its names.
-        bits: How wide the processor's vectors are; a lane has 32.
+        bits: How wide vectors are; a lane has 32.
         math: Whether vector functions of the C library are called.
     """
 
     def __init__(self, symbol: str, shapes: Shapes, bits: int, *, math: bool) -> None:
         super().__init__(symbol)
-        self.shapes, self.width, self.bits, self.math = shapes, bits // 32, bits, math
+        self.shapes, self.width, self.math = shapes, bits // 32, math
+        self.bits = min(bits, vector_bits())  # those of functions, whose code is for this processor
         self.mask: str | None = None
         self.loops = 0
         self.called = 0
@@ -384,7 +387,9 @@ class LaneValues(Translator):
         kinds = tuple(scalar(kind) for kind, _ in operands)
         call: Call | None = None
         if self.math:
-            call = from_c_library(name, kinds, self.width, self.bits)
+            call = sined(name, kinds, self.width, self.bits) or from_c_library(
+                name, kinds, self.width, self.bits
+            )
             self.called += call is not None
         elif name in ("m_exp", "m_log", "m_log2", "m_log10", "m_sin", "m_cos"):
             call = each(name, kinds, self.width)  # LLVM has vectors of these, made of what we do not know

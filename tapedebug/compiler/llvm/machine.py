@@ -31,13 +31,13 @@ def target_machine() -> Any:
 
 @cache
 def vector_bits() -> int:
-    """How wide this processor's vectors are."""
+    """How wide this processor's vectors are; where it is 256 or more, it has fused products."""
     import llvmlite.binding as llvm
 
     has = llvm.get_host_cpu_features()
     if all(has.get(feature) for feature in ("avx512f", "avx512bw", "avx512dq", "avx512vl")):
         return 512
-    return 256 if has.get("avx2") else 128
+    return 256 if has.get("avx2") and has.get("fma") else 128
 
 
 def object_code(

@@ -1,0 +1,28 @@
+"""What tests of the compiler share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tapedebug as wp
+from tapedebug.compiler import pipeline
+from tests.compiler.both_ways import WIDTHS
+
+_compiled: dict[tuple[wp.Kernel, int], dict[Any, Any]] = {}
+"""What kernels of modules were compiled to, by the width of vectors."""
+
+
+@pytest.fixture(params=WIDTHS)
+def bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """How wide vectors are, for all kernels of the module: each is compiled for each width."""
+    monkeypatch.setattr(pipeline, "vector_bits", lambda: request.param)
+    kernels = [value for value in vars(request.module).values() if isinstance(value, wp.Kernel)]
+    for kernel in kernels:
+        kernel.renew()
+        kernel._entries = _compiled.setdefault((kernel, request.param), {})
+    yield request.param
+    for kernel in kernels:
+        kernel.renew()
