@@ -93,11 +93,16 @@ def _body(of: str, symbol: str, rare: Call, width: int, half: bool) -> list[str]
         "usual:",
         f"  ret {of} %sine",
         "rare:",  # of those lanes only: what a lane gives does not depend on its neighbours
-        *(f"  {line}" for line in rare.text.format("%x", r="%slow").splitlines()),
+        *(f"  {_cold(line)}" for line in rare.text.format("%x", r="%slow").splitlines()),
         f"  %chosen = select {vector('i1', width)} %far, {of} %slow, {of} %sine",
         f"  ret {of} %chosen",
         "}",
     ]
+
+
+def _cold(line: str) -> str:
+    """Instructions of a block that hardly ever runs: for its calls nothing is kept out of registers."""
+    return f"{line} cold" if " = call " in line else line
 
 
 def _number(value: float) -> str:

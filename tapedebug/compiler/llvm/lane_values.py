@@ -387,10 +387,10 @@ class LaneValues(Translator):
         kinds = tuple(scalar(kind) for kind, _ in operands)
         call: Call | None = None
         if self.math:
-            call = sined(name, kinds, self.width, self.bits) or from_c_library(
-                name, kinds, self.width, self.bits
-            )
-            self.called += call is not None
+            call = sined(name, kinds, self.width, self.bits)
+            if call is None:
+                call = from_c_library(name, kinds, self.width, self.bits)
+                self.called += call is not None
         elif name in ("m_exp", "m_log", "m_log2", "m_log10", "m_sin", "m_cos"):
             call = each(name, kinds, self.width)  # LLVM has vectors of these, made of what we do not know
         call = call or rooted(name, kinds, self.bits) or vectored(name, kinds, self.width)
