@@ -7,12 +7,13 @@ stops when every array has a name.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 BUDGET = 4000
 FRAMES = 12
@@ -56,6 +57,25 @@ Sighting = tuple[str, str, Sequence[Any], Sequence[Any]]
 """What was found side by side: what comes before and after each part of a name, the parts, what has them."""
 
 _NONE: Items = (), ()
+_VARIABLE = re.compile(r"\w+")
+
+REMEMBERED = 256
+"""Places of which is kept where names were found."""
+
+
+class _Last(NamedTuple):
+    """What was found last time.
+
+    Attributes:
+        names: By scope, the variables in which it was.
+        amount: How much was found.
+    """
+
+    names: list[list[str]]
+    amount: int
+
+
+_LAST: dict[tuple[CodeType, type, int], _Last] = {}
 
 
 def find_names(
@@ -78,6 +98,8 @@ def look_for(
     wanted: set[Any],
     frame: FrameType,
     known: Mapping[Any, Any] | None = None,
+    *,
+    again: bool = False,
 ) -> list[Sighting]:
     """Find what `find_names` names, and leave the names to be written out: most are never asked for.
 
@@ -87,18 +109,42 @@ def look_for(
         wanted: The keys of interest.
         frame: Where to begin.
         known: Of some objects the key, which is a wanted one, and is true.
+        again: Look first into the variables in which as many were found last time, from the same code. What
+            has got another name since is called by its old one alone.
     """
+    place = frame.f_code, kind, len(wanted)
+    last = _LAST.get(place) if again else None
     sightings: list[Sighting] = []
-    budget = BUDGET
-    seen_scopes: set[int] = set()
+    for variables, names in zip(_scopes(frame), last.names if last is not None else (), strict=False):
+        some = {name: variables[name] for name in names if name in variables}
+        _walk(some, kind, key, wanted, known or {}, sightings, BUDGET)
+    if last is not None and len(_keys(sightings)) == last.amount:
+        return sightings
+    sightings, names_of, budget = [], [], BUDGET
     for variables in _scopes(frame):
-        if id(variables) in seen_scopes:
-            continue
-        seen_scopes.add(id(variables))
-        budget = _walk(variables, kind, key, wanted, known or {}, sightings, budget)
-        if budget <= 0 or len(set().union(*[keys for _, _, _, keys in sightings])) == len(wanted):
+        found: list[Sighting] = []
+        budget = _walk(variables, kind, key, wanted, known or {}, found, budget)
+        names_of.append(_variables(found))
+        sightings += found
+        if budget <= 0 or len(_keys(sightings)) == len(wanted):
             break
+    if again:
+        if len(_LAST) >= REMEMBERED:
+            _LAST.clear()
+        _LAST[place] = _Last(names_of, len(_keys(sightings)))
     return sightings
+
+
+def _keys(sightings: list[Sighting]) -> set[Any]:
+    return set().union(*[keys for _, _, _, keys in sightings])
+
+
+def _variables(sightings: list[Sighting]) -> list[str]:
+    """The variables in which something was found."""
+    found: dict[str, None] = {}
+    for before, _, parts, _ in sightings:
+        found.update(dict.fromkeys(parts if not before else _VARIABLE.findall(before)[:1]))
+    return [*found]
 
 
 def written_out(sightings: Iterable[Sighting]) -> dict[Any, list[str]]:

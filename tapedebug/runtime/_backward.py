@@ -20,6 +20,7 @@ from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._lending import Lending
 from tapedebug.runtime._lent import values_of
 from tapedebug.runtime._live_space import LiveSpace
+from tapedebug.runtime._outline import Outline, key_of, outlines, settings
 from tapedebug.runtime._recompute import Recomputation
 from tapedebug.runtime._retained import Retained
 from tapedebug.runtime._reverse import Group, Steps, Table, grouped
@@ -110,49 +111,88 @@ class Prepared:
 
     def __init__(self, tracker: Tracker) -> None:
         records = tracker.records
-        groups = grouped(records)
-        _warn_of_missing_adjoints(records, [group[0] for group in groups])
         self.tracker = weakref.ref(tracker)
         self.length = len(records)
         self.kept = tracker.kept
-        self.space = LiveSpace(tracker.mode, tracker.like_warp)
-        self.settings = _settings()
-        touched = {a.buffer: None for plan, _, columns in groups for p in plan.active for a in {*columns[p]}}
-        self.memories = {buffer: buffer.gradient() for buffer in touched}
-        self.taken = gradients.taken
-        self.first = tracker.budget.since if tracker.budget is not None and self.space.preserves else 0
+        self.settings = settings()
+        self.first = 0
         self.reran = self.again = self.nbytes = 0
-        self._views: dict[array, tuple[Buffer, Values]] = {}
-        self.retained = Retained(records, groups)
-        self.table = Table(records[self.first :], self.space)
-        steps = self.table.steps(records[self.first :], None if self.first else groups)
-        self.calls, self.times = self._calls(steps)
-        may_raise = config.verify_fp or any(p.kind == "func" or p.heard_back for p, _, _ in groups)
-        self.may_raise = may_raise
-        self.short = not may_raise and sum([r.elapsed for r in records]) < SHORT
-        written = _written(groups)
-        self.leaves = leaves_of(_leaves(tracker, written))
-        self.fixed = sum([memory.nbytes for memory in self.memories.values()])
-        self.fixed += tracker.preserved_bytes if tracker.kept else 0
-        emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
-        self.written = [a for a in written if a.buffer not in emptied]
-        self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
         self.known_empty = False
+        self._views: dict[array, tuple[Buffer, Values]] = {}
+        key = key_of(tracker)
+        self.outline = outlines.of(key, tracker)
+        if self.outline is None:
+            emptied = self._work_out(tracker)
+            self.outline = outlines.enter(key, tracker, self)
+        else:
+            emptied = self._follow(self.outline, tracker)
+        self.turn = 0 if self.outline is None else self.outline.turn
+        self.taken = gradients.taken
+        self.short = not self.may_raise and sum([r.elapsed for r in records]) < SHORT
         self.filled = [memory for buffer, memory in self.memories.items() if buffer not in emptied]
         # What a memory budget let go of is reversed by other calls; who looks for NaN looks at gradients, and
         # who steps through an adjoint at the code that `source` shows.
         lendable = set() if self.first or config.verify_fp or config.interpreted else emptied
         self.lending = Lending(records, self.table, self.calls, self.times.indices, lendable)
 
+    def _work_out(self, tracker: Tracker) -> set[Buffer]:
+        """Look through all records; gives the buffers whose gradients are zero after a pass."""
+        records = tracker.records
+        groups = grouped(records)
+        _warn_of_missing_adjoints(records, [group[0] for group in groups])
+        self.space = LiveSpace(tracker.mode, tracker.like_warp)
+        touched = {a.buffer: None for plan, _, columns in groups for p in plan.active for a in {*columns[p]}}
+        self.memories = {buffer: buffer.gradient() for buffer in touched}
+        if tracker.budget is not None and self.space.preserves:
+            self.first = tracker.budget.since
+        self.retained = Retained(records, groups)
+        self.table = Table(records[self.first :], self.space)
+        steps = self.table.steps(records[self.first :], None if self.first else groups)
+        self.may_raise = config.verify_fp or any(p.kind == "func" or p.heard_back for p, _, _ in groups)
+        self.calls, self.times = self._calls(steps)
+        self.fixed = sum([memory.nbytes for memory in self.memories.values()])
+        self.fixed += tracker.preserved_bytes if tracker.kept else 0
+        written = _written(groups)
+        self.leaves = leaves_of(_leaves(tracker, written))
+        emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
+        self.written = [a for a in written if a.buffer not in emptied]
+        self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
+        return emptied
+
+    def _follow(self, outline: Outline, tracker: Tracker) -> set[Buffer]:
+        """Take what was worked out for a tape that recorded the same, as `_work_out` does."""
+        self.space, self.retained = outline.space, outline.retained
+        self.table, self.calls = outline.table, outline.calls
+        self.may_raise, self.fixed = outline.may_raise, outline.fixed
+        self.times = Times(outline.indices)
+        for record in tracker.records:
+            record.times = self.times
+        arrays = [*tracker.states]
+        self.memories = {(buffer := arrays[place].buffer): buffer.gradient() for place in outline.buffers}
+        self.leaves = leaves_of([arrays[place] for place in outline.leaves])
+        self.written = [arrays[place] for place in outline.written]
+        emptied = [arrays[place].buffer for place in outline.emptied]
+        self.emptied = [self.memories[buffer] for buffer in emptied]
+        return set(emptied)
+
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
         return (
             self.tracker() is tracker
-            and self.settings == _settings()
+            and self.settings == settings()
             and self.length == len(tracker.records)
             and self.kept == tracker.kept
             and self._memories_hold()
+            and (self.outline is None or self.outline.turn == self.turn)
         )
+
+    def lend(self, seeds: Held) -> Held:
+        """Let launches read seeds where the caller has them; gives those that must be copied."""
+        copied = self.lending.lend(seeds)
+        if len(copied) < len(seeds) and self.outline is not None:
+            outlines.forget(self.outline)  # its calls are this pass's own from now on
+            self.outline = None
+        return copied
 
     def _memories_hold(self) -> bool:
         """Whether buffers have the gradient memory that they had: nobody looks while none gets another."""
@@ -190,7 +230,7 @@ class Prepared:
         if finite is not None or self.retained.at:
             runs = [self._looking(r, run, finite) for r, run in zip(records, runs, strict=True)]
         made = CallList(runs, threads, addresses, seconds=[r.elapsed for r in records], held=self.table)
-        times = Times(records)
+        times = Times([record.index for record in records])
         for record in records:
             record.times = times
         return made, times
@@ -254,7 +294,7 @@ def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> tupl
         for memory in [*prepared.filled, *others]:
             memory.fill = None
         earlier = _take_leftovers(leftovers, seeds) if leftovers else []
-        for a, seed in prepared.lending.lend(seeds).items():
+        for a, seed in prepared.lend(seeds).items():
             _bulk.copy(prepared.view(a), values_of(seed))
         prepared.run(tracker)
         for view, values in earlier:
@@ -263,11 +303,6 @@ def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> tupl
     held: list[Any] = [*seeds.values(), *others, *[values for _, values in earlier]]
     nbytes = prepared.nbytes + sum([each.nbytes for each in held]) + (0 if undo is None else undo.nbytes)
     return {a: a.buffer.gradient().writes for a in prepared.written}, nbytes
-
-
-def _settings() -> tuple[Any, ...]:
-    """What decides which adjoints run, and how."""
-    return config.strong_zero, config.interpreted, config.verify_fp
 
 
 def _written(groups: list[Group]) -> list[array]:

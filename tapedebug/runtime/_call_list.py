@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -203,17 +203,17 @@ class Times:
     It refers to no record: records refer to it, and a tape that is dropped should go away at once.
 
     Args:
-        records: In the order of the calls.
+        indices: Of the records, in the order of the calls.
 
     Attributes:
-        indices: Of the records.
+        indices: The same.
         starts: The first call of each part that ran at once, and how many calls there are.
         took: Seconds of each part.
         stamps: What the processor counted when a part began and when each of its calls was done.
     """
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self.indices = [record.index for record in records]
+    def __init__(self, indices: list[int]) -> None:
+        self.indices = indices
         self._known: tuple[list[float], dict[int, float]] = ([], {})
         self.starts: list[int] = []
         self.took: list[float] = []

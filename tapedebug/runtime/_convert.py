@@ -171,18 +171,25 @@ def _as_numpy(data: Any, dtype: np.dtype[Any] | None) -> Values:
         ) from None
 
 
-def element_bytes(value: Any, dtype: Any, what: str) -> bytes:
+def element_bytes(value: Any, dtype: Any, what: Callable[[], str]) -> bytes:
     """One element as bytes: a number, or for vectors a vector or a sequence of its length.
+
+    Args:
+        value: The number or vector; 0 is one of any type.
+        dtype: Of the element.
+        what: Says what is done, for the error.
 
     Raises:
         ArrayError: `value` is not a value of `dtype`.
     """
     scalar = types.numpy_dtype(dtype)
+    if type(value) is int and value == 0:
+        return bytes(scalar.itemsize * types.components(dtype))
     inner = types.value_shape(dtype)
     if types.is_struct(dtype):
         if type(value) is not dtype and not (np.isscalar(value) and value == 0):
             raise ArrayError(
-                f"{what}: {value!r} is not a value of {dtype.__name__}", mend=f"pass {dtype.__name__}(…)"
+                f"{what()}: {value!r} is not a value of {dtype.__name__}", mend=f"pass {dtype.__name__}(…)"
             )
         one = dtype() if type(value) is not dtype else value
         return np.array(types.Struct.numpy_value(one), scalar).tobytes()
@@ -203,6 +210,6 @@ def element_bytes(value: Any, dtype: Any, what: str) -> bytes:
         kind = "whole numbers in its range" if scalar.kind in "iu" else "numbers"
         need = f"{types.components(dtype)} {kind}" if inner else f"a {kind.replace('numbers', 'number')}"
         raise ArrayError(
-            f"{what}: {value!r} is not a value of {types.type_name(dtype)}", mend=f"pass {need}"
+            f"{what()}: {value!r} is not a value of {types.type_name(dtype)}", mend=f"pass {need}"
         ) from None
     return values.tobytes()

@@ -46,7 +46,7 @@ class Names:
             wanted.update(key(item.args[p]) for item in records for p in item.plan.idle)
         # Looking at the user's objects may run the user's code; names are not worth an exception.
         with contextlib.suppress(Exception):
-            self._seen = look_for(array, key, wanted, frame, states)
+            self._seen = look_for(array, key, wanted, frame, states, again=True)
 
     def told(self) -> dict[Any, list[str]]:
         """All names, by `range_key`."""

@@ -155,15 +155,20 @@ class Table:
         self.start = address_of(self.memory)
         self.words = memoryview(self.memory.data)
         self.held: list[Any] = [self.memory]
-        self.values = _Found(space.value)
-        self.adjoints = _Found(space.adjoint)
-        self.factors = _Found(space.stretch)
-        self.views = _Found(space.adjoint_view)
+        self.forget_arrays()
         self.copies: dict[int, int] = {}
         self.in_place = [r for r in chosen if r.scratch]
         self.scratch: Bytes = np.empty(0, np.uint8)
         starts = accumulate([len(slots) // 8 for slots in packed], initial=0)
         self.base: dict[int, int] = dict(zip([r.index for r in chosen], starts, strict=False))
+
+    def forget_arrays(self) -> None:
+        """Look for values and adjoints of arrays where they are now."""
+        space = self.space
+        self.values = _Found(space.value)
+        self.adjoints = _Found(space.adjoint)
+        self.factors = _Found(space.stretch)
+        self.views = _Found(space.adjoint_view)
 
     def _packed(self, record: Record) -> bytes:
         """The slots of a record as they begin."""

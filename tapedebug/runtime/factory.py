@@ -90,7 +90,7 @@ def ones(
 ) -> array:
     """An array of ones; arguments as for `zeros`."""
     made = _made(_shape(shape, n), dtype, device, requires_grad, retain_grad, False, "ones")
-    fill_bytes(made, _convert.element_bytes(1, made.dtype, "ones"))
+    fill_bytes(made, _convert.element_bytes(1, made.dtype, lambda: "ones"))
     return made
 
 
@@ -118,7 +118,7 @@ def full(
         False,
         "full",
     )
-    fill_bytes(made, _convert.element_bytes(value, made.dtype, "full"))
+    fill_bytes(made, _convert.element_bytes(value, made.dtype, lambda: "full"))
     return made
 
 

@@ -116,7 +116,7 @@ def clone(
 
 def fill(dest: array, value: Any) -> None:
     """`dest.fill_(value)`; on an active tape it cuts the gradient of what was there."""
-    item = _convert.element_bytes(value, dest.dtype, f"fill_ of an array{dest._facts()}")
+    item = _convert.element_bytes(value, dest.dtype, lambda: f"fill_ of an array{dest._facts()}")
     if dest.size == 0:
         return
     if types.is_struct(dest.dtype):
@@ -137,14 +137,14 @@ def _fill(dest: array, item: bytes) -> None:
 
 def fill_bytes(dest: array, item: bytes) -> None:
     """Set every element to the value with these bytes, and remember it where that is the whole buffer."""
-    values = np.frombuffer(item, dtype=types.numpy_dtype(dest.dtype))
-    look = dest._look()
-    if any(item):
-        look[...] = values.reshape(types.value_shape(dest.dtype))
+    buffer, whole, zero = dest.buffer, dest.is_contiguous, not any(item)
+    if zero:
+        _bulk.clear(buffer.data[dest.start : dest.stop] if whole else dest._look())
     else:
-        _bulk.clear(look)
-    if dest.is_contiguous and dest.stop - dest.start == dest.buffer.nbytes and not dest.buffer.windows:
-        dest.buffer.fill = ZERO if not any(item) else item
+        values = np.frombuffer(item, dtype=types.numpy_dtype(dest.dtype))
+        dest._look()[...] = values.reshape(types.value_shape(dest.dtype))
+    if whole and dest.stop - dest.start == buffer.nbytes and not buffer.windows:
+        buffer.fill = ZERO if zero else item
 
 
 def mark(a: array, *, writes: bool) -> None:
