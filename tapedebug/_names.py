@@ -57,21 +57,24 @@ Sighting = tuple[str, str, Sequence[Any], Sequence[Any]]
 """What was found side by side: what comes before and after each part of a name, the parts, what has them."""
 
 _NONE: Items = (), ()
+_WHOLE = ("",)
 _VARIABLE = re.compile(r"\w+")
 
 REMEMBERED = 256
 """Places of which is kept where names were found."""
 
 
+class _Variables(NamedTuple):
+    """The variables of a scope in which something was found: those that were it, and those that held it."""
+
+    own: list[str]
+    others: list[str]
+
+
 class _Last(NamedTuple):
-    """What was found last time.
+    """Where everything was found last time, scope by scope, and how much that was."""
 
-    Attributes:
-        names: By scope, the variables in which it was.
-        amount: How much was found.
-    """
-
-    names: list[list[str]]
+    scopes: list[_Variables]
     amount: int
 
 
@@ -115,36 +118,58 @@ def look_for(
     place = frame.f_code, kind, len(wanted)
     last = _LAST.get(place) if again else None
     sightings: list[Sighting] = []
-    for variables, names in zip(_scopes(frame), last.names if last is not None else (), strict=False):
-        some = {name: variables[name] for name in names if name in variables}
-        _walk(some, kind, key, wanted, known or {}, sightings, BUDGET)
-    if last is not None and len(_keys(sightings)) == last.amount:
-        return sightings
-    sightings, names_of, budget = [], [], BUDGET
+    if last is not None:
+        for variables, before in zip(_scopes(frame), last.scopes, strict=False):
+            _look_into(variables, before, kind, key, wanted, known or {}, sightings)
+        if len(_keys(sightings)) == last.amount:
+            return sightings
+    sightings, scopes, budget = [], [], BUDGET
     for variables in _scopes(frame):
         found: list[Sighting] = []
-        budget = _walk(variables, kind, key, wanted, known or {}, found, budget)
-        names_of.append(_variables(found))
+        budget = _walk(_named(variables), kind, key, wanted, known or {}, found, budget)
+        scopes.append(_variables(found, variables, known or {}))
         sightings += found
         if budget <= 0 or len(_keys(sightings)) == len(wanted):
             break
     if again:
         if len(_LAST) >= REMEMBERED:
             _LAST.clear()
-        _LAST[place] = _Last(names_of, len(_keys(sightings)))
+        _LAST[place] = _Last(scopes, len(_keys(sightings)))
     return sightings
+
+
+def _look_into(
+    variables: dict[str, Any],
+    before: _Variables,
+    kind: type,
+    key: Callable[[Any], Any],
+    wanted: set[Any],
+    known: Mapping[Any, Any],
+    sightings: list[Sighting],
+) -> None:
+    """Look into the variables in which something was found before."""
+    for name in before.own:
+        value = variables.get(name)
+        identity = known.get(value) if type(value) is kind else None
+        if identity is not None:
+            sightings.append((name, "", _WHOLE, (identity,)))
+    if before.others:
+        names = [name for name in before.others if name in variables]
+        _walk((names, [variables[n] for n in names]), kind, key, wanted, known, sightings, BUDGET)
 
 
 def _keys(sightings: list[Sighting]) -> set[Any]:
     return set().union(*[keys for _, _, _, keys in sightings])
 
 
-def _variables(sightings: list[Sighting]) -> list[str]:
+def _variables(sightings: list[Sighting], variables: dict[str, Any], known: Mapping[Any, Any]) -> _Variables:
     """The variables in which something was found."""
     found: dict[str, None] = {}
     for before, _, parts, _ in sightings:
-        found.update(dict.fromkeys(parts if not before else _VARIABLE.findall(before)[:1]))
-    return [*found]
+        found.update(dict.fromkeys(_VARIABLE.findall(before)[:1] if before else parts))
+    kinds = {type(a) for a in known}
+    own = [name for name in found if type(variables[name]) in kinds and variables[name] in known]
+    return _Variables(own, [name for name in found if name not in own])
 
 
 def written_out(sightings: Iterable[Sighting]) -> dict[Any, list[str]]:
@@ -166,7 +191,7 @@ def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
         if not _is_machinery(str(at.f_globals.get("__name__", ""))):
             user.append(at)
         at = at.f_back
-    globals_seen: list[dict[str, Any]] = []
+    modules: dict[int, dict[str, Any]] = {}
     for at in user:
         if at.f_code.co_flags & 0x1:  # CO_OPTIMIZED: a function; module frames and cells have globals only
             variables = at.f_locals
@@ -174,9 +199,8 @@ def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
                 yield variables
             finally:
                 _release(variables)
-        if not any(at.f_globals is seen for seen in globals_seen):
-            globals_seen.append(at.f_globals)
-    yield from globals_seen
+        modules.setdefault(id(at.f_globals), at.f_globals)
+    yield from modules.values()
 
 
 @lru_cache(maxsize=1024)
@@ -198,7 +222,7 @@ def _release(snapshot: dict[str, Any]) -> None:
 
 
 def _walk(
-    variables: dict[str, Any],
+    items: Items,
     kind: type,
     key: Callable[[Any], Any],
     wanted: set[Any],
@@ -206,9 +230,9 @@ def _walk(
     sightings: list[Sighting],
     budget: int,
 ) -> int:
-    """Breadth first through variables, short containers and attributes; returns the budget that is left."""
+    """Breadth first through `_named` variables, short containers and attributes; returns what is left."""
     # What stands side by side: what comes before and after each part of a name, the parts, how deep they are.
-    queue: deque[tuple[str, Items, str, int]] = deque([("", _named(variables), "", 0)])
+    queue: deque[tuple[str, Items, str, int]] = deque([("", items, "", 0)])
     seen: set[int] = set()
     while queue and budget > 0:
         before, (parts, values), after, depth = queue.popleft()

@@ -88,7 +88,8 @@ def active_tape() -> Tape | None:
 
 def is_recording(tape: Tape) -> bool:
     """Whether a tape records the launches of a thread."""
-    return any(thread.tape is tape for thread in _all_threads())
+    own = here.thread
+    return own.tape is tape or (len(_threads) > 1 and any(thread.tape is tape for thread in _all_threads()))
 
 
 def others_record() -> bool:
@@ -98,7 +99,8 @@ def others_record() -> bool:
 
 def close(tape: Tape) -> None:
     """Let a tape record nowhere: its block may end in a thread that did not open it."""
-    for thread in _all_threads():
+    threads = [here.thread] if here.thread.tape is tape else _all_threads()
+    for thread in threads:
         if thread.tape is tape:
             thread.tape = None
 
