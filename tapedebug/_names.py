@@ -15,6 +15,8 @@ from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from tapedebug._ways import Way, way_of
+
 BUDGET = 4000
 FRAMES = 12
 DEPTH = 2
@@ -62,20 +64,22 @@ _VARIABLE = re.compile(r"\w+")
 
 REMEMBERED = 256
 """Places of which is kept where names were found."""
+WAYS = 32
+"""Names of a scope that are gone to one by one; of more the variables are looked through."""
 
 
-class _Variables(NamedTuple):
-    """The variables of a scope in which something was found: those that were it, and those that held it."""
+class _Found(NamedTuple):
+    """Where something was found in a scope: what leads straight to it, and other variables that hold some."""
 
-    own: list[str]
+    ways: list[Way]
     others: list[str]
 
 
 class _Last(NamedTuple):
-    """Where everything was found last time, scope by scope, and how much that was."""
+    """Where everything was found last time, scope by scope; how often, and how much that was."""
 
-    scopes: list[_Variables]
-    amount: int
+    scopes: list[_Found]
+    amount: tuple[int, int]
 
 
 _LAST: dict[tuple[CodeType, type, int], _Last] = {}
@@ -112,64 +116,69 @@ def look_for(
         wanted: The keys of interest.
         frame: Where to begin.
         known: Of some objects the key, which is a wanted one, and is true.
-        again: Look first into the variables in which as many were found last time, from the same code. What
-            has got another name since is called by its old one alone.
+        again: Look first where as many were found last time, from the same code. If all of that leads to
+            something again, nothing else is looked for: a further name that one of them has got since.
     """
     place = frame.f_code, kind, len(wanted)
     last = _LAST.get(place) if again else None
     sightings: list[Sighting] = []
     if last is not None:
         for variables, before in zip(_scopes(frame), last.scopes, strict=False):
-            _look_into(variables, before, kind, key, wanted, known or {}, sightings)
-        if len(_keys(sightings)) == last.amount:
+            sightings += _found_again(variables, before, kind, key, wanted, known or {})
+        if (len(sightings), len(_keys(sightings))) == last.amount:
             return sightings
     sightings, scopes, budget = [], [], BUDGET
     for variables in _scopes(frame):
         found: list[Sighting] = []
         budget = _walk(_named(variables), kind, key, wanted, known or {}, found, budget)
-        scopes.append(_variables(found, variables, known or {}))
+        if again:
+            scopes.append(_to_find_again(found, variables, kind, known or {}))
         sightings += found
         if budget <= 0 or len(_keys(sightings)) == len(wanted):
             break
     if again:
         if len(_LAST) >= REMEMBERED:
             _LAST.clear()
-        _LAST[place] = _Last(scopes, len(_keys(sightings)))
+        _LAST[place] = _Last(scopes, (len(sightings), len(_keys(sightings))))
     return sightings
 
 
-def _look_into(
+def _found_again(
     variables: dict[str, Any],
-    before: _Variables,
+    before: _Found,
     kind: type,
     key: Callable[[Any], Any],
     wanted: set[Any],
     known: Mapping[Any, Any],
-    sightings: list[Sighting],
-) -> None:
-    """Look into the variables in which something was found before."""
-    for name in before.own:
-        value = variables.get(name)
+) -> list[Sighting]:
+    """What is where something was found before."""
+    sightings: list[Sighting] = []
+    for way in before.ways:
+        value = way.follow(variables)
         identity = known.get(value) if type(value) is kind else None
         if identity is not None:
-            sightings.append((name, "", _WHOLE, (identity,)))
+            sightings.append((way.name, "", _WHOLE, (identity,)))
     if before.others:
         names = [name for name in before.others if name in variables]
         _walk((names, [variables[n] for n in names]), kind, key, wanted, known, sightings, BUDGET)
+    return sightings
+
+
+def _to_find_again(
+    sightings: list[Sighting], variables: dict[str, Any], kind: type, known: Mapping[Any, Any]
+) -> _Found:
+    """Where something was found."""
+    names = [f"{start}{part}{after}" for start, after, parts, _ in sightings[:WAYS] for part in parts[:WAYS]]
+    ways = [way for name in names if (way := way_of(name)) is not None]
+    ends = [way.follow(variables) for way in ways]
+    if len(ways) == len(names) < WAYS and all(type(end) is kind and end in known for end in ends):
+        return _Found(ways, [])
+    starts = [before or part for before, _, parts, _ in sightings for part in parts]
+    return _Found([], [*dict.fromkeys(_VARIABLE.findall(start)[0] for start in starts)])
 
 
 def _keys(sightings: list[Sighting]) -> set[Any]:
     return set().union(*[keys for _, _, _, keys in sightings])
-
-
-def _variables(sightings: list[Sighting], variables: dict[str, Any], known: Mapping[Any, Any]) -> _Variables:
-    """The variables in which something was found."""
-    found: dict[str, None] = {}
-    for before, _, parts, _ in sightings:
-        found.update(dict.fromkeys(_VARIABLE.findall(before)[:1] if before else parts))
-    kinds = {type(a) for a in known}
-    own = [name for name in found if type(variables[name]) in kinds and variables[name] in known]
-    return _Variables(own, [name for name in found if name not in own])
 
 
 def written_out(sightings: Iterable[Sighting]) -> dict[Any, list[str]]:
@@ -185,21 +194,20 @@ def written_out(sightings: Iterable[Sighting]) -> dict[Any, list[str]]:
 
 def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
     """Local variables of the calling frames from the inside out, then the globals of the innermost one."""
-    user: list[FrameType] = []
-    at: FrameType | None = frame
-    while at is not None and len(user) < FRAMES:
-        if not _is_machinery(str(at.f_globals.get("__name__", ""))):
-            user.append(at)
-        at = at.f_back
     modules: dict[int, dict[str, Any]] = {}
-    for at in user:
-        if at.f_code.co_flags & 0x1:  # CO_OPTIMIZED: a function; module frames and cells have globals only
-            variables = at.f_locals
-            try:
-                yield variables
-            finally:
-                _release(variables)
-        modules.setdefault(id(at.f_globals), at.f_globals)
+    at: FrameType | None = frame
+    left = FRAMES
+    while at is not None and left:
+        if not _is_machinery(str(at.f_globals.get("__name__", ""))):
+            left -= 1
+            modules.setdefault(id(at.f_globals), at.f_globals)
+            if at.f_code.co_flags & 0x1:  # CO_OPTIMIZED: a function; modules and cells have globals only
+                variables = at.f_locals
+                try:
+                    yield variables
+                finally:
+                    _release(variables)
+        at = at.f_back
     yield from modules.values()
 
 

@@ -12,9 +12,12 @@ LONG = 10_000
 """Launches of the long tape."""
 FEW = 500
 """Launches in a measurement of a single one."""
-LAUNCH, TAPED, RECORDED, FIRST, AGAIN = (
-    "launch", "taped launch", "recording", "backward, first", "backward, again"
+LAUNCH, TAPED, RECORDED, FIRST, ALIKE, AGAIN = (
+    "launch", "taped launch", "recording", "backward, first", "backward, like the last", "backward, again"
 )  # fmt: skip
+STEP = "step of a loop"
+STEPS = (2, 10, 100)
+"""Launches of a step, each of which has a tape of its own."""
 
 
 class Chain:
@@ -27,10 +30,15 @@ class Chain:
 
     def __init__(self, module: ModuleType, count: int) -> None:
         self.wp, self.kernel, self.count = module.wp, module.relax, count
-        wp = self.wp
-        self.arrays = [wp.zeros(1, dtype=float, requires_grad=True) for _ in range(count + 1)]
-        self.seeds = {self.arrays[-1]: wp.ones(1, dtype=float)}
+        self.seed = self.wp.ones(1, dtype=float)
         self.tape: Any = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Take new arrays."""
+        wp = self.wp
+        self.arrays = [wp.zeros(1, dtype=float, requires_grad=True) for _ in range(self.count + 1)]
+        self.seeds = {self.arrays[-1]: self.seed}
 
     def launch(self) -> None:
         """All of them."""
@@ -47,6 +55,18 @@ class Chain:
     def backward(self) -> None:
         """The reverse pass."""
         self.tape.backward(grads=self.seeds)
+
+    def step(self) -> None:
+        """What a training loop does in each step, but for the optimiser: a tape, its reverse pass, zeros."""
+        with self.wp.Tape() as tape:
+            self.launch()
+        tape.backward(grads=self.seeds)
+        tape.zero()
+
+    def first(self) -> None:
+        """A tape of which there was none like it."""
+        self.renew()
+        self.record()
 
     def gradient(self) -> float:
         """Of the first array."""
@@ -67,6 +87,10 @@ def timed(modules: dict[str, ModuleType], long: int = LONG, few: int = FEW) -> I
     Raises:
         ValueError: Engines differ.
     """
+    for count in STEPS:
+        loops = {engine: Chain(module, count) for engine, module in modules.items()}
+        runs = {e: Run(c.step) for e, c in loops.items()}
+        yield Timed("launching", STEP, f"{count} launches", runs, True)
     short = {engine: Chain(module, few) for engine, module in modules.items()}
     chains = {engine: Chain(module, long) for engine, module in modules.items()}
     wanted = (1.0 - 1e-4) ** long
@@ -80,5 +104,6 @@ def timed(modules: dict[str, ModuleType], long: int = LONG, few: int = FEW) -> I
     yield of(LAUNCH, few, {e: Run(c.launch, per=few) for e, c in short.items()})
     yield of(TAPED, few, {e: Run(c.record, before=c.release, per=few) for e, c in short.items()})
     yield of(RECORDED, long, {e: Run(c.record, before=c.release, per=long) for e, c in chains.items()})
-    yield of(FIRST, long, {e: Run(c.backward, before=c.record, per=long) for e, c in chains.items()})
+    yield of(FIRST, long, {e: Run(c.backward, before=c.first, per=long) for e, c in chains.items()})
+    yield of(ALIKE, long, {e: Run(c.backward, before=c.record, per=long) for e, c in chains.items()})
     yield of(AGAIN, long, {e: Run(c.backward, per=long) for e, c in chains.items()})

@@ -37,8 +37,9 @@ def block(figures: Figures) -> str:
 
 
 LAUNCHING = """\
-Ours per launch; a tape of 10,000 launches of one thread each is reversed twice, the second time \
-with what the first one packed:"""
+Launches of one thread each. A step of a loop records a tape of its own, runs it back and zeroes the \
+gradients; all else is said per launch. The reverse pass of the long tape comes first where no tape was \
+like it, then where the last one was, then again for the same tape:"""
 PROCESSES = """\
 Whole processes, from the start of Python to its end, with an empty cache (cold) and a filled one \
 (warm). *Its launches* are the first launch of each kernel, and the reverse pass:"""

@@ -175,10 +175,15 @@ def test_launches_are_recorded_and_reversed(engines: Engines) -> None:
     things = list(launching.timed(engines.kernels, 50, 5))
     for thing in things:
         thing.in_turns(1)
-    assert [thing.part for thing in things] == [
-        "launch", "taped launch", "recording", "backward, first", "backward, again"
-    ]  # fmt: skip
-    assert {thing.size for thing in things} == {"5 launches, each", "50 launches, each"}
+    assert [(thing.part, thing.size) for thing in things] == [
+        *[("step of a loop", f"{count} launches") for count in (2, 10, 100)],
+        ("launch", "5 launches, each"),
+        ("taped launch", "5 launches, each"),
+        ("recording", "50 launches, each"),
+        ("backward, first", "50 launches, each"),
+        ("backward, like the last", "50 launches, each"),
+        ("backward, again", "50 launches, each"),
+    ]
     assert all(min(thing.seconds[OURS]) < 0.01 for thing in things)
 
 

@@ -6,6 +6,8 @@ import gc
 import weakref
 from typing import Any
 
+import pytest
+
 import tapedebug as wp
 from tapedebug._ranges import range_key
 from tests.runtime.kernels import square
@@ -118,5 +120,100 @@ def test_what_the_tape_did_not_use_is_not_kept_alive() -> None:
         assert unused() is None
         assert box() is None
         assert list(tape.array_names.values()) == [["x", "box.arrays[0]"], ["y"]]
+    finally:
+        gc.enable()
+
+
+# A loop, in which names are looked for where they were ------------------------------------------------------
+
+
+def test_names_of_a_loop_are_those_of_each_step() -> None:
+    x, y = vector(1, 2), wp.zeros(2)
+    for _ in range(4):
+        with wp.Tape() as tape:
+            wp.launch(square, 2, inputs=[x, y])
+        assert names(tape, x, y) == [["x"], ["y"]]
+        x, y = y, x
+        assert names(tape, x, y) == [["y"], ["x"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "box", "put"),
+    [
+        ("box.x", Box(), lambda box, a: setattr(box, "x", a)),
+        ("box.of[1]", Box(of=[None, None]), lambda box, a: box.of.__setitem__(1, a)),
+        ("box['of'][1]", {"of": [0, None]}, lambda box, a: box["of"].__setitem__(1, a)),
+        ("box[7].x", {7: Box()}, lambda box, a: setattr(box[7], "x", a)),
+        *[
+            (f"box[{key!r}]", {}, lambda box, a, key=key: box.__setitem__(key, a))
+            for key in ("a.b", "a[0]", "it's", "[", "]", "", 'say "x"')
+        ],
+    ],
+)
+def test_where_arrays_are_in_a_loop(name: str, box: Any, put: Any) -> None:
+    """Attributes, indices and keys, whatever they are; each step puts other arrays there."""
+    tapes = []
+    for step in range(4):
+        y, x = wp.zeros(2), vector(1, step)
+        put(box, x)
+        with wp.Tape() as tape:
+            wp.launch(square, 2, inputs=[x, y])
+        assert names(tape, x, y) == [["x", name], ["y"]]
+        tapes.append((tape, x))
+    assert all(names(tape, x) == [["x", name]] for tape, x in tapes)
+
+
+def test_a_name_that_is_gone_is_looked_for_anew() -> None:
+    y, first, second = wp.zeros(2), None, None
+    for step in range(6):
+        x = vector(1, 2)
+        if step < 3:
+            first, second = x, None
+        else:
+            first, second = None, x
+        del x
+        used = first if second is None else second
+        with wp.Tape() as tape:
+            wp.launch(square, 2, inputs=[used, y])
+        own = "first" if step < 3 else "second"
+        assert names(tape, used, y) == [[own, "used"], ["y"]]
+
+
+def test_another_number_of_arrays_is_looked_for_anew() -> None:
+    x, y, z, box = vector(1, 2), wp.zeros(2), wp.zeros(2), Box(z=wp.zeros(2))
+    for step in range(6):
+        last = z if step % 2 else box.z
+        with wp.Tape() as tape:
+            wp.launch(square, 2, inputs=[x, y])
+            if step % 3:
+                wp.launch(square, 2, inputs=[y, last])
+        assert names(tape, x, y) == [["x"], ["y"]]
+        others = {"z", "last"} if step % 2 else {"last", "box.z"}
+        assert set(names(tape, last)[0]) == (others if step % 3 else set())
+
+
+def test_many_names_of_a_loop() -> None:
+    """More than are gone to one by one."""
+    layers = [Box(w=vector(1, 2), out=wp.zeros(2)) for _ in range(40)]
+    for _ in range(3):
+        with wp.Tape() as tape:
+            for layer in layers:
+                wp.launch(square, 2, inputs=[layer.w, layer.out])
+        assert names(tape, layers[39].w, layers[0].out)[0][0] in ("layers[39].w", "layer.w")
+        assert names(tape, layers[7].out) == [["layers[7].out"]]
+
+
+def test_what_was_found_in_a_loop_is_not_kept_alive() -> None:
+    def step() -> list[weakref.ref[Any]]:
+        box = Box(x=vector(1, 2))
+        y = wp.zeros(2)
+        with wp.Tape() as tape:
+            wp.launch(square, 2, inputs=[box.x, y])
+        return [weakref.ref(tape), weakref.ref(box), weakref.ref(box.x), weakref.ref(y)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert [each() for _ in range(4) for each in step()] == [None] * 16
     finally:
         gc.enable()

@@ -1,0 +1,60 @@
+"""The way to where something was found: `self.net.weights[3]`, taken apart once and gone again many times."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_START = re.compile(r"\w+")
+_STEP = re.compile(r"\.(\w+)|\[([^\[\]]*)\]")
+
+
+class Way(NamedTuple):
+    """A name, and how to get to what it means.
+
+    Attributes:
+        name: As it is written.
+        variable: Where it begins.
+        steps: Attributes (True, and their name), or what stands in brackets (False, and the index or key).
+    """
+
+    name: str
+    variable: str
+    steps: tuple[tuple[bool, Any], ...]
+
+    def follow(self, variables: Mapping[str, Any]) -> Any:
+        """What is there now, or None; nobody's code runs for it."""
+        found: Any = variables.get(self.variable)
+        for is_attribute, key in self.steps:
+            if is_attribute:
+                try:
+                    found = object.__getattribute__(found, "__dict__").get(key)
+                except AttributeError:
+                    return None
+            elif type(found) is dict:
+                found = found.get(key)
+            elif type(found) in (list, tuple) and type(key) is int and key < len(found):
+                found = found[key]
+            else:
+                return None
+        return found
+
+
+def way_of(name: str) -> Way | None:
+    """The way that a name tells; None where it cannot be read, as keys may hold anything."""
+    start = _START.match(name)
+    if start is None:
+        return None
+    steps, at = [], start.end()
+    while at < len(name):
+        step = _STEP.match(name, at)
+        if step is None:
+            return None
+        try:
+            steps.append((True, step[1]) if step[1] is not None else (False, literal_eval(step[2])))
+        except (ValueError, SyntaxError):
+            return None
+        at = step.end()
+    return Way(name, start[0], tuple(steps))
