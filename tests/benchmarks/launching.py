@@ -32,6 +32,7 @@ class Chain:
         self.wp, self.kernel, self.count = module.wp, module.relax, count
         self.seed = self.wp.ones(1, dtype=float)
         self.tape: Any = None
+        self.held: list[Any] = []
         self.renew()
 
     def renew(self) -> None:
@@ -64,8 +65,9 @@ class Chain:
         tape.zero()
 
     def first(self) -> None:
-        """A tape of which there was none like it."""
+        """A tape of which there was none like it, of arrays that have their gradients."""
         self.renew()
+        self.held = [a.grad for a in self.arrays]
         self.record()
 
     def gradient(self) -> float:
