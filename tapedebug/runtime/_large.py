@@ -6,7 +6,7 @@ from ctypes import string_at
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tapedebug.runtime._courses import Survey
+    from tapedebug.runtime._courses import Course, Survey
 
 LARGE = 256
 """Threads from which a launch is looked at more closely."""
@@ -19,11 +19,12 @@ class Large:
         entry: The entry.
     """
 
-    __slots__ = ("entry", "kernel", "survey")
+    __slots__ = ("_last", "entry", "kernel", "survey")
 
     def __init__(self, entry: Any, kernel: Any) -> None:
         self.entry, self.kernel = entry, kernel
         self.survey: Survey | None = None
+        self._last: tuple[int, bytes, Course | None] = (0, b"", None)
 
     @property
     def address(self) -> int:
@@ -42,7 +43,11 @@ class Large:
                 self.entry(lo, hi, args)
                 return
         raw = string_at(args, survey.size)
-        survey.course(hi, raw).run(args, raw)
+        threads, same, course = self._last
+        if course is None or threads != hi or same != raw:
+            course = survey.course(hi, raw)
+            self._last = hi, raw, course
+        course.run(args, raw)
 
     def alone(self, threads: int, args: int, seconds: float) -> Any:
         """The entry that runs so many threads with these arguments; None where they should run in chunks.
