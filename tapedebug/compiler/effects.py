@@ -42,6 +42,7 @@ class Analysis:
         fresh: Those of `covers` that a thread reads only at its own index, after it has stored there.
         indices: (parameter, axis, how, number) of each index that it uses: "thread" and which of the thread's
             axes, "constant" and its value (negative ones count from the end), or "other".
+        loops: Whether threads run loops, but for short ones that are written out.
         optional: Parameters that it asks whether they are there (`if a:`): None may be passed for them.
     """
 
@@ -59,6 +60,7 @@ class Analysis:
     optional: frozenset[int] = frozenset()
     indices: tuple[tuple[int, int, str, int], ...] = ()
     fresh: frozenset[int] = frozenset()
+    loops: bool = False
 
     def absent(self, param: int) -> bool:
         """Whether None may be passed for an array parameter: it is unused, or asked whether it is there."""

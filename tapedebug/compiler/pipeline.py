@@ -23,6 +23,7 @@ from tapedebug.compiler.emit import emit
 from tapedebug.compiler.ir import (
     NATIVE,
     Block,
+    For,
     Function,
     If,
     Op,
@@ -121,6 +122,7 @@ def analysis(kernel: Lowered) -> Analysis:
         optional=kernel.optional,
         indices=_indices(kernel.function),
         fresh=_fresh(kernel.function) - elsewhere - of["atomic_add"] - frozenset(pointers),
+        loops=any(isinstance(node, For | While) for node in walk(body)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.compiler.objects import Entry
-from tapedebug.runtime._large import LARGE, Large
+from tapedebug.runtime._large import Large
 from tapedebug.runtime.plan import Runner
 
 if TYPE_CHECKING:
@@ -93,11 +93,16 @@ class CallList:
         calls = len(self._runs)
         several = {id(run): run for run in self._runs if type(run) is Large}
         if several:
-            small = {id(run) for run, n in zip(self._runs, self._threads, strict=True) if n < LARGE}
-            few = {number: several[number].entry.settled() for number in small & several.keys()}
+            both = list(zip(self._runs, self._threads, strict=True))
+            small = {id(run) for run, n in both if type(run) is Large and n < run.least}
+            few = {number: several[number].entry.settled() for number in small}
             self._runs = [
-                few.get(id(run), run) if n < LARGE else self._resolved(number)
-                for number, (run, n) in enumerate(zip(self._runs, self._threads, strict=True))
+                run
+                if id(run) not in several
+                else few[id(run)]
+                if n < several[id(run)].least
+                else self._resolved(number)
+                for number, (run, n) in enumerate(both)
             ]
         if calls < FEW:  # each is a part, whatever it is
             self._starts = [*range(calls + 1)]

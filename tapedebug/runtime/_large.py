@@ -10,6 +10,13 @@ if TYPE_CHECKING:
 
 LARGE = 256
 """Threads from which a launch is looked at more closely."""
+LOOPING = 32
+"""The same of kernels whose threads run loops: each does more."""
+
+
+def least_of(kernel: Any) -> int:
+    """From how many threads on the launches of a kernel are looked at more closely."""
+    return LOOPING if kernel.analysis.loops else LARGE
 
 
 class Large:
@@ -17,12 +24,13 @@ class Large:
 
     Attributes:
         entry: The entry.
+        least: From how many threads on it is looked at more closely.
     """
 
-    __slots__ = ("_last", "entry", "kernel", "survey")
+    __slots__ = ("_last", "entry", "kernel", "least", "survey")
 
     def __init__(self, entry: Any, kernel: Any) -> None:
-        self.entry, self.kernel = entry, kernel
+        self.entry, self.kernel, self.least = entry, kernel, least_of(kernel)
         self.survey: Survey | None = None
         self._last: tuple[int, bytes, Course | None] = (0, b"", None)
 
@@ -33,7 +41,7 @@ class Large:
 
     def __call__(self, lo: int, hi: int, args: int) -> None:
         """Run threads."""
-        if hi < LARGE or lo:
+        if hi < self.least or lo:
             self.entry(lo, hi, args)
             return
         survey = self.survey
@@ -57,7 +65,7 @@ class Large:
             args: The address of the packed arguments.
             seconds: How long it may take, where that is not known better.
         """
-        survey = None if threads < LARGE else self.survey or self._survey()
+        survey = None if threads < self.least else self.survey or self._survey()
         if survey is None:
             return self.entry.settled()
         course = survey.course(threads, string_at(args, survey.size))
@@ -80,4 +88,4 @@ def entry_of(run: Any) -> Any:
 
 def sized(run: Any, threads: int) -> Any:
     """What runs the same over so many threads: over few, the entry itself."""
-    return run.entry.settled() if threads < LARGE and type(run) is Large else run
+    return run.entry.settled() if type(run) is Large and threads < run.least else run

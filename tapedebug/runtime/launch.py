@@ -16,7 +16,6 @@ from tapedebug.runtime import _arguments, _flatten
 from tapedebug.runtime._clearing import covered, overwriting, waiting
 from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._history import note_read
-from tapedebug.runtime._large import LARGE
 from tapedebug.runtime._pack import KNOWN, dims, kinds_of, known_dims
 from tapedebug.runtime._state import here, state
 from tapedebug.runtime.array import array, settled
@@ -136,7 +135,7 @@ def launch(
             else:
                 written.buffer.fill = None
                 written.buffer.writes += 1
-        (plan.run if threads < LARGE else plan.large)(0, threads, id(packed) + _HEADER)
+        (plan.run if threads < plan.least else plan.large)(0, threads, id(packed) + _HEADER)
         for p in plan.written:
             if args[p].buffer.windows:
                 announced(args[p])
@@ -158,7 +157,7 @@ def launch(
     else:
         watched = before(tracker, record)
     start = perf_counter()
-    (plan.run if threads < LARGE else plan.large)(0, threads, id(packed) + _HEADER)
+    (plan.run if threads < plan.least else plan.large)(0, threads, id(packed) + _HEADER)
     record.elapsed = perf_counter() - start
     if watched:
         tracker.after(record)

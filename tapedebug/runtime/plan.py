@@ -16,7 +16,7 @@ from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
-from tapedebug.runtime._large import Large
+from tapedebug.runtime._large import Large, least_of
 from tapedebug.runtime._pack import Packer, packing
 from tapedebug.runtime.array import array
 from tapedebug.runtime.config import config
@@ -185,6 +185,7 @@ class KernelPlan(Plan):
         plain: It overwrites nothing that its own adjoint needs, and none of its arrays is a gradient.
         run: The forward entry.
         large: What runs it over many threads.
+        least: From how many threads on that is worth it.
         floats: Its array parameters of floats, which can have adjoints.
         packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
         packed: Gives the slots of a launch, from those of its sizes and its arguments.
@@ -201,6 +202,7 @@ class KernelPlan(Plan):
         "floats",
         "heard",
         "large",
+        "least",
         "packed",
         "packers",
         "plain",
@@ -264,7 +266,7 @@ class KernelPlan(Plan):
         self.tail = bytes(8 * len(arrays)) + journal
         self.packed, self.fitted = packing(packers, args, self.tail)
         entry = kernel.forward(strided=self.strided, heard=self.heard, late=True)
-        self.large = runner(entry, kernel, self.heard)
+        self.large, self.least = runner(entry, kernel, self.heard), least_of(kernel)
         self.run = self.large.entry if type(self.large) is Large else self.large  # compiled when it is called
         self.twins: dict[bool, Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}

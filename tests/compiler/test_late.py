@@ -27,6 +27,24 @@ def kernel(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     y[i] = scaled(x[i]) * x[i] + 0.1875
 
 
+@wp.kernel
+def looping(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    s = x[i]
+    for _ in range(100):
+        s = s * 1.001
+    y[i] = s
+
+
+@wp.kernel
+def written_out(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    s = x[i]
+    for _ in range(3):
+        s = s * 2.0
+    y[i] = s
+
+
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """The kernel as if no process had compiled it."""
@@ -119,6 +137,18 @@ def test_what_fails_may_be_tried_again(fresh: Kernel, monkeypatch: pytest.Monkey
     assert type(late) is LateEntry
     late(0, 0, 0)
     assert type(late) is Entry
+
+
+@pytest.mark.parametrize(("of", "least"), [(kernel, 256), (written_out, 256), (looping, 32)])
+def test_launches_of_how_many_threads_run_in_lanes(
+    of: Kernel, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[Variant]
+) -> None:
+    """Fewer are worth it where each does more; of three iterations no loop is left."""
+    monkeypatch.setenv("TAPEDEBUG_CACHE_DIR", str(tmp_path))
+    for threads, lanes in ((least - 1, False), (least, True)):
+        compiled.clear()
+        ran(Kernel(of.python), threads)
+        assert [(v.kind, v.lanes) for v in compiled] == [("forward", lanes), ("adjoint", lanes)]
 
 
 def test_loading_compiles(fresh: Kernel, compiled: list[Variant]) -> None:
