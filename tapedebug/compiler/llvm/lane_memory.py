@@ -121,6 +121,7 @@ class LaneMemory(LaneIndices):
             return found
         self._flush()
         pointer, kind = self._pointer(element)
+        self.crowded = self.crowded or kind == "f64"
         index = self._expression(node.slice)
         if scalar(index[0]) != "i64":
             raise TranslationError(f"an array is indexed with {index[0]}", node)
@@ -197,6 +198,7 @@ class LaneMemory(LaneIndices):
         return self._value("~" + kind, f"call {of} {symbol}({where}, {of} zeroinitializer)")
 
     def _gather(self, pointer: str, kind: str, index: Operand) -> Operand:
+        self.crowded = self.crowded or self.loops > 0  # rows that often begin at the same place in a page
         of, places = self._type("~" + kind), self._places(pointer, kind, index)
         symbol = f"@llvm.masked.gather.{self._suffix(kind)}.v{self.width}p0"
         call = f"call {of} {symbol}({places}, {self._all_lanes()} {self._lanes()}, {of} zeroinitializer)"

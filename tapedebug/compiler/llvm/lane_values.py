@@ -90,6 +90,8 @@ class LaneValues(Translator):
         self.loops = 0
         self.called = 0
         """Calls of vector functions."""
+        self.crowded = False
+        """Twice as many lanes would want for registers, or for places in the fastest cache."""
         self.lines_of: dict[str, Line] = {}
         self.same: dict[Hashable, Operand] = {}
         self.facts = Facts(lambda kind, text: self._value(kind, text)[1], self.width)
@@ -386,6 +388,7 @@ class LaneValues(Translator):
     def _all_at_once(self, node: object, name: str, operands: list[Operand]) -> Operand:
         kinds = tuple(scalar(kind) for kind, _ in operands)
         call: Call | None = None
+        self.crowded = self.crowded or name in FUNCTIONS
         if self.math:
             call = sined(name, kinds, self.width, self.bits)
             if call is None:

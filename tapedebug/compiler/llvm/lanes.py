@@ -28,6 +28,8 @@ that run one after the other."""
 SCATTERED = 70
 """Instructions that a kernel has to have for each addition that is made for one lane after the other, or to
 elements far apart: with fewer it is as fast, or faster, thread by thread."""
+WIDEST = 512
+"""Bits of a vector from which one is enough."""
 LONG = 100
 """Instructions of a block of threads from which what the next ones access is fetched ahead."""
 CALLED = 100
@@ -51,7 +53,7 @@ def in_lanes(code: str | ast.Module, symbol: str, lanes: Lanes) -> str:
     assert isinstance(function, ast.FunctionDef)
     shapes = Shapes(function, lanes.loop)
     try:
-        return _Lanes(symbol, shapes, lanes.bits, math=lanes.math).run(function)
+        return _widest(function, symbol, shapes, lanes)
     except NotWorthIt:
         if not shapes.scattering or shapes.statements > TWICE:
             raise
@@ -59,6 +61,16 @@ def in_lanes(code: str | ast.Module, symbol: str, lanes: Lanes) -> str:
     needs, left = plain(function, leaving.plain)
     leaving.needs.update(dict.fromkeys(needs))
     return leaving.run(function) + left
+
+
+def _widest(function: ast.FunctionDef, symbol: str, shapes: Shapes, lanes: Lanes) -> str:
+    """Short vectors two by two, where there is room: what comes once for each block comes half as often."""
+    if lanes.bits < WIDEST:
+        two = _Lanes(symbol, shapes, 2 * lanes.bits, math=lanes.math)
+        text = two.run(function)
+        if not two.crowded:
+            return text
+    return _Lanes(symbol, shapes, lanes.bits, math=lanes.math).run(function)
 
 
 class _Lanes(LaneMemory):
