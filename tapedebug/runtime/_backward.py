@@ -18,7 +18,7 @@ from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._history import leaves_of, note
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._lending import Lending
-from tapedebug.runtime._lent import values_of
+from tapedebug.runtime._lent import Lent, values_of
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._outline import Outline, key_of, outlines, settings
 from tapedebug.runtime._recompute import Recomputation
@@ -188,11 +188,10 @@ class Prepared:
 
     def lend(self, seeds: Held) -> Held:
         """Let launches read seeds where the caller has them; gives those that must be copied."""
-        copied = self.lending.lend(seeds)
-        if len(copied) < len(seeds) and self.outline is not None:
+        if self.outline is not None and Lent in map(type, seeds.values()):
             outlines.forget(self.outline)  # its calls are this pass's own from now on
             self.outline = None
-        return copied
+        return self.lending.lend(seeds)
 
     def _memories_hold(self) -> bool:
         """Whether buffers have the gradient memory that they had: nobody looks while none gets another."""

@@ -30,6 +30,8 @@ Key = tuple[Any, ...]
 
 REMEMBERED = 16
 """Outlines that are kept, and tapes of which is known that there was one like them."""
+LONGEST = 100_000
+"""Records of a tape whose outline is kept: it takes 200 bytes for each, for as long as the arrays live."""
 
 
 def settings() -> tuple[Any, ...]:
@@ -42,7 +44,7 @@ def key_of(tracker: Tracker) -> Key | None:
     records = tracker.records
     if tracker.kept or tracker.outside or tracker.like_warp or tracker.budget is not None:
         return None
-    if any([record.scratch for record in records]):
+    if len(records) > LONGEST or any([record.scratch for record in records]):
         return None
     arrays = tuple([(id(a), a._kind, a.retain_grad) for a in tracker.states])
     return tracker.mode, settings(), arrays, tuple([record.plan for record in records])
@@ -54,6 +56,7 @@ class Outline:
     Attributes:
         table, calls, indices, space, retained, may_raise, fixed: Of the pass that was worked out, what refers
             to no array.
+        key: Of the tapes that may have it.
         buffers: For each gradient memory that passes add to, an array that has it.
         emptied: Those of them of `Prepared.emptied`.
         written: Those of `Prepared.written`.
@@ -61,7 +64,8 @@ class Outline:
         turn: How many tapes have had it. The last one has it now: numbers are packed in one place.
     """
 
-    def __init__(self, tracker: Tracker, prepared: Prepared, gone: Callable[[Any], object]) -> None:
+    def __init__(self, key: Key, tracker: Tracker, prepared: Prepared, gone: Callable[[Any], object]) -> None:
+        self.key = key
         places = {a: place for place, a in enumerate(tracker.states)}
         first: dict[Buffer, int] = {}
         for a, place in places.items():
@@ -93,7 +97,7 @@ class Outline:
         if self._others != _others(tracker.records):
             return False
         packed = _packed(tracker.records)
-        if packed != self._packed and not self._take_numbers(packed):
+        if packed != self._packed and not (len(packed) == len(self._packed) and self._take_numbers(packed)):
             return False
         self.turn += 1
         return True
@@ -104,7 +108,7 @@ class Outline:
         changed = np.flatnonzero(now != before)
         if not self._loose[changed].all():
             return False
-        self._packed = b""  # should somebody interrupt
+        self._packed = b""  # it fits nothing, should somebody interrupt
         self.table.memory[changed] = now[changed]
         for number, call in self._large.items():  # how these go may follow from numbers
             self.calls[number] = call
@@ -134,12 +138,12 @@ class Outlines:
             return None
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        made = self._known[key] = Outline(tracker, prepared, lambda _: self._known.pop(key, None))
+        made = self._known[key] = Outline(key, tracker, prepared, lambda _: self._known.pop(key, None))
         return made
 
     def forget(self, outline: Outline) -> None:
         """Let nobody else have an outline."""
-        self._known = {key: each for key, each in self._known.items() if each is not outline}
+        self._known.pop(outline.key, None)
 
 
 outlines = Outlines()
@@ -151,7 +155,7 @@ def _is_common(tracker: Tracker, prepared: Prepared) -> bool:
     return (
         all(type(run) in (Entry, Large) for run, _, _ in prepared.calls)
         and not prepared.retained.at
-        and not any(plan.idle or (plan.kernel and plan.active and not plan.info) for plan in plans)
+        and not any(p.idle or (p.kernel is not None and p.active and p.info is None) for p in plans)
         # Where that is so, packed addresses say which array is meant.
         and len({buffer.address for buffer in tracker.ledgers}) == len(tracker.ledgers)
     )

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime import _backward
+from tapedebug.runtime import _backward, _outline
+from tapedebug.runtime._call_list import CallList
 from tapedebug.runtime._outline import Outlines
 from tapedebug.runtime.array import make
 from tapedebug.runtime.buffer import Buffer
@@ -308,6 +309,36 @@ def test_seeds_that_are_lent_end_the_sharing() -> None:
         tape.backward(grads={y: seed})
         value = float(seed[0] if isinstance(seed, np.ndarray) else seed.numpy()[0])
         assert (x.grad.numpy() == 2 * value).all()
+
+
+def test_what_was_interrupted_is_worked_out_anew(outlines: Outlines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers were put in, or were not: nobody knows."""
+    fit = Fit()
+    for _ in range(3):
+        fit.step(2.0)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    tape = fit.record(3.0)
+    tape.zero()
+    with monkeypatch.context() as patch:
+        patch.setattr(CallList, "__setitem__", interrupted)
+        (outline,) = outlines._known.values()
+        outline._large = {0: outline.calls[0]}
+        with pytest.raises(KeyboardInterrupt):
+            tape.backward(fit.loss)
+    for rate in (2.0, 3.0, 5.0):
+        fit.step(rate)
+        assert fit.is_right(rate)
+
+
+def test_long_tapes_share_nothing(outlines: Outlines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_outline, "LONGEST", 2)
+    fit = Fit()
+    for _ in range(4):
+        fit.step()
+    assert not outlines._known
 
 
 # What an outline keeps --------------------------------------------------------------------------------------
