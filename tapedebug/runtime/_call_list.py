@@ -91,19 +91,10 @@ class CallList:
     def _prepare(self) -> None:
         """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
         calls = len(self._runs)
-        several = {id(run): run for run in self._runs if type(run) is Large}
-        if several:
-            both = list(zip(self._runs, self._threads, strict=True))
-            small = {id(run) for run, n in both if type(run) is Large and n < run.least}
-            few = {number: several[number].entry.settled() for number in small}
-            self._runs = [
-                run
-                if id(run) not in several
-                else few[id(run)]
-                if n < several[id(run)].least
-                else self._resolved(number)
-                for number, (run, n) in enumerate(both)
-            ]
+        self._runs = [
+            self._resolved(number, run) if type(run) is Large else run
+            for number, run in enumerate(self._runs)
+        ]
         if calls < FEW:  # each is a part, whatever it is
             self._starts = [*range(calls + 1)]
             return
@@ -127,10 +118,12 @@ class CallList:
             self._starts.append(other)
             start = other + 1
 
-    def _resolved(self, number: int) -> Runner:
+    def _resolved(self, number: int, run: Large) -> Runner:
         """What a call does: of a launch of many threads that follows from its arguments, packed by now."""
-        run, threads, at = self[number]
-        if type(run) is not Large or at is None:
+        threads, at = self._threads[number], self._addresses[number]
+        if threads < run.least:
+            return run.entry.settled()  # type: ignore[no-any-return]
+        if at is None:
             return run
         seconds = 0.0 if self._seconds is None else BACK * self._seconds[number]
         found: Runner | None = run.alone(threads, at, seconds)
