@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.checks.check import SMALL, Comparison, Plan, check_pairs_of
 from tapedebug.autograd.programs.launches import LaunchCopy, launch_values
 from tapedebug.autograd.programs.pairs import is_array, obstacle, port
@@ -88,6 +89,7 @@ class _Found(dict[Key, PairResult]):
             self._each(result)
 
 
+@settings_kept
 def check_pairs(
     tape: Any,
     mask: Sequence[Mapping[str, Any]],

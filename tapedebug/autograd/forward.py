@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.programs.flat import flat_call
 from tapedebug.autograd.programs.pairs import is_array
 from tapedebug.autograd.programs.shadowed import launch_shadow, tape_shadow
@@ -23,6 +24,7 @@ Values = np.ndarray[Any, Any]
 Make = Callable[[bool], Shadow]
 
 
+@settings_kept
 def jvp(
     function: Callable[..., Any] | Any,
     dim: Any = None,

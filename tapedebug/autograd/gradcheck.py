@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tapedebug._pace import Pace
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.checks.check import Comparison, Plan
 from tapedebug.autograd.checks.complexes import Chosen, complex_names
 from tapedebug.autograd.checks.one_subject import checked, collect
@@ -18,6 +19,7 @@ from tapedebug.autograd.slopes.verdict import Tolerance
 from tapedebug.autograd.told.results import GradcheckResult
 
 
+@settings_kept
 def gradcheck(
     function: Callable[..., Any] | Any,
     dim: Any = None,

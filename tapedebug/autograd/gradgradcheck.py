@@ -11,6 +11,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError
 from tapedebug._pace import OutOfTime, Pace
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.checks.check import Plan
 from tapedebug.autograd.checks.extra import extra_checks
 from tapedebug.autograd.checks.extra.tangents import TangentCheck
@@ -31,6 +32,7 @@ from tapedebug.autograd.told.results import GradcheckResult
 SECOND = "second derivative"
 
 
+@settings_kept
 def gradgradcheck(
     function: Callable[..., Any] | Any,
     dim: Any = None,

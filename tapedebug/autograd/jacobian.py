@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tapedebug._errors import GradcheckError
 from tapedebug._pace import Pace
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.options import Sample, positive, whole_number
 from tapedebug.autograd.plots import matrix_of, plot_matrices, require_matplotlib
 from tapedebug.autograd.programs.metadata import FunctionMetadata
@@ -17,6 +18,7 @@ from tapedebug.autograd.sparse.jacobians import Jacobians
 from tapedebug.autograd.sparse.matrices import require_scipy
 
 
+@settings_kept
 def jacobian(
     function: Callable[..., Any] | Any,
     dim: Any = None,
@@ -105,6 +107,7 @@ def jacobian(
     return _shown(found, subject, plot_jacobians, metadata, "Jacobian")
 
 
+@settings_kept
 def jacobian_fd(
     function: Callable[..., Any] | Any,
     dim: Any = None,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError, TapedebugError
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.programs.metadata import FunctionMetadata
 from tapedebug.autograd.programs.program import Place
 from tapedebug.autograd.sparse.jacobians import Key
@@ -25,6 +26,7 @@ MARGIN = 1.4  # inches around the pictures
 HATCH = {"facecolor": "white", "edgecolor": "0.7", "hatch": "////", "linewidth": 0.0}
 
 
+@settings_kept
 def jacobian_plot(
     jacobians: Mapping[Key, Any],
     kernel: Any,

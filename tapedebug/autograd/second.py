@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.forward import require_floats
 from tapedebug.autograd.kinds import Floats
 from tapedebug.autograd.programs.flat import arrays_in
@@ -67,6 +68,7 @@ class HessianCheck:
         return self.message
 
 
+@settings_kept
 def hvp(
     function: Callable[..., Any] | Any,
     dim: Any = None,
@@ -117,6 +119,7 @@ def hvp(
     return program.product(shadow, {a: v._look() if is_array(v) else v for a, v in tangents.items()}, targets)
 
 
+@settings_kept
 def hvp_check(
     function: Callable[..., Any] | Any,
     dim: Any = None,

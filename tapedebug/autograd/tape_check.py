@@ -9,6 +9,7 @@ from typing import Any
 
 from tapedebug._errors import GradcheckError
 from tapedebug._pace import OutOfTime, Pace
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.checks.check import Comparison, Plan
 from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
 from tapedebug.autograd.plots import plot_errors, require_matplotlib
@@ -29,6 +30,7 @@ from tapedebug.autograd.told.pair_result import entries_of
 from tapedebug.autograd.told.results import Coverage, GradcheckResult, PairResult, PairResults
 
 
+@settings_kept
 def gradcheck_tape(
     tape: Any,
     *,

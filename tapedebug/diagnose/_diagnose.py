@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
 from tapedebug._pace import OutOfTime, Pace
+from tapedebug._settings import settings_kept
 from tapedebug.diagnose._behind import Again, reveal
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._consumed import allow_for_consumed
@@ -17,7 +18,6 @@ from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._several import joined, losses_for
 from tapedebug.diagnose._target import Loss, find_leaves, find_seeds, find_target
 from tapedebug.diagnose.experiments._replay import Replay
-from tapedebug.diagnose.experiments._settings import SettingsKept
 from tapedebug.trace import Check, Coverage, Trace
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ DIRECTIONS = 30.0
 """Seconds for displacing inputs in many directions; in two, a gradient is compared however long it takes."""
 
 
+@settings_kept
 def diagnose(
     tape: Tape | Sequence[Tape],
     loss: Array | Mapping[Array, Any] | Sequence[Any] | None = None,
@@ -74,7 +75,7 @@ def diagnose(
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
-    with SettingsKept(), Pace(progress, max_seconds, len(tapes)) as pace:
+    with Pace(progress, max_seconds, len(tapes)) as pace:
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
         found = [(_case(item, own, inputs, pace), own) for item, own in pairs]
         if all(case.trace.tape.began for case, _ in found):

@@ -258,6 +258,8 @@ class Window:
 
     def __init__(self, buffer: Buffer, interface: dict[str, Any], start: int, stop: int) -> None:
         self.buffer = buffer
+        if not buffer.nbytes:  # NumPy before 2.4 takes the address 0 for no interface at all
+            interface["data"] = (buffer.data.ctypes.data, False)
         self.__array_interface__ = interface
         buffer.windows += 1
         # From now on somebody can write without telling; a known constant is known no more.

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from tapedebug.autograd.checks.grids import columns_of, compare_grids, grid_result, rows_of
 from tapedebug.autograd.checks.large import check_large
 from tapedebug.autograd.checks.sparse_check import SparseCheck, compressible
@@ -99,10 +97,9 @@ def check_pairs_of(
     if not pairs.chosen:
         return []
     began = time.perf_counter()
-    with np.errstate():  # Ctrl-C while NumPy ends an inner one would leave that in force
-        work = _Check(program, pairs, plan, checkpoint)
-        work.each = each
-        work.run()
+    work = _Check(program, pairs, plan, checkpoint)
+    work.each = each
+    work.run()
     if kept is not None:
         kept.extend(work.compared[pair] for pair in pairs.chosen if pair in work.compared)
     shared = (time.perf_counter() - began) / len(pairs.chosen)

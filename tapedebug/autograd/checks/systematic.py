@@ -7,7 +7,6 @@ import numpy as np
 from tapedebug.autograd.kinds import Bools, Checkpoint, Floats, Indices
 from tapedebug.autograd.slopes.comparison import Comparison
 from tapedebug.autograd.slopes.verdict import AGREE, Codes, by_atol_alone
-from tapedebug.runtime._interrupts import deferred
 
 VISIBLE = 1e-5  # relative difference from which on it is looked into
 SHARE = 1e-5  # of the largest entry of a row: differences below it are rounding of its terms
@@ -27,7 +26,7 @@ def systematic_note(
         checkpoint: Called after each run.
     """
     value, bar = pair.reference.value, pair.reference.bar
-    with deferred(), np.errstate(all="ignore"):  # an interrupt inside NumPy's `__enter__` would leave it so
+    with np.errstate(all="ignore"):
         error = np.abs(pair.ad - value) - bar
         visible = (error > VISIBLE * np.abs(value)) & (error > SHARE * pair.largest_in_row())
     visible &= (codes == AGREE) & pair.singles & ~rounding & ~pair.reference.kink & (value != 0)

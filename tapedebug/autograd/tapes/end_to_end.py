@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._settings import settings_kept
 from tapedebug.autograd.kinds import Checkpoint
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.shadowed import UNMATCHED
@@ -71,6 +72,7 @@ class EndToEnd:
         return "\n".join(lines)
 
 
+@settings_kept
 def end_to_end(
     tape: Any,
     loss: Any = None,
