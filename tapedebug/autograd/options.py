@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapedebug._errors import GradcheckError
+from tapedebug.runtime._messages import user_stacklevel
 
 ASKED_BY = {
     "tangent": {"check_forward_ad": True, "check_backward_ad": False},
@@ -125,7 +126,8 @@ def masked_of(masked: bool | None, check_sparse_nnz: bool | None) -> bool:
     """
     if check_sparse_nnz is None:
         return bool(masked)
-    warnings.warn("check_sparse_nnz is deprecated: use masked instead", DeprecationWarning, stacklevel=3)
+    told = "check_sparse_nnz is deprecated: use masked instead"
+    warnings.warn(told, DeprecationWarning, stacklevel=user_stacklevel())
     if masked is not None and bool(masked) != bool(check_sparse_nnz):
         raise GradcheckError(
             f"check_sparse_nnz={check_sparse_nnz!r} and masked={masked!r}: two names of one option differ",

@@ -90,7 +90,7 @@ def _hint(function: Any, name: str) -> Any:
     if not isinstance(written, str):
         return written
     try:
-        return eval(written, function.__globals__)
+        return eval(written, inspect.unwrap(function).__globals__)
     except NameError:
         return None
 

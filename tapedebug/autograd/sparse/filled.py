@@ -22,6 +22,7 @@ from tapedebug.autograd.sparse.pattern import traced
 from tapedebug.autograd.sparse.plain import plain_coloured, plain_columns
 from tapedebug.autograd.sparse.room import require_room
 from tapedebug.lang.types import numpy_dtype
+from tapedebug.runtime._messages import user_stacklevel
 
 Reference = Literal["float64", "float32"]
 AT_ONCE = 1 << 22
@@ -101,7 +102,7 @@ def fill(request: Request) -> Jacobians:
             raise
         told = f"{request.program.subject}: {error}; entries that were not evaluated by then are NaN"
         count.notes.append(told)
-        warnings.warn(told, RuntimeWarning, stacklevel=4)
+        warnings.warn(told, RuntimeWarning, stacklevel=user_stacklevel())
     found = {(part.source, part.target): part.made.result() for part in parts.values()}
     return Jacobians(found, count.runs, count.notes)
 
