@@ -105,7 +105,7 @@ browser-tests: setup system  ## real JupyterLab in real Chromium
 	@echo "What the browsers showed: build/screenshots"
 
 python-tests: setup  ## pytest
-	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 gallery: $(PY_STAMP)  ## wrong and right adjoints and their verdicts; a 1 % error in every rule; writes docs/gallery.md
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)

@@ -102,7 +102,7 @@ test("a notebook that is closed says so in its tab, which can be read, and comes
   await second().locator(".td-run:enabled").waitFor({ state: "attached" });
 });
 
-/** When its dialog about a kernel closes, JupyterLab may bring the notebook to the front, now or a moment later. */
+/** JupyterLab may bring a notebook to the front a moment after it was opened, or its dialog about the kernel closed. */
 const showTab = async (title, inside) => {
   for (const until = Date.now() + 60_000; ; ) {
     await page.locator(".lm-TabBar-tab", { hasText: title }).click();
@@ -113,6 +113,11 @@ const showTab = async (title, inside) => {
     if (seen) return;
     assert.ok(Date.now() < until, `the tab ${title} does not stay in front`);
   }
+};
+
+const openFirst = async () => {
+  await command(page, "tapedebug:open");
+  await showTab("first · tape", first().locator(".td-run"));
 };
 
 /** JupyterLab writes down what is open a while after it was opened. */
@@ -154,7 +159,7 @@ test("a tab that is closed ends its checks", async () => {
   await front("one.ipynb");
   await kernelIdle(page);
   assert.equal(await python(page, ENDLESS), "");
-  await command(page, "tapedebug:open");
+  await openFirst();
   await first().locator(".td-run").click();
   await first().locator(".td-run.td-cancel").waitFor();
   await closeTabs();
@@ -168,7 +173,7 @@ print(os.path.exists("cancelled"))`;
 
 test("when the kernel dies while checks run, tab and side bar say so, and keep what was seen", async () => {
   const pid = Number(await python(page, "import os; print(os.getpid())"));
-  await command(page, "tapedebug:open");
+  await openFirst();
   await first().locator(".td-run").click();
   await bar.getByText("… running checks, 25 %").waitFor();
   process.kill(pid, "SIGKILL");

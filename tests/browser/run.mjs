@@ -4,7 +4,8 @@
  *
  *     node tests/browser/run.mjs [NAME ...]
  */
-import { readdir } from "node:fs/promises";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run } from "node:test";
 import { tap } from "node:test/reporters";
@@ -36,8 +37,13 @@ async function filesOf(names) {
   return wanted.map((name) => join(HERE, `${name}.test.mjs`));
 }
 
+// every server has a home of its own; what its kernels compile is the same for all, and takes as long as what is tested
+const compiled = await mkdtemp(join(tmpdir(), "tapedebug-browser-"));
+process.env.TAPEDEBUG_CACHE_DIR ??= compiled;
+
 const first = await failing(await filesOf(process.argv.slice(2)), AT_ONCE);
 const again = first.length > 0 ? await failing(first, 1) : [];
+await rm(compiled, { recursive: true, force: true });
 const nameOf = (file) => file.slice(HERE.length).split(".")[0];
 const once = first.filter((file) => !again.includes(file));
 if (once.length > 0) console.log(`Failed beside others, passed alone: ${once.map(nameOf).join(", ")}`);
