@@ -499,3 +499,10 @@ def test_devices():
     wp.set_device("cpu")
     wp.synchronize()
     wp.synchronize_device("cpu")
+
+
+def test_an_empty_array_has_an_address_for_numpy() -> None:
+    """NumPy before 2.4 takes the address 0 for no interface at all."""
+    values = wp.zeros(0, dtype=wp.vec3).numpy()
+    assert values.shape == (0, 3)
+    assert values.base.__array_interface__["data"][0] != 0
