@@ -71,14 +71,17 @@ class Pool:
 
     def run(self, job: Any, count: int, threads: int) -> bool:
         """Run a job with others; False, and nothing done, where they are at work for somebody else."""
-        if count > CAPACITY or not self.busy.acquire(False):
+        if count > CAPACITY:
             return False
-        try:
-            ctypes.memmove(self.address, address_of(job), job.nbytes)
-            self._wake(min(threads, count) - 1)
-            finish(self.address, count)
-        finally:
-            self.busy.release()
+        with deferred():  # an interrupt between two of these lines would keep the helpers busy for ever
+            if not self.busy.acquire(False):
+                return False
+            try:
+                ctypes.memmove(self.address, address_of(job), job.nbytes)
+                self._wake(min(threads, count) - 1)
+                finish(self.address, count)
+            finally:
+                self.busy.release()
         return True
 
     def _wake(self, number: int) -> None:
@@ -105,26 +108,22 @@ def _help(asleep: Any, address: int, run: Any, patience: int) -> None:
             claimed = run(address, 0, claimed, 0, patience)
 
 
+def alone(job: Any, count: int) -> None:
+    """Run a job on this thread, call after call."""
+    with deferred():
+        finish(address_of(job), count)
+
+
 def finish(address: int, count: int) -> None:
     """Begin a job, work at it until nothing is left to begin, and wait for what others are running.
 
-    Interrupts are answered when all is done: calls use memory that the caller gives up afterwards.
+    Interrupts have to wait: calls use memory that the caller gives up afterwards.
     """
     run, patience = work(), spins()
-    state = -1
-    try:
-        state = run(address, count, 0, count, patience)
-    finally:
-        if state:
-            with deferred():
-                while state:
-                    sleep(NAP)
-                    state = run(address, 0, 0, count, patience)
-
-
-def alone(job: Any, count: int) -> None:
-    """Run a job on this thread, call after call."""
-    finish(address_of(job), count)
+    state = run(address, count, 0, count, patience)
+    while state:
+        sleep(NAP)
+        state = run(address, 0, 0, count, patience)
 
 
 def address_of(memory: Any) -> int:

@@ -114,6 +114,28 @@ def test_an_interrupt_waits_for_all_chunks():
     np.testing.assert_array_equal(y.numpy(), expected)
 
 
+def test_an_interrupt_as_the_helpers_are_taken_gives_them_back():
+    """Were they not, all later launches of the process would run without them, and nobody would know why."""
+    kernel, dim, args = CASES["sum"]
+    wp.config.num_threads = 2
+    given = arrays_of(kernel, args)
+
+    def stop(frame: Any, event: str, function: Any) -> None:
+        if event == "c_return" and function == _pool.pool.busy.acquire:
+            sys.setprofile(None)
+            stopped.append(function)
+            signal.raise_signal(signal.SIGINT)
+
+    stopped: list[Any] = []
+    sys.setprofile(stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wp.launch(kernel, dim, inputs=given)
+    finally:
+        sys.setprofile(None)
+    assert stopped and not _pool.pool.busy.locked()
+
+
 def test_no_thread_is_made_before_it_is_wanted():
     code = """
         import threading, tapedebug as wp
