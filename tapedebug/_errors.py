@@ -1,4 +1,4 @@
-"""The errors that users see: each names the kernel or array, the line with a caret, values and the mend."""
+"""The errors that users see: each names the kernel or array, the line with a caret, the values and a hint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TapedebugError(Exception):
     Args:
         message: What is wrong, with the values that were seen.
         span: The place in the user's source, shown with a caret.
-        mend: What to change, in one sentence.
+        hint: What to change, in one sentence.
         notes: Further lines, such as the call chain that led there.
     """
 
@@ -22,12 +22,12 @@ class TapedebugError(Exception):
         message: str,
         *,
         span: Span | None = None,
-        mend: str | None = None,
+        hint: str | None = None,
         notes: Sequence[str] = (),
     ) -> None:
         self.message = message
         self.span = span
-        self.mend = mend
+        self.hint = hint
         self.notes = tuple(notes)
         super().__init__(str(self))
 
@@ -37,8 +37,8 @@ class TapedebugError(Exception):
             parts.append(f"  --> {display_file(self.span.file)}:{self.span.line}, in {self.span.function}")
             parts.extend(f"   | {line}" for line in self.span.caret().splitlines())
         parts.extend(f"  = note: {note}" for note in self.notes)
-        if self.mend:
-            parts.append(f"  = mend: {self.mend}")
+        if self.hint:
+            parts.append(f"  = hint: {self.hint}")
         return "\n".join(parts)
 
 

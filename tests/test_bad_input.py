@@ -1,4 +1,4 @@
-"""Bad input, as people give it: one message with the kernel, the line, a caret, the values and the mend."""
+"""Bad input, as people give it: one message with the kernel, the line, a caret, the values and the hint."""
 
 import textwrap
 from collections.abc import Callable
@@ -48,12 +48,12 @@ def text(error: BaseException) -> str:
     return "\n".join(lines)
 
 
-def message(head: str, source: str, carets: str, mend: str, function: str = "scale") -> str:
+def message(head: str, source: str, carets: str, hint: str, function: str = "scale") -> str:
     """The message as it should be; `carets` is the marked part of `source`."""
     at = source.index(carets)
     marks = " " * at + "^" * len(carets)
     where = Path(__file__).name
-    return f"{head}\n  --> {where}, in {function}\n   | {source}\n   | {marks}\n  = mend: {mend}"
+    return f"{head}\n  --> {where}, in {function}\n   | {source}\n   | {marks}\n  = hint: {hint}"
 
 
 LAUNCHES = {
@@ -137,10 +137,10 @@ LAUNCHES = {
 
 @pytest.mark.parametrize("case", LAUNCHES)
 def test_a_launch_that_does_not_fit(case: str) -> None:
-    call, kind, head, carets, mend = LAUNCHES[case]
+    call, kind, head, carets, hint = LAUNCHES[case]
     with pytest.raises(kind) as caught:
         call()
-    assert text(caught.value) == message(head, SCALE, carets, mend)
+    assert text(caught.value) == message(head, SCALE, carets, hint)
 
 
 @pytest.mark.parametrize("case", LAUNCHES)
@@ -264,7 +264,7 @@ def kernel_of(body: str, folder: Path) -> Any:
 
 @pytest.mark.parametrize("case", KERNELS)
 def test_a_kernel_with_a_mistake(case: str, tmp_path: Path) -> None:
-    body, kind, head, carets, mend = KERNELS[case]
+    body, kind, head, carets, hint = KERNELS[case]
     kernel = kernel_of(body, tmp_path)
     y = floats(7, 7, 7)
     with wp.Tape() as tape, pytest.raises(kind) as caught:
@@ -280,7 +280,7 @@ def test_a_kernel_with_a_mistake(case: str, tmp_path: Path) -> None:
         where,
         f"   | {source}",
         f"   | {' ' * at}{'^' * len(carets)}",
-        f"  = mend: {mend}",
+        f"  = hint: {hint}",
     ]
     assert (len(tape.records), y.numpy().tolist()) == (0, [7.0, 7.0, 7.0])
 
@@ -297,7 +297,7 @@ def test_an_annotation_is_missing(tmp_path: Path) -> None:
           --> {path}:3, in k
            | def k(x, y: float):
            |       ^
-          = mend: annotate it, for example `x: array(dtype=float)` or `x: float`""")
+          = hint: annotate it, for example `x: array(dtype=float)` or `x: float`""")
 
 
 # ------------------------------------------------------------------ the reverse pass
@@ -315,32 +315,32 @@ BACKWARD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "not a scalar": (
         lambda tape, y: tape.backward(y),
         "backward: the loss must be a scalar; got an array(shape=(3,), dtype=float32)\n"
-        "  = mend: sum it into an array of one element, or pass grads={array: seed}",
+        "  = hint: sum it into an array of one element, or pass grads={array: seed}",
     ),
     "no gradient": (
         lambda tape, y: tape.backward(floats(0, requires_grad=False)),
         "backward: the loss array(shape=(1,), dtype=float32) has no gradient: requires_grad is not set\n"
-        "  = mend: create it with requires_grad=True",
+        "  = hint: create it with requires_grad=True",
     ),
     "not on the tape": (
         lambda tape, y: tape.backward(floats(0)),
         "backward: the loss, an array(shape=(1,), dtype=float32), is not on this tape: "
         "none of its 2 records uses it\n"
-        "  = mend: launch what computes it inside `with tape:`",
+        "  = hint: launch what computes it inside `with tape:`",
     ),
     "a number": (
         lambda tape, y: tape.backward(3.0),
         "backward: the loss must be an array of one element; got 3.0 (float)\n"
-        "  = mend: let a kernel write the loss into zeros(1, requires_grad=True)",
+        "  = hint: let a kernel write the loss into zeros(1, requires_grad=True)",
     ),
     "a seed of another shape": (
         lambda tape, y: tape.backward(grads={y: floats(1, 2)}),
         "backward: the seed of the array(shape=(3,), dtype=float32) has shape (2,), dtype float32\n"
-        "  = mend: pass values of shape (3,), such as ones_like(array)",
+        "  = hint: pass values of shape (3,), such as ones_like(array)",
     ),
     "an empty tape": (
         lambda tape, y: wp.Tape().backward(y),
-        "backward: nothing was recorded on this tape\n  = mend: run the launches inside `with tape:` first",
+        "backward: nothing was recorded on this tape\n  = hint: run the launches inside `with tape:` first",
     ),
 }
 

@@ -38,12 +38,12 @@ def no_module(name: str) -> WarpImportError:
     """The error for `import warp.…`."""
     part = name.split(".")[1]
     reason = PARTS.get(part, "it is not part of recording and debugging gradients")
-    mend = f"import {name} only where it is used (`try: … except ImportError: …`), or debug the part without"
+    hint = f"import {name} only where it is used (`try: … except ImportError: …`), or debug the part without"
     if part == "_src":
         reason = "these are the internals of Warp"
-        mend = "import the public name from `warp`"
+        hint = "import the public name from `warp`"
     error = WarpImportError(
-        f"`{name}` is not in tapedebug: {reason}", span=_place(), mend=mend, notes=(_RUNNING,)
+        f"`{name}` is not in tapedebug: {reason}", span=_place(), hint=hint, notes=(_RUNNING,)
     )
     error.name = name
     return error
@@ -58,18 +58,18 @@ GRAPHS = frozenset(
 def no_name(module: str, name: str, why: str) -> WarpImportError | WarpNameError:
     """The error for `wp.name`, or for `from warp import name`."""
     frame = _caller()
-    mend = "leave it out, or debug the part of the program that does without it"
+    hint = "leave it out, or debug the part of the program that does without it"
     if name in GRAPHS:
         why = (
             f"{module}.{name} is not in tapedebug: what a graph runs again happens on no tape, so that "
             "nothing could be said about it"
         )
-        mend = "run the launches as they are, and capture them only `if wp.get_device().is_cuda`"
+        hint = "run the launches as they are, and capture them only `if wp.get_device().is_cuda`"
     if frame is not None and _imports(frame):
-        error = WarpImportError(why, span=_span(frame), mend=mend, notes=(_RUNNING,))
+        error = WarpImportError(why, span=_span(frame), hint=hint, notes=(_RUNNING,))
         error.name = module
         return error
-    return WarpNameError(why, span=None if frame is None else _span(frame), mend=mend, notes=(_RUNNING,))
+    return WarpNameError(why, span=None if frame is None else _span(frame), hint=hint, notes=(_RUNNING,))
 
 
 _RUNNING = "this program runs on tapedebug in place of Warp (--as-warp)"

@@ -26,6 +26,6 @@ def _folder() -> Path:
     if spec is None or spec.origin is None:
         raise WarpImportError(
             "the examples of Warp are not on this machine: Warp is not installed",
-            mend="install warp-lang for its files, or give the program another path",
+            hint="install warp-lang for its files, or give the program another path",
         )
     return Path(spec.origin).parent / "examples"

@@ -54,7 +54,7 @@ def assert_gradients(
         if fixed in options:
             raise GradcheckError(
                 f"assert_gradients takes no {fixed}",
-                mend="call gradcheck or gradcheck_tape for a result instead of an assertion",
+                hint="call gradcheck or gradcheck_tape for a result instead of an assertion",
             )
     options = {"show_summary": False, **options, "raise_exception": False}
     if isinstance(subject, Tape):
@@ -62,7 +62,7 @@ def assert_gradients(
     elif loss is not None:
         raise GradcheckError(
             "assert_gradients: loss belongs to a tape; of a kernel or function all outputs are checked",
-            mend="leave loss out, or choose outputs with input_output_mask",
+            hint="leave loss out, or choose outputs with input_output_mask",
         )
     else:
         result = gradcheck(subject, dim, inputs, outputs, **options)
@@ -77,7 +77,7 @@ def _tape(
     if dim is not None or outputs is not None or (inputs is not None and loss is None):
         raise GradcheckError(
             "assert_gradients: dim and outputs belong to kernels, and inputs of a tape to a loss",
-            mend="pass assert_gradients(tape), or assert_gradients(tape, inputs=[x], loss=loss)",
+            hint="pass assert_gradients(tape), or assert_gradients(tape, inputs=[x], loss=loss)",
         )
     if loss is not None:
         options |= {"end_to_end": True, "loss": loss, "inputs": inputs}

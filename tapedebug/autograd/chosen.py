@@ -159,7 +159,7 @@ def pair_script(tape: Any, pair: PairResult, **options: Any) -> str:
         raise GradcheckError(
             "no script can be written for the whole tape: an end-to-end check rests on all launches and on "
             "what was between them",
-            mend="look at the launches one by one: gradcheck_tape(tape) has scripts of those that fail",
+            hint="look at the launches one by one: gradcheck_tape(tape) has scripts of those that fail",
         )
     record = tape.records[pair.launch]
     if record.kernel is None:
@@ -180,7 +180,7 @@ def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
             raise GradcheckError(
                 f"check_pairs: there is no launch {launch!r}; "
                 f"the tape has launches 0 to {len(tape.records) - 1}",
-                mend="give the index of a launch, or None for the whole tape",
+                hint="give the index of a launch, or None for the whole tape",
             )
         record = tape.records[launch]
         known, where = list(record.plan.names), f"launch {launch} ({record.name})"
@@ -188,7 +188,7 @@ def _key(tape: Any, names: Names, entry: Mapping[str, Any]) -> Key:
         if name not in known:
             raise GradcheckError(
                 f"check_pairs: {where} has no array {name!r}; it has {', '.join(known) or 'none'}",
-                mend="use one of these names",
+                hint="use one of these names",
             )
     return launch, source, target
 

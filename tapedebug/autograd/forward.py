@@ -70,7 +70,7 @@ def jvp(
 
     get_device(device)
     if not tangents:
-        raise GradcheckError("jvp: no tangents were given", mend="pass tangents={array: values}")
+        raise GradcheckError("jvp: no tangents were given", hint="pass tangents={array: values}")
     tangents = dict(by_field(tangents, "jvp: the tangent"))
     require_floats("jvp: the keys of tangents", tangents)
     if isinstance(function, Tape):
@@ -87,7 +87,7 @@ def _pushed(make: Make, targets: Sequence[Any], tangents: Mapping[Any, Any], dty
     if shadow.lost:
         raise GradcheckError(
             f"jvp: a tangent went into a function that has none: {shadow.lost[0]}; what comes out is unknown",
-            mend="compute in kernels what depends on the inputs",
+            hint="compute in kernels what depends on the inputs",
         )
     return {a: shadow.tangent(a) for a in targets}
 
@@ -109,7 +109,7 @@ def _tape(tape: Any, outputs: Any, tangents: Mapping[Any, Any]) -> tuple[Make, l
     for array in tangents:
         reason = not_an_input(tape, names.of(array), array)
         if reason is not None:
-            raise GradcheckError(f"jvp: {reason}", mend="pass the array that held the values first")
+            raise GradcheckError(f"jvp: {reason}", hint="pass the array that held the values first")
     if outputs is None:
         return tape_shadow(tape), results_of(tape)
     wanted = [outputs] if is_array(outputs) else list(outputs)
@@ -131,7 +131,7 @@ def _called(
         if dim is None:
             raise GradcheckError(
                 f"kernel {function.key} needs dim, its number of threads",
-                mend="pass dim=len(array), or its shape",
+                hint="pass dim=len(array), or its shape",
             )
         function = concrete(function, (*given, *(outputs or ())))
         given, further = flat_call(function, given, list(outputs or ()))

@@ -132,12 +132,12 @@ def _require_forward_over_reverse(forward: bool, reverse: bool) -> None:
         raise GradcheckError(
             "gradgradcheck: check_rev_over_rev=True: a reverse pass can not be reversed here; second "
             "derivatives are tangents of adjoints (forward over reverse)",
-            mend="leave it at False: check_fwd_over_rev checks the same derivatives",
+            hint="leave it at False: check_fwd_over_rev checks the same derivatives",
         )
     if not forward:
         raise GradcheckError(
             "gradgradcheck: nothing is left to check: check_fwd_over_rev and check_rev_over_rev are False",
-            mend="leave check_fwd_over_rev at True",
+            hint="leave check_fwd_over_rev at True",
         )
 
 
@@ -147,7 +147,7 @@ def _refuse_tapes(function: Any) -> None:
     if isinstance(function, Tape):
         raise GradcheckError(
             "gradgradcheck: it takes a kernel or a function, not a tape",
-            mend="use hvp_check(tape, loss=…), or a function that launches what is on the tape",
+            hint="use hvp_check(tape, loss=…), or a function that launches what is on the tape",
         )
 
 
@@ -240,7 +240,7 @@ def _seeds(subject: Subject, given: Any, *, apart: bool) -> dict[Port, Floats]:
             raise GradcheckError(
                 f"gradgradcheck: grad_outputs names {unknown[0]!r}, which is no output with a gradient; "
                 f"those are {', '.join(port.name for port in outputs) or 'none'}",
-                mend="map output arrays to values of their shape",
+                hint="map output arrays to values of their shape",
             )
         several = [given.get(port.array) for port in outputs]
     else:
@@ -251,7 +251,7 @@ def _seeds(subject: Subject, given: Any, *, apart: bool) -> dict[Port, Floats]:
         raise GradcheckError(
             f"gradgradcheck: grad_outputs has {len(several)} entries for {len(outputs)} outputs with a "
             f"gradient ({', '.join(port.name for port in outputs)})",
-            mend="pass one for each, or None for an adjoint of zero",
+            hint="pass one for each, or None for an adjoint of zero",
         )
     return {port: _values(port, value) for port, value in zip(outputs, several, strict=True)}
 
@@ -264,12 +264,12 @@ def _values(port: Port, value: Any) -> Floats:
     except (TypeError, ValueError):
         raise GradcheckError(
             f"gradgradcheck: the adjoint of {port.name} is an array or numbers; got {value!r}",
-            mend="pass values of the output's shape, components last",
+            hint="pass values of the output's shape, components last",
         ) from None
     if values.shape != port.shape and values.size != port.size:
         raise GradcheckError(
             f"gradgradcheck: the adjoint of {port.name} has shape {values.shape}; "
             f"the output has {port.shape}",
-            mend="pass values of the output's shape, components last",
+            hint="pass values of the output's shape, components last",
         )
     return values.ravel()

@@ -188,7 +188,7 @@ def _one_of(caller: str, name: str, value: Any, known: tuple[str, ...]) -> None:
     if value not in known:
         raise GradcheckError(
             f"{caller}: {name} is {', '.join(map(repr, known[:-1]))} or {known[-1]!r}; got {value!r}",
-            mend=f"leave it at {known[0]!r}",
+            hint=f"leave it at {known[0]!r}",
         )
 
 
@@ -209,7 +209,7 @@ def _subject(
             f"{subject.program.subject} has no Jacobian to compute: "
             "no pair of a differentiable input and output",
             notes=subject.pairs.notes,
-            mend=why_nothing(subject.pairs.notes)[1],
+            hint=why_nothing(subject.pairs.notes)[1],
         )
     pace.subject = subject.program.subject
     subject.program.pulse = pace.pulse

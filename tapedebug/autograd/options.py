@@ -34,7 +34,7 @@ def positive(eps: float) -> None:
         GradcheckError: `eps` is not a positive number.
     """
     if not (is_number(eps) and 0 < eps < math.inf):
-        raise GradcheckError(f"eps, the largest step, must be positive; got {eps!r}", mend="leave it at 1e-4")
+        raise GradcheckError(f"eps, the largest step, must be positive; got {eps!r}", hint="leave it at 1e-4")
 
 
 def whole_number(caller: str, name: str, value: int) -> None:
@@ -44,7 +44,7 @@ def whole_number(caller: str, name: str, value: int) -> None:
         GradcheckError: `value` is none.
     """
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise GradcheckError(f"{caller}: {name} is an integer; got {value!r}", mend="-1 evaluates all")
+        raise GradcheckError(f"{caller}: {name} is an integer; got {value!r}", hint="-1 evaluates all")
 
 
 def is_number(value: object) -> bool:
@@ -95,17 +95,17 @@ class Options:
         if self.reference not in {"float64", "float32"}:
             raise GradcheckError(
                 f"reference is 'float64' or 'float32'; got {self.reference!r}",
-                mend="leave it at 'float64': float32 differences are right to a few digits only",
+                hint="leave it at 'float64': float32 differences are right to a few digits only",
             )
         if self.sample not in {"random", "first"}:
             raise GradcheckError(
                 f"sample is 'random' or 'first'; got {self.sample!r}",
-                mend="leave it at 'random': the first entries all lie in one corner of an array",
+                hint="leave it at 'random': the first entries all lie in one corner of an array",
             )
         if not (self.check_backward_ad or self.check_forward_ad):
             raise GradcheckError(
                 "nothing is left to check: check_backward_ad and check_forward_ad are both False",
-                mend="set one of them",
+                hint="set one of them",
             )
         for option, needed in (
             ("check_batched_grad", "check_backward_ad"),
@@ -113,7 +113,7 @@ class Options:
         ):
             if getattr(self, option) and not getattr(self, needed):
                 raise GradcheckError(
-                    f"{option}=True asks for what {needed}=False leaves out", mend=f"pass {needed}=True too"
+                    f"{option}=True asks for what {needed}=False leaves out", hint=f"pass {needed}=True too"
                 )
         return self
 
@@ -131,6 +131,6 @@ def masked_of(masked: bool | None, check_sparse_nnz: bool | None) -> bool:
     if masked is not None and bool(masked) != bool(check_sparse_nnz):
         raise GradcheckError(
             f"check_sparse_nnz={check_sparse_nnz!r} and masked={masked!r}: two names of one option differ",
-            mend="pass masked alone",
+            hint="pass masked alone",
         )
     return bool(check_sparse_nnz)

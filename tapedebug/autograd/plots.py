@@ -68,15 +68,15 @@ def jacobian_plot(
     metadata = kernel
     if isinstance(kernel, Kernel):
         if inputs is None:
-            raise GradcheckError("jacobian_plot: a kernel needs its inputs too", mend="pass inputs=[…]")
+            raise GradcheckError("jacobian_plot: a kernel needs its inputs too", hint="pass inputs=[…]")
         metadata = FunctionMetadata.of_kernel(kernel, inputs)
     elif not isinstance(kernel, FunctionMetadata):
         raise GradcheckError(
             f"jacobian_plot: kernel is a kernel or a FunctionMetadata, not {kernel!r:.80}",
-            mend="pass the kernel; of a Python function, the metadata that jacobian(…, metadata=…) filled",
+            hint="pass the kernel; of a Python function, the metadata that jacobian(…, metadata=…) filled",
         )
     if not jacobians:
-        raise GradcheckError("jacobian_plot: there are no Jacobians to plot", mend="choose at least one pair")
+        raise GradcheckError("jacobian_plot: there are no Jacobians to plot", hint="choose at least one pair")
     return plot_matrices(
         {key: matrix_of(jacobian) for key, jacobian in jacobians.items()}, metadata,
         show=show_plot, colorbar=show_colorbar, separate=scale_colors_per_submatrix,
@@ -186,7 +186,7 @@ def require_matplotlib() -> Any:
         import matplotlib.pyplot as plt
     except ImportError:
         raise TapedebugError(
-            "plots need matplotlib, which is not installed", mend="pip install 'tapedebug[plot]'"
+            "plots need matplotlib, which is not installed", hint="pip install 'tapedebug[plot]'"
         ) from None
     return plt
 
@@ -263,11 +263,11 @@ def _labels(metadata: FunctionMetadata, key: Key) -> tuple[tuple[str, Any], tupl
         raise GradcheckError(
             f"jacobian_plot: the metadata knows the inputs {', '.join(metadata.input_labels) or 'none'} and "
             f"the outputs {', '.join(metadata.output_labels) or 'none'}; there is a Jacobian of {key!r}",
-            mend="pass the inputs that the Jacobians were computed with",
+            hint="pass the inputs that the Jacobians were computed with",
         ) from None
     for name, dtype in (source, target):
         if dtype is None:
-            raise GradcheckError(f"jacobian_plot: {name} of the metadata is no array", mend="give its dtype")
+            raise GradcheckError(f"jacobian_plot: {name} of the metadata is no array", hint="give its dtype")
     return target, source
 
 

@@ -109,7 +109,7 @@ def hvp(
         LaunchError: The arguments do not fit the kernel.
     """
     if not tangents:
-        raise GradcheckError("hvp: no tangents were given", mend="pass tangents={array: values}")
+        raise GradcheckError("hvp: no tangents were given", hint="pass tangents={array: values}")
     tangents = dict(by_field(tangents, "hvp: the tangent"))
     require_floats("hvp: the keys of tangents", tangents)
     program = _program("hvp", function, dim, inputs, outputs, loss, device)
@@ -146,7 +146,7 @@ def hvp_check(
     program = _program("hvp_check", function, dim, inputs, outputs, loss, device)
     if not program.inputs:
         raise GradcheckError(
-            "hvp_check: there is nothing to differentiate by", mend="pass inputs with requires_grad=True"
+            "hvp_check: there is nothing to differentiate by", hint="pass inputs with requires_grad=True"
         )
     program.require(program.inputs)
     return _Check(program).result()
@@ -175,7 +175,7 @@ class _Program:
         if reasons:
             raise GradcheckError(
                 f"{name}: {reasons[0]}: its second derivative is unknown",
-                mend="compute in kernels with an adjoint what depends on the inputs",
+                hint="compute in kernels with an adjoint what depends on the inputs",
             )
 
     def require(self, arrays: Any) -> None:
@@ -187,7 +187,7 @@ class _Program:
             if reason is None and self.tape is not None:
                 reason = not_an_input(self.tape, name, array)
             if reason is not None:
-                raise GradcheckError(f"{self.name}: {reason}", mend="pass inputs with requires_grad=True")
+                raise GradcheckError(f"{self.name}: {reason}", hint="pass inputs with requires_grad=True")
 
     def product(self, shadow: SecondShadow, tangents: Arrays, targets: Sequence[Any]) -> HessianProduct:
         """Gradient and product, of the targets."""
@@ -214,7 +214,7 @@ def _program(
         if dim is None:
             raise GradcheckError(
                 f"kernel {function.key} needs dim, its number of threads",
-                mend="pass dim=len(array), or its shape",
+                hint="pass dim=len(array), or its shape",
             )
         args = [*given, *(outputs or ())]
         return _Program(
@@ -229,13 +229,13 @@ def _program(
             f"got {function!r} ({type(function).__name__})"
         )
     if loss is not None:
-        raise GradcheckError(f"{name}: a function returns its loss", mend="leave loss out")
+        raise GradcheckError(f"{name}: a function returns its loss", hint="leave loss out")
     subject = function_subject(function, given, outputs, None)
     losses = [target.array for target in subject.program.outputs]
     if len(losses) != 1:
         raise GradcheckError(
             f"{name}: the function returns {len(losses)} arrays with a gradient",
-            mend="let it return the loss, an array of one element with requires_grad=True",
+            hint="let it return the loss, an array of one element with requires_grad=True",
         )
     return _Program(name, _of_tape(subject.tape), _seeds(name, losses[0]), _with_gradient(given))
 
@@ -254,23 +254,23 @@ def _of_tape(tape: Any) -> Callable[[Any], SecondShadow]:
 
 def _seeds(name: str, loss: Any) -> Arrays:
     if loss is None:
-        raise GradcheckError(f"{name}: no loss was given", mend="pass loss=array, as to Tape.backward")
+        raise GradcheckError(f"{name}: no loss was given", hint="pass loss=array, as to Tape.backward")
     weights = {loss: None} if is_array(loss) else loss
     if not isinstance(weights, Mapping) or not weights:
         raise GradcheckError(
             f"{name}: the loss is an array of one element, or arrays with weights; got {loss!r}",
-            mend="pass loss=array, or loss={array: weights}",
+            hint="pass loss=array, or loss={array: weights}",
         )
     require_floats(f"{name}: the loss and the keys of its weights", weights)
     if is_array(loss) and loss.size != 1:
         raise GradcheckError(
-            f"{name}: the loss has {loss.size} elements", mend="pass loss={array: weights} for a weighted sum"
+            f"{name}: the loss has {loss.size} elements", hint="pass loss={array: weights} for a weighted sum"
         )
     seeds = {}
     for array, weight in weights.items():
         reason = obstacle("the loss", array)
         if reason is not None:
-            raise GradcheckError(f"{name}: {reason}", mend="create it with requires_grad=True")
+            raise GradcheckError(f"{name}: {reason}", hint="create it with requires_grad=True")
         seeds[array] = np.ones_like(array._look()) if weight is None else weight
     return seeds
 

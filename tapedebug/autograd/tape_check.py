@@ -172,7 +172,7 @@ def _require_tape(tape: Any) -> None:
     if not isinstance(tape, Tape):
         raise GradcheckError(
             f"gradcheck_tape: a tape is needed; got {tape!r} ({type(tape).__name__})",
-            mend="record launches inside `with wp.Tape() as tape:`, or use gradcheck for a kernel",
+            hint="record launches inside `with wp.Tape() as tape:`, or use gradcheck for a kernel",
         )
 
 
@@ -187,12 +187,12 @@ def _require_fitting(whole: bool, given: Mapping[str, Any], masks: Masks) -> Non
         raise GradcheckError(
             f"gradcheck_tape: {' and '.join(idle)} without end_to_end=True: launches are checked one by one, "
             "with all that they read and write",
-            mend="pass end_to_end=True",
+            hint="pass end_to_end=True",
         )
     if whole and masks:
         raise GradcheckError(
             "gradcheck_tape: input_output_masks and end_to_end=True do not go together",
-            mend="name the arrays whose gradients are wanted: inputs=[…]; or check launches one by one",
+            hint="name the arrays whose gradients are wanted: inputs=[…]; or check launches one by one",
         )
 
 

@@ -175,7 +175,7 @@ def _version(function: Any, own: Function) -> Any:
     raise KernelTypeError(
         f"function `{own.name}`: no version of `{function.name}` has the types of its parameters",
         span=own.origin.span(own.origin.tree),
-        mend=f"begin with the parameters of one of these: {versions}",
+        hint=f"begin with the parameters of one of these: {versions}",
     )
 
 
@@ -184,7 +184,7 @@ def _require_free(function: Any, own: Function, what: str) -> None:
     name = getattr(function, "__name__", repr(function))
     if not isinstance(function, Function):
         kind = "a kernel" if isinstance(function, Kernel) else "not a function of the kernel language"
-        message, mend = (
+        message, hint = (
             f"`{name}` is {kind}, and cannot have a {what}",
             f"decorate `{name}` with @wp.func",
         )
@@ -193,8 +193,8 @@ def _require_free(function: Any, own: Function, what: str) -> None:
         if known is None or known.python.__qualname__ == own.python.__qualname__:
             return
         message = f"`{name}` has a {what} already: `{known.name}`"
-        mend = "remove one of the two"
+        hint = "remove one of the two"
     tree = own.origin.tree
     raise KernelTypeError(
-        f"function `{own.name}`: {message}", span=own.origin.span((*tree.decorator_list, tree)[0]), mend=mend
+        f"function `{own.name}`: {message}", span=own.origin.span((*tree.decorator_list, tree)[0]), hint=hint
     )

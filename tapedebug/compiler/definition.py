@@ -51,7 +51,7 @@ class Definition:
         """Refuse: kernels are launched."""
         raise KernelTypeError(
             f"kernel `{self.__name__}` was called like a function",
-            mend=f"launch it: launch({self.__name__}, dim=…, inputs=[…])",
+            hint=f"launch it: launch({self.__name__}, dim=…, inputs=[…])",
         )
 
     def option(self, name: str) -> Any:
@@ -84,7 +84,7 @@ class Definition:
             raise KernelSyntaxError(
                 f"kernel `{self.__name__}`: a kernel has plain parameters only; `{starred.arg}` is not",
                 span=origin.span(starred),
-                mend="give each argument a parameter of its own",
+                hint="give each argument a parameter of its own",
             )
         declared = declared_types(self.python, origin, "kernel")
         params = []
@@ -93,7 +93,7 @@ class Definition:
                 raise KernelTypeError(
                     f"kernel `{self.__name__}`: the parameter `{argument.arg}` has no type",
                     span=origin.span(argument),
-                    mend="annotate it, for example "
+                    hint="annotate it, for example "
                     f"`{argument.arg}: array(dtype=float)` or `{argument.arg}: float`",
                 )
             kind = self.types[index] if self.types else declared[argument.arg]
@@ -137,5 +137,5 @@ class Definition:
             raise KernelTypeError(
                 f"kernel `{self.__name__}`: it is generic ({shown}), compiled for the types of a launch",
                 span=self.origin.span(self.origin.tree),
-                mend=f"launch it, or choose the types: overload({self.__name__}, […])",
+                hint=f"launch it, or choose the types: overload({self.__name__}, […])",
             )

@@ -58,7 +58,7 @@ class Function:
         if self.native is not None:
             raise TapedebugError(
                 f"`{self.name}` is a native function and was called outside a kernel",
-                mend="call it inside a function decorated with @kernel or @func",
+                hint="call it inside a function decorated with @kernel or @func",
             )
         return self._for_values(args, kwargs).python(*args, **kwargs)
 
@@ -151,7 +151,7 @@ class Gradient:
         """Refuse: there is no derivative of a plain Python function."""
         raise TapedebugError(
             f"{self.__name__} belongs to the kernel language and was called outside a kernel",
-            mend="call it inside a function decorated with @kernel or @func",
+            hint="call it inside a function decorated with @kernel or @func",
         )
 
 
@@ -177,7 +177,7 @@ def grad(function: Any) -> Gradient:
         return Gradient(function)
     raise KernelTypeError(
         f"grad() takes a function of the kernel language; got {getattr(function, '__name__', function)!r}",
-        mend="decorate it with @wp.func",
+        hint="decorate it with @wp.func",
     )
 
 
@@ -237,7 +237,7 @@ def unreadable(python: Callable[..., Any], what: str, error: Exception) -> Kerne
     """The user's error where there is no source."""
     return KernelSyntaxError(
         f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
-        mend="define it in a file or a notebook cell, not through exec() or a lambda",
+        hint="define it in a file or a notebook cell, not through exec() or a lambda",
     )
 
 
@@ -318,7 +318,7 @@ def declared_types(python: Callable[..., Any], origin: Origin, what: str) -> dic
                 f"{what} `{origin.function}`: "
                 f"the annotation `{shown}` of `{name}` is not a type of the kernel language",
                 span=span,
-                mend=_mend(annotation, what),
+                hint=_mend(annotation, what),
             ) from None
     return declared
 
@@ -341,7 +341,7 @@ def _evaluated(
             f"{function}: "
             f"the annotation `{text}` of `{name}` cannot be read ({type(error).__name__}: {error})",
             span=span,
-            mend="use types that are known where the function is defined" if unknown else "correct it",
+            hint="use types that are known where the function is defined" if unknown else "correct it",
         ) from None
 
 

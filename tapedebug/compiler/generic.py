@@ -41,7 +41,7 @@ def overload(kernel: Any, arg_types: Mapping[str, Any] | Sequence[Any] | None = 
             raise KernelTypeError(
                 f"kernel `{kernel.__name__}`: overload() takes {len(declared)} types, one for each parameter;"
                 f" got {len(arg_types)}",
-                mend=f"write overload({kernel.__name__}, [{', '.join(declared)}]) with their types",
+                hint=f"write overload({kernel.__name__}, [{', '.join(declared)}]) with their types",
             )
         arg_types = dict(zip(declared, arg_types, strict=True))
     unknown = next((name for name in arg_types if name not in declared), None)
@@ -50,7 +50,7 @@ def overload(kernel: Any, arg_types: Mapping[str, Any] | Sequence[Any] | None = 
         what = f"there is no parameter `{unknown}`" if unknown is not None else f"no type for `{missing[0]}`"
         raise KernelTypeError(
             f"kernel `{kernel.__name__}`: overload() was given {what}",
-            mend=f"its parameters are {', '.join(declared)}",
+            hint=f"its parameters are {', '.join(declared)}",
         )
     types = [_type(kernel, name, arg_types.get(name, kind)) for name, kind in declared.items()]
     version: Kernel = kernel.instance(tuple(types))
@@ -61,12 +61,12 @@ def _require_generic(kernel: Any) -> None:
     if not isinstance(kernel, Kernel):
         raise KernelTypeError(
             f"overload() takes a kernel; got {getattr(kernel, '__name__', kernel)!r}",
-            mend="decorate it with @wp.kernel",
+            hint="decorate it with @wp.kernel",
         )
     if not kernel.is_generic:
         raise KernelTypeError(
             f"kernel `{kernel.__name__}` takes one type for each parameter, so that it has no other versions",
-            mend="annotate a parameter with a family of types, such as typing.Any or array(dtype=wp.Float)",
+            hint="annotate a parameter with a family of types, such as typing.Any or array(dtype=wp.Float)",
         )
 
 
@@ -78,7 +78,7 @@ def _type(kernel: Kernel, name: str, annotation: Any) -> Any:
     except TypeError:
         raise KernelTypeError(
             f"kernel `{kernel.__name__}`: {annotation!r} is not a type that `{name}` can have",
-            mend="use float, wp.vec3, wp.array(dtype=float), …",
+            hint="use float, wp.vec3, wp.array(dtype=float), …",
         ) from None
 
 
@@ -88,7 +88,7 @@ def _decorated(python: Callable[..., Any], frame: Any) -> Kernel:
     if not isinstance(kernel, Kernel):
         raise KernelTypeError(
             f"overload() decorates a function with the name of a generic kernel; there is no kernel `{name}`",
-            mend="define the kernel before, or write overload(kernel, types)",
+            hint="define the kernel before, or write overload(kernel, types)",
         )
     read_annotations(python, frame)
     types = declared_types(python, origin_of(python, "overload"), "overload")

@@ -139,7 +139,7 @@ class Kernel(Analysed):
                         f"kernel `{self.__name__}`: "
                         f"`{param.name}` is {t.type_name(param.type)}; got {t.type_name(kind)}",
                         span=self.origin.span(self.origin.tree.args.args[param.index]),
-                        mend="use one type that fits, or change the annotation",
+                        hint="use one type that fits, or change the annotation",
                     )
             found = self.instances[types] = Kernel(
                 self.python, self.key, self.module, self.options, generic=self, types=types

@@ -148,7 +148,7 @@ def _results(kernel: Kernel, place: Span) -> tuple[Any, ...]:
         raise KernelTypeError(
             f"kernel `{kernel.__name__}`: one of the function's results is no number, vector or matrix",
             span=place,
-            mend="return values that arrays can hold, several as `return a, b`",
+            hint="return values that arrays can hold, several as `return a, b`",
         )
     return tuple(kinds)
 
@@ -163,6 +163,6 @@ def function_of(python: Callable[..., Any]) -> Function:
         except OSError as error:
             raise KernelTypeError(
                 f"the source of a lambda cannot be read ({error})",
-                mend="define it in a file or a notebook cell, or decorate a function with @wp.func",
+                hint="define it in a file or a notebook cell, or decorate a function with @wp.func",
             ) from None
     return made

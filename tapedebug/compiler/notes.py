@@ -81,7 +81,7 @@ class Notes:
         if self.used:
             raise KernelNameError(
                 f"kernel `{self.kernel.__name__}`: what it captured has changed since it was launched",
-                mend="define the kernel again after a change",
+                hint="define the kernel again after a change",
             )
         self.valid = False
 

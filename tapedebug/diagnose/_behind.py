@@ -173,7 +173,7 @@ def _add(case: Case, found: list[Finding], hiding: Finding) -> None:
         if finding.severity == "info" or (before is not None and before.severity != "info"):
             continue
         if "behind" not in finding.evidence:
-            seen = f" It is hidden by what {hiding.rule} says, and was seen with that mended."
+            seen = f" It is hidden by what {hiding.rule} says, and was seen with that fixed."
             evidence = {**finding.evidence, "behind": hiding.rule}
             finding = replace(finding, message=finding.message + seen, evidence=evidence)
         case.trace.findings = [each for each in case.trace.findings if each is not before] + [finding]

@@ -54,18 +54,18 @@ def find_seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, An
     if recorded.id_of(target) is None:
         raise TapedebugError(
             f"diagnose: the loss, an {target!r}, is not on this tape",
-            mend="pass the array that a recorded launch writes the loss to",
+            hint="pass the array that a recorded launch writes the loss to",
         )
     info = recorded.trace.arrays[recorded.id_of(target) or 0]
     if math.prod(info.shape) != 1 or info.dtype not in ("float32", "float64"):
         raise TapedebugError(
             f"diagnose: the loss must be a scalar float; got an {target!r}",
-            mend="sum it into an array of one element, or pass loss={array: seed}",
+            hint="sum it into an array of one element, or pass loss={array: seed}",
         )
     if not info.requires_grad:
         raise TapedebugError(
             f"diagnose: the loss, {info.label}, has no gradient: requires_grad is not set",
-            mend="create it with requires_grad=True",
+            hint="create it with requires_grad=True",
         )
     return {target: np.ones(target.shape, target._look().dtype)}
 
@@ -97,7 +97,7 @@ def find_leaves(recorded: Recorded, inputs: Any) -> list[int]:
             if number is None:
                 raise TapedebugError(
                     f"diagnose: the input {item!r} is not on this tape",
-                    mend="pass arrays that a recorded launch uses",
+                    hint="pass arrays that a recorded launch uses",
                 )
         return [number for number in ids if number is not None]
     trace = recorded.trace

@@ -132,7 +132,7 @@ class AdjointOf:
         """Refuse: there is no reverse pass outside a gradient function."""
         raise TapedebugError(
             "adjoint[…] belongs to the kernel language and was used outside a kernel",
-            mend="use it inside a function decorated with @func_grad(f); an array's gradient is its .grad",
+            hint="use it inside a function decorated with @func_grad(f); an array's gradient is its .grad",
         )
 
     def __repr__(self) -> str:

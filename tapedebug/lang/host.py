@@ -100,7 +100,7 @@ def evaluate(name: str, shown: str, operands: Sequence[Any]) -> Any:
         else:
             found = entry.build(*quantities)
     except RuleError as error:
-        raise TypeError(f"{shown} {error.message}\n  = mend: {error.mend}") from None
+        raise TypeError(f"{shown} {error.message}\n  = hint: {error.hint}") from None
     return tuple(map(_python, found)) if isinstance(found, tuple) else _python(found)
 
 
@@ -113,7 +113,7 @@ def _drawn(name: str, operands: Sequence[Any]) -> Any:
         assert build is not None
         return _python(build(stream, *(_quantity(bound, scalar) for bound in bounds)))
     except RuleError as error:
-        raise TypeError(f"{name}() {error.message}\n  = mend: {error.mend}") from None
+        raise TypeError(f"{name}() {error.message}\n  = hint: {error.hint}") from None
 
 
 def _state(operand: Any) -> Quantity:
@@ -186,7 +186,7 @@ def call(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     if entry is None and name not in RULES:
         raise TapedebugError(
             f"{name}() is a function of the kernel language and was called outside a kernel",
-            mend="call it inside a function decorated with @kernel or @func",
+            hint="call it inside a function decorated with @kernel or @func",
         )
     least, most = (entry.least, entry.most) if entry is not None else (RULES[name].arity,) * 2
     operands = inspect.Signature.from_callable(entry.build).bind(*args, **keywords).args if entry else args

@@ -66,28 +66,28 @@ def struct(cls: type) -> Any:
 def _fields(cls: Any, frame: FrameType) -> dict[str, Any]:
     if not isinstance(cls, type):
         word = "a function" if isinstance(cls, FunctionType) else repr(cls)
-        raise KernelTypeError(f"@struct decorates a class; got {word}", mend="write @struct above `class …:`")
+        raise KernelTypeError(f"@struct decorates a class; got {word}", hint="write @struct above `class …:`")
     name = cls.__name__
     if cls.__bases__ != (object,):
         raise KernelTypeError(
             f"struct `{name}` inherits from `{cls.__bases__[0].__name__}`, and a struct stands alone",
-            mend="give it a field of the other struct, or repeat the fields",
+            hint="give it a field of the other struct, or repeat the fields",
         )
     annotations = inspect.get_annotations(cls)
     if not annotations:
         raise KernelTypeError(
-            f"struct `{name}` has no fields", mend="declare them: `mass: float`, `q: array(dtype=vec3)`"
+            f"struct `{name}` has no fields", hint="declare them: `mass: float`, `q: array(dtype=vec3)`"
         )
     fields = {}
     for label, annotation in annotations.items():
         if label in vars(cls):
             raise KernelTypeError(
                 f"struct `{name}`: the field `{label}` has a default value, which a struct cannot have",
-                mend=f"write `{label}: …` only, and assign it to an instance",
+                hint=f"write `{label}: …` only, and assign it to an instance",
             )
         if label.startswith("__"):
             raise KernelTypeError(
-                f"struct `{name}`: a field cannot be called `{label}`", mend="choose another name"
+                f"struct `{name}`: a field cannot be called `{label}`", hint="choose another name"
             )
         fields[label] = _type(name, label, _evaluated(name, label, annotation, frame))
     return fields
@@ -99,13 +99,13 @@ def _evaluated(struct_name: str, label: str, annotation: Any, frame: FrameType) 
     try:
         return eval(annotation, frame.f_globals, frame.f_locals)
     except Exception as error:
-        mend = "correct it, or use types that are known there"
+        hint = "correct it, or use types that are known there"
         if annotation == struct_name:
-            mend = "a struct cannot hold itself: keep the index of another element instead"
+            hint = "a struct cannot hold itself: keep the index of another element instead"
         raise KernelTypeError(
             f"struct `{struct_name}`: the type `{annotation}` of `{label}` cannot be read "
             f"({type(error).__name__}: {error})",
-            mend=mend,
+            hint=hint,
         ) from None
 
 
@@ -118,5 +118,5 @@ def _type(struct_name: str, label: str, annotation: Any) -> Any:
         shown = getattr(annotation, "__name__", repr(annotation))
         raise KernelTypeError(
             f"struct `{struct_name}`: the type `{shown}` of `{label}` is not a type of the kernel language",
-            mend=t.mend_type(annotation),
+            hint=t.mend_type(annotation),
         ) from None

@@ -21,7 +21,7 @@ def load_widget() -> type[TapeDebugger]:
 
     Raises:
         ImportError: anywidget is not installed, or the panel's JavaScript has not been built; the message
-            says which, and how to mend it.
+            says which, and how to fix it.
     """
     from pathlib import Path
 

@@ -61,7 +61,7 @@ def jacobian_of_launch(
                 f"launch {record.index} ({record.name}) has no Jacobian: no pair of a differentiable input "
                 "and output",
                 notes=subject.pairs.notes,
-                mend="give an array that it reads and one that it writes requires_grad=True",
+                hint="give an array that it reads and one that it writes requires_grad=True",
             )
         pace.subject = f"launch {record.index} ({record.name})"
         subject.program.pulse = pace.pulse
@@ -85,7 +85,7 @@ def _chosen(tape: Tape, launch: int | None) -> Any:
             "read or write carries a gradient"
             if kernels
             else "this cell launches no kernel",
-            mend="launch a kernel on arrays with requires_grad=True",
+            hint="launch a kernel on arrays with requires_grad=True",
         )
     for record in kernels:
         if record.index == launch:

@@ -126,7 +126,7 @@ class CheckRunner:
         """
         if not self._running.acquire(blocking=False):
             raise TapedebugError(
-                "A check of this tape is running already.", mend="Wait for it, or call cancel()."
+                "A check of this tape is running already.", hint="Wait for it, or call cancel()."
             )
         self._cancelled.clear()
         try:
@@ -207,11 +207,11 @@ class CheckRunner:
         if self.subject.tape is None:
             raise TapedebugError(
                 "This tape was recorded elsewhere: only its trace is here, and checks run kernels.",
-                mend="Record it again in this kernel.",
+                hint="Record it again in this kernel.",
             )
         self.subject.require_unchanged()
         if not mask:
-            raise TapedebugError("No pair is switched on.", mend="Switch on a pair of the mask, then run.")
+            raise TapedebugError("No pair is switched on.", hint="Switch on a pair of the mask, then run.")
 
     def _add(self, result: PairResult) -> None:
         kept.keep(self.subject, result)

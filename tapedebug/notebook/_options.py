@@ -141,13 +141,13 @@ def parse(magic: Any, name: str, line: str) -> argparse.Namespace:
 
 def pointed(name: str, line: str, message: str, known: Iterable[str]) -> str:
     """Return a message with the line under it and a caret at what it is about."""
-    token, mend = _culprit(message, list(known), name)
+    token, hint = _culprit(message, list(known), name)
     shown = f"{name} {line}".rstrip()
     parts = [f"{name}: {message}", f"   | {shown}"]
     at = shown.find(token, len(name)) if token else -1
     if at >= 0:
         parts.append(f"   | {' ' * at}{'^' * len(token)}")
-    return "\n".join([*parts, f"  = mend: {mend}"])
+    return "\n".join([*parts, f"  = hint: {hint}"])
 
 
 def _culprit(message: str, known: list[str], name: str) -> tuple[str, str]:

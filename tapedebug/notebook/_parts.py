@@ -29,5 +29,5 @@ def respond(_: Subject, question: Mapping[str, Any]) -> Answer:
         raise TapedebugError(f"The panel has no part {name!r}.")
     path = STATIC / f"{name}.js"
     if not path.is_file():
-        raise TapedebugError(f"This part of the panel was not built: {path.name}.", mend="Run `make setup`.")
+        raise TapedebugError(f"This part of the panel was not built: {path.name}.", hint="Run `make setup`.")
     return Answer({"name": name}, [path.read_bytes()])

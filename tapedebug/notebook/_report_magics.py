@@ -87,7 +87,7 @@ class ReportMagics(Base):
 
         Examples::
 
-            %tape_diff broken mended
+            %tape_diff broken fixed
             %tape_diff before.tapedebug-trace tape diff.html
         """
         __tracebackhide__ = True
@@ -109,7 +109,7 @@ class ReportMagics(Base):
         if kind in ("Tape", "Trace", "Diagnosis"):
             raise UsageError(
                 f"%tape_report: {file} would be the name of the file, and it is a variable with a {kind}\n"
-                f"  = mend: %tape_report --tape {file}, or %tape_report ./{file} for a file of that name"
+                f"  = hint: %tape_report --tape {file}, or %tape_report ./{file} for a file of that name"
             )
 
     def _subject(self, name: str | None) -> Any:

@@ -49,10 +49,10 @@ class Subject:
         if then != now:
             raise TapedebugError(
                 f"The tape has changed since this was drawn: it had {then} launches and has {now} now.",
-                mend="Show it again.",
+                hint="Show it again.",
             )
         raise TapedebugError(
-            "The tape was reset and recorded again since this was drawn.", mend="Show it again."
+            "The tape was reset and recorded again since this was drawn.", hint="Show it again."
         )
 
     @cached_property

@@ -166,7 +166,7 @@ class TapeDebugger(anywidget.AnyWidget):
         if self._runner.running:
             raise TapedebugError(
                 "A check of this tape is running: it needs the tape as it is drawn.",
-                mend="Wait for it, or call cancel(); then refresh.",
+                hint="Wait for it, or call cancel(); then refresh.",
             )
         before = self._runner.subject
         if before.tape is None:
@@ -243,7 +243,7 @@ class TapeDebugger(anywidget.AnyWidget):
     def _require_open(self) -> None:
         if self.comm is None:
             raise TapedebugError(
-                "This panel was closed.", mend="Open another: TapeDebugger(tape), or show the tape."
+                "This panel was closed.", hint="Open another: TapeDebugger(tape), or show the tape."
             )
 
     def _heard(self, _: Any, content: Any, __: Any) -> None:

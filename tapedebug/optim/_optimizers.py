@@ -45,18 +45,18 @@ class _Optimizer:
             if isinstance(params, array) or not all(isinstance(p, array) for p in params):
                 raise ArrayError(
                     f"{type(self).__name__}: params must be a list of arrays; got {params!r}",
-                    mend="pass [array, …]",
+                    hint="pass [array, …]",
                 )
             for i, p in enumerate(params):
                 if types.is_struct(p.dtype):
                     raise ArrayError(
                         f"{type(self).__name__}: parameter {i} is an array{p._facts()}, of structs",
-                        mend="pass its fields: array['name'], …",
+                        hint="pass its fields: array['name'], …",
                     )
                 if not types.is_float(p.dtype):
                     raise ArrayError(
                         f"{type(self).__name__}: parameter {i} is an array{p._facts()}, which has no slope",
-                        mend="use a float dtype",
+                        hint="use a float dtype",
                     )
             params = list(params)
         self.params = params
@@ -77,18 +77,18 @@ class _Optimizer:
         """
         name = type(self).__name__
         if self.params is None:
-            raise ArrayError(f"{name}.step: no parameters are set", mend="call set_params([array, …])")
+            raise ArrayError(f"{name}.step: no parameters are set", hint="call set_params([array, …])")
         if len(grad) != len(self.params):
             raise ArrayError(
                 f"{name}.step: {len(self.params)} parameters and {len(grad)} gradients",
-                mend="pass one gradient for each parameter",
+                hint="pass one gradient for each parameter",
             )
         for i, (p, g) in enumerate(zip(self.params, grad, strict=True)):
             seen: Any = g
             if not isinstance(seen, array) or (g.shape, g.dtype) != (p.shape, p.dtype):
                 raise ArrayError(
                     f"{name}.step: gradient {i} must be like its parameter, an array{p._facts()}; got {g!r}",
-                    mend="pass parameter.grad",
+                    hint="pass parameter.grad",
                 )
         for i, (p, g) in enumerate(zip(self.params, grad, strict=True)):
             note_read(g, "optimiser")

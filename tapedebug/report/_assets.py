@@ -51,7 +51,7 @@ def load_assets(folder: Path | None = None) -> Assets:
         except FileNotFoundError:
             raise BundleError(
                 f"the front end is not built: {path} is missing",
-                mend="in the repository, run `make setup` (or `cd js && npm ci && npm run build:static`); "
+                hint="in the repository, run `make setup` (or `cd js && npm ci && npm run build:static`); "
                 "an installed tapedebug carries it, so reinstall the wheel",
             ) from None
         if f"</{element}" in text.lower() or "<!--" in text:

@@ -71,7 +71,7 @@ def run(
     if plan.info is None:
         raise LaunchError(
             f"launch of {kernel.key}: the kernel has no adjoint (enable_backward=False)",
-            mend="decorate it with @kernel alone, or leave out adjoint=True",
+            hint="decorate it with @kernel alone, or leave out adjoint=True",
         )
     record = Record(0, plan, args, sizes, threads, plan.packed(slots, *args), call_site(), None)
     keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
@@ -137,7 +137,7 @@ def _flat(kernel: Any, adjoints: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(adjoints) > len(kernel.signature):
         raise LaunchError(
             f"launch of {kernel.key}: it has {len(kernel.signature)} arguments and {len(adjoints)} adjoints",
-            mend="pass one adjoint for each argument, None for an array's own gradient",
+            hint="pass one adjoint for each argument, None for an array's own gradient",
         )
     return _flatten.adjoints(kernel, adjoints)
 
@@ -161,7 +161,7 @@ def _check(kernel: Any, p: int, a: array, gradient: Any) -> None:
         raise LaunchError(
             f"launch of {kernel.key}: the adjoint of argument {kernel.params[p].name!r} must be an array "
             f"like it, {a._facts().strip('()')}; got {gradient!r}",
-            mend="pass zeros_like(array), or None for the array's own gradient",
+            hint="pass zeros_like(array), or None for the array's own gradient",
         )
 
 

@@ -23,7 +23,7 @@ def not_a_kernel(thing: Any) -> LaunchError:
     name = getattr(thing, "__name__", None)
     told = f"the function {name!r}" if callable(thing) and name else f"{thing!r} ({type(thing).__name__})"
     return LaunchError(
-        f"launch: the first argument must be a kernel; got {told}", mend="decorate the function with @kernel"
+        f"launch: the first argument must be a kernel; got {told}", hint="decorate the function with @kernel"
     )
 
 
@@ -38,7 +38,7 @@ def check_device(kernel: Any, device: Any) -> None:
     except DeviceError as error:
         name = getattr(kernel, "key", None) or "a kernel"
         raise DeviceError(
-            f"launch of {name}: {error.message}", span=_span(kernel, None), mend=error.mend
+            f"launch of {name}: {error.message}", span=_span(kernel, None), hint=error.hint
         ) from None
 
 
@@ -47,7 +47,7 @@ def bad_dim(kernel: Any, dim: Any) -> LaunchError:
     return LaunchError(
         f"launch of {kernel.key}: dim is an int or a tuple of 1 to 4 ints; got {dim!r}",
         span=_span(kernel, None),
-        mend="pass the number of threads, or an array's shape",
+        hint="pass the number of threads, or an array's shape",
     )
 
 
@@ -62,7 +62,7 @@ def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
         raise LaunchError(
             f"launch of {kernel.key}: dim cannot be negative; got {shown}",
             span=_span(kernel, None),
-            mend="pass sizes of 0 or more",
+            hint="pass sizes of 0 or more",
         )
 
 
@@ -97,7 +97,7 @@ def check_pointers(kernel: Any, args: tuple[Any, ...]) -> None:
                 f"launch of {kernel.key}: the array `{kernel.params[p].name}` is not contiguous, and the "
                 f"native function `{function}` sees it as a pointer",
                 span=_span(kernel, kernel.params[p]),
-                mend="pass array.contiguous(), or a view without gaps",
+                hint="pass array.contiguous(), or a view without gaps",
             )
 
 
@@ -113,14 +113,14 @@ def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
     listed = ", ".join(f"{p.name}: {types.type_name(p.type)}" for p in params)
     if len(args) < len(params):
         missing = ", ".join(p.name for p in params[len(args) :])
-        mend = f"pass {missing} too"
+        hint = f"pass {missing} too"
     else:
-        mend = f"leave out the last {len(args) - len(params)}"
+        hint = f"leave out the last {len(args) - len(params)}"
     plural = "argument" if len(params) == 1 else "arguments"
     raise LaunchError(
         f"launch of {kernel.key}: it takes {len(params)} {plural} ({listed}); got {len(args)}",
         span=_span(kernel, None),
-        mend=mend,
+        hint=hint,
     )
 
 
@@ -138,10 +138,10 @@ def _array_argument(kernel: Any, param: Any, value: Any) -> array:
             f"pass contiguous(), a copy, or annotate it as {types.type_name(value.kernel_type)}",
         )
     if not isinstance(value, array):
-        mend = f"pass array(…, dtype={types.type_name(wanted.dtype)})"
+        hint = f"pass array(…, dtype={types.type_name(wanted.dtype)})"
         if value is None:
-            mend += f", or ask in the kernel whether it is there: `if {param.name}:`"
-        raise misfit(kernel, param, f"got {told(value)}", mend)
+            hint += f", or ask in the kernel whether it is there: `if {param.name}:`"
+        raise misfit(kernel, param, f"got {told(value)}", hint)
     if value.dtype is not wanted.dtype:
         raise misfit(
             kernel,
@@ -260,13 +260,13 @@ def _mend_range(scalar: Any) -> str:
     return "pass a smaller number, or use int64" if narrow else "pass a number in that range"
 
 
-def misfit(kernel: Any, param: Any, got: str, mend: str) -> LaunchError:
+def misfit(kernel: Any, param: Any, got: str, hint: str) -> LaunchError:
     """The error of an argument that does not fit its parameter."""
     return LaunchError(
         f"launch of {kernel.key}: argument {param.name!r} (number {param.declared + 1}) must be "
         f"{types.type_name(param.type)}; {got}",
         span=_span(kernel, param),
-        mend=mend,
+        hint=hint,
     )
 
 

@@ -37,18 +37,18 @@ def from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
 def _wrap(values: Values, dtype: Any, outer: Shape) -> array:
     scalar = types.numpy_dtype(dtype)
     if not values.flags.writeable:
-        raise ArrayError("array: copy=False needs a writable NumPy array", mend="pass copy=True")
+        raise ArrayError("array: copy=False needs a writable NumPy array", hint="pass copy=True")
     inner = types.value_shape(dtype)
     if values.strides[values.ndim - len(inner) :] != _convert.contiguous_strides(inner, scalar.itemsize):
         raise ArrayError(
             f"array: copy=False needs the components of a {types.type_name(dtype)} side by side; "
             f"the NumPy array has strides {values.strides}",
-            mend="pass copy=True, or a contiguous NumPy array",
+            hint="pass copy=True, or a contiguous NumPy array",
         )
     if any(s % scalar.itemsize for s in values.strides):
         raise ArrayError(
             f"array: copy=False needs strides in whole elements; the NumPy array has {values.strides}",
-            mend="pass copy=True",
+            hint="pass copy=True",
         )
     buffer = Buffer.around(values)
     low, _ = byte_bounds(values)
@@ -87,7 +87,7 @@ def from_pointer(
         ArrayError: They do not fit together.
     """
     if shape is None:
-        raise ArrayError("array: ptr= needs a shape", mend="pass shape=")
+        raise ArrayError("array: ptr= needs a shape", hint="pass shape=")
     kept, dims = _convert.element_type(dtype), _convert.shape_tuple(shape, "array")
     address = _address(ptr)
     item, steps = _convert.item_bytes(kept), _steps(strides, dims, kept)
@@ -98,7 +98,7 @@ def from_pointer(
     if capacity is not None and capacity < high:
         raise ArrayError(
             f"array: shape {dims} of {types.type_name(kept)} needs {high} bytes; capacity is {capacity}",
-            mend="pass a smaller shape, or the size of the memory",
+            hint="pass a smaller shape, or the size of the memory",
         )
     size = max(high, capacity or 0) - low
     return make(Buffer.at(address + low, size, owner, deleter), address, kept, dims, steps)
@@ -111,7 +111,7 @@ def _address(ptr: Any) -> int:
         address = -1
     if address < 0:
         raise ArrayError(
-            f"array: ptr is an address, an int; got {ptr!r}", mend="pass array.ptr or data_ptr()"
+            f"array: ptr is an address, an int; got {ptr!r}", hint="pass array.ptr or data_ptr()"
         )
     return address
 
@@ -128,12 +128,12 @@ def _steps(strides: Any, dims: Shape, dtype: Any) -> Shape:
     if len(steps) != len(dims):
         raise ArrayError(
             f"array: strides are one number of bytes for each dimension of shape {dims}; got {strides!r}",
-            mend="leave strides out for contiguous memory",
+            hint="leave strides out for contiguous memory",
         )
     scalar = types.numpy_dtype(dtype).itemsize
     if any(s % scalar for s in steps):
         raise ArrayError(
             f"array: strides of {types.type_name(dtype)} are multiples of {scalar} bytes; got {steps}",
-            mend="strides count bytes, not elements",
+            hint="strides count bytes, not elements",
         )
     return steps

@@ -20,7 +20,7 @@ def element_type(dtype: Any, what: str = "array") -> Any:
     try:
         return types.element_type(dtype)
     except TypeError as error:
-        raise ArrayError(f"{what}: {error}", mend="use a type of the kernel language as dtype") from None
+        raise ArrayError(f"{what}: {error}", hint="use a type of the kernel language as dtype") from None
 
 
 def shape_tuple(shape: Any, what: str) -> Shape:
@@ -32,16 +32,16 @@ def shape_tuple(shape: Any, what: str) -> Shape:
             dims = tuple(operator.index(n) for n in shape)
         except TypeError:
             raise ArrayError(
-                f"{what}: a shape is an int or a tuple of ints; got {shape!r}", mend="pass integers"
+                f"{what}: a shape is an int or a tuple of ints; got {shape!r}", hint="pass integers"
             ) from None
     if not 1 <= len(dims) <= 4:
         raise ArrayError(
             f"{what}: arrays have 1 to 4 dimensions; shape {dims} has {len(dims)}",
-            mend="flatten some dimensions, or use a vector dtype for the last one",
+            hint="flatten some dimensions, or use a vector dtype for the last one",
         )
     if min(dims) < 0:
         raise ArrayError(
-            f"{what}: sizes cannot be negative; got shape {dims}", mend="pass sizes of 0 or more"
+            f"{what}: sizes cannot be negative; got shape {dims}", hint="pass sizes of 0 or more"
         )
     return dims
 
@@ -76,7 +76,7 @@ def infer_dtype(data: Any) -> Any:
         raise ArrayError(
             f"array: data of NumPy dtype {values.dtype} has no type in the kernel language "
             f"({', '.join(t.__name__ for t in types.SCALARS)})",
-            mend="pass dtype=, or convert the data first",
+            hint="pass dtype=, or convert the data first",
         )
     return scalar
 
@@ -92,7 +92,7 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
     if not hasattr(data, "__len__") or isinstance(data, str | bytes):
         raise ArrayError(
             f"array: data must be a sequence or an array; got {data!r}",
-            mend=f"write [{data!r}] for an array of one element"
+            hint=f"write [{data!r}] for an array of one element"
             if np.isscalar(data)
             else "pass a list or an ndarray",
         )
@@ -104,7 +104,7 @@ def to_values(data: Any, dtype: Any, shape: Shape | None) -> Values:
             raise ArrayError(
                 f"array: {values.size} values of shape {values.shape} do not fill shape {shape} "
                 f"of {types.type_name(dtype)}",
-                mend="pass a shape with as many elements as the data",
+                hint="pass a shape with as many elements as the data",
             )
         return values.reshape(wanted)
     if not inner:
@@ -123,7 +123,7 @@ def _in_parts(data: Any, dtype: Any) -> Any:
     if types.value_shape(dtype) != (2,) or not types.is_float(dtype):
         raise ArrayError(
             f"array: complex numbers ({data.dtype}) are no elements of {types.type_name(dtype)}",
-            mend="use dtype=vec2 (vec2d) for pairs of real and imaginary part, or pass data.real",
+            hint="use dtype=vec2 (vec2d) for pairs of real and imaginary part, or pass data.real",
         )
     return np.ascontiguousarray(data).view(data.real.dtype).reshape(*data.shape, 2)
 
@@ -137,7 +137,7 @@ def _structured(data: Any, kind: Any, shape: Shape | None) -> Values:
     if shape is not None:
         raise ArrayError(
             f"array: {values.size} elements of {kind.__name__} do not fill shape {shape}",
-            mend="pass a shape with as many elements as the data",
+            hint="pass a shape with as many elements as the data",
         )
     return values if values.ndim else values.reshape(1)
 
@@ -157,7 +157,7 @@ def _with_inner(values: Values, dtype: Any, inner: Shape) -> Values:
     raise ArrayError(
         f"array: data of shape {values.shape} cannot be elements of {types.type_name(dtype)}: "
         f"its last dimension, {last}, is not a multiple of {count}",
-        mend=f"pass data of shape (…, {', '.join(map(str, inner))})",
+        hint=f"pass data of shape (…, {', '.join(map(str, inner))})",
     )
 
 
@@ -168,7 +168,7 @@ def _as_numpy(data: Any, dtype: np.dtype[Any] | None) -> Values:
         goal = f" of {dtype}" if dtype is not None else ""
         raise ArrayError(
             f"array: the data cannot become an array{goal}: {error}",
-            mend="pass rows of equal length and numbers in the range of the dtype",
+            hint="pass rows of equal length and numbers in the range of the dtype",
         ) from None
 
 
@@ -190,7 +190,7 @@ def element_bytes(value: Any, dtype: Any, what: Callable[[], str]) -> bytes:
     if types.is_struct(dtype):
         if type(value) is not dtype and not (np.isscalar(value) and value == 0):
             raise ArrayError(
-                f"{what()}: {value!r} is not a value of {dtype.__name__}", mend=f"pass {dtype.__name__}(…)"
+                f"{what()}: {value!r} is not a value of {dtype.__name__}", hint=f"pass {dtype.__name__}(…)"
             )
         one = dtype() if type(value) is not dtype else value
         return np.array(types.Struct.numpy_value(one), scalar).tobytes()
@@ -211,6 +211,6 @@ def element_bytes(value: Any, dtype: Any, what: Callable[[], str]) -> bytes:
         kind = "whole numbers in its range" if scalar.kind in "iu" else "numbers"
         need = f"{types.components(dtype)} {kind}" if inner else f"a {kind.replace('numbers', 'number')}"
         raise ArrayError(
-            f"{what()}: {value!r} is not a value of {types.type_name(dtype)}", mend=f"pass {need}"
+            f"{what()}: {value!r} is not a value of {types.type_name(dtype)}", hint=f"pass {need}"
         ) from None
     return values.tobytes()

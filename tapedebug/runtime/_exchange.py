@@ -111,12 +111,12 @@ class Exchange:
             raise ArrayError(
                 f"an array of {types.type_name(self.dtype)} cannot be shared through DLPack, which has no "
                 "structs",
-                mend="share the arrays of its fields",
+                hint="share the arrays of its fields",
             )
         if any(s < 0 for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
             raise ArrayError(
                 f"an array with negative strides {self.strides} cannot be shared through DLPack",
-                mend="share contiguous(), which is a copy",
+                hint="share contiguous(), which is a copy",
             )
         return self.numpy().__dlpack__(**options)
 

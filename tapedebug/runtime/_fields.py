@@ -24,7 +24,7 @@ def field(a: array, name: str) -> array:
     kind = a.dtype
     if name not in kind.fields:
         raise ArrayError(
-            f"array{a._facts()}: {kind.__name__} has no field {name!r}", mend=near_field(kind, name)
+            f"array{a._facts()}: {kind.__name__} has no field {name!r}", hint=near_field(kind, name)
         )
     part = f"{a.part}.{name}"
     if not types.is_struct(kind.fields[name]):
@@ -72,7 +72,7 @@ def by_field(given: Mapping[Any, Any], what: str) -> Iterator[tuple[Any, Any]]:
         if values.dtype.names != types.numpy_dtype(a.dtype).names or values.shape != a.shape:
             raise TapeError(
                 f"{what} of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
-                mend=f"pass an array of {a.dtype.__name__} of shape {a.shape}, or values for one field of it",
+                hint=f"pass an array of {a.dtype.__name__} of shape {a.shape}, or values for one field of it",
             )
         for leaf, view in zip(a.dtype.leaves(), leaves(a), strict=True):
             inner = values
@@ -93,7 +93,7 @@ def element_values(data: Any, kind: Any, dtype: np.dtype[Any]) -> np.ndarray[Any
             raise ArrayError(
                 f"array: data with the fields {', '.join(data.dtype.names)} cannot be {kind.__name__}, "
                 f"whose fields are {', '.join(kind.fields)}",
-                mend=f"use {kind.__name__}.numpy_dtype() for the NumPy array",
+                hint=f"use {kind.__name__}.numpy_dtype() for the NumPy array",
             )
         return data.astype(dtype)
     try:
@@ -101,7 +101,7 @@ def element_values(data: Any, kind: Any, dtype: np.dtype[Any]) -> np.ndarray[Any
     except (TypeError, ValueError) as error:
         raise ArrayError(
             f"array: the data cannot become an array of {kind.__name__}: {error}",
-            mend=f"pass a list of {kind.__name__}(…), or a structured array of {kind.__name__}.numpy_dtype()",
+            hint=f"pass a list of {kind.__name__}(…), or a structured array of {kind.__name__}.numpy_dtype()",
         ) from None
 
 

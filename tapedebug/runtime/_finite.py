@@ -68,7 +68,7 @@ class Finite:
                 *self._read(plan, args, param),
                 f"nothing of {undone} is left: arrays and tape are as they were before it",
             ),
-            mend="set config.verify_fp = False, record a tape, and let wp.diagnose(tape) find the operation",
+            hint="set config.verify_fp = False, record a tape, and let wp.diagnose(tape) find the operation",
         )
 
     def _read(self, plan: Plan, args: Arguments, param: int) -> list[str]:

@@ -81,7 +81,7 @@ def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) ->
             raise LaunchError(
                 f"launch of {kernel.key}: `{name}` is None, and the kernel uses it",
                 span=_span(kernel, param),
-                mend=f"assign an array to it ({types.type_name(kind)}), or ask before: `if {name}:`",
+                hint=f"assign an array to it ({types.type_name(kind)}), or ask before: `if {name}:`",
             )
         found.append(new((0,) * part.type.ndim, part.type.dtype))
 
@@ -89,14 +89,14 @@ def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) ->
 def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any, what: str = "argument") -> LaunchError:
     got = _told(value)
     wanted = types.type_name(kind)
-    mend = f"pass {'an instance of ' if types.is_struct(kind) else ''}{wanted}"
+    hint = f"pass {'an instance of ' if types.is_struct(kind) else ''}{wanted}"
     if types.is_struct(kind) and isinstance(value, type):
-        mend = f"pass an instance: {wanted}()"
+        hint = f"pass an instance: {wanted}()"
     elif types.is_struct(kind) and types.is_struct(type(value)) and type(value).__name__ == kind.__name__:
         got += ", of another struct of this name"
-        mend = "define the kernel again after its struct"
+        hint = "define the kernel again after its struct"
     elif isinstance(kind, types.IndexedArrayType) and isinstance(value, array):
-        mend = (
+        hint = (
             f"pass indexedarray(data, [indices{', None' * (kind.ndim - 1)}]), or annotate `{name}` as array"
         )
     place = "" if name == param.name else f" (in argument {param.name!r})"
@@ -104,7 +104,7 @@ def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any, what: str
         f"launch of {kernel.key}: {what} {name!r}{place} (number {param.index + 1}) "
         f"must be {wanted}; got {got}",
         span=_span(kernel, param),
-        mend=mend,
+        hint=hint,
     )
 
 

@@ -46,5 +46,5 @@ class Gradients(dict[array, array]):
 def _gradient(a: array) -> array:
     gradient = a.grad
     if gradient is None:
-        raise ArrayError(f"the array{a._facts()} has no gradient", mend="create it with requires_grad=True")
+        raise ArrayError(f"the array{a._facts()} has no gradient", hint="create it with requires_grad=True")
     return gradient

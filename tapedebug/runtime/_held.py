@@ -130,7 +130,7 @@ class Held:
         if found is None:
             told = f"the array{a._facts()}" if isinstance(a, array) else repr(a)
             raise TapeError(
-                f"replay: {told} is not on the tape", mend="pass an array that a recorded launch uses"
+                f"replay: {told} is not on the tape", hint="pass an array that a recorded launch uses"
             )
         return found
 
@@ -162,7 +162,7 @@ class Held:
             buffer = self._buffer(a)
             if not types.is_float(a.dtype):
                 raise TapeError(
-                    f"replay: the array{a._facts()} has no tangent", mend="pass tangents of float arrays"
+                    f"replay: the array{a._facts()} has no tangent", hint="pass tangents of float arrays"
                 )
             _bulk.copy(buffer.dots(a), _fitting("the tangent of", a, values))
 
@@ -179,6 +179,6 @@ def _fitting(what: str, a: array, values: Any) -> Values:
         have = "have" if what.startswith("the values") else "has"
         raise TapeError(
             f"replay: {what} the array{a._facts()} {have} shape {found.shape}, not {wanted}",
-            mend=f"pass values of shape {wanted}",
+            hint=f"pass values of shape {wanted}",
         )
     return found

@@ -116,7 +116,7 @@ def _need(tracker: Tracker, record: Record, plan: Plan, p: int) -> Need:
         raise TapeError(
             f"backward: {late} of launch {record.index} ({record.name}) got a gradient after the launch was "
             f"recorded, and {what} has overwritten values of `{plan.names[p]}` that its adjoint needs",
-            mend="create the array with requires_grad=True, before the launch",
+            hint="create the array with requires_grad=True, before the launch",
         )
     need.clobber = clobber
     return need

@@ -63,14 +63,14 @@ def overwrite(records: Sequence[Record], need: Need, record: Record, param: int)
             f"{_launched(record)} would overwrite values of {_array(record, read_param)} "
             f"that its own adjoint needs (read at line {need_span(reader, read_param).line})"
         )
-        mend = "write to another array than the one that is read"
+        hint = "write to another array than the one that is read"
     else:
         message = (
             f"{_launched(record)} would overwrite, through {_array(record, param)}, "
             f"values that the adjoint of {_launched(reader)} needs of {_array(reader, read_param)}"
         )
-        mend = "give the launch its own output array, or use on_overwrite='preserve'"
-    return OverwriteError(message, span=write_span(record, param), mend=mend)
+        hint = "give the launch its own output array, or use on_overwrite='preserve'"
+    return OverwriteError(message, span=write_span(record, param), hint=hint)
 
 
 def _writer_param(record: Record, buffer: Buffer) -> int:

@@ -60,7 +60,7 @@ class Recorded:
         if label not in labels:
             raise TapeError(
                 f"the tape has no array {label!r}; it has {', '.join(labels) or 'none'}",
-                mend="use one of these, or the array itself",
+                hint="use one of these, or the array itself",
             )
         found: array = recorded.arrays[labels.index(label)]
         return found

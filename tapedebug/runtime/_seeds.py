@@ -40,7 +40,7 @@ def checked_seeds(
     if (loss is not None or grads) and not tracker.records:
         raise TapeError(
             "backward: nothing was recorded on this tape",
-            mend="run the launches inside `with tape:` first",
+            hint="run the launches inside `with tape:` first",
         )
     seeds: Held = {}
     if loss is not None:
@@ -54,7 +54,7 @@ def checked_seeds(
             told = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
             raise TapeError(
                 f"backward: the keys of grads are arrays with requires_grad; got {told}",
-                mend="create the array with requires_grad=True and a float dtype",
+                hint="create the array with requires_grad=True and a float dtype",
             )
         _check_on_tape(tracker, a, "a key of grads")
         seeds[a] = _seed_values(tracker, a, gradient, spare)
@@ -87,7 +87,7 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: Held) -> Valu
     if values.shape != wanted or values.dtype.kind not in "fiu":
         raise TapeError(
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
-            mend=f"pass values of shape {wanted}, such as ones_like(array)",
+            hint=f"pass values of shape {wanted}, such as ones_like(array)",
         )
     held = spare.get(a)
     if isinstance(gradient, array) and isinstance(held, Lent) and held.is_still(gradient, tracker):
@@ -103,21 +103,21 @@ def _check_loss(tracker: Tracker, loss: Any) -> None:
     if not isinstance(loss, array):
         raise TapeError(
             f"backward: the loss must be an array of one element; got {loss!r} ({type(loss).__name__})",
-            mend="let a kernel write the loss into zeros(1, requires_grad=True)",
+            hint="let a kernel write the loss into zeros(1, requires_grad=True)",
         )
     if loss.size != 1 or types.components(loss.dtype) != 1 or types.is_struct(loss.dtype):
         raise TapeError(
             f"backward: the loss must be a scalar; got an array{loss._facts()}",
-            mend="sum it into an array of one element, or pass grads={array: seed}",
+            hint="sum it into an array of one element, or pass grads={array: seed}",
         )
     if not types.is_float(loss.dtype):
         raise TapeError(
-            f"backward: the loss must be a float; got an array{loss._facts()}", mend="use dtype=float"
+            f"backward: the loss must be a float; got an array{loss._facts()}", hint="use dtype=float"
         )
     if not loss.requires_grad:
         raise TapeError(
             f"backward: the loss array{loss._facts()} has no gradient: requires_grad is not set",
-            mend="create it with requires_grad=True",
+            hint="create it with requires_grad=True",
         )
     _check_on_tape(tracker, loss, "the loss")
 
@@ -127,5 +127,5 @@ def _check_on_tape(tracker: Tracker, a: array, what: str) -> None:
         raise TapeError(
             f"backward: {what}, an array{a._facts()}, is not on this tape: none of its "
             f"{len(tracker.records)} records uses it",
-            mend="launch what computes it inside `with tape:`",
+            hint="launch what computes it inside `with tape:`",
         )

@@ -78,7 +78,7 @@ class ShadowBuffer:
             raise TapeError(
                 f"replay: one buffer of {self.buffer.nbytes} bytes is used as {names}; "
                 "its float64 twin has no such views",
-                mend="replay without dtype=, or use one array for each type",
+                hint="replay without dtype=, or use one array for each type",
             )
         self.double = self.scale > 1 or np.dtype(np.float64) in scalars
         self.data = aligned(self.buffer.nbytes * self.scale)
@@ -266,7 +266,7 @@ def is_double(dtype: Any) -> bool:
         found = None
     if found not in types.FLOATS:
         raise TapeError(
-            f"replay: dtype is None or float64; got {dtype!r}", mend="pass dtype=float64, or leave it out"
+            f"replay: dtype is None or float64; got {dtype!r}", hint="pass dtype=float64, or leave it out"
         )
     return found is types.float64
 

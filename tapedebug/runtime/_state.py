@@ -77,7 +77,7 @@ def refuse_at_another_time(what: str) -> None:
     if state.moment is not None:
         raise TapeError(
             f"{what}: the arrays are those of {state.moment!r}, not those of now",
-            mend="leave that `with` block first",
+            hint="leave that `with` block first",
         )
 
 

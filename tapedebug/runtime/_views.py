@@ -90,12 +90,12 @@ def reshaped(a: array, shape: Any) -> array:
     if int(np.prod(wanted, dtype=np.int64)) != a.size:
         raise ArrayError(
             f"reshape: an array of shape {a.shape} ({a.size} elements) has no shape {tuple(dims)}",
-            mend="keep the number of elements",
+            hint="keep the number of elements",
         )
     if not a.is_contiguous:
         raise ArrayError(
             f"reshape: the array of shape {a.shape} with strides {a.strides} is not contiguous",
-            mend="call contiguous() first (it copies)",
+            hint="call contiguous() first (it copies)",
         )
     strides = _convert.contiguous_strides(wanted, a.item_size)
     return make(a.buffer, a.ptr, a.dtype, wanted, strides, like=a)
@@ -107,7 +107,7 @@ def transposed(a: array, axes: Any) -> array:
     if sorted(order) != list(range(a.ndim)):
         raise ArrayError(
             f"transpose: axes {order} are not an order of the dimensions of shape {a.shape}",
-            mend="name every dimension once",
+            hint="name every dimension once",
         )
     shape = tuple(a.shape[axis] for axis in order)
     return make(a.buffer, a.ptr, a.dtype, shape, tuple(a.strides[axis] for axis in order), like=a)
@@ -122,7 +122,7 @@ def viewed(a: array, dtype: Any) -> array:
         raise ArrayError(
             f"view: {types.type_name(other)} has {_convert.item_bytes(other)} bytes, "
             f"{types.type_name(a.dtype)} has {a.item_size} (shape {a.shape}, strides {a.strides})",
-            mend="view as a type of the same size, vectors as scalars, or scalars side by side in a last "
+            hint="view as a type of the same size, vectors as scalars, or scalars side by side in a last "
             "dimension of a vector's length as vectors",
         )
     return make(a.buffer, a.ptr, other, *found, like=a)

@@ -147,7 +147,7 @@ class array(Exchange, Arithmetic):
         if cls._ndim_wanted and made.ndim != cls._ndim_wanted:
             raise ArrayError(
                 f"{cls.__name__}: the data has {made.ndim} dimensions (shape {made.shape})",
-                mend="reshape the data, or use array()",
+                hint="reshape the data, or use array()",
             )
         if grad is not None:
             made.grad = grad
@@ -155,7 +155,7 @@ class array(Exchange, Arithmetic):
             made.requires_grad = True
         if retain_grad and not made.requires_grad:
             raise ArrayError(
-                "array: retain_grad=True needs requires_grad=True", mend="pass requires_grad=True too"
+                "array: retain_grad=True needs requires_grad=True", hint="pass requires_grad=True too"
             )
         made.retain_grad = retain_grad
         return made
@@ -239,7 +239,7 @@ class array(Exchange, Arithmetic):
             raise ArrayError(
                 f"the gradient of an array{self._facts()} must be an array of the same shape and dtype; "
                 f"got {value!r}",
-                mend="pass zeros_like(array), or an array made from data of that shape and dtype",
+                hint="pass zeros_like(array), or an array made from data of that shape and dtype",
             )
         self.requires_grad = True
         whole = (

@@ -45,7 +45,7 @@ def parse_budget(given: Any) -> int | None:
     if amount is None or not 1 <= amount < float("inf"):
         raise TapeError(
             f"Tape: memory_budget is a positive number of bytes or text such as '500 MB'; got {given!r}",
-            mend="use one of these, or leave it out",
+            hint="use one of these, or leave it out",
         )
     return int(amount)
 

@@ -78,7 +78,7 @@ class Launch:
         if not -count <= index < count:
             raise LaunchError(
                 f"launch of {self.kernel.key}: there is no parameter number {index}; it has {count}",
-                mend=f"pass 0 to {count - 1}",
+                hint=f"pass 0 to {count - 1}",
             )
         if adjoint:
             self.adj_params += [None] * (count - len(self.adj_params))
@@ -98,7 +98,7 @@ class Launch:
         if name not in names:
             raise LaunchError(
                 f"launch of {self.kernel.key}: there is no parameter {name!r}",
-                mend=f"its parameters are {', '.join(names)}",
+                hint=f"its parameters are {', '.join(names)}",
             )
         self.set_param_at_index(names.index(name), value, adjoint)
 

@@ -73,11 +73,11 @@ def get_device(ident: Any = None) -> Device:
                 return CPU
             raise DeviceError(
                 f'there is no device {ident!r}: this version runs on "cpu" only (CUDA is planned)',
-                mend='leave device= out, pass device="cpu", or set config.cuda_on_cpu = True (--cuda-on-cpu)',
+                hint='leave device= out, pass device="cpu", or set config.cuda_on_cpu = True (--cuda-on-cpu)',
             )
     raise DeviceError(
         f'there is no device {ident!r}: the devices are "cpu"',
-        mend='leave device= out, or pass device="cpu"',
+        hint='leave device= out, or pass device="cpu"',
     )
 
 

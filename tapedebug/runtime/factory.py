@@ -23,7 +23,7 @@ def _made(
     made = new(_convert.shape_tuple(shape, what), kind, zeroed=zeroed, requires_grad=bool(requires_grad))
     if retain_grad and not requires_grad:
         raise ArrayError(
-            f"{what}: retain_grad=True needs requires_grad=True", mend="pass requires_grad=True too"
+            f"{what}: retain_grad=True needs requires_grad=True", hint="pass requires_grad=True too"
         )
     made.retain_grad = retain_grad
     return made
@@ -34,7 +34,7 @@ def _shape(shape: Any, n: int | None) -> Any:
     if n is None:
         return shape
     if shape is not None:
-        raise ArrayError(f"the shape is given twice: shape={shape!r}, n={n!r}", mend="pass the shape only")
+        raise ArrayError(f"the shape is given twice: shape={shape!r}, n={n!r}", hint="pass the shape only")
     return n
 
 
@@ -178,7 +178,7 @@ def full_like(
 
 def _like(src: Any, what: str) -> tuple[Any, Any]:
     if not isinstance(src, array):
-        raise ArrayError(f"{what}: {src!r} is not an array", mend="pass an array, or use zeros(shape, dtype)")
+        raise ArrayError(f"{what}: {src!r} is not an array", hint="pass an array, or use zeros(shape, dtype)")
     return src.shape, src.dtype
 
 

@@ -50,11 +50,11 @@ class indexedarray:
         if data is None:
             return types.IndexedArrayType(float if dtype is None else dtype, ndim or cls._ndim_wanted or 1)
         if not isinstance(data, array):
-            raise ArrayError(f"indexedarray: the data must be an array; got {data!r}", mend="pass array(…)")
+            raise ArrayError(f"indexedarray: the data must be an array; got {data!r}", hint="pass array(…)")
         if cls._ndim_wanted and data.ndim != cls._ndim_wanted:
             raise ArrayError(
                 f"{cls.__name__}: the data has {data.ndim} dimensions (shape {data.shape})",
-                mend="use indexedarray()",
+                hint="use indexedarray()",
             )
         made = object.__new__(indexedarray)
         made.data = data
@@ -142,7 +142,7 @@ class indexedarray:
     def __getitem__(self, key: Any) -> Any:
         raise ArrayError(
             f"{self!r} is indexed in kernels only",
-            mend="index contiguous(), a copy, or data, the whole array",
+            hint="index contiguous(), a copy, or data, the whole array",
         )
 
     # -- values -----------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class indexedarray:
             raise ArrayError(
                 f"assign to an {self!r}: the source has shape {src.shape} and dtype "
                 f"{types.type_name(src.dtype)}",
-                mend="assign an array of the same shape and dtype",
+                hint="assign an array of the same shape and dtype",
             )
         self.numpy()
         _gather.scatter(src, self)
@@ -238,7 +238,7 @@ def _checked(data: array, indices: Any) -> list[array | None]:
     if len(given) > data.ndim:
         raise ArrayError(
             f"indexedarray: {len(given)} arrays of indices for data of shape {data.shape}",
-            mend=f"pass at most {data.ndim}",
+            hint=f"pass at most {data.ndim}",
         )
     found = [_table(data, axis, one) for axis, one in enumerate(given)]
     return found + [None] * (data.ndim - len(found))
@@ -262,21 +262,21 @@ def _table(data: array, axis: int, given: Any) -> array | None:
         if not is_index(given) and not (isinstance(given, list) and not given):
             raise ArrayError(
                 f"indexedarray: indices along axis {axis} are an array of int32 or None; got {given!r}",
-                mend="pass array([…], dtype=int)",
+                hint="pass array([…], dtype=int)",
             )
         values = np.asarray(given, dtype=np.int64)
         wrong = values[(values < 0) | (values >= length)]
         if wrong.size:
             raise ArrayError(
                 f"indexedarray: the index {wrong[0]} lies outside axis {axis} of data of shape {data.shape}",
-                mend=f"its indices are 0 to {length - 1}",
+                hint=f"its indices are 0 to {length - 1}",
             )
         made: array = array(values.astype(np.int32), dtype=int)
         return made
     if given.dtype is not types.int32 or given.ndim != 1:
         raise ArrayError(
             f"indexedarray: indices along axis {axis} are a one-dimensional array of int32; got {given!r}",
-            mend="make it with dtype=int",
+            hint="make it with dtype=int",
         )
     return given
 

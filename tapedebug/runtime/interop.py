@@ -47,14 +47,14 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
     capsule = type(source).__name__ == "PyCapsule"
     if not capsule and not hasattr(source, "__dlpack__"):
         raise ArrayError(
-            f"from_dlpack: {type(source).__name__} has no __dlpack__", mend="pass a tensor, or a capsule"
+            f"from_dlpack: {type(source).__name__} has no __dlpack__", hint="pass a tensor, or a capsule"
         )
     try:
         seen = np.from_dlpack(_Capsule(source) if capsule else source)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ArrayError(
             f"from_dlpack: a {type(source).__name__} cannot be shared: {error}",
-            mend="pass a tensor in CPU memory, detached from its gradient",
+            hint="pass a tensor in CPU memory, detached from its gradient",
         ) from None
     return _shared(seen, dtype, "from_dlpack")
 
@@ -70,7 +70,7 @@ def _shared(values: np.ndarray[Any, Any], dtype: Any, what: str, buffer: Buffer 
     if scalar is None:
         raise ArrayError(
             f"{what}: elements of {values.dtype} have no type in the kernel language",
-            mend="convert them first",
+            hint="convert them first",
         )
     kept: Any = scalar if dtype is None else _convert.element_type(dtype, what)
     if types.numpy_dtype(kept).itemsize != values.dtype.itemsize or (
@@ -78,7 +78,7 @@ def _shared(values: np.ndarray[Any, Any], dtype: Any, what: str, buffer: Buffer 
     ):
         raise ArrayError(
             f"{what}: elements of {scalar.__name__} are not those of {types.type_name(kept)}",
-            mend="convert the tensor first, or pass another dtype",
+            hint="convert the tensor first, or pass another dtype",
         )
     inner = types.value_shape(kept)
     rank = values.ndim - len(inner)
@@ -87,12 +87,12 @@ def _shared(values: np.ndarray[Any, Any], dtype: Any, what: str, buffer: Buffer 
         raise ArrayError(
             f"{what}: shape {values.shape} with strides {values.strides} holds no {types.type_name(kept)}: "
             f"its last dimensions must be {inner}, side by side",
-            mend=f"pass a contiguous tensor of shape (…, {', '.join(map(str, inner))})",
+            hint=f"pass a contiguous tensor of shape (…, {', '.join(map(str, inner))})",
         )
     if rank == 0:
         raise ArrayError(
             f"{what}: a tensor without dimensions is no array",
-            mend="pass tensor.reshape(1), which shares its memory",
+            hint="pass tensor.reshape(1), which shares its memory",
         )
     address = values.__array_interface__["data"][0]
     if buffer is not None:
@@ -132,12 +132,12 @@ def from_torch(
     """
     torch = _library("torch", "from_torch")
     if not isinstance(t, torch.Tensor):
-        raise ArrayError(f"from_torch: {type(t).__name__} is not a tensor", mend="pass a torch.Tensor")
+        raise ArrayError(f"from_torch: {type(t).__name__} is not a tensor", hint="pass a torch.Tensor")
     if return_ctype:
-        raise ArrayError("from_torch: return_ctype=True is not supported", mend="leave it out")
+        raise ArrayError("from_torch: return_ctype=True is not supported", hint="leave it out")
     if t.device.type != "cpu":
         raise DeviceError(
-            f"from_torch: the tensor is on {t.device}", mend="pass tensor.cpu(), which is a copy"
+            f"from_torch: the tensor is on {t.device}", hint="pass tensor.cpu(), which is a copy"
         )
     wanted = t.requires_grad if requires_grad is None else requires_grad
     shares = torch.is_grad_enabled() and t.is_leaf
@@ -158,7 +158,7 @@ def _over_tensor(t: Any, dtype: Any, private: bool = False) -> array:
         values = t.detach().numpy()
     except (TypeError, RuntimeError) as error:
         raise ArrayError(
-            f"from_torch: a tensor of {t.dtype} cannot be shared: {error}", mend="convert the tensor first"
+            f"from_torch: a tensor of {t.dtype} cannot be shared: {error}", hint="convert the tensor first"
         ) from None
     storage = t.untyped_storage()
     buffer = Buffer.at(storage.data_ptr(), storage.nbytes(), storage, private=private)
@@ -192,16 +192,16 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     """
     torch = _library("torch", "to_torch")
     if not isinstance(a, array):
-        raise ArrayError(f"to_torch: {a!r} is not an array", mend="pass an array")
+        raise ArrayError(f"to_torch: {a!r} is not an array", hint="pass an array")
     if any(s < 0 for s in a.strides):
         raise ArrayError(
             f"to_torch: tensors have no negative strides; the array has {a.strides}",
-            mend="pass contiguous(), which is a copy",
+            hint="pass contiguous(), which is a copy",
         )
     if types.is_struct(a.dtype):
         raise ArrayError(
             f"to_torch: tensors have no elements of {types.type_name(a.dtype)}",
-            mend="pass the arrays of its fields",
+            hint="pass the arrays of its fields",
         )
     made = torch.from_numpy(a.numpy())
     if (a.requires_grad if requires_grad is None else requires_grad) and types.is_float(a.dtype):
@@ -315,7 +315,7 @@ def _scalar(found: np.dtype[Any], asked: Any) -> Any:
 
 def _no_type(asked: Any) -> ArrayError:
     listed = ", ".join(s.__name__ for s in types.SCALARS)
-    return ArrayError(f"{asked} has no type in the kernel language ({listed})", mend="convert the data first")
+    return ArrayError(f"{asked} has no type in the kernel language ({listed})", hint="convert the data first")
 
 
 def _library(name: str, what: str) -> Any:
@@ -325,5 +325,5 @@ def _library(name: str, what: str) -> Any:
     except ImportError:
         package = name.partition(".")[0]
         raise ArrayError(
-            f"{what}: the package {package!r} is not installed", mend=f"install it: pip install {package}"
+            f"{what}: the package {package!r} is not installed", hint=f"install it: pip install {package}"
         ) from None

@@ -130,14 +130,14 @@ class Listener:
                 f"{self._name}: the index {index} is outside {remark.text}, which {size}, in thread {thread}",
                 span=remark.span,
                 notes=(*remark.notes, left),
-                mend="test the index before it is used, make the array larger, or launch fewer threads",
+                hint="test the index before it is used, make the array larger, or launch fewer threads",
             )
         said = remark.said(words) if remark.arguments else ""
         return KernelAssertionError(
             f"{self._name}: assertion failed in thread {thread}{': ' if said else ''}{said}",
             span=remark.span,
             notes=(*remark.seen(words), *remark.notes, left),
-            mend="see why it does not hold; config.asserts = False leaves assertions out",
+            hint="see why it does not hold; config.asserts = False leaves assertions out",
         )
 
 

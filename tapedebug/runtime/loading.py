@@ -75,7 +75,7 @@ def load_module(
     if not any(m.kernels for m in chosen):
         raise TapedebugError(
             f"load_module: the module {found.name!r} has no kernels",
-            mend="import it first, and pass its name or the module itself",
+            hint="import it first, and pass its name or the module itself",
         )
     force_load(device, chosen)
 

@@ -101,13 +101,13 @@ def apply(
         got = ", ".join(builtins.map(repr, inputs)) or "none"
         raise ArrayError(
             f"{what}: one of the inputs must be an array; got {got}",
-            mend="pass an array, or call the function of NumPy or math",
+            hint="pass an array, or call the function of NumPy or math",
         )
     shape = _broadcast(arrays, what)
     if in_place and shape != args[0].shape:
         raise ArrayError(
             f"{what}: the result has shape {shape}; the array that it changes has {args[0].shape}",
-            mend="write it as a new array",
+            hint="write it as a new array",
         )
     given = list(out) if isinstance(out, list | tuple) else [] if out is None else [out]
     written = args[:1] if in_place else [a for a in given if isinstance(a, array)]
@@ -142,7 +142,7 @@ def _function(func: Any) -> tuple[str, Any]:
         return known.name, known
     raise ArrayError(
         f"map: the first argument must be a function; got {func!r} ({type(func).__name__})",
-        mend="pass a function decorated with @func, one of the kernel language, or a lambda",
+        hint="pass a function decorated with @func, one of the kernel language, or a lambda",
     )
 
 
@@ -164,7 +164,7 @@ def _argument(value: Any, what: str) -> Any:
     raise ArrayError(
         f"{what}: an input must be an array, a number, a vector or a matrix; got {value!r} "
         f"({type(value).__name__})",
-        mend="make an array of it",
+        hint="make an array of it",
     )
 
 
@@ -175,7 +175,7 @@ def _broadcast(arrays: Sequence[Arrays], what: str) -> Shape:
         shapes = ", ".join(str(a.shape) for a in arrays)
         raise ArrayError(
             f"{what}: shapes {shapes} do not broadcast",
-            mend="pass arrays of one shape, or with sizes of 1 where they differ",
+            hint="pass arrays of one shape, or with sizes of 1 where they differ",
         ) from None
 
 
@@ -241,13 +241,13 @@ def _outputs(results: Sequence[Any], shape: Shape, given: list[Any], inputs: Seq
     if len(given) != len(results):
         raise ArrayError(
             f"map: the function gives {len(results)} results; out has {len(given)} arrays",
-            mend="pass one array for each result",
+            hint="pass one array for each result",
         )
     for a, kind in zip(given, results, strict=True):
         if not isinstance(a, array) or (a.shape, a.dtype) != (shape, kind):
             raise ArrayError(
                 f"map: out must be an array(shape={shape}, dtype={types.type_name(kind)}); got {a!r}",
-                mend="leave out away, or pass such an array",
+                hint="leave out away, or pass such an array",
             )
     return given
 

@@ -50,7 +50,7 @@ class Moment:
         grads: Mapping[array, Any] | None,
     ) -> None:
         if when not in ORDER:
-            raise TapeError(f"at: when is 'before' or 'after'; got {when!r}", mend="use one of these")
+            raise TapeError(f"at: when is 'before' or 'after'; got {when!r}", hint="use one of these")
         self.tape = tape
         self.when = when
         self.backward = bool(backward or loss is not None or grads)
@@ -94,12 +94,12 @@ class Moment:
         if state.moment is not None:
             raise TapeError(
                 f"at: the arrays are those of {state.moment!r} already, and moments do not nest",
-                mend="leave that `with` block first",
+                hint="leave that `with` block first",
             )
         if state.tape is not None or others_record():
             raise TapeError(
                 "at: a tape is recording, and would record what is done at another time",
-                mend="leave the `with` block of the tape first",
+                hint="leave the `with` block of the tape first",
             )
         functions = [r for r in self.tape.records if r.kind == "func" and r.func is not None]
         if self.backward and functions:
@@ -107,7 +107,7 @@ class Moment:
             raise TapeError(
                 f"at: record {first.index} is a custom function ({first.name}), which works on the arrays "
                 "themselves: there are no adjoints without it",
-                mend="pass backward=False",
+                hint="pass backward=False",
             )
 
     def _find_seeds(self, loss: array | None, grads: Mapping[array, Any] | None) -> Mapping[array, Any]:
@@ -117,7 +117,7 @@ class Moment:
         if not self.tape.backward_calls:
             raise TapeError(
                 "at: no loss is known: backward has not been called on this tape",
-                mend="pass loss=… or grads=…, as for backward",
+                hint="pass loss=… or grads=…, as for backward",
             )
         return self.tape.backward_calls[-1].seeds
 
@@ -137,7 +137,7 @@ class Moment:
 def _record(tape: Tape, launch: Any) -> Record:
     records = tape.records
     if not records:
-        raise TapeError("at: the tape is empty", mend="run the launches inside `with tape:` first")
+        raise TapeError("at: the tape is empty", hint="run the launches inside `with tape:` first")
     if isinstance(launch, Record):
         index = launch.index if launch.index < len(records) and records[launch.index] is launch else None
     else:
@@ -148,7 +148,7 @@ def _record(tape: Tape, launch: Any) -> Record:
     if index is None or not -len(records) <= index < len(records):
         raise TapeError(
             f"at: {launch!r} is no launch of this tape, which has {len(records)}",
-            mend=f"pass an index from 0 to {len(records) - 1}, or one of tape.records",
+            hint=f"pass an index from 0 to {len(records) - 1}, or one of tape.records",
         )
     return records[index]
 

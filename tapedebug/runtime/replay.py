@@ -189,7 +189,7 @@ class Shadow(Held):
         elif start != self.position:
             raise TapeError(
                 f"replay: cannot run from record {start}: the shadow stands before record {self.position}",
-                mend=f"start at {self.position}, or at 0",
+                hint=f"start at {self.position}, or at 0",
             )
         busy = self._busy
         while start < last:
@@ -252,11 +252,11 @@ class Shadow(Held):
             TapeError: `start` lies after `position`, or a seed does not fit its array.
         """
         if self.forward_only:
-            raise TapeError("replay: this shadow runs forward only", mend="make another one to run backward")
+            raise TapeError("replay: this shadow runs forward only", hint="make another one to run backward")
         first = self.position if start is None else start
         if first > self.position:
             told = f"replay: cannot run backward from record {first}: forward has run {self.position} records"
-            raise TapeError(told, mend="run forward further first")
+            raise TapeError(told, hint="run forward further first")
         if seeds is not None:
             self._seed(seeds)
         steps = self._steps(consume)
@@ -346,7 +346,7 @@ class Shadow(Held):
     def _steps(self, consume: Consume) -> Reversal:
         if consume not in {"versions", "current"}:
             raise TapeError(
-                f"replay: consume is 'versions' or 'current'; got {consume!r}", mend="use one of these"
+                f"replay: consume is 'versions' or 'current'; got {consume!r}", hint="use one of these"
             )
         key = (consume, self.position, config.strong_zero)
         if key not in self._tables:

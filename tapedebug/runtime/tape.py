@@ -67,12 +67,12 @@ class Tape(Recorded):
         if mode not in MODES:
             raise TapeError(
                 f"Tape: on_overwrite is one of {', '.join(MODES)}; got {mode!r}",
-                mend="use one of these, or leave it out",
+                hint="use one of these, or leave it out",
             )
         wanted = config.track if track is None else track
         if wanted not in (*TRACKS, None):
             raise TapeError(
-                f"Tape: track is 'elements' or None; got {wanted!r}", mend="use one of these, or leave it out"
+                f"Tape: track is 'elements' or None; got {wanted!r}", hint="use one of these, or leave it out"
             )
         self.track = wanted
         self.id = next(_ids)
@@ -107,12 +107,12 @@ class Tape(Recorded):
             which = "this tape is" if state.tape is self else "another tape is"
             raise TapeError(
                 f"cannot start recording: {which} recording already, and tapes do not nest",
-                mend="leave the outer `with` block first",
+                hint="leave the outer `with` block first",
             )
         if is_recording(self):
             raise TapeError(
                 "cannot start recording: this tape is recording already, in another thread",
-                mend="give each thread a tape of its own",
+                hint="give each thread a tape of its own",
             )
         refuse_at_another_time("cannot start recording")
         self.tracker.settled = False
@@ -174,14 +174,14 @@ class Tape(Recorded):
         """
         if not callable(backward):
             raise TapeError(
-                f"record_func: backward must be callable; got {backward!r}", mend="pass a function"
+                f"record_func: backward must be callable; got {backward!r}", hint="pass a function"
             )
         for a in arrays:
             if not isinstance(a, array) or not a.requires_grad:
                 told = f"an array{a._facts()} without requires_grad" if isinstance(a, array) else repr(a)
                 raise TapeError(
                     f"record_func: arrays must be arrays with a gradient; got {told}",
-                    mend="create it with requires_grad=True",
+                    hint="create it with requires_grad=True",
                 )
         args = tuple(arrays)
         record = Record(len(self.records), func_plan(args), args, (0,), 0, b"", call_site(), self.scope)
@@ -205,7 +205,7 @@ class Tape(Recorded):
         """
         if self.scope is None:
             raise TapeError(
-                "record_scope_end: no scope is open", mend="call record_scope_begin first, once for each end"
+                "record_scope_end: no scope is open", hint="call record_scope_begin first, once for each end"
             )
         scope = self.scopes[self.scope]
         scope.last = len(self.records) - 1

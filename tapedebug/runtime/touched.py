@@ -100,7 +100,7 @@ def touched(tape: Any, a: Any, access: Literal["write", "read"]) -> Touched:
         told = f"the array{a._facts()}" if isinstance(a, array) else repr(a)
         raise TapeError(
             f"{NAMES[access]}: {told} is not on the tape",
-            mend="pass an array that a recorded launch uses",
+            hint="pass an array that a recorded launch uses",
         )
     tracker.catch_up_everywhere()
     tracking: Tracking | None = tape.tracking

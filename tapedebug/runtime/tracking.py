@@ -189,7 +189,7 @@ def too_many() -> TapeError:
     """The error of a tape that is longer than stamps can count."""
     return TapeError(
         f"tracking: stamps tell {_stamps.LAST} launches of one tape apart, and no more",
-        mend="record several tapes, or without track",
+        hint="record several tapes, or without track",
     )
 
 

@@ -70,7 +70,7 @@ def assign(dest: array, src: Any) -> None:
             values = _convert.to_values(src, dest.dtype, dest.shape)
         except ArrayError as error:
             raise ArrayError(
-                f"assign to an array{dest._facts()}: {error.message.removeprefix('array: ')}", mend=error.mend
+                f"assign to an array{dest._facts()}: {error.message.removeprefix('array: ')}", hint=error.hint
             ) from None
         if state.tape is None:
             if dest.size:
@@ -83,7 +83,7 @@ def assign(dest: array, src: Any) -> None:
     if src.size != dest.size:
         raise ArrayError(
             f"assign to an array{dest._facts()}: the source has shape {src.shape} ({src.size} elements)",
-            mend="assign as many elements as the array has",
+            hint="assign as many elements as the array has",
         )
     copy(dest, src)
 
@@ -105,7 +105,7 @@ def clone(
         retain_grad: Keep the copy's `.grad` after `Tape.backward`.
     """
     if not isinstance(src, array):
-        raise ArrayError(f"clone: {src!r} is not an array", mend="pass an array")
+        raise ArrayError(f"clone: {src!r} is not an array", hint="pass an array")
     get_device(device)
     made = new(src.shape, src.dtype)
     made.requires_grad = src.requires_grad if requires_grad is None else requires_grad
@@ -192,19 +192,19 @@ def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: i
     for name, a in (("dest", dest), ("src", src)):
         if not isinstance(a, array):
             raise ArrayError(
-                f"copy: {name} must be an array; got {a!r} ({type(a).__name__})", mend="pass two arrays"
+                f"copy: {name} must be an array; got {a!r} ({type(a).__name__})", hint="pass two arrays"
             )
     if dest.dtype is not src.dtype:
         raise ArrayError(
             f"copy: dest has dtype {types.type_name(dest.dtype)}, src has {types.type_name(src.dtype)}",
-            mend="use arrays of one dtype",
+            hint="use arrays of one dtype",
         )
     numbers = [operator.index(n) for n in (dest_offset, src_offset, count)]
     if min(numbers) < 0:
         raise ArrayError(
             f"copy: offsets and count cannot be negative; "
             f"got dest_offset={numbers[0]}, src_offset={numbers[1]}, count={numbers[2]}",
-            mend="pass 0 or more",
+            hint="pass 0 or more",
         )
     whole = not any(numbers)
     if whole and dest.shape == src.shape:
@@ -214,7 +214,7 @@ def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: i
         if offset + amount > a.size:
             raise ArrayError(
                 f"copy: {amount} elements from offset {offset} do not fit {name} of shape {a.shape}",
-                mend="pass a smaller count or offset",
+                hint="pass a smaller count or offset",
             )
     return _run_of(dest, numbers[0], amount, "dest"), _run_of(src, numbers[1], amount, "src")
 
@@ -223,7 +223,7 @@ def _run_of(a: array, offset: int, amount: int, name: str) -> array:
     if a.ndim > 1 and not a.is_contiguous:
         raise ArrayError(
             f"copy: {name} of shape {a.shape} is not contiguous: it has no elements in a row to copy",
-            mend="copy between arrays of one shape, or slice first",
+            hint="copy between arrays of one shape, or slice first",
         )
     flat = a if a.ndim == 1 else a.flatten()
     part: array = flat if (offset, amount) == (0, flat.size) else flat[offset : offset + amount]

@@ -23,7 +23,7 @@ def render_svg(dot: str) -> str:
     if drawn is None:
         raise GraphvizError(
             "drawing a graph needs Graphviz, and none was found",
-            mend="install the `dot` program (apt-get install graphviz) and `pip install graphviz`, "
+            hint="install the `dot` program (apt-get install graphviz) and `pip install graphviz`, "
             "or `pip install pygraphviz`, which brings its own",
         )
     return drawn

@@ -78,7 +78,7 @@ def test_what_is_not_decided_fails() -> None:
         "Gradient check for kernel square failed: UNDECIDABLE: nothing was checked: no pair of an input and "
         "an output with requires_grad=True\n"
         "  = note: not checked: x has requires_grad=False\n"
-        "  = mend: set requires_grad=True on the arrays whose gradients are wanted, and name them"
+        "  = hint: set requires_grad=True on the arrays whose gradients are wanted, and name them"
     )
 
 

@@ -206,7 +206,7 @@ def test_scripts_say_complex() -> None:
 
 
 @pytest.mark.parametrize(
-    "chosen, message, mend",
+    "chosen, message, hint",
     [
         (
             ["v"],
@@ -230,10 +230,10 @@ def test_scripts_say_complex() -> None:
         ),
     ],
 )
-def test_what_holds_no_complex_numbers(chosen: Any, message: str, mend: str) -> None:
+def test_what_holds_no_complex_numbers(chosen: Any, message: str, hint: str) -> None:
     with pytest.raises(wp.GradcheckError) as caught:
         check(c.modulus, Z, real=True, complex=chosen)
-    assert (caught.value.message, caught.value.mend) == (message, mend)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
 # ------------------------------------------------------------------ arrays
@@ -261,6 +261,6 @@ def test_complex_numbers_lose_no_imaginary_part(dtype: Any) -> None:
         wp.array(Z, dtype=dtype)
     name = {float: "float32", int: "int32"}.get(dtype, getattr(dtype, "__name__", ""))
     assert caught.value.message == f"array: complex numbers (complex128) are no elements of {name}"
-    assert caught.value.mend == (
+    assert caught.value.hint == (
         "use dtype=vec2 (vec2d) for pairs of real and imaginary part, or pass data.real"
     )

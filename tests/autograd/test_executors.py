@@ -223,7 +223,7 @@ def test_without_cloudpickle_the_mend_is_told(monkeypatch: pytest.MonkeyPatch, p
     assert str(caught.value) == (
         "`powered` is not in a module that workers can import, and sending it needs cloudpickle, which is "
         "not installed\n"
-        "  = mend: pip install cloudpickle, or put the kernel into a module"
+        "  = hint: pip install cloudpickle, or put the kernel into a module"
     )
     own = next(r.kernel.key for r in tape.records if "powered" in r.kernel.key)
     named = gradcheck_tape(tape, executor=processes, blacklist_kernels=[own], **QUIET)
@@ -260,7 +260,7 @@ def test_what_a_worker_or_pool_dies_of_is_told() -> None:
     assert caught.value.message == (
         "gradcheck_tape: a worker failed over launch 0 (lengths): OSError: disk full"
     )
-    told = wp.GradcheckError("a mask names what there is not", mend="name it")
+    told = wp.GradcheckError("a mask names what there is not", hint="name it")
     with pytest.raises(wp.GradcheckError) as caught:
         gradcheck_tape(tape, executor=Broken(told), **QUIET)
     assert caught.value is told
@@ -268,7 +268,7 @@ def test_what_a_worker_or_pool_dies_of_is_told() -> None:
         gradcheck_tape(tape, executor=4, **QUIET)
     assert str(caught.value) == (
         "gradcheck_tape: executor is one of concurrent.futures; got 4 (int)\n"
-        "  = mend: pass a ThreadPoolExecutor or ProcessPoolExecutor, or client.get_executor() of Dask"
+        "  = hint: pass a ThreadPoolExecutor or ProcessPoolExecutor, or client.get_executor() of Dask"
     )
 
 

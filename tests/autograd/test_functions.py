@@ -302,7 +302,7 @@ RETURNS = (
 
 
 @pytest.mark.parametrize(
-    "function, message, mend",
+    "function, message, hint",
     [
         (outside, *OUTSIDE),
         (half_outside, *OUTSIDE),
@@ -331,10 +331,10 @@ RETURNS = (
         ),
     ],
 )
-def test_refusals_say_why(x: Any, function: Any, message: str, mend: str) -> None:
+def test_refusals_say_why(x: Any, function: Any, message: str, hint: str) -> None:
     with pytest.raises(wp.GradcheckError) as caught:
         gradcheck(function, inputs=[x])
-    assert (caught.value.message, caught.value.mend) == (message.format(function.__name__), mend)
+    assert (caught.value.message, caught.value.hint) == (message.format(function.__name__), hint)
     assert x.numpy().tolist() == [1.0, 2.0]
 
 
@@ -343,7 +343,7 @@ def test_inputs_are_a_list(x: Any) -> None:
         with pytest.raises(wp.GradcheckError) as caught:
             gradcheck(subject, 2, inputs={"x": x})
         assert str(caught.value) == (
-            f"{name}: inputs is a list of arguments, in order; got dict\n  = mend: pass inputs=[…]"
+            f"{name}: inputs is a list of arguments, in order; got dict\n  = hint: pass inputs=[…]"
         )
 
 

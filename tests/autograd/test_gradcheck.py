@@ -207,7 +207,7 @@ def test_a_check_without_gradients_is_not_agreement() -> None:
         "and an output with requires_grad=True\n"
         "  = note: not checked: x has requires_grad=False\n"
         "  = note: not checked: y has requires_grad=False\n"
-        "  = mend: set requires_grad=True on the arrays whose gradients are wanted, and name them"
+        "  = hint: set requires_grad=True on the arrays whose gradients are wanted, and name them"
     )
 
 

@@ -327,7 +327,7 @@ def test_adjoints_of_some_outputs_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "options, message, mend",
+    "options, message, hint",
     [
         (
             {"check_rev_over_rev": True},
@@ -359,18 +359,18 @@ def test_adjoints_of_some_outputs_only() -> None:
         ({"eps": 0.0}, "eps, the largest step, must be positive; got 0.0", "leave it at 1e-4"),
     ],
 )
-def test_what_can_not_be_asked(options: dict, message: str, mend: str | None) -> None:
+def test_what_can_not_be_asked(options: dict, message: str, hint: str | None) -> None:
     with pytest.raises(wp.GradcheckError) as caught:
         check(k.square, [1.0], **options)
     assert caught.value.message == message
-    assert mend is None or caught.value.mend == mend
+    assert hint is None or caught.value.hint == hint
 
 
 def test_tapes_are_for_hvp_check() -> None:
     with pytest.raises(wp.GradcheckError) as caught:
         gradgradcheck(wp.Tape())
     assert caught.value.message == "gradgradcheck: it takes a kernel or a function, not a tape"
-    assert caught.value.mend == (
+    assert caught.value.hint == (
         "use hvp_check(tape, loss=…), or a function that launches what is on the tape"
     )
 

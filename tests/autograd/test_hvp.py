@@ -185,38 +185,38 @@ def test_misuse() -> None:
         wp.launch(k.square, 1, [x, y])
     v = {x: [1.0]}
     assert message(lambda: hvp(tape, loss=y)) == (
-        "hvp: no tangents were given\n  = mend: pass tangents={array: values}"
+        "hvp: no tangents were given\n  = hint: pass tangents={array: values}"
     )
     assert message(lambda: hvp(tape, tangents=v)) == (
-        "hvp: no loss was given\n  = mend: pass loss=array, as to Tape.backward"
+        "hvp: no loss was given\n  = hint: pass loss=array, as to Tape.backward"
     )
     assert message(lambda: hvp(tape, loss=3.0, tangents=v)) == (
         "hvp: the loss is an array of one element, or arrays with weights; got 3.0\n"
-        "  = mend: pass loss=array, or loss={array: weights}"
+        "  = hint: pass loss=array, or loss={array: weights}"
     )
     assert message(lambda: hvp(tape, loss=two, tangents=v)) == (
-        "hvp: the loss has 2 elements\n  = mend: pass loss={array: weights} for a weighted sum"
+        "hvp: the loss has 2 elements\n  = hint: pass loss={array: weights} for a weighted sum"
     )
     assert message(lambda: hvp(tape, loss=plain, tangents=v)) == (
-        "hvp: the loss has requires_grad=False\n  = mend: create it with requires_grad=True"
+        "hvp: the loss has requires_grad=False\n  = hint: create it with requires_grad=True"
     )
     assert message(lambda: hvp(k.square, 1, [plain, y], loss=y, tangents={plain: [1.0]})) == (
-        "hvp: the array of float32 has requires_grad=False\n  = mend: pass inputs with requires_grad=True"
+        "hvp: the array of float32 has requires_grad=False\n  = hint: pass inputs with requires_grad=True"
     )
     assert message(lambda: hvp(tape, loss=y, tangents={y: [1.0]})) == (
         "hvp: y is written by launch 0 before anything reads it: it is no input\n"
-        "  = mend: pass inputs with requires_grad=True"
+        "  = hint: pass inputs with requires_grad=True"
     )
     assert message(lambda: hvp(without, 1, [x], [y], loss=y, tangents=v)) == (
         "hvp: launch 0 (without) has no adjoint: enable_backward=False: its second derivative is unknown\n"
-        "  = mend: compute in kernels with an adjoint what depends on the inputs"
+        "  = hint: compute in kernels with an adjoint what depends on the inputs"
     )
     assert message(lambda: hvp(k.square, None, [x], [y], loss=y, tangents=v)) == (
-        "kernel square needs dim, its number of threads\n  = mend: pass dim=len(array), or its shape"
+        "kernel square needs dim, its number of threads\n  = hint: pass dim=len(array), or its shape"
     )
     assert message(lambda: hvp("net", loss=y, tangents=v)) == (
         "hvp: a tape, a kernel or a function that launches kernels is needed; got 'net' (str)"
     )
     assert message(lambda: hvp_check(k.square, 1, [plain], [y], loss=y)) == (
-        "hvp_check: there is nothing to differentiate by\n  = mend: pass inputs with requires_grad=True"
+        "hvp_check: there is nothing to differentiate by\n  = hint: pass inputs with requires_grad=True"
     )

@@ -94,7 +94,7 @@ def test_nothing_differentiable_is_an_error() -> None:
     assert str(caught.value) == (
         "kernel square has no Jacobian to compute: no pair of a differentiable input and output\n"
         "  = note: not checked: x has requires_grad=False\n"
-        "  = mend: set requires_grad=True on the arrays whose gradients are wanted, and name them"
+        "  = hint: set requires_grad=True on the arrays whose gradients are wanted, and name them"
     )
     with pytest.raises(ValueError, match="eps, the largest step, must be positive"):
         jacobian_fd(k.square, 1, [x], [y], eps=-1)

@@ -374,5 +374,5 @@ def test_what_record_func_hides_is_not_mended_by_tolerances() -> None:
     with pytest.raises(GradcheckFailure) as caught:
         check(tape, loss, raise_exception=True)
     assert str(caught.value).endswith(
-        "  = mend: compute in kernels what record_func stands for, or check launches one by one"
+        "  = hint: compute in kernels what record_func stands for, or check launches one by one"
     )

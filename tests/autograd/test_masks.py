@@ -296,11 +296,11 @@ MISTAKES: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("mask, message, mend", MISTAKES, ids=lambda v: None)
-def test_mistakes_say_what_there_is(mixed: dict[str, Any], mask: Any, message: str, mend: str) -> None:
+@pytest.mark.parametrize("mask, message, hint", MISTAKES, ids=lambda v: None)
+def test_mistakes_say_what_there_is(mixed: dict[str, Any], mask: Any, message: str, hint: str) -> None:
     with pytest.raises(wp.GradcheckError) as caught:
         gradcheck(mix, **mixed, input_output_mask=mask)
-    assert (caught.value.message, caught.value.mend) == (message, mend)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
 def test_entries_of_what_has_no_derivative_are_not_silent(mixed: dict[str, Any]) -> None:
@@ -346,5 +346,5 @@ def test_a_sparse_jacobian_that_nobody_can_trace_is_refused_before_it_fills_memo
     assert str(caught.value) == (
         "jacobian: sparse=True would have to store NaN for most of 6000 × 6000 entries: they were not "
         "evaluated, and where they are zero is unknown\n"
-        "  = mend: ask for all entries, or leave sparse out for dense arrays"
+        "  = hint: ask for all entries, or leave sparse out for dense arrays"
     )

@@ -58,7 +58,7 @@ def test_a_stride_of_zero() -> None:
         for check in (gradcheck, jacobian, jacobian_fd):
             with pytest.raises(wp.GradcheckError) as caught:
                 check(k.square, 4, [given[0]], [given[1]])
-            assert (caught.value.message, caught.value.mend) == (message.format(name, name, name), MEND)
+            assert (caught.value.message, caught.value.hint) == (message.format(name, name, name), MEND)
 
 
 def test_windows_of_a_numpy_array(memory: np.ndarray) -> None:
@@ -157,7 +157,7 @@ def test_two_blocks_that_overlap_in_part(memory: np.ndarray) -> None:
         "kernel square: x (16 bytes at 0x…) and y (16 bytes at 0x…) overlap in memory, but are no slices of "
         "one array: what is written through one changes the other, and their gradients know nothing of it"
     )
-    assert caught.value.mend == (
+    assert caught.value.hint == (
         "make one array of all of that memory, and pass slices of it: they share its gradient"
     )
     one = at(memory, shape=(12,))

@@ -147,7 +147,7 @@ def test_samples(method: Callable[..., Any], sparse: bool, monkeypatch: pytest.M
     with pytest.raises(wp.GradcheckError) as caught:
         method(*args, sample="last")
     assert str(caught.value) == (
-        f"{method.__name__}: sample is 'random' or 'first'; got 'last'\n  = mend: leave it at 'random'"
+        f"{method.__name__}: sample is 'random' or 'first'; got 'last'\n  = hint: leave it at 'random'"
     )
 
 
@@ -208,7 +208,7 @@ def test_sparse_without_scipy_says_what_to_install(monkeypatch: pytest.MonkeyPat
             method(k.tridiagonal, 12, [x], [y], sparse=True)
         assert str(caught.value) == (
             "jacobian: sparse=True needs scipy, which is not installed\n"
-            "  = mend: pip install 'tapedebug[sparse]', or leave sparse out for dense arrays"
+            "  = hint: pip install 'tapedebug[sparse]', or leave sparse out for dense arrays"
         )
 
 

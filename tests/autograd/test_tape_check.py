@@ -135,7 +135,7 @@ def test_what_is_no_tape_is_refused() -> None:
         gradcheck_tape(k.square)
     assert str(caught.value) == (
         "gradcheck_tape: a tape is needed; got <kernel square> (Kernel)\n"
-        "  = mend: record launches inside `with wp.Tape() as tape:`, or use gradcheck for a kernel"
+        "  = hint: record launches inside `with wp.Tape() as tape:`, or use gradcheck for a kernel"
     )
 
 

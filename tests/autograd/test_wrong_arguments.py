@@ -1,4 +1,4 @@
-"""What checks say of arguments that make no sense: what was given, and the mend."""
+"""What checks say of arguments that make no sense: what was given, and the hint."""
 
 from typing import Any
 
@@ -44,10 +44,10 @@ def test_options_of_a_wrong_type(option: Any, text: str) -> None:
 def test_limits_of_jacobians() -> None:
     x, y = arrays()
     assert refused(jacobian, k.square, 3, [x], [y], max_outputs_per_var="2") == (
-        "jacobian: max_outputs_per_var is an integer; got '2'\n  = mend: -1 evaluates all"
+        "jacobian: max_outputs_per_var is an integer; got '2'\n  = hint: -1 evaluates all"
     )
     assert refused(jacobian_fd, k.square, 3, [x], [y], max_inputs_per_var=0.5) == (
-        "jacobian_fd: max_inputs_per_var is an integer; got 0.5\n  = mend: -1 evaluates all"
+        "jacobian_fd: max_inputs_per_var is an integer; got 0.5\n  = hint: -1 evaluates all"
     )
 
 
@@ -58,7 +58,7 @@ def test_a_loss_that_is_no_array(loss: Any) -> None:
         wp.launch(k.square, 3, [x], [y])
     assert refused(end_to_end, tape, loss) == (
         f"end_to_end: the loss is an array, or {{array: seed}}; got {loss!r}\n"
-        "  = mend: pass the array of one element that the tape computes"
+        "  = hint: pass the array of one element that the tape computes"
     )
 
 
@@ -69,26 +69,26 @@ def test_why_nothing_was_checked() -> None:
     assert refused(gradcheck, k.square, 0, [x], [y], show_summary=False) == (
         f"{failed}no thread runs\n"
         "  = note: not checked: kernel square has dim=0: no thread runs\n"
-        "  = mend: pass dim=len(array), or its shape"
+        "  = hint: pass dim=len(array), or its shape"
     )
     assert refused(gradcheck, k.square, 3, [x], [y], input_output_mask=[], show_summary=False) == (
         f"{failed}the mask is empty\n"
         "  = note: not checked: the input-output mask is empty\n"
-        "  = mend: name a pair, or leave input_output_mask out"
+        "  = hint: name a pair, or leave input_output_mask out"
     )
     assert refused(gradcheck, k.square, 3, [np.ones(3, np.float32)], [y], show_summary=False) == (
         f"{failed}no pair of an input and an output with requires_grad=True\n"
         "  = note: not checked: x is a NumPy array, which has no gradient\n"
-        "  = mend: pass wp.array(values, dtype=float, requires_grad=True) in its place"
+        "  = hint: pass wp.array(values, dtype=float, requires_grad=True) in its place"
     )
     assert refused(gradcheck, k.square, 1, [empty], [y], show_summary=False) == (
         f"{failed}no array holds anything\n"
         "  = note: not checked: x is empty\n"
-        "  = mend: pass arrays that hold something"
+        "  = hint: pass arrays that hold something"
     )
     assert refused(gradcheck_tape, wp.Tape(), show_summary=False) == (
         "Gradient check for tape of 0 launches failed: UNDECIDABLE: nothing was checked: the tape is empty\n"
-        "  = mend: run the launches inside `with tape:`"
+        "  = hint: run the launches inside `with tape:`"
     )
 
 
@@ -106,7 +106,7 @@ def test_tangents_and_differences_need_no_adjoint() -> None:
     assert refused(jacobian, forward_only, 3, [x], [y]) == (
         "kernel forward_only has no Jacobian to compute: no pair of a differentiable input and output\n"
         "  = note: not checked: kernel forward_only has no adjoint: enable_backward=False\n"
-        "  = mend: define the kernel with enable_backward=True; check_forward_ad=True, "
+        "  = hint: define the kernel with enable_backward=True; check_forward_ad=True, "
         "check_backward_ad=False checks its tangent"
     )
 
@@ -118,7 +118,7 @@ def test_a_dense_jacobian_that_does_not_fit_is_refused(monkeypatch: pytest.Monke
         assert refused(function, k.square, len(x), [x], [wp.zeros_like(x)]) == (
             "kernel square: d y / d x, 300000 × 300000 numbers as a dense array, takes 335 GiB of memory, of "
             "which 2 GiB are free\n"
-            "  = mend: pass sparse=True, or choose entries and check them with gradcheck, which stores none"
+            "  = hint: pass sparse=True, or choose entries and check them with gradcheck, which stores none"
         )
 
 

@@ -124,7 +124,7 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
         f"  --> {script}:2, in <module>\n"
         "   | import warp.sim\n   | ^^^^^^^^^^^^^^^\n"
         "  = note: this program runs on tapedebug in place of Warp (--as-warp)\n"
-        "  = mend: import warp.sim only where it is used (`try: … except ImportError: …`), or debug the part "
+        "  = hint: import warp.sim only where it is used (`try: … except ImportError: …`), or debug the part "
         "without\n"
     )
     assert done.stdout.startswith("\nno tape was recorded: nothing to check\n")

@@ -568,7 +568,7 @@ def test_adjoint_outside_kernels():
         wp.adjoint["x"]
     assert str(info.value) == (
         "adjoint[…] belongs to the kernel language and was used outside a kernel\n"
-        "  = mend: use it inside a function decorated with @func_grad(f); an array's gradient is its .grad"
+        "  = hint: use it inside a function decorated with @func_grad(f); an array's gradient is its .grad"
     )
 
 

@@ -74,7 +74,7 @@ def test_every_message_says_where_and_how_to_mend() -> None:
         assert re.match(r"Kernel(Name|Type|Syntax)Error: (kernel|function) `\w+`: ", message), title
         assert "  --> program.py:" in message, title
         assert re.search(r"\n   \| +\^+\n", message), title
-        assert "\n  = mend: " in message, title
+        assert "\n  = hint: " in message, title
 
 
 def test_the_families_are_pythons() -> None:
@@ -98,14 +98,14 @@ def test_source_that_python_does_not_keep() -> None:
     exec("@wp.kernel\ndef ghost(x: wp.array(dtype=float)):\n    x[0] = 1.0\n", names)
     assert message_of(lambda: names["ghost"].params) == (
         "kernel `ghost`: its source cannot be read (could not get source code)\n"
-        "  = mend: define it in a file or a notebook cell, not through exec() or a lambda"
+        "  = hint: define it in a file or a notebook cell, not through exec() or a lambda"
     )
 
 
 def test_lambda_is_no_kernel() -> None:
     assert message_of(lambda: wp.kernel(lambda x: None).params) == (
         "kernel `<lambda>`: its source cannot be read (it is not a function definition)\n"
-        "  = mend: define it in a file or a notebook cell, not through exec() or a lambda"
+        "  = hint: define it in a file or a notebook cell, not through exec() or a lambda"
     )
 
 
@@ -115,14 +115,14 @@ def test_kernel_called_like_a_function() -> None:
         x[0] = 1.0
 
     assert message_of(lambda: scale([1.0])) == (
-        "kernel `scale` was called like a function\n  = mend: launch it: launch(scale, dim=…, inputs=[…])"
+        "kernel `scale` was called like a function\n  = hint: launch it: launch(scale, dim=…, inputs=[…])"
     )
 
 
 def test_function_of_the_language_called_outside() -> None:
     assert message_of(lambda: wp.tid()) == (
         "tid() is a function of the kernel language and was called outside a kernel\n"
-        "  = mend: call it inside a function decorated with @kernel or @func"
+        "  = hint: call it inside a function decorated with @kernel or @func"
     )
 
 
@@ -146,7 +146,7 @@ def test_a_sum_of_too_many_terms(tmp_path: Path) -> None:
     assert message.startswith(
         "KernelSyntaxError: kernel `k`: an expression here is nested too deeply\n  --> program.py:8, in k\n"
     )
-    assert message.endswith("\n  = mend: split it into several statements")
+    assert message.endswith("\n  = hint: split it into several statements")
 
 
 def test_too_many_returns_one_after_the_other(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_too_many_returns_one_after_the_other(tmp_path: Path) -> None:
         "  --> program.py:168, in k\n"
         "   |     if i == 80:\n"
         "   |     ^^^^^^^^^^^\n"
-        "  = mend: combine conditions with `or`, or return once at the end"
+        "  = hint: combine conditions with `or`, or return once at the end"
     )
 
 

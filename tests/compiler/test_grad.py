@@ -330,10 +330,10 @@ def test_of_a_native_function_there_is_a_first_derivative_and_no_second():
     assert y.tolist() == [3.0, 12.0]
     with pytest.raises(wp.KernelTypeError) as info:
         run(k_native, 2, [x, y], adjoints=[np.zeros_like(x), np.ones_like(y)])
-    first, *_, mend = str(info.value).splitlines()
+    first, *_, hint = str(info.value).splitlines()
     assert first == "the native function `native_cube` has no second derivative"
-    assert mend == (
-        "  = mend: write it as a @wp.func, or decorate the kernel with @wp.kernel(enable_backward=False)"
+    assert hint == (
+        "  = hint: write it as a @wp.func, or decorate the kernel with @wp.kernel(enable_backward=False)"
     )
 
 
@@ -345,7 +345,7 @@ def test_called_outside_a_kernel():
         wp.grad(square)(1.0)
     assert str(info.value) == (
         "grad(square) belongs to the kernel language and was called outside a kernel\n"
-        "  = mend: call it inside a function decorated with @kernel or @func"
+        "  = hint: call it inside a function decorated with @kernel or @func"
     )
 
 
@@ -353,7 +353,7 @@ def test_of_what_is_no_function_of_the_language():
     with pytest.raises(wp.KernelTypeError) as info:
         wp.grad(np.sin)
     assert str(info.value) == (
-        "grad() takes a function of the kernel language; got 'sin'\n  = mend: decorate it with @wp.func"
+        "grad() takes a function of the kernel language; got 'sin'\n  = hint: decorate it with @wp.func"
     )
 
 

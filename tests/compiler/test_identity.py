@@ -385,7 +385,7 @@ def test_what_changed_between_is_refused_where_it_cannot_be_kept(tmp_path: Path,
         again.adjoint(frozenset({0, 1}))
     assert str(caught.value) == (
         "kernel `kernel`: what it captured has changed since it was launched\n"
-        "  = mend: define the kernel again after a change"
+        "  = hint: define the kernel again after a change"
     )
 
 

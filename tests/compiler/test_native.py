@@ -439,7 +439,7 @@ def test_a_gradient_that_would_be_lost_is_an_error(kernel: Any) -> None:
         f"and a gradient goes through it\n  --> {__file__}:"
     )
     assert message.endswith(
-        'mend: give func_native an adj_snippet; adj_snippet="" says that no gradient is meant to flow'
+        'hint: give func_native an adj_snippet; adj_snippet="" says that no gradient is meant to flow'
     )
 
 
@@ -538,7 +538,7 @@ def test_an_error_of_c_is_shown_at_the_users_line(tmp_path: Path) -> None:
         "  --> program.py:5, in f",
         "   |     return twice + missing;",
         "   |                    ^^^^^^^",
-        "  = mend: a snippet sees its parameters, what it declares, and the C library",
+        "  = hint: a snippet sees its parameters, what it declares, and the C library",
     ]
     assert message.startswith("function `f`: the C compiler refuses `snippet`: ")
     assert "missing" in message.splitlines()[0]
@@ -571,7 +571,7 @@ WRONG = {
         "  --> program.py:5, in f\n"
         "   |     return twice + __shared__;\n"
         "   |                    ^^^^^^^^^^\n"
-        "  = mend: write it in C, where threads run one after another",
+        "  = hint: write it in C, where threads run one after another",
     ),
     "untyped": (
         {"parameters": "x"},
@@ -579,7 +579,7 @@ WRONG = {
         "  --> program.py:10, in f\n"
         "   | def f(x) -> float:\n"
         "   |       ^\n"
-        "  = mend: annotate it: C has to know its type",
+        "  = hint: annotate it: C has to know its type",
     ),
     "generic": (
         {"parameters": "x: wp.Float"},
@@ -587,7 +587,7 @@ WRONG = {
         "  --> program.py:10, in f\n"
         "   | def f(x: wp.Float) -> float:\n"
         "   |       ^^^^^^^^^^^\n"
-        "  = mend: numbers, vectors, matrices, quaternions and arrays of them have types in C",
+        "  = hint: numbers, vectors, matrices, quaternions and arrays of them have types in C",
     ),
     "body": (
         {"stub": "return x * 2.0"},
@@ -595,7 +595,7 @@ WRONG = {
         "  --> program.py:11, in f\n"
         "   |     return x * 2.0\n"
         "   |     ^^^^^^^^^^^^^^\n"
-        "  = mend: write `...` here",
+        "  = hint: write `...` here",
     ),
     "results": (
         {"result": " -> tuple[float, float]"},
@@ -603,7 +603,7 @@ WRONG = {
         "  --> program.py:10, in f\n"
         "   | def f(x: float) -> tuple[float, float]:\n"
         "   |                    ^^^^^^^^^^^^^^^^^^^\n"
-        "  = mend: return one number, vector, matrix or quaternion; write others into arrays",
+        "  = hint: return one number, vector, matrix or quaternion; write others into arrays",
     ),
     "argument": (
         {"call": "x[i] = f(i)"},
@@ -611,7 +611,7 @@ WRONG = {
         "  --> program.py:17, in k\n"
         "   |     x[i] = f(i)\n"
         "   |            ^^^^\n"
-        "  = mend: convert the argument, or change the annotation",
+        "  = hint: convert the argument, or change the annotation",
     ),
     "gaps": (
         {
@@ -623,7 +623,7 @@ WRONG = {
         "  --> program.py:17, in k\n"
         "   |     x[i] = f(n[:, i])\n"
         "   |            ^^^^^^^^^^\n"
-        "  = mend: C sees a pointer: pass the whole array, or a row of it",
+        "  = hint: C sees a pointer: pass the whole array, or a row of it",
     ),
     "no result": (
         {"result": "", "arguments": '"x += 1.0f;"'},
@@ -631,7 +631,7 @@ WRONG = {
         "  --> program.py:17, in k\n"
         "   |     x[i] = f(x[i])\n"
         "   |            ^^^^^^^\n"
-        "  = mend: let it return its result",
+        "  = hint: let it return its result",
     ),
 }
 
@@ -675,7 +675,7 @@ def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "  --> program.py:10, in f\n"
         "   | def f(x: float) -> float:\n"
         "   | ^^^^^^^^^^^^^^^^^^^^^^^^^\n"
-        "  = mend: install a C compiler (gcc or clang), or let CC name one"
+        "  = hint: install a C compiler (gcc or clang), or let CC name one"
     )
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -149,7 +149,7 @@ def test_three_bugs_behind_each_other() -> None:
     assert list(found) == ["after-loss", "disconnected", "overwrite"]
     assert found["disconnected"].evidence["behind"] == "after-loss"
     assert found["disconnected"].message.endswith(
-        "It is hidden by what after-loss says, and was seen with that mended."
+        "It is hidden by what after-loss says, and was seen with that fixed."
     )
     assert found["overwrite"].evidence["behind"] in ("after-loss", "disconnected")
     assert found["overwrite"].severity == "error"
@@ -229,7 +229,7 @@ def test_a_gradient_of_zero_that_nothing_zeroes() -> None:
     assert finding.message == (
         f"Nothing zeroed the gradient of x before backward ran at test_behind.py:{passes}, and x was updated "
         f"since the pass before at test_behind.py:{step}. The gradient is exactly 0 in every pass, which "
-        "hides it; it will add up once what flat-op says is mended."
+        "hides it; it will add up once what flat-op says is fixed."
     )
     assert finding.fix == f"call tape.zero() or x.grad.zero_() after the update at test_behind.py:{step}"
     assert {item.rule for item in alarms(fit(zero=True))} == {"flat-op"}

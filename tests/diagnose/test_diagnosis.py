@@ -148,7 +148,7 @@ def test_a_loss_must_be_a_scalar_with_a_gradient() -> None:
         wp.diagnose(tape, loss=x)
     assert str(caught.value) == (
         "diagnose: the loss must be a scalar float; got an array(shape=(3,), dtype=float32)\n"
-        "  = mend: sum it into an array of one element, or pass loss={array: seed}"
+        "  = hint: sum it into an array of one element, or pass loss={array: seed}"
     )
     y, bare = zeros(3), wp.zeros(1, dtype=float)
     with wp.Tape() as tape:
@@ -157,7 +157,7 @@ def test_a_loss_must_be_a_scalar_with_a_gradient() -> None:
         wp.diagnose(tape, loss=bare)
     assert str(caught.value) == (
         "diagnose: the loss, bare, has no gradient: requires_grad is not set\n"
-        "  = mend: create it with requires_grad=True"
+        "  = hint: create it with requires_grad=True"
     )
 
 

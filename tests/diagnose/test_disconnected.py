@@ -259,13 +259,13 @@ def test_bad_arguments_are_refused_by_name() -> None:
         wp.diagnose(tape, loss=zeros(1))
     assert str(caught.value) == (
         "diagnose: the loss, an array(shape=(1,), dtype=float32), is not on this tape\n"
-        "  = mend: pass the array that a recorded launch writes the loss to"
+        "  = hint: pass the array that a recorded launch writes the loss to"
     )
     with pytest.raises(wp.TapedebugError) as caught:
         wp.diagnose(tape, inputs=[zeros(2)])
     assert str(caught.value) == (
         "diagnose: the input array(shape=(2,), dtype=float32) is not on this tape\n"
-        "  = mend: pass arrays that a recorded launch uses"
+        "  = hint: pass arrays that a recorded launch uses"
     )
 
 

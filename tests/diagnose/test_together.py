@@ -90,7 +90,7 @@ def test_a_cut_and_an_overwrite_are_both_told() -> None:
     assert lost.arrays == ["force"], "the adjoint of push needs the force that is written anew"
     assert hidden.arrays == ["v", "v_next"], "and once force has a gradient, the v that force goes with"
     assert hidden.evidence["behind"] == "disconnected"
-    assert hidden.message.endswith("It is hidden by what disconnected says, and was seen with that mended.")
+    assert hidden.message.endswith("It is hidden by what disconnected says, and was seen with that fixed.")
     assert diagnosis.verdict == "WRONG"
 
 

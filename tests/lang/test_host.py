@@ -75,14 +75,14 @@ def test_operators_are_those_of_kernels() -> None:
 
 WRONG = {
     "dot() takes two vectors or quaternions of one type; got vec3 and vec2\n"
-    "  = mend: pass two vectors or quaternions, such as vec3 values": lambda: wp.dot(wp.vec3(), wp.vec2()),
+    "  = hint: pass two vectors or quaternions, such as vec3 values": lambda: wp.dot(wp.vec3(), wp.vec2()),
     "`*` is not defined for two vectors; got vec3 and vec3\n"
-    "  = mend: use dot(a, b), cross(a, b), or cw_mul(a, b) for the product of components": lambda: (
+    "  = hint: use dot(a, b), cross(a, b), or cw_mul(a, b) for the product of components": lambda: (
         wp.vec3() * wp.vec3()
     ),
     "normalize() takes numbers, vectors and other values of kernels; got list\n"
-    "  = mend: convert it, for example with wp.vec3(…)": lambda: wp.normalize([1.0, 2.0, 3.0]),
-    "sin() takes numbers; got vec3\n  = mend: apply it to each component": lambda: wp.sin(wp.vec3()),
+    "  = hint: convert it, for example with wp.vec3(…)": lambda: wp.normalize([1.0, 2.0, 3.0]),
+    "sin() takes numbers; got vec3\n  = hint: apply it to each component": lambda: wp.sin(wp.vec3()),
     "atan2() takes 2 arguments; got 1": lambda: wp.atan2(1.0),
     "matrix() takes the shape of the matrix: matrix(…, shape=(2, 2))": lambda: wp.matrix(1.0, 2.0),
 }

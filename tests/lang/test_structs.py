@@ -186,29 +186,29 @@ def refused(namespace: dict[str, Any]) -> str:
 
 def test_wrong_definitions() -> None:
     assert refused({}) == (
-        "struct `Bad` has no fields\n  = mend: declare them: `mass: float`, `q: array(dtype=vec3)`"
+        "struct `Bad` has no fields\n  = hint: declare them: `mass: float`, `q: array(dtype=vec3)`"
     )
     assert refused({"__annotations__": {"a": float}, "a": 1.0}) == (
         "struct `Bad`: the field `a` has a default value, which a struct cannot have\n"
-        "  = mend: write `a: …` only, and assign it to an instance"
+        "  = hint: write `a: …` only, and assign it to an instance"
     )
     assert refused({"__annotations__": {"a": str}}) == (
         "struct `Bad`: the type `str` of `a` is not a type of the kernel language\n"
-        "  = mend: use float, int, bool, vec3, array(dtype=float), …"
+        "  = hint: use float, int, bool, vec3, array(dtype=float), …"
     )
     assert refused({"__annotations__": {"a": wp.array}}) == (
         "struct `Bad`: the type `array` of `a` is not a type of the kernel language\n"
-        "  = mend: write array(dtype=float), array2d(dtype=vec3), …: arrays need their element type"
+        "  = hint: write array(dtype=float), array2d(dtype=vec3), …: arrays need their element type"
     )
     assert refused({"__annotations__": {"a": "Bad"}}) == (
         "struct `Bad`: the type `Bad` of `a` cannot be read (NameError: name 'Bad' is not defined)\n"
-        "  = mend: a struct cannot hold itself: keep the index of another element instead"
+        "  = hint: a struct cannot hold itself: keep the index of another element instead"
     )
     with pytest.raises(wp.KernelTypeError) as caught:
         struct(type("Bad", (Inner,), {"__annotations__": {"y": float}}))
     assert str(caught.value) == (
         "struct `Bad` inherits from `Inner`, and a struct stands alone\n"
-        "  = mend: give it a field of the other struct, or repeat the fields"
+        "  = hint: give it a field of the other struct, or repeat the fields"
     )
     with pytest.raises(wp.KernelTypeError, match="@struct decorates a class; got a function"):
         struct(lambda: 0)  # type: ignore[arg-type]

@@ -169,7 +169,7 @@ def test_jacobians_by_tangents_of_some_rows(shell):
         (
             "",
             "x = 1",
-            "%%jacobian: this cell launches no kernel\n  = mend: launch a kernel on arrays with requ",
+            "%%jacobian: this cell launches no kernel\n  = hint: launch a kernel on arrays with requ",
         ),
         ("--launch 7", CUBE, "%%jacobian: launch 7 is no kernel launch of this cell; there are 0 (cube)"),
         ("--launch x", CUBE, "%%jacobian: argument --launch: invalid int value: 'x'"),

@@ -273,7 +273,7 @@ def test_a_tape_that_has_grown_is_not_checked_as_the_one_that_was_drawn(channel,
         panel.run([(1, "x", "y")])
     assert str(caught.value) == (
         "The tape has changed since this was drawn: it had 4 launches and has 5 now.\n"
-        "  = mend: Show it again."
+        "  = hint: Show it again."
     )
     assert channel.ask(type="trace", tape=tape.id)["head"]["tape"]["launches"] == 5
     channel.ask(type="run", tape=tape.id, mask=[[1, "x", "y"]])

@@ -136,32 +136,32 @@ def test_overwrite_mode_is_the_tapes(shell):
             "'preserve', 'warn', 'error', 'ignore')\n"
             "   | %%tape --on-overwrite wran\n"
             "   |                       ^^^^\n"
-            "  = mend: did you mean warn? %%tape? shows the options",
+            "  = hint: did you mean warn? %%tape? shows the options",
         ),
         (
             "--no-panel --los loss --lose loss",
             "%%tape: unrecognized arguments: --lose loss\n"
             "   | %%tape --no-panel --los loss --lose loss\n"
             "   |                              ^^^^^^\n"
-            "  = mend: did you mean --loss? %%tape? shows the options",
+            "  = hint: did you mean --loss? %%tape? shows the options",
         ),
         (
             "--height tall",
             "%%tape: argument --height: invalid float value: 'tall'\n"
             "   | %%tape --height tall\n"
             "   |                 ^^^^\n"
-            "  = mend: %%tape? shows the options",
+            "  = hint: %%tape? shows the options",
         ),
         (
             "--name",
             "%%tape: argument --name: expected one argument\n"
             "   | %%tape --name\n"
             "   |        ^^^^^^\n"
-            "  = mend: %%tape? shows the options",
+            "  = hint: %%tape? shows the options",
         ),
         (
             "--name 'tape",
-            "%%tape: no closing quotation\n   | %%tape --name 'tape\n  = mend: %%tape? shows the options",
+            "%%tape: no closing quotation\n   | %%tape --name 'tape\n  = hint: %%tape? shows the options",
         ),
         ("--name 2x", "%%tape: '2x' is not the name of a variable"),
         ("--panel p --no-panel", "%%tape: --panel keeps the panel that --no-panel does not open; choose one"),
@@ -237,7 +237,7 @@ def test_a_report_is_not_written_to_a_file_that_is_called_as_a_tape_is(shell, tm
         run(shell, "%tape_report tape")
     assert str(caught.value) == (
         "%tape_report: tape would be the name of the file, and it is a variable with a Tape\n"
-        "  = mend: %tape_report --tape tape, or %tape_report ./tape for a file of that name"
+        "  = hint: %tape_report --tape tape, or %tape_report ./tape for a file of that name"
     )
     run(shell, "%tape_report ./tape")
     assert (tmp_path / "tape").is_file()

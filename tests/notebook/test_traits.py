@@ -250,7 +250,7 @@ def test_a_closed_panel_says_so_and_keeps_nothing_alive(front_end):
         with pytest.raises(wp.TapedebugError) as caught:
             use()
         assert str(caught.value) == (
-            "This panel was closed.\n  = mend: Open another: TapeDebugger(tape), or show the tape."
+            "This panel was closed.\n  = hint: Open another: TapeDebugger(tape), or show the tape."
         )
     assert panel.trace["tape"]["launches"] == 1  # what it showed can still be read
 

@@ -156,7 +156,7 @@ def test_a_second_press_while_it_runs_is_ignored(panel, monkeypatch):
     with pytest.raises(wp.TapedebugError) as caught:
         panel.run()
     assert str(caught.value) == (
-        "A check of this tape is running already.\n  = mend: Wait for it, or call cancel()."
+        "A check of this tape is running already.\n  = hint: Wait for it, or call cancel()."
     )
     go.set()
     wait(panel)
@@ -190,7 +190,7 @@ def test_what_goes_wrong_is_in_the_status(panel, monkeypatch):
     panel.mask = []
     press(panel, "run")
     wait(panel)
-    assert panel.status == "No pair is switched on.\n  = mend: Switch on a pair of the mask, then run."
+    assert panel.status == "No pair is switched on.\n  = hint: Switch on a pair of the mask, then run."
 
     def fail(*args, **options):
         raise ZeroDivisionError("float division by zero")
@@ -210,7 +210,7 @@ def test_what_is_refused_after_a_run_is_said_too(panel):
     panel.mask = []
     press(panel, "run")
     wait(panel)
-    assert panel.status == "No pair is switched on.\n  = mend: Switch on a pair of the mask, then run."
+    assert panel.status == "No pair is switched on.\n  = hint: Switch on a pair of the mask, then run."
 
 
 def test_a_trace_from_elsewhere_cannot_be_checked(wrong, tmp_path):
@@ -222,7 +222,7 @@ def test_a_trace_from_elsewhere_cannot_be_checked(wrong, tmp_path):
         panel.run()
     assert str(caught.value) == (
         "This tape was recorded elsewhere: only its trace is here, and checks run kernels.\n"
-        "  = mend: Record it again in this kernel."
+        "  = hint: Record it again in this kernel."
     )
     panel.close()
 

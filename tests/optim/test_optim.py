@@ -104,34 +104,34 @@ def test_descent_beside_a_tape(optimizer):
         (
             lambda: wp.optim.Adam(wp.zeros(3)),
             "Adam: params must be a list of arrays; got array(shape=(3,), dtype=float32)\n"
-            "  = mend: pass [array, …]",
+            "  = hint: pass [array, …]",
         ),
         (
             lambda: wp.optim.SGD([1.0]),
-            "SGD: params must be a list of arrays; got [1.0]\n  = mend: pass [array, …]",
+            "SGD: params must be a list of arrays; got [1.0]\n  = hint: pass [array, …]",
         ),
         (
             lambda: wp.optim.SGD([wp.zeros(3, dtype=int)]),
             "SGD: parameter 0 is an array(shape=(3,), dtype=int32), which has no slope\n"
-            "  = mend: use a float dtype",
+            "  = hint: use a float dtype",
         ),
         (
             lambda: wp.optim.SGD().step([wp.zeros(3)]),
-            "SGD.step: no parameters are set\n  = mend: call set_params([array, …])",
+            "SGD.step: no parameters are set\n  = hint: call set_params([array, …])",
         ),
         (
             lambda: wp.optim.SGD([wp.zeros(3)]).step([]),
-            "SGD.step: 1 parameters and 0 gradients\n  = mend: pass one gradient for each parameter",
+            "SGD.step: 1 parameters and 0 gradients\n  = hint: pass one gradient for each parameter",
         ),
         (
             lambda: wp.optim.Adam([wp.zeros(3)]).step([wp.zeros(2)]),
             "Adam.step: gradient 0 must be like its parameter, an array(shape=(3,), dtype=float32); got "
-            "array(shape=(2,), dtype=float32)\n  = mend: pass parameter.grad",
+            "array(shape=(2,), dtype=float32)\n  = hint: pass parameter.grad",
         ),
         (
             lambda: wp.optim.Adam([wp.zeros(3)]).step([None]),
             "Adam.step: gradient 0 must be like its parameter, an array(shape=(3,), dtype=float32); got "
-            "None\n  = mend: pass parameter.grad",
+            "None\n  = hint: pass parameter.grad",
         ),
     ],
 )

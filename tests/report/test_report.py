@@ -199,7 +199,7 @@ def test_a_missing_bundle_is_said_with_the_command(net: Json, tmp_path: Path, bu
         report(net, tmp_path / "out.html")
     assert str(error.value) == (
         f"the front end is not built: {bundle / 'report.js'} is missing\n"
-        "  = mend: in the repository, run `make setup` (or `cd js && npm ci && npm run build:static`); "
+        "  = hint: in the repository, run `make setup` (or `cd js && npm ci && npm run build:static`); "
         "an installed tapedebug carries it, so reinstall the wheel"
     )
 

@@ -260,7 +260,7 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
             lambda: wp.array(5.0),
             wp.ArrayError,
             "array: data must be a sequence or an array; got 5.0\n"
-            "  = mend: write [5.0] for an array of one element",
+            "  = hint: write [5.0] for an array of one element",
         ),
         (
             lambda: wp.array([[1], [2, 3]], dtype=float),
@@ -269,91 +269,91 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
             "The requested "
             "array has an inhomogeneous shape after 1 dimensions. The detected shape was (2,) + "
             "inhomogeneous part.\n"
-            "  = mend: pass rows of equal length and numbers in the range of the dtype",
+            "  = hint: pass rows of equal length and numbers in the range of the dtype",
         ),
         (
             lambda: wp.array(["a"]),
             wp.ArrayError,
             "array: data of NumPy dtype <U1 has no type in the kernel language (bool, int8, uint8, "
             "int16, uint16, int32, uint32, int64, uint64, float16, float32, float64)\n"
-            "  = mend: pass dtype=, or convert the data first",
+            "  = hint: pass dtype=, or convert the data first",
         ),
         (
             lambda: wp.array([2**40], dtype=int),
             wp.ArrayError,
             "array: the data cannot become an array of int32: Python integer 1099511627776 out of bounds "
             "for int32\n"
-            "  = mend: pass rows of equal length and numbers in the range of the dtype",
+            "  = hint: pass rows of equal length and numbers in the range of the dtype",
         ),
         (
             lambda: wp.array(np.zeros((4, 2)), dtype=wp.vec3),
             wp.ArrayError,
             "array: data of shape (4, 2) cannot be elements of vec3: its last dimension, 2, is not a "
             "multiple of 3\n"
-            "  = mend: pass data of shape (…, 3)",
+            "  = hint: pass data of shape (…, 3)",
         ),
         (
             lambda: wp.array(np.zeros(6), dtype=float, shape=5),
             wp.ArrayError,
             "array: 6 values of shape (6,) do not fill shape (5,) of float32\n"
-            "  = mend: pass a shape with as many elements as the data",
+            "  = hint: pass a shape with as many elements as the data",
         ),
         (
             lambda: wp.zeros(-3),
             wp.ArrayError,
-            "zeros: sizes cannot be negative; got shape (-3,)\n  = mend: pass sizes of 0 or more",
+            "zeros: sizes cannot be negative; got shape (-3,)\n  = hint: pass sizes of 0 or more",
         ),
         (
             lambda: wp.zeros((1, 1, 1, 1, 1)),
             wp.ArrayError,
             "zeros: arrays have 1 to 4 dimensions; shape (1, 1, 1, 1, 1) has 5\n"
-            "  = mend: flatten some dimensions, or use a vector dtype for the last one",
+            "  = hint: flatten some dimensions, or use a vector dtype for the last one",
         ),
         (
             lambda: wp.zeros(2.5),
             wp.ArrayError,
-            "zeros: a shape is an int or a tuple of ints; got 2.5\n  = mend: pass integers",
+            "zeros: a shape is an int or a tuple of ints; got 2.5\n  = hint: pass integers",
         ),
         (
             lambda: wp.zeros(3, device="cuda:0"),
             wp.DeviceError,
             "there is no device 'cuda:0': this version runs on \"cpu\" only (CUDA is planned)\n"
-            '  = mend: leave device= out, pass device="cpu", or set config.cuda_on_cpu = True '
+            '  = hint: leave device= out, pass device="cpu", or set config.cuda_on_cpu = True '
             "(--cuda-on-cpu)",
         ),
         (
             lambda: wp.array([1.0], device="tpu"),
             wp.DeviceError,
             "there is no device 'tpu': the devices are \"cpu\"\n"
-            '  = mend: leave device= out, or pass device="cpu"',
+            '  = hint: leave device= out, or pass device="cpu"',
         ),
         (
             lambda: wp.array([1.0], retain_grad=True),
             wp.ArrayError,
-            "array: retain_grad=True needs requires_grad=True\n  = mend: pass requires_grad=True too",
+            "array: retain_grad=True needs requires_grad=True\n  = hint: pass requires_grad=True too",
         ),
         (
             lambda: wp.array2d([1.0]),
             wp.ArrayError,
-            "array2d: the data has 1 dimensions (shape (1,))\n  = mend: reshape the data, or use array()",
+            "array2d: the data has 1 dimensions (shape (1,))\n  = hint: reshape the data, or use array()",
         ),
         (
             lambda: GRID.reshape(5),
             wp.ArrayError,
             "reshape: an array of shape (3, 4) (12 elements) has no shape (5,)\n"
-            "  = mend: keep the number of elements",
+            "  = hint: keep the number of elements",
         ),
         (
             lambda: GRID[:, 1].flatten(),
             wp.ArrayError,
             "reshape: the array of shape (3,) with strides (16,) is not contiguous\n"
-            "  = mend: call contiguous() first (it copies)",
+            "  = hint: call contiguous() first (it copies)",
         ),
         (
             lambda: GRID.view(wp.vec3),
             wp.ArrayError,
             "view: vec3 has 12 bytes, float32 has 4 (shape (3, 4), strides (16, 4))\n"
-            "  = mend: view as a type of the same size, vectors as scalars, or scalars side by side in a "
+            "  = hint: view as a type of the same size, vectors as scalars, or scalars side by side in a "
             "last "
             "dimension of a vector's length as vectors",
         ),
@@ -361,28 +361,28 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
             lambda: GRID.fill_("a"),
             wp.ArrayError,
             "fill_ of an array(shape=(3, 4), dtype=float32): 'a' is not a value of float32\n"
-            "  = mend: pass a number",
+            "  = hint: pass a number",
         ),
         (
             lambda: wp.zeros(3, dtype=int).fill_(2.5),
             wp.ArrayError,
             "fill_ of an array(shape=(3,), dtype=int32): 2.5 is not a value of int32\n"
-            "  = mend: pass a whole number in its range",
+            "  = hint: pass a whole number in its range",
         ),
         (
             lambda: wp.full(3, 300, dtype=wp.uint8),
             wp.ArrayError,
-            "full: 300 is not a value of uint8\n  = mend: pass a whole number in its range",
+            "full: 300 is not a value of uint8\n  = hint: pass a whole number in its range",
         ),
         (
             lambda: wp.full(3, (1, -1), dtype=wp.vec2ub),
             wp.ArrayError,
-            "full: (1, -1) is not a value of vec2ub\n  = mend: pass 2 whole numbers in its range",
+            "full: (1, -1) is not a value of vec2ub\n  = hint: pass 2 whole numbers in its range",
         ),
         (
             lambda: VECTORS.fill_([1, 2]),
             wp.ArrayError,
-            "fill_ of an array(shape=(2,), dtype=vec3): [1, 2] is not a value of vec3\n  = mend: pass 3 "
+            "fill_ of an array(shape=(2,), dtype=vec3): [1, 2] is not a value of vec3\n  = hint: pass 3 "
             "numbers",
         ),
         (
@@ -390,46 +390,46 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
             wp.ArrayError,
             "assign to an array(shape=(3, 4), dtype=float32): 2 values of shape (2,) do not fill shape "
             "(3, 4) of "
-            "float32\n  = mend: pass a shape with as many elements as the data",
+            "float32\n  = hint: pass a shape with as many elements as the data",
         ),
         (
             lambda: GRID.assign(wp.zeros(3)),
             wp.ArrayError,
             "assign to an array(shape=(3, 4), dtype=float32): the source has shape (3,) (3 elements)\n"
-            "  = mend: assign as many elements as the array has",
+            "  = hint: assign as many elements as the array has",
         ),
         (
             lambda: wp.copy(GRID, VECTORS),
             wp.ArrayError,
-            "copy: dest has dtype float32, src has vec3\n  = mend: use arrays of one dtype",
+            "copy: dest has dtype float32, src has vec3\n  = hint: use arrays of one dtype",
         ),
         (
             lambda: wp.copy(GRID, [1, 2]),
             wp.ArrayError,
-            "copy: src must be an array; got [1, 2] (list)\n  = mend: pass two arrays",
+            "copy: src must be an array; got [1, 2] (list)\n  = hint: pass two arrays",
         ),
         (
             lambda: wp.copy(GRID[0], GRID[1], dest_offset=3),
             wp.ArrayError,
             "copy: 4 elements from offset 3 do not fit dest of shape (4,)\n"
-            "  = mend: pass a smaller count or offset",
+            "  = hint: pass a smaller count or offset",
         ),
         (
             lambda: wp.copy(GRID, GRID, count=-1),
             wp.ArrayError,
             "copy: offsets and count cannot be negative; got dest_offset=0, src_offset=0, count=-1\n"
-            "  = mend: pass 0 or more",
+            "  = hint: pass 0 or more",
         ),
         (
             lambda: wp.copy(wp.zeros(6), wp.zeros((3, 4))[:, :2]),
             wp.ArrayError,
             "copy: src of shape (3, 2) is not contiguous: it has no elements in a row to copy\n"
-            "  = mend: copy between arrays of one shape, or slice first",
+            "  = hint: copy between arrays of one shape, or slice first",
         ),
         (
             lambda: wp.zeros_like(3),
             wp.ArrayError,
-            "zeros_like: 3 is not an array\n  = mend: pass an array, or use zeros(shape, dtype)",
+            "zeros_like: 3 is not an array\n  = hint: pass an array, or use zeros(shape, dtype)",
         ),
         (
             lambda: setattr(GRID, "grad", VECTORS),
@@ -437,7 +437,7 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
             "the gradient of an array(shape=(3, 4), dtype=float32) must be an array of the same shape and "
             "dtype; got "
             "array(shape=(2,), dtype=vec3)\n"
-            "  = mend: pass zeros_like(array), or an array made from data of that shape and dtype",
+            "  = hint: pass zeros_like(array), or an array made from data of that shape and dtype",
         ),
         (lambda: GRID[5], IndexError, "index 5 is out of range for dimension 0 of an array of shape (3, 4)"),
         (lambda: GRID[0, 0, 0], IndexError, "3 indices for an array of 2 dimensions (shape (3, 4))"),
@@ -445,7 +445,7 @@ VECTORS = wp.zeros(2, dtype=wp.vec3)
         (
             lambda: wp.array(np.broadcast_to(np.float32(1), (3,)), copy=False),
             wp.ArrayError,
-            "array: copy=False needs a writable NumPy array\n  = mend: pass copy=True",
+            "array: copy=False needs a writable NumPy array\n  = hint: pass copy=True",
         ),
     ],
 )

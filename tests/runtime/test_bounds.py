@@ -97,7 +97,7 @@ def test_the_whole_message():
         "   |     y[i] = x[i + by] * x[i]\n"
         "   |            ^^^^^^^^^\n"
         f"  = note: {LEFT}\n"
-        f"  = mend: {MEND}"
+        f"  = hint: {MEND}"
     )
     assert isinstance(caught.value, IndexError)
     assert y.numpy().tolist() == [0, 0, 0]

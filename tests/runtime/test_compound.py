@@ -85,7 +85,7 @@ def test_numpy_memory_is_shared_where_the_components_are_side_by_side():
         wp.array(memory.swapaxes(1, 2), dtype=wp.mat22, copy=False)
     assert str(caught.value) == (
         "array: copy=False needs the components of a mat22 side by side; the NumPy array has strides "
-        "(16, 4, 8)\n  = mend: pass copy=True, or a contiguous NumPy array"
+        "(16, 4, 8)\n  = hint: pass copy=True, or a contiguous NumPy array"
     )
 
 
@@ -94,11 +94,11 @@ def test_misfits():
         (
             lambda: wp.array(np.zeros((2, 4), np.float32), dtype=wp.mat33),
             "array: data of shape (2, 4) cannot be elements of mat33: its last dimension, 4, is not a "
-            "multiple of 9\n  = mend: pass data of shape (…, 3, 3)",
+            "multiple of 9\n  = hint: pass data of shape (…, 3, 3)",
         ),
         (
             lambda: wp.full(2, (1.0, 2.0), dtype=wp.quat),
-            "full: (1.0, 2.0) is not a value of quat\n  = mend: pass 4 numbers",
+            "full: (1.0, 2.0) is not a value of quat\n  = hint: pass 4 numbers",
         ),
     ):
         with pytest.raises(wp.ArrayError) as caught:
@@ -127,7 +127,7 @@ def test_values_are_passed_to_launches(frame):
 
 def test_wrong_values_for_launches():
     out = wp.zeros(2, dtype=wp.vec3)
-    for frame, got, mend in (
+    for frame, got, hint in (
         (wp.mat22(), "got mat22(0.0, 0.0, 0.0, 0.0) (mat22), which has 4 components", "pass 9 numbers"),
         (1.0, "got 1.0 (float)", "pass mat33(…)"),
     ):
@@ -135,7 +135,7 @@ def test_wrong_values_for_launches():
             wp.launch(move, 2, inputs=[MATRICES, np.zeros((2, 3), np.float32), frame, wp.quat(), out])
         first, *_, last = str(caught.value).splitlines()
         assert first == f"launch of move: argument 'frame' (number 3) must be mat33; {got}"
-        assert last == f"  = mend: {mend}"
+        assert last == f"  = hint: {hint}"
 
 
 def test_gradients_of_matrices_replay_and_check():

@@ -187,7 +187,7 @@ def test_messages() -> None:
     )
     assert message_of(lambda: wp.indexedarray(a, [1.5])) == (
         "indexedarray: indices along axis 0 are an array of int32 or None; got 1.5\n"
-        "mend: pass array([…], dtype=int)"
+        "hint: pass array([…], dtype=int)"
     )
     assert message_of(lambda: wp.indexedarray(a, [out])) == (
         "indexedarray: indices along axis 0 are a one-dimensional array of int32; "
@@ -195,7 +195,7 @@ def test_messages() -> None:
     )
     assert message_of(lambda: chosen[0]) == (
         "indexedarray(shape=(1, 4), dtype=float32) is indexed in kernels only\n"
-        "mend: index contiguous(), a copy, or data, the whole array"
+        "hint: index contiguous(), a copy, or data, the whole array"
     )
     assert message_of(lambda: chosen.assign(out)) == (
         "assign to an indexedarray(shape=(1, 4), dtype=float32): the source has shape (2,) "
@@ -204,12 +204,12 @@ def test_messages() -> None:
     assert message_of(lambda: wp.launch(plain, 1, [chosen])) == (
         "launch of plain: argument 'x' (number 1) must be array(dtype=float32, ndim=2); "
         "got indexedarray(dtype=float32, ndim=2) of shape (1, 4)\n"
-        "mend: pass contiguous(), a copy, or annotate it as indexedarray(dtype=float32, ndim=2)"
+        "hint: pass contiguous(), a copy, or annotate it as indexedarray(dtype=float32, ndim=2)"
     )
     assert message_of(lambda: wp.launch(mixed, 1, [a, out])) == (
         "launch of mixed: argument 'a' (number 1) must be indexedarray(dtype=float32, ndim=2); "
         "got array(dtype=float32, ndim=2) of shape (3, 4)\n"
-        "mend: pass indexedarray(data, [indices, None]), or annotate `a` as array"
+        "hint: pass indexedarray(data, [indices, None]), or annotate `a` as array"
     )
     with pytest.raises(IndexError):
         wp.indexedarray(a, [wp.array([7], dtype=int)]).numpy()

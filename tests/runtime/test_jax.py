@@ -46,7 +46,7 @@ def test_libraries_that_are_not_installed(library, action, monkeypatch):
         action()
     name = str(caught.value).partition(":")[0]
     assert str(caught.value) == (
-        f"{name}: the package '{library}' is not installed\n  = mend: install it: pip install {library}"
+        f"{name}: the package '{library}' is not installed\n  = hint: install it: pip install {library}"
     )
 
 

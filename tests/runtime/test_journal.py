@@ -262,7 +262,7 @@ def test_assert():
         "  = note: mass[i] is -0.5\n"
         "  = note: dt is 0.5\n"
         f"  = note: {LEFT}\n"
-        "  = mend: see why it does not hold; config.asserts = False leaves assertions out"
+        "  = hint: see why it does not hold; config.asserts = False leaves assertions out"
     )
     assert isinstance(caught.value, AssertionError)
     assert x.numpy().tolist() == [0, 0, 0]

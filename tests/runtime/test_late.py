@@ -92,7 +92,7 @@ def test_values_that_nobody_kept_are_an_error_and_never_a_wrong_gradient(how) ->
     assert str(raised.value) == (
         "backward: `y` of launch 0 (squares) got a gradient after the launch was recorded, and "
         f"{MESSAGES[how]} overwritten values of `x` that its adjoint needs\n"
-        "  = mend: create the array with requires_grad=True, before the launch"
+        "  = hint: create the array with requires_grad=True, before the launch"
     )
     assert not y.requires_grad, "nothing half-done stays behind"
     assert x.grad.numpy().tolist() == [0, 0, 0]

@@ -109,11 +109,11 @@ X, Y = wp.ones(3), wp.zeros(3)
     [
         (
             lambda: wp.launch(square, 3, inputs=[X]),
-            [f"launch of square: it takes 2 arguments {SIGNATURE}; got 1", "  = mend: pass y too"],
+            [f"launch of square: it takes 2 arguments {SIGNATURE}; got 1", "  = hint: pass y too"],
         ),
         (
             lambda: wp.launch(square, 3, inputs=[X, Y], outputs=[Y]),
-            [f"launch of square: it takes 2 arguments {SIGNATURE}; got 3", "  = mend: leave out the last 1"],
+            [f"launch of square: it takes 2 arguments {SIGNATURE}; got 3", "  = hint: leave out the last 1"],
         ),
         (
             lambda: wp.launch(square, 3, inputs=[X, wp.zeros(3, dtype=wp.float64)]),
@@ -121,7 +121,7 @@ X, Y = wp.ones(3), wp.zeros(3)
                 "launch of square: argument 'y' (number 2) must be array(dtype=float32); got an array of "
                 "float64 with "
                 "shape (3,)",
-                "  = mend: make the array with dtype=float32, or change the annotation",
+                "  = hint: make the array with dtype=float32, or change the annotation",
             ],
         ),
         (
@@ -130,14 +130,14 @@ X, Y = wp.ones(3), wp.zeros(3)
                 "launch of square: argument 'y' (number 2) must be array(dtype=float32); got an array of "
                 "shape (3, 2), "
                 "which has 2 dimensions",
-                "  = mend: annotate it as array(dtype=float32, ndim=2), or pass an array of 1 dimension",
+                "  = hint: annotate it as array(dtype=float32, ndim=2), or pass an array of 1 dimension",
             ],
         ),
         (
             lambda: wp.launch(square, 3, inputs=[X, 1.0]),
             [
                 "launch of square: argument 'y' (number 2) must be array(dtype=float32); got 1.0 (float)",
-                "  = mend: pass array(…, dtype=float32)",
+                "  = hint: pass array(…, dtype=float32)",
             ],
         ),
         (
@@ -146,7 +146,7 @@ X, Y = wp.ones(3), wp.zeros(3)
                 "launch of square: argument 'x' (number 1) must be array(dtype=float32); got a NumPy "
                 "array of float64 "
                 "with shape (3,)",
-                "  = mend: convert it with .astype('float32'), or make array(…, dtype=float32)",
+                "  = hint: convert it with .astype('float32'), or make array(…, dtype=float32)",
             ],
         ),
         (
@@ -155,14 +155,14 @@ X, Y = wp.ones(3), wp.zeros(3)
                 "launch of square: argument 'y' (number 2) must be array(dtype=float32); got a NumPy "
                 "array of shape "
                 "(3,): array: copy=False needs a writable NumPy array",
-                "  = mend: make array(…, dtype=float32)",
+                "  = hint: make array(…, dtype=float32)",
             ],
         ),
         (
             lambda: wp.launch(repeat, 3, inputs=[X, 2.5, True, Y]),
             [
                 "launch of repeat: argument 'n' (number 2) must be int32; got 2.5 (float)",
-                "  = mend: pass int(2.5), or annotate it as float",
+                "  = hint: pass int(2.5), or annotate it as float",
             ],
         ),
         (
@@ -171,14 +171,14 @@ X, Y = wp.ones(3), wp.zeros(3)
                 "launch of repeat: argument 'n' (number 2) must be int32; got 2147483648, outside "
                 "-2147483648 … "
                 "2147483647",
-                "  = mend: pass a smaller number, or use int64",
+                "  = hint: pass a smaller number, or use int64",
             ],
         ),
         (
             lambda: wp.launch(repeat, 3, inputs=[X, 2, "yes", Y]),
             [
                 "launch of repeat: argument 'flag' (number 3) must be bool; got 'yes' (str)",
-                "  = mend: pass True or False",
+                "  = hint: pass True or False",
             ],
         ),
         (
@@ -186,7 +186,7 @@ X, Y = wp.ones(3), wp.zeros(3)
             [
                 "launch of scale: argument 'a' (number 3) must be float32; got array(shape=(3,), "
                 "dtype=float32) (array)",
-                "  = mend: pass a number",
+                "  = hint: pass a number",
             ],
         ),
         (
@@ -196,7 +196,7 @@ X, Y = wp.ones(3), wp.zeros(3)
             [
                 "launch of drift: argument 'g' (number 3) must be vec3; got (1, 2) (tuple), which has 2 "
                 "components",
-                "  = mend: pass 3 numbers",
+                "  = hint: pass 3 numbers",
             ],
         ),
         (
@@ -205,43 +205,43 @@ X, Y = wp.ones(3), wp.zeros(3)
             ),
             [
                 "launch of drift: argument 'g' (number 3) must be vec3; got 1.0 (float)",
-                "  = mend: pass vec3(…)",
+                "  = hint: pass vec3(…)",
             ],
         ),
         (
             lambda: wp.launch(square, -2, inputs=[X, Y]),
-            ["launch of square: dim cannot be negative; got -2", "  = mend: pass sizes of 0 or more"],
+            ["launch of square: dim cannot be negative; got -2", "  = hint: pass sizes of 0 or more"],
         ),
         (
             lambda: wp.launch(square, (2, -2), inputs=[X, Y]),
-            ["launch of square: dim cannot be negative; got (2, -2)", "  = mend: pass sizes of 0 or more"],
+            ["launch of square: dim cannot be negative; got (2, -2)", "  = hint: pass sizes of 0 or more"],
         ),
         (
             lambda: wp.launch(square, 2.0, inputs=[X, Y]),
             [
                 "launch of square: dim is an int or a tuple of 1 to 4 ints; got 2.0",
-                "  = mend: pass the number of threads, or an array's shape",
+                "  = hint: pass the number of threads, or an array's shape",
             ],
         ),
         (
             lambda: wp.launch(square, (1, 1, 1, 1, 1), inputs=[X, Y]),
             [
                 "launch of square: dim is an int or a tuple of 1 to 4 ints; got (1, 1, 1, 1, 1)",
-                "  = mend: pass the number of threads, or an array's shape",
+                "  = hint: pass the number of threads, or an array's shape",
             ],
         ),
         (
             lambda: wp.launch(len, 3, inputs=[X]),
             [
                 "launch: the first argument must be a kernel; got the function 'len'",
-                "  = mend: decorate the function with @kernel",
+                "  = hint: decorate the function with @kernel",
             ],
         ),
         (
             lambda: wp.launch(None, 3),
             [
                 "launch: the first argument must be a kernel; got None (NoneType)",
-                "  = mend: decorate the function with @kernel",
+                "  = hint: decorate the function with @kernel",
             ],
         ),
     ],

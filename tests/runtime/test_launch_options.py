@@ -206,7 +206,7 @@ COMMAND = wp.launch(move, 3, inputs=[X, Y], record_cmd=True)
             [
                 "launch of square: the adjoint of argument 'x' must be an array like it, shape=(3,), "
                 "dtype=float32; got array(shape=(2,), dtype=float32)",
-                "  = mend: pass zeros_like(array), or None for the array's own gradient",
+                "  = hint: pass zeros_like(array), or None for the array's own gradient",
             ],
         ),
         (
@@ -214,55 +214,55 @@ COMMAND = wp.launch(move, 3, inputs=[X, Y], record_cmd=True)
             [
                 "launch of square: the adjoint of argument 'x' must be an array like it, shape=(3,), "
                 "dtype=float32; got array([0., 0., 0.])",
-                "  = mend: pass zeros_like(array), or None for the array's own gradient",
+                "  = hint: pass zeros_like(array), or None for the array's own gradient",
             ],
         ),
         (
             lambda: wp.launch(square, 3, inputs=[X, Y], adj_inputs=[X, X, X], adjoint=True),
             [
                 "launch of square: it has 2 arguments and 3 adjoints",
-                "  = mend: pass one adjoint for each argument, None for an array's own gradient",
+                "  = hint: pass one adjoint for each argument, None for an array's own gradient",
             ],
         ),
         (
             lambda: wp.launch(mute, 3, inputs=[X, Y], adj_inputs=[wp.zeros(3), wp.zeros(3)], adjoint=True),
             [
                 "launch of mute: the kernel has no adjoint (enable_backward=False)",
-                "  = mend: decorate it with @kernel alone, or leave out adjoint=True",
+                "  = hint: decorate it with @kernel alone, or leave out adjoint=True",
             ],
         ),
         (
             lambda: wp.launch(len, 3, inputs=[X], adjoint=True),
             [
                 "launch: the first argument must be a kernel; got the function 'len'",
-                "  = mend: decorate the function with @kernel",
+                "  = hint: decorate the function with @kernel",
             ],
         ),
         (
             lambda: wp.launch(None, 3, inputs=[X], record_cmd=True),
             [
                 "launch: the first argument must be a kernel; got None (NoneType)",
-                "  = mend: decorate the function with @kernel",
+                "  = hint: decorate the function with @kernel",
             ],
         ),
         (
             lambda: COMMAND.set_param_at_index(2, X),
-            ["launch of move: there is no parameter number 2; it has 2", "  = mend: pass 0 to 1"],
+            ["launch of move: there is no parameter number 2; it has 2", "  = hint: pass 0 to 1"],
         ),
         (
             lambda: COMMAND.set_param_by_name("z", X),
-            ["launch of move: there is no parameter 'z'", "  = mend: its parameters are x, y"],
+            ["launch of move: there is no parameter 'z'", "  = hint: its parameters are x, y"],
         ),
         (
             lambda: COMMAND.set_param_at_index(0, 1.0),
             [
                 "launch of move: argument 'x' (number 1) must be array(dtype=float32); got 1.0 (float)",
-                "  = mend: pass array(…, dtype=float32)",
+                "  = hint: pass array(…, dtype=float32)",
             ],
         ),
         (
             lambda: COMMAND.set_dim(-1),
-            ["launch of move: dim cannot be negative; got -1", "  = mend: pass sizes of 0 or more"],
+            ["launch of move: dim cannot be negative; got -1", "  = hint: pass sizes of 0 or more"],
         ),
     ],
 )

@@ -323,7 +323,7 @@ def test_errors_of_the_kernel_language_show_the_call_or_the_function():
         "kernel `map_add`: `+` takes values of one type; got float32 and float64",
         "   |         X + other",
         "   |         ^^^^^^^^^",
-        "  = mend: convert one of them with wp.float64(…)",
+        "  = hint: convert one of them with wp.float64(…)",
     ]
     with pytest.raises(wp.KernelTypeError) as caught:
         wp.map(lambda a: a + 1, X)
@@ -338,7 +338,7 @@ def test_errors_of_the_kernel_language_show_the_call_or_the_function():
         "kernel `map_both`: both(a, b): missing a required argument: 'b'",
         "   |         wp.map(both, X)",
         "   |         ^^^^^^^^^^^^^^^",
-        "  = mend: match the function's parameters",
+        "  = hint: match the function's parameters",
     ]
     with pytest.raises(wp.KernelTypeError) as caught:
         wp.map(nothing, X)
@@ -353,14 +353,14 @@ def test_errors_of_the_kernel_language_show_the_call_or_the_function():
         "kernel `map_lambda`: one of the function's results is no number, vector or matrix",
         "   |         wp.map(lambda a: (a, wp.sin), X)",
         "   |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
-        "  = mend: return values that arrays can hold, several as `return a, b`",
+        "  = hint: return values that arrays can hold, several as `return a, b`",
     ]
     made = eval("lambda a: a")
     with pytest.raises(wp.KernelTypeError) as caught:
         wp.map(made, X)
     assert str(caught.value) == (
         "the source of a lambda cannot be read (could not get source code)\n"
-        "  = mend: define it in a file or a notebook cell, or decorate a function with @wp.func"
+        "  = hint: define it in a file or a notebook cell, or decorate a function with @wp.func"
     )
 
 
@@ -370,46 +370,46 @@ def test_errors_of_the_kernel_language_show_the_call_or_the_function():
         (
             lambda: wp.map(wp.sin, 1.0),
             "map: one of the inputs must be an array; got 1.0\n"
-            "  = mend: pass an array, or call the function of NumPy or math",
+            "  = hint: pass an array, or call the function of NumPy or math",
         ),
         (
             lambda: wp.map(wp.sin),
             "map: one of the inputs must be an array; got none\n"
-            "  = mend: pass an array, or call the function of NumPy or math",
+            "  = hint: pass an array, or call the function of NumPy or math",
         ),
         (
             lambda: wp.map(3, X),
             "map: the first argument must be a function; got 3 (int)\n"
-            "  = mend: pass a function decorated with @func, one of the kernel language, or a lambda",
+            "  = hint: pass a function decorated with @func, one of the kernel language, or a lambda",
         ),
         (
             lambda: wp.map(wp.sin, [1.0]),
             "map: an input must be an array, a number, a vector or a matrix; got [1.0] (list)\n"
-            "  = mend: make an array of it",
+            "  = hint: make an array of it",
         ),
         (
             lambda: X + wp.zeros(4),
             "array + array: shapes (3,), (4,) do not broadcast\n"
-            "  = mend: pass arrays of one shape, or with sizes of 1 where they differ",
+            "  = hint: pass arrays of one shape, or with sizes of 1 where they differ",
         ),
         (
             lambda: X.__iadd__(wp.zeros((2, 3))),
             "array += array: the result has shape (2, 3); the array that it changes has (3,)\n"
-            "  = mend: write it as a new array",
+            "  = hint: write it as a new array",
         ),
         (
             lambda: wp.map(wp.sin, X, out=wp.zeros(4)),
             "map: out must be an array(shape=(3,), dtype=float32); got array(shape=(4,), dtype=float32)\n"
-            "  = mend: leave out away, or pass such an array",
+            "  = hint: leave out away, or pass such an array",
         ),
         (
             lambda: wp.map(wp.sin, X, out=wp.zeros(3, dtype=int)),
             "map: out must be an array(shape=(3,), dtype=float32); got array(shape=(3,), dtype=int32)\n"
-            "  = mend: leave out away, or pass such an array",
+            "  = hint: leave out away, or pass such an array",
         ),
         (
             lambda: wp.map(both, X, Y, out=wp.zeros(3)),
-            "map: the function gives 2 results; out has 1 arrays\n  = mend: pass one array for each result",
+            "map: the function gives 2 results; out has 1 arrays\n  = hint: pass one array for each result",
         ),
     ],
 )

@@ -87,59 +87,59 @@ def test_memory_of_an_owner_is_kept_alive_by_views_and_tapes():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (lambda: wp.array(ptr=64, dtype=float), "array: ptr= needs a shape\n  = mend: pass shape="),
+        (lambda: wp.array(ptr=64, dtype=float), "array: ptr= needs a shape\n  = hint: pass shape="),
         (
             lambda: wp.array(ptr="x", shape=2, dtype=float),
-            "array: ptr is an address, an int; got 'x'\n  = mend: pass array.ptr or data_ptr()",
+            "array: ptr is an address, an int; got 'x'\n  = hint: pass array.ptr or data_ptr()",
         ),
         (
             lambda: wp.array(ptr=64, shape=(2, 3), strides=(4,), dtype=float),
             "array: strides are one number of bytes for each dimension of shape (2, 3); got (4,)\n"
-            "  = mend: leave strides out for contiguous memory",
+            "  = hint: leave strides out for contiguous memory",
         ),
         (
             lambda: wp.array(ptr=64, shape=2, strides=(6,), dtype=float),
             "array: strides of float32 are multiples of 4 bytes; got (6,)\n"
-            "  = mend: strides count bytes, not elements",
+            "  = hint: strides count bytes, not elements",
         ),
         (
             lambda: wp.array(ptr=64, shape=4, dtype=wp.vec3, capacity=40),
             "array: shape (4,) of vec3 needs 48 bytes; capacity is 40\n"
-            "  = mend: pass a smaller shape, or the size of the memory",
+            "  = hint: pass a smaller shape, or the size of the memory",
         ),
         (
             lambda: wp.from_dlpack([1.0]),
-            "from_dlpack: list has no __dlpack__\n  = mend: pass a tensor, or a capsule",
+            "from_dlpack: list has no __dlpack__\n  = hint: pass a tensor, or a capsule",
         ),
         (
             lambda: wp.from_dlpack(np.zeros(4, np.complex64)),
             "from_dlpack: elements of complex64 have no type in the kernel language\n"
-            "  = mend: convert them first",
+            "  = hint: convert them first",
         ),
         (
             lambda: wp.from_dlpack(np.zeros(4), dtype=float),
             "from_dlpack: elements of float64 are not those of float32\n"
-            "  = mend: convert the tensor first, or pass another dtype",
+            "  = hint: convert the tensor first, or pass another dtype",
         ),
         (
             lambda: wp.from_dlpack(np.zeros((4, 2), np.float32), dtype=wp.vec3),
             "from_dlpack: shape (4, 2) with strides (8, 4) holds no vec3: its last dimensions must be (3,), "
-            "side by side\n  = mend: pass a contiguous tensor of shape (…, 3)",
+            "side by side\n  = hint: pass a contiguous tensor of shape (…, 3)",
         ),
         (
             lambda: wp.from_dlpack(np.ones((), np.float32)),
             "from_dlpack: a tensor without dimensions is no array\n"
-            "  = mend: pass tensor.reshape(1), which shares its memory",
+            "  = hint: pass tensor.reshape(1), which shares its memory",
         ),
         (
             lambda: wp.to_dlpack(wp.zeros(4)[::-1]),
             "an array with negative strides (-4,) cannot be shared through DLPack\n"
-            "  = mend: share contiguous(), which is a copy",
+            "  = hint: share contiguous(), which is a copy",
         ),
         (
             lambda: wp.to_dlpack(wp.zeros(4, dtype=Pair)),
             "an array of Pair cannot be shared through DLPack, which has no structs\n"
-            "  = mend: share the arrays of its fields",
+            "  = hint: share the arrays of its fields",
         ),
     ],
 )

@@ -237,5 +237,5 @@ def test_wrong_amounts(given: Any) -> None:
         wp.Tape(memory_budget=given)
     assert str(caught.value) == (
         "Tape: memory_budget is a positive number of bytes or text such as '500 MB'; "
-        f"got {given!r}\n  = mend: use one of these, or leave it out"
+        f"got {given!r}\n  = hint: use one of these, or leave it out"
     )

@@ -250,7 +250,7 @@ def test_custom_functions_run_forward_only() -> None:
         pass
     assert str(caught.value) == (
         "at: record 1 is a custom function (<lambda>), which works on the arrays themselves: there are no "
-        "adjoints without it\n  = mend: pass backward=False"
+        "adjoints without it\n  = hint: pass backward=False"
     )
 
 
@@ -258,7 +258,7 @@ def test_what_is_refused_in_the_block() -> None:
     tape, x, y, loss = chain()
     tape.backward(loss)
     inside = "the arrays are those of <moment before launch 1 (square)>"
-    mend = "\n  = mend: leave that `with` block first"
+    hint = "\n  = hint: leave that `with` block first"
     before = picture(tape)
 
     def nested() -> None:
@@ -281,13 +281,13 @@ def test_what_is_refused_in_the_block() -> None:
         for action, message in refused.items():
             with pytest.raises(wp.TapeError) as caught:
                 action()
-            assert str(caught.value) == message + mend
+            assert str(caught.value) == message + hint
     assert picture(tape) == before
     with pytest.raises(wp.TapeError) as caught, wp.Tape(), tape.at(1):
         pass
     assert str(caught.value) == (
         "at: a tape is recording, and would record what is done at another time\n"
-        "  = mend: leave the `with` block of the tape first"
+        "  = hint: leave the `with` block of the tape first"
     )
     assert state.tape is None and x.numpy()[0] == 512.0 and y.numpy()[0] == 64.0
 
@@ -299,12 +299,12 @@ def test_what_is_refused_in_the_block() -> None:
         (-5, {}, "at: -5 is no launch of this tape, which has 4"),
         ("1", {}, "at: '1' is no launch of this tape, which has 4"),
         (True, {}, "at: True is no launch of this tape, which has 4"),
-        (1, {"when": "during"}, "at: when is 'before' or 'after'; got 'during'\n  = mend: use one of these"),
+        (1, {"when": "during"}, "at: when is 'before' or 'after'; got 'during'\n  = hint: use one of these"),
         (
             1,
             {"backward": True},
             "at: no loss is known: backward has not been called on this tape\n"
-            "  = mend: pass loss=… or grads=…, as for backward",
+            "  = hint: pass loss=… or grads=…, as for backward",
         ),
     ],
 )
@@ -312,8 +312,8 @@ def test_messages(launch: Any, options: Any, message: str) -> None:
     tape, *_ = chain()
     with pytest.raises(wp.TapeError) as caught:
         tape.at(launch, **options)
-    mend = "" if "mend" in message else "\n  = mend: pass an index from 0 to 3, or one of tape.records"
-    assert str(caught.value) == message + mend
+    hint = "" if "hint" in message else "\n  = hint: pass an index from 0 to 3, or one of tape.records"
+    assert str(caught.value) == message + hint
     with pytest.raises(wp.TapeError) as caught:
         wp.Tape().at(0)
-    assert str(caught.value) == "at: the tape is empty\n  = mend: run the launches inside `with tape:` first"
+    assert str(caught.value) == "at: the tape is empty\n  = hint: run the launches inside `with tape:` first"

@@ -146,12 +146,12 @@ def test_stepping_forward_and_backward():
     with pytest.raises(wp.TapeError) as caught:
         tape.replay(stop=1).forward(3)
     assert str(caught.value) == (
-        "replay: cannot run from record 3: the shadow stands before record 1\n  = mend: start at 1, or at 0"
+        "replay: cannot run from record 3: the shadow stands before record 1\n  = hint: start at 1, or at 0"
     )
     with pytest.raises(wp.TapeError) as caught:
         tape.replay(stop=1).backward({}, start=3)
     assert str(caught.value) == (
-        "replay: cannot run backward from record 3: forward has run 1 records\n  = mend: run forward "
+        "replay: cannot run backward from record 3: forward has run 1 records\n  = hint: run forward "
         "further first"
     )
 
@@ -235,7 +235,7 @@ def test_mixed_views_have_no_double_twin():
         tape.replay(dtype=wp.float64)
     assert str(caught.value) == (
         "replay: one buffer of 8 bytes is used as float32, int32; its float64 twin has no such views\n"
-        "  = mend: replay without dtype=, or use one array for each type"
+        "  = hint: replay without dtype=, or use one array for each type"
     )
 
 
@@ -245,25 +245,25 @@ def test_mixed_views_have_no_double_twin():
         (
             lambda tape, x: tape.replay({wp.zeros(2): [1.0, 1.0]}),
             "replay: the array(shape=(2,), dtype=float32) is not on the tape\n"
-            "  = mend: pass an array that a recorded launch uses",
+            "  = hint: pass an array that a recorded launch uses",
         ),
         (
             lambda tape, x: tape.replay({x: [1.0]}),
             "replay: the values for the array(shape=(2,), dtype=float32) have shape (1,), not (2,)\n"
-            "  = mend: pass values of shape (2,)",
+            "  = hint: pass values of shape (2,)",
         ),
         (
             lambda tape, x: tape.replay().backward({x: [1.0]}),
             "replay: the seed of the array(shape=(2,), dtype=float32) has shape (1,), not (2,)\n"
-            "  = mend: pass values of shape (2,)",
+            "  = hint: pass values of shape (2,)",
         ),
         (
             lambda tape, x: tape.replay(dtype=int),
-            f"replay: dtype is None or float64; got {int!r}\n  = mend: pass dtype=float64, or leave it out",
+            f"replay: dtype is None or float64; got {int!r}\n  = hint: pass dtype=float64, or leave it out",
         ),
         (
             lambda tape, x: tape.replay().backward({}, consume="old"),
-            "replay: consume is 'versions' or 'current'; got 'old'\n  = mend: use one of these",
+            "replay: consume is 'versions' or 'current'; got 'old'\n  = hint: use one of these",
         ),
     ],
 )
@@ -316,7 +316,7 @@ def test_inputs_by_label():
     with pytest.raises(wp.TapeError) as caught:
         tape.replay(inputs={"z": [3.0, 4.0]})
     assert str(caught.value) == (
-        "the tape has no array 'z'; it has x, y\n  = mend: use one of these, or the array itself"
+        "the tape has no array 'z'; it has x, y\n  = hint: use one of these, or the array itself"
     )
 
 

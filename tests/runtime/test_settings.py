@@ -157,7 +157,7 @@ def test_load_module(tmp_path):
         wp.load_module("nothing.here", recursive=True)
     assert str(caught.value) == (
         "load_module: the module 'nothing.here' has no kernels\n"
-        "  = mend: import it first, and pass its name or the module itself"
+        "  = hint: import it first, and pass its name or the module itself"
     )
 
 

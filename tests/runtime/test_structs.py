@@ -164,7 +164,7 @@ WRONG: list[tuple[Any, str]] = [
 def test_wrong_arrays(act: Any, message: str) -> None:
     with pytest.raises(wp.ArrayError) as caught:
         act()
-    assert str(caught.value).startswith(message + "\n  = mend: ")
+    assert str(caught.value).startswith(message + "\n  = hint: ")
 
 
 # Launches --------------------------------------------------------------------------------------------------
@@ -186,10 +186,10 @@ def test_arguments_that_do_not_fit() -> None:
     assert misfit(Body(), bodies(), out).startswith(
         "launch of step: argument 'state' (number 1) must be State; got Body(pos=vec3("
     )
-    assert misfit(State, bodies(), out).endswith("mend: pass an instance: State()")
+    assert misfit(State, bodies(), out).endswith("hint: pass an instance: State()")
     assert misfit(state().q, bodies(), out) == (
         "launch of step: argument 'state' (number 1) must be State; got array(dtype=vec3) of shape (4,)\n"
-        "mend: pass an instance of State"
+        "hint: pass an instance of State"
     )
     assert misfit(state(), out, out) == (
         "launch of step: argument 'bodies' (number 2) must be array(dtype=Body); "
@@ -201,7 +201,7 @@ def test_arguments_that_do_not_fit() -> None:
     )
     assert misfit(state(), bodies(), 3) == (
         "launch of step: argument 'out' (number 3) must be array(dtype=float32); got 3 (int)\n"
-        "mend: pass array(…, dtype=float32)"
+        "hint: pass array(…, dtype=float32)"
     )
     flat = [state().q, *(state().bodies[name] for name in ("pos", "mass")), 1.0]
     assert "it takes 3 arguments" in misfit(*flat)
@@ -235,7 +235,7 @@ def test_a_struct_defined_again_differently() -> None:
     def k(c: old, out: wp.array(dtype=float)):
         out[0] = c.a
 
-    assert misfit(new(1), wp.zeros(1), kernel=k).endswith("mend: define the kernel again after its struct")
+    assert misfit(new(1), wp.zeros(1), kernel=k).endswith("hint: define the kernel again after its struct")
     wp.launch(k, dim=1, inputs=[define(float)(2.0), wp.zeros(1)])
 
 

@@ -155,17 +155,17 @@ def test_detached_tangents_stop_where_gradients_do():
         (
             lambda shadow, x: shadow.push({x: [1.0]}),
             "replay: the tangent of the array(shape=(2,), dtype=float32) has shape (1,), not (2,)\n"
-            "  = mend: pass values of shape (2,)",
+            "  = hint: pass values of shape (2,)",
         ),
         (
             lambda shadow, x: shadow.push({wp.zeros(2): [1.0, 1.0]}),
             "replay: the array(shape=(2,), dtype=float32) is not on the tape\n"
-            "  = mend: pass an array that a recorded launch uses",
+            "  = hint: pass an array that a recorded launch uses",
         ),
         (
             lambda shadow, x: shadow.push(None, 3),
             "replay: cannot run from record 3: the shadow stands before record 0\n"
-            "  = mend: start at 0, or at 0",
+            "  = hint: start at 0, or at 0",
         ),
     ],
 )
@@ -182,7 +182,7 @@ def test_integers_have_no_tangent():
     with pytest.raises(wp.TapeError) as caught:
         shadow.push({index: [1, 1]})
     assert str(caught.value) == (
-        "replay: the array(shape=(2,), dtype=int32) has no tangent\n  = mend: pass tangents of float arrays"
+        "replay: the array(shape=(2,), dtype=int32) has no tangent\n  = hint: pass tangents of float arrays"
     )
 
 

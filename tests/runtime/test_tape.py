@@ -329,7 +329,7 @@ def test_scopes_and_timers(capsys, monkeypatch):
     with pytest.raises(wp.TapeError) as caught:
         tape.record_scope_end()
     assert str(caught.value) == (
-        "record_scope_end: no scope is open\n  = mend: call record_scope_begin first, once for each end"
+        "record_scope_end: no scope is open\n  = hint: call record_scope_begin first, once for each end"
     )
 
 
@@ -467,64 +467,64 @@ def _tape():
         (
             lambda x, tape, loss, inner: tape.backward(x),
             "backward: the loss must be a scalar; got an array(shape=(2,), dtype=float32)\n"
-            "  = mend: sum it into an array of one element, or pass grads={array: seed}",
+            "  = hint: sum it into an array of one element, or pass grads={array: seed}",
         ),
         (
             lambda x, tape, loss, inner: tape.backward(wp.zeros(1, dtype=wp.vec3, requires_grad=True)),
             "backward: the loss must be a scalar; got an array(shape=(1,), dtype=vec3)\n"
-            "  = mend: sum it into an array of one element, or pass grads={array: seed}",
+            "  = hint: sum it into an array of one element, or pass grads={array: seed}",
         ),
         (
             lambda x, tape, loss, inner: tape.backward(1.0),
             "backward: the loss must be an array of one element; got 1.0 (float)\n"
-            "  = mend: let a kernel write the loss into zeros(1, requires_grad=True)",
+            "  = hint: let a kernel write the loss into zeros(1, requires_grad=True)",
         ),
         (
             lambda x, tape, loss, inner: tape.backward(wp.zeros(1, dtype=int, requires_grad=True)),
-            "backward: the loss must be a float; got an array(shape=(1,), dtype=int32)\n  = mend: use "
+            "backward: the loss must be a float; got an array(shape=(1,), dtype=int32)\n  = hint: use "
             "dtype=float",
         ),
         (
             lambda x, tape, loss, inner: tape.backward(wp.zeros(1)),
             "backward: the loss array(shape=(1,), dtype=float32) has no gradient: requires_grad is not set\n"
-            "  = mend: create it with requires_grad=True",
+            "  = hint: create it with requires_grad=True",
         ),
         (
             lambda x, tape, loss, inner: tape.backward(wp.zeros(1, requires_grad=True)),
             "backward: the loss, an array(shape=(1,), dtype=float32), is not on this tape: none of its 4 "
             "records "
-            "uses it\n  = mend: launch what computes it inside `with tape:`",
+            "uses it\n  = hint: launch what computes it inside `with tape:`",
         ),
         (
             lambda x, tape, loss, inner: wp.Tape().backward(loss),
-            "backward: nothing was recorded on this tape\n  = mend: run the launches inside `with tape:` "
+            "backward: nothing was recorded on this tape\n  = hint: run the launches inside `with tape:` "
             "first",
         ),
         (
             lambda x, tape, loss, inner: tape.backward(grads={inner[0]: wp.ones(3)}),
             "backward: the seed of the array(shape=(2,), dtype=float32) has shape (3,), dtype float32\n"
-            "  = mend: pass values of shape (2,), such as ones_like(array)",
+            "  = hint: pass values of shape (2,), such as ones_like(array)",
         ),
         (
             lambda x, tape, loss, inner: tape.backward(grads={wp.zeros(2, dtype=int): wp.ones(2)}),
             "backward: the keys of grads are arrays with requires_grad; got an array(shape=(2,), "
             "dtype=int32) "
-            "without a gradient\n  = mend: create the array with requires_grad=True and a float dtype",
+            "without a gradient\n  = hint: create the array with requires_grad=True and a float dtype",
         ),
         (
             lambda x, tape, loss, inner: tape.record_func(None, []),
-            "record_func: backward must be callable; got None\n  = mend: pass a function",
+            "record_func: backward must be callable; got None\n  = hint: pass a function",
         ),
         (
             lambda x, tape, loss, inner: tape.record_func(print, [wp.zeros(2)]),
             "record_func: arrays must be arrays with a gradient; got an array(shape=(2,), dtype=float32) "
             "without "
-            "requires_grad\n  = mend: create it with requires_grad=True",
+            "requires_grad\n  = hint: create it with requires_grad=True",
         ),
         (
             lambda x, tape, loss, inner: wp.Tape(on_overwrite="keep"),
             "Tape: on_overwrite is one of preserve, warn, error, ignore; got 'keep'\n"
-            "  = mend: use one of these, or leave it out",
+            "  = hint: use one of these, or leave it out",
         ),
     ],
 )
@@ -545,7 +545,7 @@ def test_tapes_do_not_nest():
             wp.Tape().__enter__()
         assert str(caught.value) == (
             "cannot start recording: another tape is recording already, and tapes do not nest\n"
-            "  = mend: leave the outer `with` block first"
+            "  = hint: leave the outer `with` block first"
         )
         with pytest.raises(wp.TapeError, match="this tape is recording already"):
             tape.__enter__()

@@ -85,7 +85,7 @@ def test_a_tape_that_records_elsewhere_cannot_be_opened_here() -> None:
             elsewhere(tape.__enter__)
         assert str(caught.value) == (
             "cannot start recording: this tape is recording already, in another thread\n"
-            "  = mend: give each thread a tape of its own"
+            "  = hint: give each thread a tape of its own"
         )
         assert state.tape is tape
     assert not is_recording(tape)

@@ -225,57 +225,57 @@ def test_functions_of_autograd(function, program):
             lambda: wp.from_torch(torch.tensor(3.0)),
             wp.ArrayError,
             "from_torch: a tensor without dimensions is no array\n"
-            "  = mend: pass tensor.reshape(1), which shares its memory",
+            "  = hint: pass tensor.reshape(1), which shares its memory",
         ),
         (
             lambda: wp.from_torch(torch.ones(4), dtype=wp.vec3),
             wp.ArrayError,
             "from_torch: shape (4,) with strides (4,) holds no vec3: its last dimensions must be (3,), side "
             "by "
-            "side\n  = mend: pass a contiguous tensor of shape (…, 3)",
+            "side\n  = hint: pass a contiguous tensor of shape (…, 3)",
         ),
         (
             lambda: wp.from_torch(torch.ones(3, dtype=torch.complex64)),
             wp.ArrayError,
             "from_torch: elements of complex64 have no type in the kernel language\n"
-            "  = mend: convert them first",
+            "  = hint: convert them first",
         ),
         (
             lambda: wp.from_torch(torch.ones(3, dtype=torch.float64), dtype=float),
             wp.ArrayError,
             "from_torch: elements of float64 are not those of float32\n"
-            "  = mend: convert the tensor first, or pass another dtype",
+            "  = hint: convert the tensor first, or pass another dtype",
         ),
         (
             lambda: wp.from_torch(np.ones(3)),
             wp.ArrayError,
-            "from_torch: ndarray is not a tensor\n  = mend: pass a torch.Tensor",
+            "from_torch: ndarray is not a tensor\n  = hint: pass a torch.Tensor",
         ),
         (
             lambda: wp.from_torch(torch.ones(3), return_ctype=True),
             wp.ArrayError,
-            "from_torch: return_ctype=True is not supported\n  = mend: leave it out",
+            "from_torch: return_ctype=True is not supported\n  = hint: leave it out",
         ),
         (
             lambda: wp.from_torch(torch.ones(3, device="meta")),
             wp.DeviceError,
-            "from_torch: the tensor is on meta\n  = mend: pass tensor.cpu(), which is a copy",
+            "from_torch: the tensor is on meta\n  = hint: pass tensor.cpu(), which is a copy",
         ),
         (
             lambda: wp.to_torch(wp.zeros(3)[::-1]),
             wp.ArrayError,
             "to_torch: tensors have no negative strides; the array has (-4,)\n"
-            "  = mend: pass contiguous(), which is a copy",
+            "  = hint: pass contiguous(), which is a copy",
         ),
         (
             lambda: wp.to_torch(wp.zeros(3, dtype=Pair)),
             wp.ArrayError,
-            "to_torch: tensors have no elements of Pair\n  = mend: pass the arrays of its fields",
+            "to_torch: tensors have no elements of Pair\n  = hint: pass the arrays of its fields",
         ),
         (
             lambda: wp.to_torch(np.ones(3)),
             wp.ArrayError,
-            "to_torch: array([1., 1., 1.]) is not an array\n  = mend: pass an array",
+            "to_torch: array([1., 1., 1.]) is not an array\n  = hint: pass an array",
         ),
         (
             lambda: wp.dtype_from_torch(torch.complex64),

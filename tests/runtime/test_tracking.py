@@ -370,7 +370,7 @@ def test_other_values_are_refused() -> None:
     with pytest.raises(wp.TapeError) as caught:
         wp.Tape(track="everything")
     assert str(caught.value) == (
-        "Tape: track is 'elements' or None; got 'everything'\n  = mend: use one of these, or leave it out"
+        "Tape: track is 'elements' or None; got 'everything'\n  = hint: use one of these, or leave it out"
     )
 
 
@@ -379,7 +379,7 @@ def test_a_tape_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     x = floats(1, 2)
     told = (
         "tracking: stamps tell 2 launches of one tape apart, and no more\n"
-        "  = mend: record several tapes, or without track"
+        "  = hint: record several tapes, or without track"
     )
     with wp.Tape(track="elements") as tape:
         wp.launch(square, 2, inputs=[x, x])
@@ -408,7 +408,7 @@ def test_only_arrays_of_the_tape_can_be_asked_for() -> None:
         tape.writers(other)
     assert str(caught.value) == (
         "writers: the array(shape=(2,), dtype=float32) is not on the tape\n"
-        "  = mend: pass an array that a recorded launch uses"
+        "  = hint: pass an array that a recorded launch uses"
     )
     with pytest.raises(wp.TapeError, match="readers: 7 is not on the tape"):
         tape.readers(7)

@@ -314,12 +314,12 @@ def test_error_refuses_before_anything_changes():
     )
     assert message.endswith("needs of 'x' (shape (3,), float32)")
     assert caught.value.span.text == "    y[i] = x[i]"
-    assert caught.value.mend == "give the launch its own output array, or use on_overwrite='preserve'"
+    assert caught.value.hint == "give the launch its own output array, or use on_overwrite='preserve'"
     assert (
         "would overwrite values of 'a' (shape (3,), float32) that its own adjoint needs (read at line"
         in str(own.value)
     )
-    assert own.value.mend == "write to another array than the one that is read"
+    assert own.value.hint == "write to another array than the one that is read"
     assert a.numpy().tolist() == [1, 2, 3]
     assert b.numpy().tolist() == [1, 4, 9]
     assert len(tape.records) == 1

@@ -19,7 +19,7 @@ ERRORS = {
     "inter_kernel_overwrite_of_b": ("overwrite", "the documents: [-2 -4 -6], for a is written over"),
     "intra_kernel_overwrite": ("overwrite", "the documents: [2 2 2], for a is written over in place"),
     "shared_force": ("overwrite", "the documents: step 2 writes over the force of step 1"),
-    "safe_sqrt": ("nonfinite", "the documents: inf at 0; the next example mends it with a gradient by hand"),
+    "safe_sqrt": ("nonfinite", "the documents: inf at 0; the next example fixes it with a gradient by hand"),
     "visualize": ("disconnected", "the documents: c has no requires_grad, no gradient passes there"),
     "quick_usage": ("accumulated", "backward runs twice without zero(), as the documents warn"),
 }

@@ -242,7 +242,7 @@ def test_without_graphviz_the_error_names_both_ways(monkeypatch: pytest.MonkeyPa
         render_svg("digraph {}")
     assert str(caught.value) == (
         "drawing a graph needs Graphviz, and none was found\n"
-        "  = mend: install the `dot` program (apt-get install graphviz) and `pip install graphviz`, "
+        "  = hint: install the `dot` program (apt-get install graphviz) and `pip install graphviz`, "
         "or `pip install pygraphviz`, which brings its own"
     )
 

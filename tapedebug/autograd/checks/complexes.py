@@ -46,13 +46,13 @@ def complex_names(subject: str, chosen: Chosen, arguments: Sequence[tuple[str, A
         if not found:
             raise GradcheckError(
                 f"{subject}: complex=True, but no argument is an array of vec2",
-                mend="hold complex numbers in an array of vec2 (or vec2d): real part, imaginary part",
+                hint="hold complex numbers in an array of vec2 (or vec2d): real part, imaginary part",
             )
         return found
     if not isinstance(chosen, str | int | list | tuple | set | frozenset):
         raise GradcheckError(
             f"{subject}: complex is a list of names or places of arguments, or True; got {chosen!r}",
-            mend='write complex=("z", "w")',
+            hint='write complex=("z", "w")',
         )
     keys = [chosen] if isinstance(chosen, str | int) else list(chosen)
     return frozenset(_named(subject, key, arguments) for key in keys)
@@ -66,14 +66,14 @@ def _named(subject: str, key: Any, arguments: Sequence[tuple[str, Any]]) -> str:
         listed = ", ".join(f"{i}: {name}" for i, (name, _) in enumerate(arguments)) or "none"
         raise GradcheckError(
             f"{subject}: complex names the argument {key!r}; the arguments are {listed}",
-            mend="give names of arguments, or their places among all of them",
+            hint="give names of arguments, or their places among all of them",
         )
     if not _holds_complex(places[key]):
         value = places[key]
         told = f"an array of {type_name(value.dtype)}" if is_array(value) else repr(value)
         raise GradcheckError(
             f"{subject}: complex names {key}, which is {told}",
-            mend="hold complex numbers in an array of vec2 (or vec2d): real part, imaginary part",
+            hint="hold complex numbers in an array of vec2 (or vec2d): real part, imaginary part",
         )
     return str(key)
 

@@ -49,7 +49,7 @@ class AdjointProgram:
         if reasons:
             raise GradcheckError(
                 f"{program.subject}: {reasons[0]}: its second derivative is unknown",
-                mend="compute in kernels with an adjoint what depends on the inputs",
+                hint="compute in kernels with an adjoint what depends on the inputs",
             )
 
     @property

@@ -35,7 +35,7 @@ def require_executor(executor: Any, caller: str) -> None:
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise GradcheckError(
             f"{caller}: executor is one of concurrent.futures; got {executor!r} ({type(executor).__name__})",
-            mend="pass a ThreadPoolExecutor or ProcessPoolExecutor, or client.get_executor() of Dask",
+            hint="pass a ThreadPoolExecutor or ProcessPoolExecutor, or client.get_executor() of Dask",
         )
 
 
@@ -104,7 +104,7 @@ def _submit(
         if isinstance(error, TapedebugError):
             raise
         raise GradcheckError(
-            f"{caller}: the executor takes no work ({error})", mend="pass one that is running"
+            f"{caller}: the executor takes no work ({error})", hint="pass one that is running"
         ) from None
 
 
@@ -136,11 +136,11 @@ def _result(future: Future[Any], names: str, caller: str) -> list[Any]:
         why = str(error) or type(error).__name__
         raise GradcheckError(
             f"{caller}: the executor broke down over {names} ({why})",
-            mend="see what ended its workers (memory, a crash), or check without executor=",
+            hint="see what ended its workers (memory, a crash), or check without executor=",
         ) from None
     except Exception as error:
         raise GradcheckError(
             f"{caller}: a worker failed over {names}: {type(error).__name__}: {error}",
-            mend="workers need this version of tapedebug and the modules of the kernels, or check without "
+            hint="workers need this version of tapedebug and the modules of the kernels, or check without "
             "executor=",
         ) from error

@@ -24,7 +24,7 @@ def listed(caller: str, what: str, given: Any) -> list[Any]:
     if isinstance(given, Mapping | str) or not isinstance(given, Iterable):
         raise GradcheckError(
             f"{caller}: {what} is a list of arguments, in order; got {type(given).__name__}",
-            mend=f"pass {what}=[…]",
+            hint=f"pass {what}=[…]",
         )
     return list(given)
 

@@ -96,7 +96,7 @@ def _require_fit(name: str, function: Callable[..., Any], inputs: Sequence[Any])
     except TypeError as error:
         raise GradcheckError(
             f"{name}{signature} cannot be called with {len(inputs)} inputs: {error}",
-            mend="inputs are its positional arguments, in order",
+            hint="inputs are its positional arguments, in order",
         ) from None
 
 
@@ -114,7 +114,7 @@ def require_faithful(call: Call, program: Program) -> None:
         raise GradcheckError(
             f"{call.name} raises {type(error).__name__} ({error}) at inputs that differ by 0.1 %: "
             "it is called there to see that its launches are all of it",
-            mend="let it take values beside these, or record it and check the tape: gradcheck_tape(tape)",
+            hint="let it take values beside these, or record it and check the tape: gradcheck_tape(tape)",
         ) from error
     real = dict(zip((name for _, name, _ in call.returned), again, strict=False))
     first = dict(zip((name for _, name, _ in call.returned), call.observed, strict=True))
@@ -127,12 +127,12 @@ def require_faithful(call: Call, program: Program) -> None:
             raise GradcheckError(
                 f"{call.name} gives other results when it is called twice with the same inputs: "
                 "it has no derivative to check",
-                mend="pin what it draws or keeps between calls: pass a seed, or make it part of the inputs",
+                hint="pin what it draws or keeps between calls: pass a seed, or make it part of the inputs",
             )
         raise GradcheckError(
             f"{call.name} computes something outside of kernels: at inputs that differ by 0.1 %, "
             f"{target.name} is not what its recorded launches give",
-            mend="compute in kernels what depends on the inputs",
+            hint="compute in kernels what depends on the inputs",
         )
 
 
@@ -184,7 +184,7 @@ def returned_by(name: str, returned: Any, outputs: Sequence[Any] | None) -> list
         where = "" if wrong is None or len(named) == 1 else f" as {wrong[1]}"
         raise GradcheckError(
             f"{name} must return an array or a list of arrays; it returned {text}{where}",
-            mend="return the arrays that the launches wrote",
+            hint="return the arrays that the launches wrote",
         )
     return [entry for entry in found if is_array(entry[2])]
 
@@ -209,5 +209,5 @@ def _no_tapes(name: str) -> Any:
         raise GradcheckError(
             f"{name} begins a tape, and the check records it already",
             span=error.span,
-            mend="let the function only launch kernels, or check the tape: gradcheck_tape(tape)",
+            hint="let the function only launch kernels, or check the tape: gradcheck_tape(tape)",
         ) from None

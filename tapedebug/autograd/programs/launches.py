@@ -56,7 +56,7 @@ class Choice:
         for name, given in (("blacklist_kernels", self.black), ("whitelist_kernels", self.white)):
             if isinstance(given, str):
                 raise GradcheckError(
-                    f"gradcheck_tape: {name} is a list of keys; got {given!r}", mend=f"write [{given!r}]"
+                    f"gradcheck_tape: {name} is a list of keys; got {given!r}", hint=f"write [{given!r}]"
                 )
             for key in given or ():
                 _require_key(records, name, key)
@@ -64,7 +64,7 @@ class Choice:
             raise GradcheckError(
                 "gradcheck_tape: input_output_masks is a dictionary from kernel keys (or indices of "
                 f"launches) to lists of pairs; got {self.masks!r}",
-                mend='write {"square": [("x", "y")]}',
+                hint='write {"square": [("x", "y")]}',
             )
         for launch in self.masks or ():
             if isinstance(launch, int) and not isinstance(launch, bool):
@@ -81,7 +81,7 @@ class Choice:
                 f"{_counted(len(records), 'launch', 'launches')}: nothing would be left to check"
                 if self.skip > 0
                 else f"gradcheck_tape: skip_to_launch_index counts from 0; got {self.skip}",
-                mend="give the place of the first launch to check, in the order in which they are checked",
+                hint="give the place of the first launch to check, in the order in which they are checked",
             )
         return self
 
@@ -123,7 +123,7 @@ def _require_key(records: Sequence[Any], argument: str, key: Any) -> None:
         raise GradcheckError(
             f"gradcheck_tape: {argument} names the kernel {key!r}; "
             f"the kernels on the tape are {', '.join(known) or 'none'}",
-            mend="use the key of a kernel that was launched",
+            hint="use the key of a kernel that was launched",
         )
 
 
@@ -134,7 +134,7 @@ def _require_launch(records: Sequence[Any], index: int) -> None:
         )
         raise GradcheckError(
             f"gradcheck_tape: input_output_masks names launch {index}, which {what}",
-            mend="use the index of a kernel launch, as the summary shows them",
+            hint="use the index of a kernel launch, as the summary shows them",
         )
 
 
@@ -272,7 +272,7 @@ def _named_arrays(mask: Mask, record: Any) -> Mask:
         raise GradcheckError(
             f"launch {record.index} ({record.kernel.key}): the input-output mask names an array "
             f"(shape={key.shape}) that is no argument of it",
-            mend="name parameters, or give each launch a mask of its own, by its index",
+            hint="name parameters, or give each launch a mask of its own, by its index",
         )
 
     pair = (tuple, list)

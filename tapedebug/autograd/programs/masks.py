@@ -103,7 +103,7 @@ def choose_pairs(subject: str, inputs: Sequence[Argument], outputs: Sequence[Arg
 def _no_pair(subject: str, entry: Any) -> GradcheckError:
     return GradcheckError(
         f"{subject}: an entry of the input-output mask is a pair (input, output); got {told(entry)}",
-        mend='write a list of pairs: [("x", "y")] or [(0, 0)]',
+        hint='write a list of pairs: [("x", "y")] or [(0, 0)]',
     )
 
 
@@ -153,7 +153,7 @@ class Side:
             raise GradcheckError(
                 f"{self.subject}: inputs and outputs in a mask are names, indices or arrays, perhaps with an "
                 f"index into them; got {told(key)}",
-                mend=f"write {FORMS}",
+                hint=f"write {FORMS}",
             )
         if not found:
             raise self._unknown(key)
@@ -203,7 +203,7 @@ class Side:
             raise GradcheckError(
                 f"{self.subject}: the input-output mask names the {self.kind} {key!r}, which is not a name "
                 "with an index of integers and slices",
-                mend=f"write {FORMS}",
+                hint=f"write {FORMS}",
             ) from None
         return ".".join(name for name in reversed(names) if name != "["), _placed(names[::-1], steps[::-1])
 
@@ -216,7 +216,7 @@ class Side:
         return GradcheckError(
             f"{self.subject}: the input-output mask names the {self.kind} {shown}; "
             f"the {self.kind}s are {listed}",
-            mend=f"did you mean {near[0]!r}?"
+            hint=f"did you mean {near[0]!r}?"
             if near
             else f"name one of them, or give its index among the {self.kind}s",
         )
@@ -255,7 +255,7 @@ class Side:
         shape = f"shape {port.array.shape}" + (f" of {type_name(port.array.dtype)}" if inner else "")
         return GradcheckError(
             f"{self.subject}: the input-output mask asks for {told(key)}, but {port.name} has {shape}: {why}",
-            mend=f"index it as an array of shape {port.shape}",
+            hint=f"index it as an array of shape {port.shape}",
         )
 
 

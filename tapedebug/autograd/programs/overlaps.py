@@ -20,7 +20,7 @@ from tapedebug.lang.types import type_name
 SEARCH = 1 << 20  # steps of the search for an element that two blocks share; past it they count as sharing
 
 Problem = tuple[str, str]
-"""What is wrong, and the mend."""
+"""What is wrong, and the hint."""
 
 
 def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], *, launch: bool) -> None:
@@ -45,7 +45,7 @@ def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], 
             if problem is None:
                 continue
             if not launch:
-                raise GradcheckError(f"{name}: {problem[0]}", mend=problem[1])
+                raise GradcheckError(f"{name}: {problem[0]}", hint=problem[1])
             pairs.notes.append(f"not checked: {problem[0]}")
             pairs.chosen.remove(pair)
             break

@@ -31,13 +31,13 @@ NOTHING = (
     ("is empty", "no array holds anything", "pass arrays that hold something"),
     ("a copy, not", "", "end_to_end=True checks copies, too, by the gradient of a loss"),
 )
-"""By words of notes, why nothing was checked (where that is not `requires_grad`), and the mend."""
+"""By words of notes, why nothing was checked (where that is not `requires_grad`), and the hint."""
 
 
 def why_nothing(notes: Iterable[str]) -> tuple[str, str]:
-    """Why a check found nothing to check, from its notes: in words (perhaps none), and the mend."""
+    """Why a check found nothing to check, from its notes: in words (perhaps none), and the hint."""
     text = "\n".join(notes)
-    return next(((why, mend) for part, why, mend in NOTHING if part in text), ("", REQUIRES_GRAD))
+    return next(((why, hint) for part, why, hint in NOTHING if part in text), ("", REQUIRES_GRAD))
 
 
 def is_array(value: Any) -> bool:

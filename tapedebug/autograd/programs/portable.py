@@ -52,7 +52,7 @@ def dumps(thing: Any, caller: str) -> bytes:
     except Exception as error:
         raise GradcheckError(
             f"{caller}: a kernel cannot be sent to another process ({type(error).__name__}: {error})",
-            mend="put the kernel, and what it uses, into a module that workers can import",
+            hint="put the kernel, and what it uses, into a module that workers can import",
         ) from None
     return stream.getvalue()
 
@@ -109,7 +109,7 @@ def _needs_cloudpickle(name: str) -> GradcheckError:
     return GradcheckError(
         f"`{name}` is not in a module that workers can import, and sending it needs cloudpickle, "
         "which is not installed",
-        mend="pip install cloudpickle, or put the kernel into a module",
+        hint="pip install cloudpickle, or put the kernel into a module",
     )
 
 
@@ -151,7 +151,7 @@ def _found(module: str, path: str, text: str) -> Any:
         raise GradcheckError(
             f"`{path}` of the module {module} is another one for the worker than for the process that sent "
             "it",
-            mend="start workers anew when a module changes",
+            hint="start workers anew when a module changes",
         )
     return found
 

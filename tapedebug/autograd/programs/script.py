@@ -185,7 +185,7 @@ def function_scene(
         what = "a method" if inspect.ismethod(function) else f"a {type(function).__name__}"
         raise GradcheckError(
             f"no script can be written: what was checked is {what}, and its object has no source",
-            mend="check a function that takes what it needs as arguments",
+            hint="check a function that takes what it needs as arguments",
         )
     packed = Packed()
     sources = Sources(packed)
@@ -275,7 +275,7 @@ class _Arguments:
         if text.startswith("<"):
             raise GradcheckError(
                 f"no script can be written: the argument `{name}` is a {type(value).__name__}",
-                mend="pass arrays, structs and numbers",
+                hint="pass arrays, structs and numbers",
             )
         return text
 
@@ -304,7 +304,7 @@ class _Arguments:
             if shared and array.size:
                 raise GradcheckError(
                     f"no script can be written: the arguments `{other}` and `{name}` share memory",
-                    mend="check with arrays of their own",
+                    hint="check with arrays of their own",
                 )
 
 

@@ -84,7 +84,7 @@ class Sources:
         if not same:
             raise GradcheckError(
                 f"no script can be written: two different things are called `{name}` in it",
-                mend="rename one of them",
+                hint="rename one of them",
             )
         return False
 
@@ -127,7 +127,7 @@ class Sources:
             return None
         raise GradcheckError(
             f"no script can be written: `{origin.function}` uses `{name}`, {_article(type(value).__name__)}",
-            mend="pass what it needs as an argument, or as a number that the function captures",
+            hint="pass what it needs as an argument, or as a number that the function captures",
         )
 
     def _namespace(self, name: str, value: Any, attributes: list[str], origin: Origin) -> str:
@@ -203,7 +203,7 @@ def _source_of(thing: Any) -> tuple[Origin, Any]:
     except OSError:
         raise GradcheckError(
             f"no script can be written: Python keeps no source of `{_name_of(thing)}`",
-            mend="define it in a file or a notebook cell, not with exec",
+            hint="define it in a file or a notebook cell, not with exec",
         ) from None
     return origin, python
 

@@ -101,7 +101,7 @@ def subject_of(
         raise GradcheckError(
             f"a kernel or a function that launches kernels is needed; "
             f"got {function!r} ({type(function).__name__})",
-            mend="pass the function that is decorated with @kernel",
+            hint="pass the function that is decorated with @kernel",
         )
     return function_subject(function, given, None if outputs is None else further, mask)
 
@@ -131,7 +131,7 @@ def kernel_subject(
     name = f"kernel {kernel.key}" if launch is None else f"launch {launch} ({kernel.key})"
     if dim is None:
         raise GradcheckError(
-            f"{name} needs dim, its number of threads", mend="pass dim=len(array), or its shape"
+            f"{name} needs dim, its number of threads", hint="pass dim=len(array), or its shape"
         )
     if launch is None:
         inputs, outputs = flat_call(kernel, inputs, outputs)

@@ -145,7 +145,7 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
     names = Names(tape, labels)
     if not tape.records:
         raise GradcheckError(
-            "the tape is empty: nothing was recorded", mend="run the launches inside `with tape:`"
+            "the tape is empty: nothing was recorded", hint="run the launches inside `with tape:`"
         )
     seeds = _seeds(tape, loss, names)
     notes: list[str] = []
@@ -156,7 +156,7 @@ def whole_tape(tape: Any, loss: Any, inputs: Any, labels: Labels | None) -> Whol
         if array.buffer not in tape.tracker.ledgers:
             if name not in names.all():
                 raise GradcheckError(
-                    f"end_to_end: {name} is not on the tape", mend="name an array that a launch uses"
+                    f"end_to_end: {name} is not on the tape", hint="name an array that a launch uses"
                 )
             notes.append(f"not checked: no launch uses {name}, although one is given it")
             continue
@@ -209,7 +209,7 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
     if given is None:
         if not tape.backward_calls:
             raise GradcheckError(
-                "end_to_end: no loss is known: backward has not been called on this tape", mend="pass loss=…"
+                "end_to_end: no loss is known: backward has not been called on this tape", hint="pass loss=…"
             )
         given = tape.backward_calls[-1].seeds
     if is_array(given):
@@ -217,7 +217,7 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
     if not isinstance(given, Mapping) or not all(map(is_array, given)):
         raise GradcheckError(
             f"end_to_end: the loss is an array, or {{array: seed}}; got {loss!r}",
-            mend="pass the array of one element that the tape computes",
+            hint="pass the array of one element that the tape computes",
         )
     seeds: dict[Port, Floats] = {}
     for index, (array, seed) in enumerate(given.items()):
@@ -225,7 +225,7 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
         if array.buffer not in tape.tracker.ledgers:
             raise GradcheckError(
                 f"end_to_end: {name}, an array of shape {array.shape}, is not on the tape",
-                mend="pass the array that a launch of this tape wrote",
+                hint="pass the array that a launch of this tape wrote",
             )
         target = port(index, name, array)
         values = np.asarray(seed._look() if is_array(seed) else seed, dtype=np.float64).ravel()
@@ -233,12 +233,12 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
             raise GradcheckError(
                 f"end_to_end: the loss must be a scalar; "
                 f"got {name} of shape {array.shape}, {type_name(array.dtype)}",
-                mend="pass loss={array: seed} for another objective",
+                hint="pass loss={array: seed} for another objective",
             )
         if values.size != target.size:
             raise GradcheckError(
                 f"end_to_end: the seed of {name} has {values.size} values, the array has {target.size}",
-                mend="pass a seed of the array's shape",
+                hint="pass a seed of the array's shape",
             )
         seeds[target] = values
     return seeds

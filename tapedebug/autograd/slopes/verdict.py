@@ -103,7 +103,7 @@ class Tolerance:
         if not all(is_number(tolerance) and tolerance >= 0 for tolerance in (self.atol, self.rtol)):
             raise GradcheckError(
                 f"tolerances must not be negative; got atol={self.atol!r}, rtol={self.rtol!r}",
-                mend="leave them at atol=1e-3, rtol=1e-2",
+                hint="leave them at atol=1e-3, rtol=1e-2",
             )
         return self
 

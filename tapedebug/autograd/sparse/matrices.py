@@ -34,7 +34,7 @@ def require_scipy() -> Any:
     except ImportError:
         raise TapedebugError(
             "jacobian: sparse=True needs scipy, which is not installed",
-            mend="pip install 'tapedebug[sparse]', or leave sparse out for dense arrays",
+            hint="pip install 'tapedebug[sparse]', or leave sparse out for dense arrays",
         ) from None
     return scipy.sparse
 
@@ -157,7 +157,7 @@ class Sparse:
             raise TapedebugError(
                 f"jacobian: sparse=True would have to store NaN for most of {self.shape[0]} × "
                 f"{self.shape[1]} entries: they were not evaluated, and where they are zero is unknown",
-                mend="ask for all entries, or leave sparse out for dense arrays",
+                hint="ask for all entries, or leave sparse out for dense arrays",
             )
         if self.pattern is None:
             i, j = (places.ravel() for places in np.indices(self.shape))

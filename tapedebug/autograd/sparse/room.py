@@ -34,13 +34,13 @@ def _of_group() -> float:
         return float("inf")
 
 
-def require_room(what: str, needed: float, mend: str) -> None:
+def require_room(what: str, needed: float, hint: str) -> None:
     """Refuse what would not fit into memory.
 
     Args:
         what: A sentence begins with it: "jacobian: d y / d x (…) as a dense array".
         needed: In bytes.
-        mend: What to do instead.
+        hint: What to do instead.
 
     Raises:
         GradcheckError: It does not fit.
@@ -48,7 +48,7 @@ def require_room(what: str, needed: float, mend: str) -> None:
     free = available()
     if needed > free:
         raise GradcheckError(
-            f"{what} takes {_gibibytes(needed)} of memory, of which {_gibibytes(free)} are free", mend=mend
+            f"{what} takes {_gibibytes(needed)} of memory, of which {_gibibytes(free)} are free", hint=hint
         )
 
 

@@ -85,11 +85,11 @@ def result_fields(data: Any) -> dict[str, Any]:
         GradcheckError: It made something else.
     """
     if not isinstance(data, Mapping) or data.get("kind") != "gradcheck":
-        raise GradcheckError("this is no data of a gradcheck", mend="pass what to_dict() gave")
+        raise GradcheckError("this is no data of a gradcheck", hint="pass what to_dict() gave")
     if data.get("schema") != SCHEMA:
         raise GradcheckError(
             f"this data has version {data.get('schema')!r} of its schema; this tapedebug reads {SCHEMA}",
-            mend="update tapedebug",
+            hint="update tapedebug",
         )
     try:
         return {
@@ -104,7 +104,7 @@ def result_fields(data: Any) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise GradcheckError(
             f"this is no data of a gradcheck, or damaged ({type(error).__name__}: {error})",
-            mend="pass what to_dict() gave",
+            hint="pass what to_dict() gave",
         ) from None
 
 

@@ -46,7 +46,7 @@ def reproduce(result: GradcheckResult, pair: PairResult | None, path: str | os.P
     if index is None:
         raise GradcheckError(
             f"no script can be written: {pair.output} with respect to {pair.input} is no pair of this result",
-            mend="choose one of result.pairs",
+            hint="choose one of result.pairs",
         )
     if index not in result.scripts:
         raise GradcheckError(_missing(pair))

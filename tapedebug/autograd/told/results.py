@@ -179,10 +179,10 @@ class GradcheckFailure(GradcheckError):
             super().__init__(
                 f"{result.conclusion()}: {result.coverage.summary}",
                 notes=result.coverage.notes,
-                mend=why_nothing([result.coverage.summary, *result.coverage.notes])[1],
+                hint=why_nothing([result.coverage.summary, *result.coverage.notes])[1],
             )
             return
-        mend = {
+        hint = {
             "WRONG": "look at the entry above; result.reproduce() gives a script that shows it alone",
             "KINK": "check beside the kink, or leave the pair out with a mask",
             "UNDECIDABLE": _undecided(pair.message),
@@ -193,7 +193,7 @@ class GradcheckFailure(GradcheckError):
             f"{'' if pair.check == 'adjoint' else pair.check + ': '}{pair.message}",
             span=None if pair.written is None else pair.written.line,
             notes=[] if pair.written is None or not pair.written.called else [pair.written.call()],
-            mend=mend,
+            hint=hint,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -101,7 +101,7 @@ def _lowered(
     except RecursionError:
         message = "an expression here is nested too deeply"
         raise KernelSyntaxError(
-            f"kernel `{name}`: {message}", span=builder.span, mend="split it into several statements"
+            f"kernel `{name}`: {message}", span=builder.span, hint="split it into several statements"
         ) from None
     function = ir.Function(name, params, builder.root, max(1, ctx.axes))
     accesses, functions = tuple(ctx.accesses), tuple(ctx.functions)

@@ -130,22 +130,22 @@ class Context:
         """From now on, operations come from `node`."""
         self.builder.span = self.span(node)
 
-    def type_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
+    def type_error(self, node: ast.AST, message: str, hint: str | None = None) -> NoReturn:
         """Types do not fit."""
         raise KernelTypeError(
-            self._about(message), span=self.span(node), mend=mend, notes=self.notes()
+            self._about(message), span=self.span(node), hint=hint, notes=self.notes()
         ) from None
 
-    def syntax_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
+    def syntax_error(self, node: ast.AST, message: str, hint: str | None = None) -> NoReturn:
         """The kernel language does not have this."""
         raise KernelSyntaxError(
-            self._about(message), span=self.span(node), mend=mend, notes=self.notes()
+            self._about(message), span=self.span(node), hint=hint, notes=self.notes()
         ) from None
 
-    def name_error(self, node: ast.AST, message: str, mend: str | None = None) -> NoReturn:
+    def name_error(self, node: ast.AST, message: str, hint: str | None = None) -> NoReturn:
         """A name means nothing here."""
         raise KernelNameError(
-            self._about(message), span=self.span(node), mend=mend, notes=self.notes()
+            self._about(message), span=self.span(node), hint=hint, notes=self.notes()
         ) from None
 
     def _about(self, message: str) -> str:
@@ -164,7 +164,7 @@ class Context:
             if isinstance(item, Undefined):
                 if item.early is not None:
                     raise Early(*item.early)
-                self.name_error(node, f"`{node.id}` {item.reason}", item.mend or f"assign `{node.id}` before")
+                self.name_error(node, f"`{node.id}` {item.reason}", item.hint or f"assign `{node.id}` before")
             return item
         if node.id in self.locals:
             self.name_error(node, f"`{node.id}` is read before it is assigned", f"assign `{node.id}` before")
@@ -173,10 +173,10 @@ class Context:
         except KeyError:
             known = [n for n in self.env if not n.startswith("%")]
             near = difflib.get_close_matches(node.id, known, 1)
-            mend = (
+            hint = (
                 f"did you mean `{near[0]}`?" if near else f"define `{node.id}` before the kernel is launched"
             )
-            self.name_error(node, f"the name `{node.id}` is not defined", mend)
+            self.name_error(node, f"the name `{node.id}` is not defined", hint)
 
     def quantity(self, node: ast.AST, item: Item, what: str = "a value") -> Quantity:
         """The item as a number or vector; Python numbers become constants."""
@@ -236,8 +236,8 @@ class Context:
             )
         if not fits:
             wide = {t.int32: "wp.int64", t.float32: "wp.float64"}.get(kind)
-            mend = f"write it as {wide}({value})" if wide else "use a number in its range, or a wider type"
-            self.type_error(node, f"the number {value} does not fit {t.type_name(kind)}", mend)
+            hint = f"write it as {wide}({value})" if wide else "use a number in its range, or a wider type"
+            self.type_error(node, f"the number {value} does not fit {t.type_name(kind)}", hint)
         return Quantity(kind, (self.builder.expr(self.builder.constant(value, kind)),))
 
     def guarded(self, node: ast.AST, what: str, build: Callable[..., Any], *args: Any) -> Any:
@@ -245,7 +245,7 @@ class Context:
         try:
             return build(*args)
         except RuleError as error:
-            self.type_error(node, f"{what} {error.message}", error.mend)
+            self.type_error(node, f"{what} {error.message}", error.hint)
 
 
 def hashable(value: Any) -> bool:

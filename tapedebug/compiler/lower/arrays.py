@@ -192,11 +192,11 @@ def require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
     ctx.type_error(
         node,
         f"{name} {holds} {t.type_name(place.type)}; got {t.type_name(q.type)}",
-        mend_value(place.type, q.type),
+        hint_value(place.type, q.type),
     )
 
 
-def mend_value(expected: Any, got: Any) -> str:
+def hint_value(expected: Any, got: Any) -> str:
     """What to do with a value of type `got` where `expected` is needed."""
     if t.is_compound(expected):
         return f"make a {expected.word} of it: wp.{t.type_name(expected)}(…)"

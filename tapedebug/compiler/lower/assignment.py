@@ -65,7 +65,7 @@ def annotated(ctx: Context, node: ast.AnnAssign) -> None:
         ctx.type_error(
             node.value,
             f"`{ast.unparse(node.target)}` is declared as {t.type_name(kind)}; got {t.type_name(q.type)}",
-            arrays.mend_value(kind, q.type),
+            arrays.hint_value(kind, q.type),
         )
     assign_to(ctx, node.target, q, node.value)
 
@@ -97,7 +97,7 @@ def _assign_adjoint(ctx: Context, target: ast.Subscript, q: Quantity, source: as
     kind = ctx.quantity(target, ctx.env[name]).type
     if q.type is not kind:
         message = f"`{ast.unparse(target)}` is {t.type_name(kind)}; got {t.type_name(q.type)}"
-        ctx.type_error(source, message, arrays.mend_value(kind, q.type))
+        ctx.type_error(source, message, arrays.hint_value(kind, q.type))
     ctx.env[name] = q
 
 
@@ -112,7 +112,7 @@ def _named(ctx: Context, target: ast.Name, item: Any, source: ast.expr) -> Any:
             if not part.value.hint and part.value.op is not None and part.value.op.kind != "const":
                 part.value.hint = target.id + (f"_{labels[place]}" if place < len(labels) else "")
     if isinstance(item, Undefined):
-        ctx.name_error(source, f"the value {item.reason}", item.mend or "assign it before")
+        ctx.name_error(source, f"the value {item.reason}", item.hint or "assign it before")
     if isinstance(item, Items) and not item.items:
         ctx.quantity(source, item)  # which refuses it
     return item
@@ -212,7 +212,7 @@ def _with_component(
             source,
             f"{components.noun(where, kind)} of {t.type_name(old.type)} is "
             f"{t.type_name(kind)}; got {t.type_name(q.type)}",
-            arrays.mend_value(kind, q.type),
+            arrays.hint_value(kind, q.type),
         )
     return components.put(old, where, q)
 

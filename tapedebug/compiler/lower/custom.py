@@ -159,9 +159,9 @@ def _changed(region: Custom, block: Block, primal: Quantity, before: Quantity, a
 # Signatures ------------------------------------------------------------------------------------------------
 
 
-def _fail(ctx: Context, own: Function, place: ast.AST, message: str, mend: str) -> NoReturn:
+def _fail(ctx: Context, own: Function, place: ast.AST, message: str, hint: str) -> NoReturn:
     raise KernelTypeError(
-        f"function `{own.name}`: {message}", span=own.origin.span(place), mend=mend, notes=ctx.notes()
+        f"function `{own.name}`: {message}", span=own.origin.span(place), hint=hint, notes=ctx.notes()
     ) from None
 
 
@@ -198,7 +198,7 @@ def _refuse_writes(ctx: Context, own: Function, block: Block, what: str, why: st
             raise KernelSyntaxError(
                 f"function `{own.name}`: {what} runs in the reverse pass only and writes to no array: {why}",
                 span=op.span,
-                mend="write where the function itself does",
+                hint="write where the function itself does",
                 notes=ctx.notes(),
             )
 

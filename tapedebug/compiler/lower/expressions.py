@@ -66,7 +66,7 @@ def reference(ctx: Context, node: ast.expr) -> Item:
     ctx.syntax_error(
         node,
         f"a kernel cannot use {UNSUPPORTED.get(word, f'this expression ({word})')}",
-        MENDS.get(word, "kernels compute with numbers, vectors and array elements"),
+        HINTS.get(word, "kernels compute with numbers, vectors and array elements"),
     )
 
 
@@ -88,7 +88,7 @@ UNSUPPORTED = {
 }
 
 
-MENDS = {
+HINTS = {
     "List": "use a vector, such as wp.vec3(a, b, c), or an array parameter",
     "Dict": "pass arrays, or several parameters",
     "ListComp": "write a `for` loop",
@@ -205,8 +205,8 @@ def _array_attribute(ctx: Context, node: ast.Attribute, base: View) -> Item:
             f"`{node.attr}` is a field of the elements of the array `{name}`",
             f"index it first: {name}[{indices}].{node.attr}",
         )
-    mend = f"inside kernels an array has `shape`; index it to reach its values: {name}[i]"
-    ctx.type_error(node, f"the array `{name}` has no attribute `{node.attr}` in a kernel", mend)
+    hint = f"inside kernels an array has `shape`; index it to reach its values: {name}[i]"
+    ctx.type_error(node, f"the array `{name}` has no attribute `{node.attr}` in a kernel", hint)
 
 
 def _static_attribute(ctx: Context, node: ast.Attribute, base: Any) -> Item:

@@ -209,7 +209,7 @@ class Undefined:
     """A variable that is assigned on some paths only, or means nothing."""
 
     reason: str
-    mend: str | None = None
+    hint: str | None = None
     early: tuple[Any, Any] | None = None
     """Of a variable that a loop assigns first: its key in `Context.early`, and what an iteration leaves."""
 

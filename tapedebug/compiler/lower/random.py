@@ -45,8 +45,8 @@ def draw(ctx: Context, node: ast.Call, name: str) -> Item:
     if len(node.args) - 1 not in entry.arities:
         takes = " or ".join(str(n + 1) for n in entry.arities)
         word = "argument" if entry.arities == (0,) else "arguments"
-        mend = f"{name}({entry.signature}): {entry.doc}"
-        ctx.type_error(node, f"{name}() takes {takes} {word}; got {len(node.args)}", mend)
+        hint = f"{name}({entry.signature}): {entry.doc}"
+        ctx.type_error(node, f"{name}() takes {takes} {word}; got {len(node.args)}", hint)
     if entry.build is None:
         return _from_library(ctx, node, entry)
     operands = [expressions.argument(ctx, a) for a in node.args[1:]]
@@ -161,8 +161,8 @@ def curlnoise(ctx: Context, node: ast.Call) -> Item:
     given |= {k.arg: k.value for k in node.keywords if k.arg is not None}
     known = len(node.args) + len(node.keywords) == len(given) and set(given) <= set(OCTAVES)
     if not known or not {"state", "x"} <= set(given):
-        mend = "write curlnoise(state, x, octaves=1, lacunarity=2.0, gain=0.5)"
-        ctx.type_error(node, "curlnoise() takes a state and a point, then octaves, lacunarity, gain", mend)
+        hint = "write curlnoise(state, x, octaves=1, lacunarity=2.0, gain=0.5)"
+        ctx.type_error(node, "curlnoise() takes a state and a point, then octaves, lacunarity, gain", hint)
     state, x = (expressions.argument(ctx, given[name]) for name in ("state", "x"))
     octaves = expressions.argument(ctx, given["octaves"]) if "octaves" in given else None
     kind = t.scalar_of(x.type)

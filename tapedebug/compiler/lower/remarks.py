@@ -177,8 +177,8 @@ def _require_conversion(ctx: Context, node: ast.expr, shown: str, letter: str, q
     wanted = "a float" if letter in FLOATS else "an integer"
     fits = q.type in t.FLOATS if letter in FLOATS else q.type in t.INTEGERS or q.type is t.bool
     if not fits:
-        mend = "show integers with %d, floats with %g, components one by one"
-        ctx.type_error(node, f"{shown} of printf() takes {wanted}; got {t.type_name(q.type)}", mend)
+        hint = "show integers with %d, floats with %g, components one by one"
+        ctx.type_error(node, f"{shown} of printf() takes {wanted}; got {t.type_name(q.type)}", hint)
 
 
 # Claims ----------------------------------------------------------------------------------------------------
@@ -253,8 +253,8 @@ def _expect_near(ctx: Context, node: ast.Call) -> None:
     scalar = t.scalar_of(one.type)
     if one.type is not two.type or scalar not in t.FLOATS:
         names = f"{t.type_name(one.type)} and {t.type_name(two.type)}"
-        mend = "convert one of them; integers are compared with expect_eq"
-        ctx.type_error(node, f"expect_near() takes floats of one type; got {names}", mend)
+        hint = "convert one of them; integers are compared with expect_eq"
+        ctx.type_error(node, f"expect_near() takes floats of one type; got {names}", hint)
     named = {k.arg: k.value for k in node.keywords}
     source = named.get("tolerance") or (node.args[2] if len(node.args) > 2 else None)
     tolerance = ctx.constant(node, 1e-6, scalar)

@@ -36,7 +36,7 @@ UNSUPPORTED = {
 }
 
 
-MENDS = {
+HINTS = {
     "FunctionDef": "define it outside, decorated with @wp.func",
     "ClassDef": "define it outside",
     "Import": "import it outside",
@@ -118,7 +118,7 @@ def _statement(ctx: Context, node: ast.stmt) -> None:
             ctx.syntax_error(
                 node,
                 f"a kernel cannot use {UNSUPPORTED.get(word, f'this statement ({word})')}",
-                MENDS.get(
+                HINTS.get(
                     word, "kernels have assignments, if, for … in range(…), while, break, continue and return"
                 ),
             )

@@ -225,14 +225,14 @@ def sequence(ctx: Context, node: ast.expr, item: Item) -> list[Item]:
         and not isinstance(item.value, str | bytes)
     ):
         return [Static(value) for value in item.value]
-    mend = "write `for i in range(n):`, or run over a tuple or something else known when it is compiled"
+    hint = "write `for i in range(n):`, or run over a tuple or something else known when it is compiled"
     if isinstance(item, View):
         ctx.syntax_error(
             node,
             "a kernel's `for` does not run over an array",
             f"write `for i in range({item.name}.shape[0]):`",
         )
-    ctx.syntax_error(node, "a kernel's `for` runs over range(…), or over values that are known", mend)
+    ctx.syntax_error(node, "a kernel's `for` runs over range(…), or over values that are known", hint)
 
 
 def _enumerated(given: list[list[Item]]) -> list[Item]:

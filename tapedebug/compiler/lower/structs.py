@@ -57,7 +57,7 @@ def field(ctx: Context, node: ast.Attribute, base: StructValue) -> Item:
     item = base.get(node.attr)
     if isinstance(item, Undefined):
         shown = ast.unparse(node)
-        ctx.name_error(node, f"`{shown}` {item.reason}", item.mend or f"assign `{shown}` before")
+        ctx.name_error(node, f"`{shown}` {item.reason}", item.hint or f"assign `{shown}` before")
     return item
 
 
@@ -80,8 +80,8 @@ def _no_elements(ctx: Context, node: ast.AST, kind: Any) -> NoReturn:
 def require_field(ctx: Context, node: ast.AST, name: str, kind: Any) -> None:
     """Refuse a name that is no field."""
     if name not in kind.fields:
-        mend = near_field(kind, name).replace("'", "`")
-        ctx.type_error(node, f"{t.type_name(kind)} has no field `{name}`", mend)
+        hint = near_field(kind, name).replace("'", "`")
+        ctx.type_error(node, f"{t.type_name(kind)} has no field `{name}`", hint)
 
 
 def steps_to(
@@ -236,8 +236,8 @@ def fitting(ctx: Context, node: ast.AST, name: str, kind: Any, item: Item) -> It
     else:
         q = ctx.quantity(node, item)
         if q.type is not kind:
-            mend = arrays.mend_value(kind, q.type)
-            ctx.type_error(node, f"`{name}` is {t.type_name(kind)}; got {t.type_name(q.type)}", mend)
+            hint = arrays.hint_value(kind, q.type)
+            ctx.type_error(node, f"`{name}` is {t.type_name(kind)}; got {t.type_name(q.type)}", hint)
         return q
     got = contents.kind_of(item)
     word = "a struct of that type" if t.is_struct(kind) else "an array of that type"

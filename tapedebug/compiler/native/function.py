@@ -87,14 +87,14 @@ class Native:
         scalar = t.scalar_of(element) if t.is_scalar(element) or t.is_compound(element) else None
         if scalar not in C_NAMES or (isinstance(kind, t.ArrayType) and what == "the result"):
             shown = t.type_name(kind) if not isinstance(kind, tuple) else "several values"
-            mend = "numbers, vectors, matrices, quaternions and arrays of them have types in C"
+            hint = "numbers, vectors, matrices, quaternions and arrays of them have types in C"
             if what == "the result":
-                mend = "return one number, vector, matrix or quaternion; write others into arrays"
-            self._fail(node, f"{what} is {shown}, which has no type in C here", mend)
+                hint = "return one number, vector, matrix or quaternion; write others into arrays"
+            self._fail(node, f"{what} is {shown}, which has no type in C here", hint)
 
-    def _fail(self, node: ast.AST, message: str, mend: str) -> NoReturn:
+    def _fail(self, node: ast.AST, message: str, hint: str) -> NoReturn:
         raise KernelTypeError(
-            f"function `{self.name}`: {message}", span=self._origin().span(node), mend=mend
+            f"function `{self.name}`: {message}", span=self._origin().span(node), hint=hint
         ) from None
 
     # Compiling
@@ -124,7 +124,7 @@ class Native:
             raise TapedebugError(
                 f"function `{self.name}` is native, and {error}",
                 span=self._origin().span(self._origin().tree),
-                mend="install a C compiler (gcc or clang), or let CC name one",
+                hint="install a C compiler (gcc or clang), or let CC name one",
             ) from None
         except build.Refused as error:
             self._refused(error)
@@ -132,11 +132,11 @@ class Native:
     def _refused(self, error: build.Refused) -> NoReturn:
         variant = next((v for v, title in TITLES.items() if title == error.title), None)
         what = f"`{error.title}`" if variant else "the function"
-        mend = next((m for words, m in KNOWN.items() if words in error.message), "correct the snippet")
+        hint = next((m for words, m in KNOWN.items() if words in error.message), "correct the snippet")
         raise KernelSyntaxError(
             f"function `{self.name}`: the C compiler refuses {what}: {error.message}",
             span=self.span(variant or FORWARD, error.line, error.column),
-            mend=mend,
+            hint=hint,
         ) from None
 
     def _refuse_cuda(self) -> None:
@@ -148,7 +148,7 @@ class Native:
                 raise KernelSyntaxError(
                     f"function `{self.name}`: `{found[0]}` belongs to CUDA; kernels run on the processor",
                     span=self.span(variant, before.count("\n") + 1, column),
-                    mend="write it in C, where threads run one after another",
+                    hint="write it in C, where threads run one after another",
                 )
 
     def span(self, variant: str, line: int, column: int) -> Span:

@@ -79,7 +79,7 @@ def refuse_tangent(function: Function) -> None:
             f"kernel `{function.name}`: no tangent goes through the native function `{name}`, "
             "which takes arrays",
             span=called.span,
-            mend="write it as a @wp.func, or let it take and return numbers",
+            hint="write it as a @wp.func, or let it take and return numbers",
         )
 
 
@@ -102,15 +102,15 @@ def refuse_reverse(op: Op) -> None:
         KernelTypeError: It is one.
     """
     if op.kind == "native_result" and op.data[0].variant == ADJOINT:
-        mend = "write it as a @wp.func, or decorate the kernel with @wp.kernel(enable_backward=False)"
-        _no_second_derivative(op, mend)
+        hint = "write it as a @wp.func, or decorate the kernel with @wp.kernel(enable_backward=False)"
+        _no_second_derivative(op, hint)
 
 
-def _no_second_derivative(op: Op, mend: str) -> NoReturn:
+def _no_second_derivative(op: Op, hint: str) -> NoReturn:
     raise KernelTypeError(
         f"the native function `{op.data[0].native.name}` has no second derivative",
         span=op.span,
-        mend=mend,
+        hint=hint,
     )
 
 
@@ -180,7 +180,7 @@ def lost(function: Function, active: frozenset[int]) -> KernelTypeError | None:
                 f"kernel `{function.name}`: the native function `{call.native.name}` has no adjoint snippet, "
                 "and a gradient goes through it",
                 span=op.span,
-                mend='give func_native an adj_snippet; adj_snippet="" says that no gradient is meant to flow',
+                hint='give func_native an adj_snippet; adj_snippet="" says that no gradient is meant to flow',
             )
     return None
 

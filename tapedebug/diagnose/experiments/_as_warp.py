@@ -130,7 +130,7 @@ class _Keeper:
                 if self.bytes > MOST:
                     raise TapedebugError(
                         f"what Warp would have computed needs more than {MOST >> 30} GB of values at once",
-                        mend="diagnose a tape of fewer steps",
+                        hint="diagnose a tape of fewer steps",
                     )
                 self.same[version] = copy
             self.kept[record.index, p] = self.same[version]

@@ -36,7 +36,7 @@ def _finding(case: Case, story: passes.Story, event: Event, update: Event, hidin
         message=(
             f"Nothing zeroed the gradient of {label} before backward ran{passes.at(event)}, and {label} was "
             f"updated since the pass before{passes.at(update)}. The gradient is exactly 0 in every pass, "
-            f"which hides it; it will add up once what {hiding.rule} says is mended."
+            f"which hides it; it will add up once what {hiding.rule} says is fixed."
         ),
         launches=passes.first_reader(case.trace, story.info.id),
         arrays=[label],

@@ -22,10 +22,10 @@ NOT_DIFFERENTIABLE = "not differentiable"
 class RuleError(Exception):
     """Operands do not fit an operation; carries what is wrong and what to change."""
 
-    def __init__(self, message: str, mend: str) -> None:
+    def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.message = message
-        self.mend = mend
+        self.hint = hint
 
 
 class Emitter(Protocol):

@@ -25,8 +25,8 @@ def _require_rows(vectors: tuple[Quantity, ...]) -> None:
         raise RuleError("takes at least one vector; got none", "pass vectors of one type")
     kinds = [v.type for v in vectors]
     if len(set(kinds)) != 1 or not t.is_vector(kinds[0]):
-        mend = conversion(kinds) if any(map(t.is_vector, kinds)) else "pass vectors, such as vec3 values"
-        raise RuleError(f"takes vectors of one type; got {name_list(kinds)}", mend)
+        hint = conversion(kinds) if any(map(t.is_vector, kinds)) else "pass vectors, such as vec3 values"
+        raise RuleError(f"takes vectors of one type; got {name_list(kinds)}", hint)
 
 
 @composite("matrix_from_rows", "Matrix with these vectors as its rows.")

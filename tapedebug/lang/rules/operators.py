@@ -85,14 +85,14 @@ def matmul(x: Quantity, y: Quantity) -> Quantity:
 @composite("div", "Quotient of two numbers, of each component and a number, or of a number and each.")
 def div(x: Quantity, y: Quantity) -> Quantity:
     if t.is_compound(y.type) and (t.is_compound(x.type) or t.is_transformation(y.type)):
-        mends = {
+        hints = {
             t.Matrix: "use inverse(m)",
             t.Quaternion: "use quat_inverse(q)",
             t.Transformation: "use transform_inverse(t)",
         }
         raise RuleError(
             f"cannot divide by a {y.type.word}; got {name_list([x.type, y.type])}",
-            mends.get(y.type.__base__, "use cw_div(a, b) for the quotient of components"),
+            hints.get(y.type.__base__, "use cw_div(a, b) for the quotient of components"),
         )
     if t.is_compound(y.type):
         return _quotients(x, y)

@@ -121,10 +121,10 @@ def _bounds(kind: type[t.Scalar], low: Quantity, high: Quantity) -> tuple[Expr, 
     kinds = [low.type, high.type]
     if any(k is not kind for k in kinds):
         name = t.type_name(kind)
-        mend = f"convert them with {t.conversion(kind)}, or write literals as 0.0 and 1.0"
+        hint = f"convert them with {t.conversion(kind)}, or write literals as 0.0 and 1.0"
         if kind is not t.float32:
-            mend = f"convert them with {t.conversion(kind)}"
-        raise RuleError(f"takes bounds of {name}; got {name_list(kinds)}", mend)
+            hint = f"convert them with {t.conversion(kind)}"
+        raise RuleError(f"takes bounds of {name}; got {name_list(kinds)}", hint)
     return low.scalar, high.scalar
 
 
