@@ -9,19 +9,6 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 const outdir = fileURLToPath(new URL("../tapedebug/static/", import.meta.url));
 const watch = process.argv.includes("--watch");
 
-/**
- * Largest size in bytes of each file, minified. A report carries its script, a notebook its widget: both are opened many times.
- * What few look at is in parts, which the widget asks its kernel for; reports carry all of them, in 300 kB before their data.
- */
-const BUDGET = {
-  "widget.js": 150_000,
-  "details.js": 40_000,
-  "graph.js": 65_000,
-  "jacobian.js": 40_000,
-  "report.js": 260_000,
-  "widget.css": 40_000,
-  "report.css": 40_000,
-};
 const PARTS = ["details", "graph", "jacobian"];
 
 const common = {
@@ -54,17 +41,15 @@ if (watch) {
   );
   // a report is mailed and kept: a ninth of its style is one selector, said again and again
   files.set("report.css", nest(files.get("report.css"), ".tapedebug"));
-  const over = [];
-  for (const [name, text] of files) {
-    const most = BUDGET[name] ?? 0;
-    const size = Buffer.byteLength(text);
-    console.log(`${name.padEnd(12)} ${(size / 1000).toFixed(1).padStart(7)} kB of ${most / 1000}`);
-    if (size > most) over.push(`${name} is ${size} bytes, over its budget of ${most}`);
-  }
-  if (over.length > 0) throw new Error(over.join("; "));
   for (const [name, text] of files) await writeFile(outdir + name, text);
+  // a file over its budget (budgets.json) is a failing test, tests/test_bundles.py: whoever builds gets a panel all the same
+  for (const [name, text] of files) console.log(`${name.padEnd(12)} ${kilobytes(Buffer.byteLength(text))}`);
 }
 
 function parts(names) {
   return Object.fromEntries(names.map((name) => [name, `src/views/${name}/index.ts`]));
+}
+
+function kilobytes(size) {
+  return `${(size / 1000).toFixed(1).padStart(7)} kB`;
 }

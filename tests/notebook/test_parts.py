@@ -13,8 +13,6 @@ from tapedebug.notebook._answers import answer
 from tests._processes import ROOT
 
 SOURCE = ROOT / "js" / "src" / "views" / "parts.ts"
-MOST = 150_000
-"""Bytes of the widget before anything has been opened."""
 
 
 def names_in_typescript() -> list[str]:
@@ -33,7 +31,7 @@ def test_every_part_is_handed_out_as_a_module(name: str) -> None:
     given = answer(subject, {"type": "part", "name": name})
     assert given.data == {"name": name}
     [code] = given.buffers
-    assert 10_000 < len(code) < MOST
+    assert len(code) > 10_000
     assert re.search(rb"export\s*\{.*\bas default\b.*\}", code)
     assert not re.search(rb"\bfrom\s*[\"']|\bimport\s*[(\"']", code), "a part has nothing to load"
 
@@ -43,11 +41,6 @@ def test_a_part_that_was_not_built_is_said_to_be_missing(tmp_path, monkeypatch) 
     subject: Any = None
     with pytest.raises(wp.TapedebugError, match=r"was not built: graph\.js"):
         answer(subject, {"type": "part", "name": "graph"})
-
-
-def test_the_widget_itself_is_small() -> None:
-    size = (_parts.STATIC / "widget.js").stat().st_size
-    assert size <= MOST
 
 
 def test_a_wheel_without_a_part_is_not_built() -> None:

@@ -82,10 +82,3 @@ def test_more_findings_than_anybody_reads_are_cut_to_the_worst(
     found = payload["traces"][0]["findings"]
     assert [finding["id"] for finding in found] == [*range(9), 100_000]
     assert "Of 100,001 findings this file has the worst 10." in payload["notes"]
-
-
-def test_the_front_end_of_a_report_is_small() -> None:
-    sizes = {name: ROOT / "tapedebug" / "static" / name for name in ("report.js", "report.css")}
-    if not all(path.exists() for path in sizes.values()):
-        pytest.skip("the front end is not built")
-    assert sum(path.stat().st_size for path in sizes.values()) <= 300_000
