@@ -125,7 +125,14 @@ def test_every_link_of_readme_and_contributing_leads_somewhere() -> None:
 
 def test_every_page_is_in_the_table_of_contents() -> None:
     docs = ROOT / "docs"
-    for folder in (docs, docs / "api"):
+    for folder in (docs, *(path.parent for path in docs.glob("*/index.md"))):
         listed = "\n".join((folder / "index.md").read_text(encoding="utf-8").splitlines())
         for page in folder.glob("*.md"):
             assert page.stem == "index" or re.search(rf"^{page.stem}$", listed, re.M), page.name
+
+
+def test_every_rule_has_a_page() -> None:
+    from tapedebug.diagnose._rules import RULES
+
+    pages = {page.stem for page in (ROOT / "docs" / "findings").glob("*.md")} - {"index"}
+    assert pages == {rule.id for rule in RULES}
