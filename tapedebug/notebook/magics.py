@@ -19,6 +19,7 @@ from tapedebug.autograd import gradcheck_tape, jacobian
 from tapedebug.diagnose import diagnose
 from tapedebug.notebook import _completion, _shell
 from tapedebug.notebook._cell import CellCode
+from tapedebug.notebook._cleared import clear_gradients
 from tapedebug.notebook._magic_base import Base, told
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
@@ -101,7 +102,8 @@ class TapeMagics(Base):
     def tape(self, line: str, cell: str) -> Any:
         """Record the launches of this cell on a tape, and show it.
 
-        With --loss the reverse pass runs from that array after the cell, and the tape is diagnosed.
+        With --loss the gradients of the arrays on the tape are cleared after the cell, the reverse pass runs
+        from that array, and the tape is diagnosed.
 
         Examples::
 
@@ -226,6 +228,9 @@ class TapeMagics(Base):
         inputs = (
             None if given.inputs is None else [self.variable("%%tape", "--inputs", n) for n in given.inputs]
         )
+        cleared = clear_gradients(tape, loss, "%%tape")
+        if cleared:
+            print(cleared)
         with told("%%tape"):
             tape.backward(loss)
             found = diagnose(tape, loss, inputs, as_warp=given.as_warp, max_seconds=given.max_seconds)

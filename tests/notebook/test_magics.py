@@ -1,5 +1,7 @@
 """The magics, through IPython itself."""
 
+import re
+
 import pytest
 
 import tapedebug as wp
@@ -94,6 +96,49 @@ def test_loss_runs_the_reverse_pass_and_diagnoses(shell, capsys):
     assert len(tape.backward_calls) == 1
     assert shell.user_ns["x"].grad.numpy().tolist() == [2.0, 4.0, 6.0]
     assert "gradient AGREE" in capsys.readouterr().out
+
+
+def _printed(capsys):
+    """Return the output, with arrays called as in the notebook: here a test's variable holds the shell."""
+    return re.sub(r"shell\._user_ns\['(\w+)'\]", r"\1", capsys.readouterr().out)
+
+
+LAUNCHES = """\
+wp.launch(square, dim=3, inputs=[x], outputs=[y])
+wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+"""
+
+
+def test_a_cell_that_runs_again_clears_the_gradients_of_the_run_before(shell, capsys):
+    run(shell, CELL)
+    for _ in range(5):
+        run(shell, "%%tape --no-panel --loss loss\n" + LAUNCHES)
+    said = (
+        "The gradient of x (norm 7.48) was not zero. "
+        "%%tape cleared it before backward, so that this run does not add to it.\n"
+    )
+    assert shell.user_ns["x"].grad.numpy().tolist() == [2.0, 4.0, 6.0]
+    assert _printed(capsys) == 4 * said
+
+
+def test_all_gradients_that_a_magic_clears_are_named(shell, capsys):
+    run(shell, CELL)
+    shell.user_ns["x"].grad.assign([3.0, 0.0, 4.0])
+    shell.user_ns["y"].grad.assign([float("nan"), 0.0, 4.0])
+    run(shell, "%%tape --no-panel --loss loss\n" + LAUNCHES)
+    assert shell.user_ns["x"].grad.numpy().tolist() == [2.0, 4.0, 6.0]
+    assert _printed(capsys) == (
+        "The gradients of x (norm 5) and y (norm nan) were not zero. "
+        "%%tape cleared them before backward, so that this run does not add to them.\n"
+    )
+
+
+def test_checks_above_a_cell_leave_gradients_alone(shell):
+    run(shell, CELL)
+    for magic in ("%%gradcheck", "%%gradcheck --end-to-end --loss loss", "%%jacobian", "%%tape --no-panel"):
+        shell.user_ns["x"].grad.assign([3.0, 0.0, 4.0])
+        run(shell, f"{magic}\n" + LAUNCHES)
+        assert shell.user_ns["x"].grad.numpy().tolist() == [3.0, 0.0, 4.0]
 
 
 def test_the_reverse_pass_of_a_cell_stands_in_that_cell(shell):
