@@ -1,49 +1,152 @@
-"""Files that appear complete or not at all."""
+"""Files that appear complete or not at all, and writing to what is no regular file.
+
+A regular file is replaced by a rename, so that a reader, or a run that fails halfway, never sees half of it; it
+keeps its mode, its owner as far as that is allowed, and its place behind symbolic links. Devices, pipes and
+sockets cannot be replaced without destroying them: complete content is copied into them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
+
+OPENED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+STREAMS = 1, 2
+"""Standard output and error, whatever path leads to them."""
 
 
 def require_place(target: Path) -> None:
-    """Refuse a place where no file can be, before work is done for it and in words that name it.
+    """Refuse a place that cannot be written to, before work is done for it and in words that name it.
 
     Raises:
         IsADirectoryError: It is a folder.
         FileNotFoundError: There is no such folder to write into.
-        PermissionError: Who runs this may not write there.
+        PermissionError: This user may not write there.
+        OSError: Its symbolic links lead nowhere.
     """
-    if target.is_dir():
+    status = _status(target)
+    if status is None or stat.S_ISREG(status.st_mode):
+        final = Path(os.path.realpath(target))
+        if not final.parent.is_dir():
+            raise FileNotFoundError(f"the folder {final.parent} does not exist")
+        for path in (final, final.parent):  # a file that may not be changed is not replaced either
+            if path.exists() and not os.access(path, os.W_OK):
+                raise PermissionError(f"{path} is not writable")
+    elif stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(f"{target} is a folder, not a file")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist")
-    changed = target if target.exists() else target.parent
-    if not os.access(changed, os.W_OK):
-        raise PermissionError(f"{changed} is not writable")
+    elif not os.access(target, os.W_OK):
+        raise PermissionError(f"{target} is not writable")
+
+
+def is_special(target: Path) -> bool:
+    """True if `target` is something else than a file or a folder: a device, a pipe, a socket."""
+    try:
+        mode = target.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def write_whole(target: Path, content: str | bytes) -> None:
+    """Write `content` (text as UTF-8) to `target`, as `written_whole` does.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with written_whole(target) as stream:
+        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 @contextmanager
 def written_whole(target: Path) -> Iterator[BinaryIO]:
-    """A stream for the content of `target`, which is as it was until the block has ended well.
+    """Return a stream for the content of `target`, which stays as it was until the block has ended well.
 
     Raises:
-        OSError: The file can not be written.
+        OSError: The file cannot be written.
     """
     require_place(target)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    temporary = Path(name)
+    status = _status(target)
     try:
-        with os.fdopen(handle, "wb") as stream:
+        opened = None if status is None else _opened(target, status)
+        if opened is not None or (status is not None and not stat.S_ISREG(status.st_mode)):
+            with tempfile.TemporaryFile() as stream:
+                yield cast("BinaryIO", stream)
+                stream.seek(0)
+                with open(target if opened is None else os.dup(opened), "wb") as final:
+                    shutil.copyfileobj(stream, final)
+        else:
+            with _replaced(Path(os.path.realpath(target)), status) as stream:
+                yield stream
+    except OSError as error:
+        raise _named(error, target) from None
+
+
+@contextmanager
+def _replaced(final: Path, status: os.stat_result | None) -> Iterator[BinaryIO]:
+    """A stream of a file beside `final`, which takes its place."""
+    temporary = final.parent / f".{secrets.token_hex(8)}.part"
+    handle = os.open(temporary, OPENED, 0o666 if status is None else 0o600)  # a new file is as umask says
+    try:
+        with open(handle, "wb") as stream:
             yield stream
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp made it private; what is saved is an ordinary file
-        temporary.replace(target)
+        if status is not None:
+            _alike(temporary, final, status)
+        temporary.replace(final)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _alike(temporary: Path, final: Path, status: os.stat_result) -> None:
+    """Give a file the owner, the mode and the extended attributes of the file that it replaces."""
+    for user in (status.st_uid, -1) if hasattr(os, "chown") else ():
+        with contextlib.suppress(OSError):
+            os.chown(temporary, user, status.st_gid)
+            break
+    made = temporary.stat()
+    if made.st_gid == status.st_gid:
+        shutil.copystat(final, temporary)
+        os.utime(temporary)
+    else:  # the group of this file must not get what another group had
+        mode = stat.S_IMODE(status.st_mode) & ~stat.S_IRWXG
+        temporary.chmod(mode | (mode & stat.S_IRWXO) << 3)
+
+
+def _status(target: Path) -> os.stat_result | None:
+    """What stands at a path, behind its symbolic links; None where nothing does."""
+    try:
+        return target.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _named(error, target) from None
+
+
+def _opened(target: Path, status: os.stat_result) -> int | None:
+    """The open descriptor that a path stands for: its file, replaced, would lose what is still printed to it."""
+    numbers = list(STREAMS)
+    with contextlib.suppress(OSError, ValueError):
+        if target.parent.samefile("/dev/fd"):
+            numbers.append(int(target.name))
+    for number in numbers:
+        with contextlib.suppress(OSError, OverflowError):
+            if os.path.samestat(os.fstat(number), status):
+                return number
+    return None
+
+
+def _named(error: OSError, target: Path) -> OSError:
+    """The same error, in words that name the file which was asked for rather than the one beside it."""
+    if error.strerror is None:
+        return error
+    named = type(error)(f"{target} cannot be written: {error.strerror}")
+    named.errno = error.errno
+    return named

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tapedebug._atomic import require_place
+from tapedebug._atomic import is_special, require_place, write_whole
 from tapedebug._errors import TapedebugError
 from tapedebug._script import ScriptOutcome, run_script
 
@@ -330,14 +330,12 @@ def _write(diagnoses: list[Diagnosis], notes: list[str], outputs: Outputs) -> No
         from tapedebug.diagnose import diagnoses_to_json
 
         data = diagnoses_to_json(diagnoses, notes)
-        outputs.json.write_text(
-            json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n", "utf-8"
-        )
+        write_whole(outputs.json, json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
         print(f"wrote {outputs.json}")
     if outputs.trace:
         for number, diagnosis in enumerate(diagnoses, start=1):
             path = outputs.trace
-            if number > 1:
+            if number > 1 and not is_special(path):
                 path = path.with_name(f"{path.stem}-{number}{path.suffix}")
             diagnosis.trace.save(path)
             print(f"wrote {path}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tapedebug._atomic import require_place, written_whole
+from tapedebug._atomic import require_place, write_whole
 from tapedebug.report._answers import Room, embed_answers
 from tapedebug.report._assets import load_assets
 from tapedebug.report._page import build_page
@@ -82,7 +82,8 @@ def write_report(
     data: Json = {"traces": traces, "notes": notes, "answers": answers}
     if diff is not None:
         data["diff"] = diff
-    return _write(build_page(data, assets, __version__), target)
+    write_whole(target, build_page(data, assets, __version__))
+    return target
 
 
 def _items(obj: Any) -> list[Any]:
@@ -91,9 +92,3 @@ def _items(obj: Any) -> list[Any]:
     if not obj:
         raise TypeError("there is nothing to report: the sequence is empty")
     return list(obj)
-
-
-def _write(page: str, target: Path) -> Path:
-    with written_whole(target) as stream:
-        stream.write(page.encode("utf-8"))
-    return target

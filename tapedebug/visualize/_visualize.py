@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tapedebug._atomic import write_whole
 from tapedebug.trace import Trace
 from tapedebug.visualize._dot import to_dot
 from tapedebug.visualize._options import MOST_LAUNCHES, Options
@@ -86,7 +87,7 @@ def visualize(
     )
     dot = to_dot(trace, options)
     if filename is not None:
-        Path(filename).write_text(dot, encoding="utf-8")
+        write_whole(Path(filename), dot)
     return dot
 
 

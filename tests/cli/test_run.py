@@ -488,3 +488,34 @@ def test_a_crash_shows_the_line_of_the_launch(tmp_path: Path) -> None:
     assert done.returncode < 0
     assert "Segmentation fault" in done.stderr
     assert re.search(r'script.py", line \d+ in <module>', done.stderr)
+
+
+def test_what_stands_at_the_place_of_an_output_stays_what_it_is(tmp_path: Path) -> None:
+    names = {"--report": "out.html", "--trace": "out.tapetrace", "--json": "out.json"}
+    (tmp_path / "kept").mkdir()
+    for name in names.values():
+        final = tmp_path / "kept" / name
+        final.touch()
+        final.chmod(0o600)
+        (tmp_path / name).symlink_to(final)
+    options = [word for pair in names.items() for word in pair]
+    done = run(tmp_path, "record(False)", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in names.values():
+        assert (tmp_path / name).is_symlink()
+        found = (tmp_path / "kept" / name).stat()
+        assert (found.st_mode & 0o777, found.st_size > 0) == (0o600, True)
+
+
+def test_several_traces_go_into_the_same_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", "pipe"], cwd=tmp_path, stdout=subprocess.PIPE) as reader:
+        held = os.open(tmp_path / "pipe", os.O_WRONLY)
+        done = run(tmp_path, "record(False)\nrecord(True)", "--trace", str(tmp_path / "pipe"))
+        os.close(held)
+        assert reader.stdout is not None
+        content = reader.stdout.read()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count(f"wrote {tmp_path / 'pipe'}\n") == 2
+    assert content.count(b"trace.json") == 4  # each archive names it twice
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pipe", "script.py"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug._atomic import written_whole
+from tapedebug._atomic import is_special, write_whole
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.programs.script import Script, Writer
 from tapedebug.autograd.slopes.verdict import VERDICTS
@@ -80,15 +80,13 @@ def _missing(pair: PairResult) -> str:
 
 
 def _write(path: Path, script: Callable[[], str], text: str) -> None:
-    if isinstance(script, Script) and script.arrays:
+    if isinstance(script, Script) and script.arrays and not is_special(path):
         text = script(data_beside=True)
         data = io.BytesIO()
         arrays: dict[str, Any] = dict(script.arrays)
         np.savez_compressed(data, **arrays)
-        with written_whole(path.with_suffix(".npz").absolute()) as stream:
-            stream.write(data.getvalue())
-    with written_whole(path.absolute()) as stream:
-        stream.write(text.encode("utf-8"))
+        write_whole(path.with_suffix(".npz").absolute(), data.getvalue())
+    write_whole(path.absolute(), text)
 
 
 def portable(result: GradcheckResult) -> dict[int, Callable[[], str]]:

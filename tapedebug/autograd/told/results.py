@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tapedebug._atomic import written_whole
+from tapedebug._atomic import write_whole
 from tapedebug._environment import environment
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.programs.pairs import why_nothing
@@ -152,8 +152,7 @@ class GradcheckResult:
         """
         text = page(self)
         if path is not None:
-            with written_whole(Path(path).absolute()) as stream:
-                stream.write(text.encode("utf-8"))
+            write_whole(Path(path).absolute(), text)
         return text
 
     def _repr_html_(self) -> str:
