@@ -1,8 +1,8 @@
 """Files that appear complete or not at all, and writing to what is no regular file.
 
-A regular file is replaced by a rename, so that a reader, or a run that fails halfway, never sees half of it; it
-keeps its mode, its owner as far as that is allowed, and its place behind symbolic links. Devices, pipes and
-sockets cannot be replaced without destroying them: complete content is copied into them.
+A regular file is replaced by a rename, so that neither a reader nor a run that fails sees half of it. Its mode
+stays, its owner where that is allowed, and links to it still lead to it. Devices, pipes and sockets would be
+destroyed by that: they get a copy of the complete content.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _status(target: Path) -> os.stat_result | None:
 
 
 def _opened(target: Path, status: os.stat_result) -> int | None:
-    """The open descriptor that a path stands for: its file, replaced, would lose what is still printed to it."""
+    """The open descriptor that a path stands for: a file that is replaced loses what is printed to it later."""
     numbers = list(STREAMS)
     with contextlib.suppress(OSError, ValueError):
         if target.parent.samefile("/dev/fd"):
