@@ -1,6 +1,6 @@
 """Files that appear complete or not at all, and writing to what is no regular file.
 
-A regular file is replaced by a rename, so that neither a reader nor a run that fails sees half of it. Its mode
+A regular file is replaced by a rename, so that no reader and no run that fails sees half of it. Its mode
 stays, its owner where that is allowed, and links to it still lead to it. Devices, pipes and sockets would be
 destroyed by that: they get a copy of the complete content.
 """
@@ -131,7 +131,7 @@ def _status(target: Path) -> os.stat_result | None:
 
 
 def _opened(target: Path, status: os.stat_result) -> int | None:
-    """The open descriptor that a path stands for: a file that is replaced loses what is printed to it later."""
+    """The open descriptor that a path stands for: what is printed to a replaced file later is lost."""
     numbers = list(STREAMS)
     with contextlib.suppress(OSError, ValueError):
         if target.parent.samefile("/dev/fd"):

@@ -173,7 +173,7 @@ def run(code: str, *redirections: str, cwd: Path) -> None:
     ("name", "redirection"), [("/dev/stdout", "> out"), ("out", "> out"), ("/dev/fd/7", "7> out")]
 )
 def test_an_open_file_is_written_where_it_stands(name, redirection, tmp_path):
-    stream = "sys.stdout" if "7" not in name else "os.fdopen(7, mode=\"w\")"
+    stream = "sys.stdout" if "7" not in name else 'os.fdopen(7, mode="w")'
     code = (
         f"import os, sys; from pathlib import Path; from tapedebug._atomic import write_whole\n"
         f"out = {stream}\n"
