@@ -111,6 +111,44 @@ LAUNCHES = {
         SCALE,
         "leave out the last 2",
     ),
+    "an array for the list of inputs": (
+        lambda: wp.launch(scale, dim=3, inputs=floats(1, 2, 3, 4, 5), outputs=[floats(1, 2, 3)]),
+        wp.LaunchError,
+        "launch of scale: inputs must be a list with one value for each parameter; "
+        "got an array of shape (5,)",
+        SCALE,
+        "put it in a list: inputs=[…]",
+    ),
+    "an array for the list of outputs": (
+        lambda: wp.launch(scale, dim=3, inputs=[floats(1, 2, 3), 2.0], outputs=floats(0)),
+        wp.LaunchError,
+        "launch of scale: outputs must be a list with one value for each parameter; "
+        "got an array of shape (1,)",
+        SCALE,
+        "put it in a list: outputs=[…]",
+    ),
+    "an array of NumPy for the list of inputs": (
+        lambda: wp.launch(scale, dim=3, inputs=np.zeros(4)),
+        wp.LaunchError,
+        "launch of scale: inputs must be a list with one value for each parameter; "
+        "got an array of shape (4,)",
+        SCALE,
+        "put it in a list: inputs=[…]",
+    ),
+    "a number for the list of inputs": (
+        lambda: wp.launch(scale, dim=3, inputs=2.0),
+        wp.LaunchError,
+        "launch of scale: inputs must be a list with one value for each parameter; got 2.0 (float)",
+        SCALE,
+        "put it in a list: inputs=[…]",
+    ),
+    "a number for the list of inputs of a command": (
+        lambda: wp.launch(scale, dim=3, inputs=2.0, record_cmd=True),
+        wp.LaunchError,
+        "launch of scale: inputs must be a list with one value for each parameter; got 2.0 (float)",
+        SCALE,
+        "put it in a list: inputs=[…]",
+    ),
     "negative dim": (
         lambda: launch(dim=-3),
         wp.LaunchError,
@@ -210,9 +248,9 @@ KERNELS = {
     "Python's own function": (
         "y[i] = sum([x[i], 1.0])",
         wp.KernelNameError,
-        "kernel `k`: `sum` cannot be called in a kernel",
+        "kernel `k`: `sum` is a function of Python, which a kernel cannot call",
         "sum",
-        "kernels call functions of the kernel language and @func functions",
+        "add in a loop, or over all threads with wp.atomic_add(result, 0, value)",
     ),
     "float index": (
         "y[x[i]] = 1.0",
@@ -298,6 +336,31 @@ def test_an_annotation_is_missing(tmp_path: Path) -> None:
            | def k(x, y: float):
            |       ^
           = hint: annotate it, for example `x: array(dtype=float)` or `x: float`""")
+
+
+# ------------------------------------------------------------------ arrays
+
+
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [
+        (lambda: wp.array([1, 2, 3], requires_grad=True), "int64"),
+        (lambda: wp.array([1, 2, 3], dtype=int, requires_grad=True), "int32"),
+        (lambda: wp.zeros(3, dtype=int, requires_grad=True), "int32"),
+        (lambda: wp.full(3, True, dtype=bool, requires_grad=True), "bool"),
+        (lambda: wp.from_numpy(np.arange(3), requires_grad=True), "int64"),
+        (lambda: wp.empty(3, dtype=wp.vec3i, requires_grad=True), "vec3i"),
+    ],
+)
+def test_integers_asked_to_carry_a_gradient(make: Callable[[], Any], dtype: str) -> None:
+    with pytest.warns(wp.TapedebugWarning) as caught:
+        make()
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert str(warning.message) == (
+        f"an array of {dtype} with requires_grad=True: its gradient stays 0, because only floats have "
+        "derivatives\n  = hint: create it with dtype=float, or leave out requires_grad"
+    )
 
 
 # ------------------------------------------------------------------ the reverse pass

@@ -11,7 +11,7 @@ from typing import Any
 from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin
 from tapedebug.compiler import flatten, modules
-from tapedebug.compiler.function import declared_types, origin_of
+from tapedebug.compiler.function import METHODS, declared_types, origin_of
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.params import Param
 from tapedebug.lang import types as t
@@ -90,6 +90,14 @@ class Definition:
         params = []
         for index, argument in enumerate((*arguments.posonlyargs, *arguments.args)):
             if argument.arg not in declared:
+                if index == 0 and argument.arg in METHODS:
+                    raise KernelTypeError(
+                        f"kernel `{self.__name__}`: a kernel is a function, not a method: it begins "
+                        f"with `{argument.arg}`",
+                        span=origin.span(argument),
+                        hint=f"define it outside the class, without `{argument.arg}`, and pass what it needs "
+                        "of the object as arguments of the launch",
+                    )
                 raise KernelTypeError(
                     f"kernel `{self.__name__}`: the parameter `{argument.arg}` has no type",
                     span=origin.span(argument),

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 DIFFERING: weakref.WeakSet[Any] = weakref.WeakSet()
 """The gradients that are meant to differ from the derivative: mostly none, so that nobody has to look."""
 
+METHODS = ("self", "cls")
+"""What the first parameter of a method is called."""
+
 
 class Function:
     """A function of the kernel language, compiled into the kernels that call it.

@@ -27,6 +27,24 @@ def not_a_kernel(thing: Any) -> LaunchError:
     )
 
 
+def in_lists(kernel: Any, inputs: Any, outputs: Any, error: Exception) -> Exception:
+    """The error of a launch that failed with `error`: that of `inputs=x` for `inputs=[x]`, if it is one."""
+    if not hasattr(kernel, "key"):
+        return error
+    for name, given in (("inputs", inputs), ("outputs", outputs)):
+        if isinstance(given, list | tuple) or not (
+            isinstance(given, array | np.ndarray | str) or not hasattr(given, "__iter__")
+        ):
+            continue
+        shown = f"an array of shape {given.shape}" if hasattr(given, "shape") else told(given)
+        return LaunchError(
+            f"launch of {kernel.key}: {name} must be a list with one value for each parameter; got {shown}",
+            span=_span(kernel, None),
+            hint=f"put it in a list: {name}=[…]",
+        )
+    return error
+
+
 def check_device(kernel: Any, device: Any) -> None:
     """Refuse a device that does not exist.
 

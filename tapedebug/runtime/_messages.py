@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tapedebug._errors import OverwriteError
+from tapedebug._errors import OverwriteError, TapedebugWarning
 from tapedebug._source import Span, display_file
 from tapedebug.lang import types
 from tapedebug.runtime.record import Record, site_span
@@ -114,3 +115,13 @@ def user_stacklevel() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tapedebug"):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def warn_of_no_slope(made: Any) -> None:
+    """Warn that an array that was asked to carry a gradient has values without derivatives: integers."""
+    warnings.warn(
+        f"an array of {types.type_name(made.dtype)} with requires_grad=True: its gradient stays 0, because "
+        "only floats have derivatives\n  = hint: create it with dtype=float, or leave out requires_grad",
+        TapedebugWarning,
+        stacklevel=user_stacklevel(),
+    )

@@ -153,6 +153,10 @@ class array(Exchange, Arithmetic):
             made.grad = grad
         elif requires_grad:
             made.requires_grad = True
+            if not types.is_float(made.dtype):
+                from tapedebug.runtime._messages import warn_of_no_slope
+
+                warn_of_no_slope(made)
         if retain_grad and not made.requires_grad:
             raise ArrayError(
                 "array: retain_grad=True needs requires_grad=True", hint="pass requires_grad=True too"

@@ -21,6 +21,10 @@ def _made(
     get_device(device)
     kind = _convert.element_type(dtype, what)
     made = new(_convert.shape_tuple(shape, what), kind, zeroed=zeroed, requires_grad=bool(requires_grad))
+    if requires_grad and not types.is_float(kind):
+        from tapedebug.runtime._messages import warn_of_no_slope
+
+        warn_of_no_slope(made)
     if retain_grad and not requires_grad:
         raise ArrayError(
             f"{what}: retain_grad=True needs requires_grad=True", hint="pass requires_grad=True too"

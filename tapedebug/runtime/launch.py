@@ -85,13 +85,16 @@ def launch(
     """
     if device is not None:
         _arguments.check_device(kernel, device)
+    try:
+        args = (*inputs, *outputs)
+    except TypeError as error:
+        raise _arguments.in_lists(kernel, inputs, outputs, error) from None
     if adjoint or record_cmd:
         adjoints = (*adj_inputs, *adj_outputs)
         try:
             return _otherwise(kernel, dim, inputs, outputs, adjoints, adjoint, record_cmd, record_tape)
-        except TapedebugError as error:
-            raise error.with_traceback(None) from None  # the user's line is in the message, not in our frames
-    args = (*inputs, *outputs)
+        except TapedebugError as error:  # the user's line is in the message, not in our frames
+            raise _arguments.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
     known = KNOWN.get(dim) if dim.__class__ is int else known_dims(dim)
     packed = None
     try:
@@ -106,7 +109,7 @@ def launch(
         try:
             plan, args = _planned(kernel, args)
         except TapedebugError as error:
-            raise error.with_traceback(None) from None
+            raise _arguments.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
         if plan.watched:
             launch_watched(plan, dim, args, record_tape=record_tape)
             return None

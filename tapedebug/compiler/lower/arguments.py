@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from tapedebug.compiler.function import Function
+from tapedebug.compiler.function import METHODS, Function
 from tapedebug.compiler.lower import contents, expressions, structs
 from tapedebug.compiler.lower._context import Context, Item, Items, Static
 from tapedebug.lang import types as t
@@ -97,6 +97,14 @@ def _checked(ctx: Context, node: ast.Call, function: Function, given: _Given) ->
         env = _bind(ctx, node, function, given)
     except TypeError as error:
         shown = f"{function.name}({', '.join(function.parameters)})"
+        first = next(iter(function.parameters), "")
+        if first in METHODS and isinstance(node.func, ast.Attribute):
+            ctx.type_error(
+                node,
+                f"a kernel calls functions, not methods: {function.name}() begins with `{first}`",
+                f"define {function.name} outside the class, without `{first}`, and pass what it needs of the "
+                "object as arguments",
+            )
         ctx.type_error(node, f"{shown}: {error}", "match the function's parameters")
     for name, kind in function.types.items():
         if not t.fits(kind, type_of(env[name])):

@@ -6,7 +6,16 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from tapedebug.compiler.lower import arrays, calls, components, custom, expressions, in_place, structs
+from tapedebug.compiler.lower import (
+    arrays,
+    calls,
+    components,
+    custom,
+    expressions,
+    in_place,
+    statics,
+    structs,
+)
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -179,7 +188,9 @@ def _part(ctx: Context, target: ast.Subscript | ast.Attribute) -> _Part:
         ctx.syntax_error(
             target,
             f"`{name}` comes from outside the function and cannot be changed",
-            f"copy it first: v = {name}",
+            statics.as_parameter(name, item.value, written=True)
+            if isinstance(target, ast.Subscript) and not isinstance(item.value, t.Compound)
+            else f"copy it first: v = {name}",
         )
     fields, kind, old, steps = structs.steps_to(ctx, steps, item)
     where: components.Path = ()

@@ -16,6 +16,7 @@ from tapedebug.compiler.lower import (
     construct,
     contents,
     control,
+    elsewhere,
     expressions,
     generic,
     gradient,
@@ -115,6 +116,8 @@ def _function(ctx: Context, node: ast.expr) -> Item:
 
 def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
     name = getattr(target, "__name__", repr(target))
+    if target is not range:
+        elsewhere.refuse(ctx, node.func, target)
     if name in BUILTINS:
         shown = ast.unparse(node.func)
         ctx.name_error(node.func, f"`{shown}` is not a function of the kernel language", f"use wp.{name}")
@@ -133,6 +136,12 @@ def _not_callable(ctx: Context, node: ast.Call, target: Any) -> NoReturn:
             node.func,
             f"`{name}` is a plain Python function",
             f"decorate `{name}` with @func so that kernels can call it",
+        )
+    if getattr(target, "__self__", None) is not None:
+        ctx.name_error(
+            node.func,
+            f"`{ast.unparse(node.func)}` is a method of a Python object, which a kernel cannot call",
+            "call it before the launch, and pass the result as an argument",
         )
     near = difflib.get_close_matches(name, BUILTINS.keys() - BOTH, 1)
     ctx.name_error(

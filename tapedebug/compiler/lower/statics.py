@@ -6,7 +6,9 @@ import ast
 import operator
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.function import scope_of
@@ -142,11 +144,7 @@ def subscript(ctx: Context, node: ast.Subscript, base: Any) -> Item:
         python_value(expressions.lower(ctx, node.slice)) if not isinstance(node.slice, ast.Slice) else MISSING
     )
     if key is MISSING:
-        ctx.type_error(
-            node,
-            f"`{ast.unparse(node.value)}` is a {type(base).__name__} of Python: its index is a known one",
-            "pass it as an array, or make it a vector",
-        )
+        _varying(ctx, node, base)
     try:
         value = base[key]
     except Exception as error:
@@ -155,6 +153,45 @@ def subscript(ctx: Context, node: ast.Subscript, base: Any) -> Item:
         )
     ctx.captured.append((ctx.python, ast.unparse(node.value), {}, base))
     return Static(value)
+
+
+def _varying(ctx: Context, node: ast.Subscript, base: Any) -> NoReturn:
+    """Refuse an index that is known to a running thread only, into what a kernel captures."""
+    name, index = ast.unparse(node.value), ast.unparse(node.slice).strip("()")
+    plain = _KINDS.get(type(base), f"a Python {type(base).__name__}")
+    what = "an array" if hasattr(base, "__array_interface__") else plain
+    seen = "is a slice" if isinstance(node.slice, ast.Slice) else "is known when a thread runs"
+    ctx.type_error(
+        node,
+        f"`{name}` is {what} outside the kernel, which reads it at constant indices only; `{index}` {seen}",
+        as_parameter(name, base),
+    )
+
+
+def as_parameter(name: str, base: Any, *, written: bool = False) -> str:
+    """How to hand a kernel the elements of what stands outside it as `name`, to be read or written."""
+    parameter = name.rpartition(".")[2]
+    if isinstance(base, dict):
+        return "pass the values as an array, and index it with a number"
+    if getattr(base, "kernel_type", None) is not None:
+        where = "outputs" if written else "inputs"
+        return f"add a parameter `{parameter}: {t.type_name(base.kernel_type)}`, and pass {name} in {where}"
+    kind, ndim = _numbers(base)
+    more = f", ndim={ndim}" if ndim > 1 else ""
+    given = "an array in outputs" if written else f"wp.array({name}, dtype={kind}) in inputs"
+    return f"add a parameter `{parameter}: wp.array(dtype={kind}{more})`, and pass {given}"
+
+
+def _numbers(base: Any) -> tuple[str, int]:
+    """The dtype and the number of dimensions for an array with the numbers of a sequence."""
+    try:
+        values = np.asarray(base)
+    except ValueError:  # rows of several lengths
+        return "float", 1
+    return {"i": "int", "b": "bool"}.get(values.dtype.kind, "float"), max(1, values.ndim)
+
+
+_KINDS: dict[type, str] = {list: "a Python list", tuple: "a Python tuple", dict: "a Python dictionary"}
 
 
 def needed(ctx: Context, loop: ast.For) -> bool:
