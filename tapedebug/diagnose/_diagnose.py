@@ -13,6 +13,7 @@ from tapedebug.diagnose._behind import Again, reveal
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._consumed import allow_for_consumed
 from tapedebug.diagnose._diagnosis import Diagnosis, severity
+from tapedebug.diagnose._latest import keep_latest
 from tapedebug.diagnose._rules import apply, apply_across
 from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._several import joined, losses_for
@@ -77,18 +78,20 @@ def diagnose(
     _check_tapes(tapes)
     with Pace(progress, max_seconds, len(tapes)) as pace:
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
-        found = [(_case(item, own, inputs, pace), own) for item, own in pairs]
-        if all(case.trace.tape.began for case, _ in found):
-            found.sort(key=lambda pair: pair[0].trace.tape.began)
-        for case, own in found:
+        found = [(_case(item, own, inputs, pace), own, item) for item, own in pairs]
+        if all(case.trace.tape.began for case, *_ in found):
+            found.sort(key=lambda each: each[0].trace.tape.began)
+        for case, own, _ in found:
             pace.subject, case.as_warp = case.trace.name, as_warp
             if case.trace.launches:
                 apply(case)
                 case.trace.findings = settle(case.trace.findings)
                 _reveal(case, functools.partial(_case, loss=own, inputs=inputs, pace=pace))
-        cases = [case for case, _ in found]
+        cases = [case for case, *_ in found]
         apply_across(cases)
         parts = [_concluded(case) for case in cases]
+        for (*_, item), part in zip(found, parts, strict=True):
+            keep_latest(item, part)
     return parts[0] if len(parts) == 1 else joined(parts)
 
 

@@ -268,17 +268,19 @@ class CheckRunner:
         return f"{_pairs(asked)} checked in {seconds:.2g} s: {verdicts}."
 
 
-def write_report(subject: Subject, checks: Sequence[dict[str, Any]], path: str | Path) -> Path:
+def write_report(subject: Subject, checks: Sequence[dict[str, Any]], path: str | Path | None = None) -> Path:
     """Write a tape with the results of checks as one offline HTML file; return its absolute path.
+
+    Without `path` the file has the name of the tape, and takes the place of no other.
 
     Raises:
         OSError: It can not be written.
     """
-    from tapedebug.report import answered
+    from tapedebug.report import answered, unused_path
     from tapedebug.report import write_report as write
 
     shown = answered(subject.source, subject.tape, packed=subject.packed, checks=checks)
-    return write([shown], path)
+    return write([shown], unused_path(subject.source.name) if path is None else path)
 
 
 def describe(error: BaseException) -> str:

@@ -147,7 +147,7 @@ class Connection:
     def _export(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         runner = self._runner(question)
         number = runner.subject.source.tape.id
-        target = write_report(runner.subject, runner.checks, f"tapedebug-report-{number}.html")
+        target = write_report(runner.subject, runner.checks)
         self._say("state", tape=number, state={"status": f"Report written to {target}"})
         return "done", {"message": f"Report written to {target}"}
 

@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import line_magic, magics_class
 from IPython.core.magic_arguments import magic_arguments
 
+from tapedebug._atomic import require_place
 from tapedebug.notebook import _shell
 from tapedebug.notebook._magic_base import Base, told
 from tapedebug.notebook._options import Option, keyword, options, parse
-from tapedebug.report import diff, report
+from tapedebug.report import diff, report, subjects_of, unused_path, write_report
 
-DEFAULT_REPORT = "tapedebug-report.html"
+if TYPE_CHECKING:
+    from tapedebug.trace import Trace
 
 
 @magics_class
@@ -30,39 +32,45 @@ class ReportMagics(Base):
         Option(
             "file",
             nargs="?",
-            default=DEFAULT_REPORT,
             kind="file",
-            help=f"the file to write (default: {DEFAULT_REPORT})",
+            help="the file to write (default: tapedebug-report-TAPE.html, with a number if that exists)",
         ),
         Option(
             "--tape",
             kind="tape",
             metavar="VAR",
-            help="the tape, trace or diagnosis in this variable (default: the newest tape)",
+            help="the tape, trace or diagnosis in this variable (default: the newest tape with launches)",
         ),
         keyword(report, "redact_source"),
+        keyword(report, "diagnose"),
     )
     def tape_report(self, line: str) -> Any:
-        """Write a tape as one HTML file that opens anywhere, without a network.
+        """Write a tape with its diagnosis as one HTML file that opens anywhere, without a network.
+
+        A tape that has not been diagnosed since its last launch or reverse pass is diagnosed first.
 
         Examples::
+
+            %tape_report
 
             %tape_report net.html
             %tape_report --tape found --redact-source
         """
         __tracebackhide__ = True
         given = parse(self.tape_report, "%tape_report", line)
-        self._refuse_a_tape_for_a_file(given.file)
+        path = None if given.file is None else Path(given.file).expanduser()
+        if path is not None:
+            self._refuse_a_tape_for_a_file(given.file)
         subject = self._subject(given.tape)
-        path = Path(given.file).expanduser()
         with told("%tape_report"):
-            report(subject, path, redact_source=given.redact_source)
-        print(_written("Report", path))
-        if _shell.in_notebook() and not path.is_absolute():
-            from IPython.display import FileLink
-
-            return FileLink(str(path))
-        return None
+            if path is not None:
+                require_place(path.absolute())  # before the minutes that a diagnosis may take
+            shown = _shell.in_namespace(lambda: subjects_of(subject, diagnose=given.diagnose))
+            traces = [item.trace for item in shown]
+            target = unused_path(traces[0].name) if path is None else path
+            replaced = target.exists()
+            write_report(shown, target, redact_source=given.redact_source)
+        self._tell(f"Report of {' and '.join(map(_called, traces))}", target, replaced=replaced)
 
     @line_magic
     @magic_arguments()
@@ -94,6 +102,7 @@ class ReportMagics(Base):
         given = parse(self.tape_diff, "%tape_diff", line)
         before, after = (self._tape_or_file("%tape_diff", name) for name in (given.before, given.after))
         path = None if given.file is None else Path(given.file).expanduser()
+        replaced = path is not None and path.exists()
         with told("%tape_diff"):
             compared = diff(before, after, redact_source=given.redact_source)
             if compared.names[0] == compared.names[1]:  # the variables (or files) tell them apart
@@ -101,7 +110,8 @@ class ReportMagics(Base):
             if path is not None:
                 compared.save(path, redact_source=given.redact_source)
         if path is not None:
-            print(_written("Comparison", path))
+            names = " and ".join(compared.names)
+            self._tell(f"Comparison of {names}", path, replaced=replaced)
         return compared
 
     def _refuse_a_tape_for_a_file(self, file: str) -> None:
@@ -117,12 +127,28 @@ class ReportMagics(Base):
             return self.variable("%tape_report", "--tape", name)
         from tapedebug.runtime import live_tapes
 
-        tapes = live_tapes()
+        tapes = [tape for tape in live_tapes() if tape.records]
         if not tapes:
             raise UsageError(
-                "%tape_report: there is no tape to report; record one with %%tape or `with Tape():`"
+                "%tape_report: there is no tape with launches to report; record one with %%tape or "
+                "`with Tape():`"
             )
         return max(tapes, key=lambda tape: tape.id)
+
+    def _tell(self, what: str, path: Path, *, replaced: bool) -> None:
+        """Say what was written where, and link to it in a notebook."""
+        size = f"{path.stat().st_size / 1000:.0f} kB"
+        print(
+            f"{what} written to {path.absolute()} ({size})"
+            + (", replacing the file that was there" if replaced else "")
+        )
+        if not _shell.in_notebook():
+            return
+        here, there = Path.cwd(), path.absolute()
+        if there.is_relative_to(here):  # the front end serves the folder of the notebook, not the disk
+            from IPython.display import FileLink
+
+            self.display(FileLink(str(there.relative_to(here))))
 
     def _tape_or_file(self, magic: str, name: str) -> Any:
         if name in self.shell.user_ns:
@@ -136,5 +162,10 @@ class ReportMagics(Base):
             return load_trace(path)
 
 
-def _written(what: str, path: Path) -> str:
-    return f"{what} written to {path.absolute()} ({path.stat().st_size / 1000:.0f} kB)"
+def _called(trace: Trace) -> str:
+    """A tape for a person: ``loop (tape 3, 12 launches, gradient WRONG)``."""
+    number = f"tape {trace.tape.id}"
+    count = len(trace.launches)
+    facts = [number] if number not in trace.name else []
+    facts += [f"{count} launch{'' if count == 1 else 'es'}", f"gradient {trace.verdict}"]
+    return f"{trace.name} ({', '.join(facts)})"

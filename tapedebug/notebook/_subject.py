@@ -13,6 +13,7 @@ from tapedebug._source import display_file
 from tapedebug.notebook import _shell
 from tapedebug.trace._json import encode
 from tapedebug.trace._pack import Packed, pack, seal_columns
+from tapedebug.trace._record import is_of
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
@@ -25,7 +26,6 @@ MOST_SUMMARISED = 1 << 27
 MOST_REPLAYED = 10_000
 """Launches up to which it does: finding the values runs them again."""
 
-_DIAGNOSES: weakref.WeakKeyDictionary[Tape, Diagnosis] = weakref.WeakKeyDictionary()
 _NAMES: weakref.WeakKeyDictionary[Tape, str] = weakref.WeakKeyDictionary()
 _CELLS: weakref.WeakKeyDictionary[Tape, tuple[str, str]] = weakref.WeakKeyDictionary()
 
@@ -133,9 +133,11 @@ def subject_of(obj: Any) -> Subject:
 
 def remember(tape: Tape, diagnosis: Diagnosis) -> None:
     """Keep the diagnosis of a tape, so that later panels of it show its findings and verdict, too."""
+    from tapedebug.diagnose._latest import keep_latest
+
     if tape in _CELLS:
         diagnosis.trace.name = _CELLS[tape][1]
-    _DIAGNOSES[tape] = diagnosis
+    keep_latest(tape, diagnosis)
 
 
 def made_in(tape: Tape, cell: str, name: str | None) -> None:
@@ -221,8 +223,9 @@ def text_of(subject: Subject) -> str:
 
 def _diagnosis_of(tape: Tape) -> Diagnosis | None:
     """Return the diagnosis of a tape, unless more, or something else, was recorded since."""
-    diagnosis = _DIAGNOSES.get(tape)
-    return diagnosis if diagnosis is not None and is_of(diagnosis.trace, tape) else None
+    from tapedebug.diagnose._latest import latest_diagnosis
+
+    return latest_diagnosis(tape)
 
 
 def _trace_of(tape: Tape) -> Trace:
@@ -246,13 +249,6 @@ def _summarise_small(recorded: Recorded) -> None:
         return
     if sum(size[version.array] for version in recorded.trace.versions) <= MOST_SUMMARISED:
         add_summaries(recorded)
-
-
-def is_of(trace: Trace, tape: Tape) -> bool:
-    """Return whether a trace shows what is on a tape now: neither more was recorded, nor something else."""
-    from tapedebug.trace._record import recording_of
-
-    return trace.recording == recording_of(tape) and trace.tape.launches == len(tape.records)
 
 
 def live_tape_of(trace: Trace) -> Tape | None:

@@ -194,11 +194,12 @@ class TapeDebugger(anywidget.AnyWidget):
             _panels.forget(self)
         super().close()
 
-    def export(self, path: str | Path = "tapedebug-report.html") -> Path:
+    def export(self, path: str | Path | None = None) -> Path:
         """Write what the panel shows as one offline HTML file.
 
         Args:
-            path: The file.
+            path: The file; by default ``tapedebug-report-TAPE.html`` with the name of the tape, and a number
+                where there is such a file.
 
         Returns:
             Its absolute path.

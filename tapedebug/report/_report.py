@@ -13,7 +13,7 @@ from tapedebug.report._assets import load_assets
 from tapedebug.report._page import build_page
 from tapedebug.report._redact import Redactor
 from tapedebug.report._reduce import Json, reduce_trace
-from tapedebug.report._subject import Subject, subject_of
+from tapedebug.report._subject import Subject, subjects_of
 from tapedebug.trace._pack import Packed, seal
 
 if TYPE_CHECKING:
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 
 def report(
-    obj: Reportable | Sequence[Reportable], path: str | os.PathLike[str], *, redact_source: bool = False
+    obj: Reportable | Sequence[Reportable],
+    path: str | os.PathLike[str],
+    *,
+    redact_source: bool = False,
+    diagnose: bool = True,
 ) -> Path:
     """Write a report: one HTML file that shows the panel, with no network and nothing to install.
 
@@ -39,6 +43,8 @@ def report(
         path: The file to write.
         redact_source: Leave out source, generated code and the folders of files. Names of kernels and
             arrays, line numbers and values stay.
+        diagnose: Diagnose a `Tape` that has no diagnosis, or whose newest is older than its last launch or
+            reverse pass. False reports such a tape as it is, with nothing checked.
 
     Returns:
         The absolute path of the file.
@@ -49,7 +55,10 @@ def report(
         BundleError: The front end of this installation was not built.
         OSError: The file can not be written.
     """
-    return write_report([subject_of(item) for item in _items(obj)], path, redact_source=redact_source)
+    require_place(Path(path).absolute())  # before the minutes that a diagnosis may take
+    load_assets()
+    subjects = [subject for item in _items(obj) for subject in subjects_of(item, diagnose=diagnose)]
+    return write_report(subjects, path, redact_source=redact_source)
 
 
 def write_report(
@@ -59,7 +68,7 @@ def write_report(
     redact_source: bool = False,
     diff: Json | None = None,
 ) -> Path:
-    """Write a report of what `subject_of` gave; `diff` is what the page says about two of them."""
+    """Write a report of what `subjects_of` gave; `diff` is what the page says about two of them."""
     from tapedebug import __version__
 
     target = Path(path).absolute()

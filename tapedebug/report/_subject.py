@@ -31,38 +31,46 @@ class Subject:
     kinds: Iterable[str] = ()
 
 
-def subject_of(obj: Any) -> Subject:
+def subjects_of(obj: Any, *, diagnose: bool = True) -> list[Subject]:
     """Return what to report of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace.
+
+    A diagnosis of several tapes has one subject for each.
+
+    Args:
+        obj: What it is made of.
+        diagnose: Show a `Tape` with its diagnosis, which is made if it has none.
 
     Raises:
         TypeError: It is none of them.
         TraceError: The JSON data is no trace.
     """
-    trace, tape = trace_of(obj)
-    if isinstance(obj, dict):
-        return unanswered(trace)
-    return answered(trace, tape)
+    from tapedebug.diagnose import Diagnosis
+
+    if isinstance(obj, Diagnosis) and obj.traces:
+        return [answered(trace) for trace in obj.traces]
+    trace, tape = trace_of(obj, diagnose=diagnose)
+    return [unanswered(trace) if isinstance(obj, dict) else answered(trace, tape)]
 
 
-def trace_of(obj: Any, *, diagnosed: bool = False) -> tuple[Trace, Tape | None]:
+def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, Tape | None]:
     """Return the trace of a `Tape`, `Trace`, `Diagnosis` or the JSON data of a trace, and its tape if known.
 
     Args:
         obj: What it is made of.
-        diagnosed: Diagnose a `Tape`.
+        diagnose: Take a `Tape` with its newest diagnosis if that still fits, else diagnose it.
 
     Raises:
         TypeError: It is none of them.
         TraceError: The JSON data is no trace.
     """
-    from tapedebug.diagnose import Diagnosis, diagnose
+    from tapedebug.diagnose import Diagnosis
     from tapedebug.runtime import Tape
     from tapedebug.trace import Trace, trace_from_json
 
     if isinstance(obj, dict):
         return trace_from_json(obj), None  # so that damaged data is told here, not in the browser
     if isinstance(obj, Tape):
-        return (diagnose(obj).trace if diagnosed else obj.trace()), obj
+        return _trace_of_tape(obj, diagnose=diagnose), obj
     if isinstance(obj, Diagnosis):
         return obj.trace, None
     if isinstance(obj, Trace):
@@ -71,6 +79,16 @@ def trace_of(obj: Any, *, diagnosed: bool = False) -> tuple[Trace, Tape | None]:
         "a report is made of a Tape, a Trace, a Diagnosis or the JSON data of a trace, "
         f"not of {type(obj).__name__} {obj!r:.80}"
     )
+
+
+def _trace_of_tape(tape: Tape, *, diagnose: bool) -> Trace:
+    from tapedebug.diagnose import diagnose as diagnosed
+    from tapedebug.diagnose._latest import latest_diagnosis
+
+    known = latest_diagnosis(tape, same_passes=True)
+    if known is not None:
+        return known.trace
+    return diagnosed(tape).trace if diagnose else tape.trace()
 
 
 def unanswered(trace: Trace) -> Subject:

@@ -121,6 +121,11 @@ def recording_of(tape: Tape) -> str:
     return f"{_PROCESS}-{tape.id}-{tape.began}"
 
 
+def is_of(trace: Trace, tape: Tape) -> bool:
+    """Return whether a trace shows what is on a tape now: neither more was recorded, nor something else."""
+    return trace.recording == recording_of(tape) and trace.tape.launches == len(tape.records)
+
+
 def location_of(span: Span) -> Location:
     """Return a span as a place that a person can open."""
     return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)

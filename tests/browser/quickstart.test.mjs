@@ -118,8 +118,8 @@ test("Python sets the mask, and the panel follows", async () => {
 
 test("the report is written beside the notebook", async () => {
   await panel.getByRole("button", { name: "Export report" }).click();
-  await panel.getByText(/^Report written to .*tapedebug-report\.html$/).waitFor();
-  const html = await readFile(join(lab.root, "tapedebug-report.html"), "utf8");
+  await panel.getByText(/^Report written to .*tapedebug-report-tape\.html$/).waitFor();
+  const html = await readFile(join(lab.root, "tapedebug-report-tape.html"), "utf8");
   assert.match(html, /^<!doctype html>/i);
 });
 

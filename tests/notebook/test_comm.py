@@ -211,7 +211,8 @@ def test_all_front_ends_hear_that_the_next_cell_will_be_recorded(channel):
 def test_a_report_is_written_and_its_place_told(channel, wrong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tape, _, _ = wrong
-    target = tmp_path / f"tapedebug-report-{tape.id}.html"
+    name = channel.ask(type="trace", tape=tape.id)["head"]["name"].replace(" ", "-")
+    target = tmp_path / f"tapedebug-report-{name}.html"
     assert channel.ask(type="export", tape=tape.id) == {
         "type": "done",
         "message": f"Report written to {target}",

@@ -251,7 +251,12 @@ def test_a_report_of_the_newest_tape(shell, tmp_path, capsys):
     run(shell, "%%tape --no-panel --loss loss\n" + CELL)
     run(shell, "%tape_report out.html")
     target = tmp_path / "out.html"
-    assert capsys.readouterr().out.startswith(f"Report written to {target} (")
+    told = capsys.readouterr().out
+    assert re.fullmatch(
+        rf"Report of In \[1\] \(tape \d+, 2 launches, gradient AGREE\) written to {target} \(\d+ kB\)\n", told
+    )
+    run(shell, "%tape_report out.html")
+    assert capsys.readouterr().out.endswith(" kB), replacing the file that was there\n")
     text = target.read_text()
     assert text.lower().startswith("<!doctype html>")
     assert "total" in text
@@ -263,7 +268,44 @@ def test_a_report_of_a_variable(shell, tmp_path, wrong):
     assert isinstance(diagnosis, Diagnosis)
     shell.user_ns["found"] = diagnosis
     run(shell, "%tape_report --tape found")
-    assert (tmp_path / "tapedebug-report.html").exists()
+    run(shell, "%tape_report --tape found")
+    assert sorted(path.name for path in tmp_path.glob("*.html")) == [
+        "tapedebug-report-tape-2.html",
+        "tapedebug-report-tape.html",
+    ]
+
+
+def test_a_report_is_of_the_newest_tape_with_launches_and_says_what_was_found(shell, tmp_path, wrong, capsys):
+    """A tape that was made since and holds nothing is not what anybody wants to send."""
+    shell.user_ns["bad"], _, _ = wrong
+    shell.user_ns["empty"] = wp.Tape()
+    run(shell, "%tape_report")
+    (file,) = tmp_path.glob("*.html")
+    number = wrong[0].id
+    assert re.fullmatch(
+        rf"Report of .*bad.* \(tape {number}, 4 launches, gradient WRONG\) written to {file} \(\d+ kB\)\n",
+        capsys.readouterr().out,
+    )
+    assert "Gradient: WRONG." in file.read_text()
+    run(shell, "%tape_report --no-diagnose again.html")
+    assert "Gradient: WRONG." in (tmp_path / "again.html").read_text(), "it was diagnosed a moment ago"
+
+
+def test_a_report_can_leave_a_tape_undiagnosed(shell, tmp_path, wrong):
+    shell.user_ns["bad"], _, _ = wrong
+    run(shell, "%tape_report --no-diagnose raw.html")
+    assert "Gradient: NOT CHECKED." in (tmp_path / "raw.html").read_text()
+
+
+def test_a_notebook_links_to_what_was_written(front_end, tmp_path, wrong, monkeypatch):
+    from tapedebug.notebook._magic_base import Base
+
+    shown = []
+    monkeypatch.setattr(Base, "display", lambda self, what: shown.append(what._repr_html_()))
+    front_end.user_ns["bad"] = wrong[0]
+    run(front_end, "%tape_report --no-diagnose run.html")
+    run(front_end, "%tape_diff bad bad both.html")
+    assert [re.findall("href='(.*?)'", html) for html in shown] == [["run.html"], ["both.html"]]
 
 
 def test_a_report_needs_something_to_report(shell):
@@ -300,7 +342,8 @@ def test_two_tapes_are_compared_and_written_side_by_side(shell, tmp_path, wrong,
     assert run(shell, "%tape_diff before then").names == ("before", "then"), "one name for two says nothing"
     assert list(tmp_path.glob("*.html")) == []
     run(shell, "%tape_diff before after diff.html --redact-source")
-    assert f"Comparison written to {tmp_path / 'diff.html'} (" in capsys.readouterr().out
+    names = " and ".join(found.names)
+    assert f"Comparison of {names} written to {tmp_path / 'diff.html'} (" in capsys.readouterr().out
     assert "wp.tid()" not in (tmp_path / "diff.html").read_text()
 
 

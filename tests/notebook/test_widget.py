@@ -247,9 +247,12 @@ def test_other_things_are_refused():
 
 def test_the_report_is_written(panel, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    called = panel.trace["name"].replace(" ", "-")
     press(panel, "export")
-    assert panel.status == f"Report written to {tmp_path / 'tapedebug-report.html'}"
-    assert "square" in (tmp_path / "tapedebug-report.html").read_text()
+    assert panel.status == f"Report written to {tmp_path / f'tapedebug-report-{called}.html'}"
+    press(panel, "export")
+    assert panel.status == f"Report written to {tmp_path / f'tapedebug-report-{called}-2.html'}"
+    assert "square" in (tmp_path / f"tapedebug-report-{called}.html").read_text()
     monkeypatch.setattr(type(panel), "export", lambda self: (_ for _ in ()).throw(PermissionError(13, "no")))
     press(panel, "export")
     assert panel.status == "PermissionError: [Errno 13] no"

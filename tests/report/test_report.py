@@ -6,6 +6,7 @@ import base64
 import copy
 import gzip
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tapedebug.report import BundleError, _assets, _page, report
+import tapedebug as wp
+from tapedebug.report import BundleError, _assets, _page, report, unused_path
 from tapedebug.report._page import embed_json
 from tapedebug.trace import TraceError, _pack, trace_from_json
 from tests.report import pages
@@ -259,3 +261,99 @@ def test_large_data_is_packed_and_comes_back(
     assert (data["notes"], data["answers"]) == ([], [])
     assert [unsealed(trace)["versions"] for trace in data["traces"]] == [net["versions"]]
     assert len(packed) < 10_000
+
+
+# ------------------------------------------------------------------ tapes
+
+
+@wp.kernel
+def squares(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel
+def sums(y: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    wp.atomic_add(loss, 0, y[wp.tid()])
+
+
+def overwritten() -> tuple[wp.Tape, Any, Any]:
+    """A tape whose gradient is wrong, as an engine computes it that keeps nothing."""
+    x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    work = wp.zeros(3, dtype=float, requires_grad=True)
+    y = wp.zeros(3, dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.copy(work, x)
+        wp.launch(squares, dim=3, inputs=[work], outputs=[y])
+        wp.launch(squares, dim=3, inputs=[y], outputs=[work])
+        wp.launch(sums, dim=3, inputs=[y], outputs=[loss])
+    return tape, x, loss
+
+
+def reported(obj: Any, tmp_path: Path, **options: Any) -> Json:
+    (trace,) = write(obj, tmp_path, **options)[1].payload()["traces"]
+    return {"verdict": trace["verdict"], "rules": [finding["rule"] for finding in trace["findings"]]}
+
+
+def test_a_tape_is_reported_with_what_a_diagnosis_finds(tmp_path: Path) -> None:
+    tape, _, loss = overwritten()
+    tape.backward(loss)
+    assert reported(tape, tmp_path, diagnose=False) == {"verdict": "NOT CHECKED", "rules": []}
+    assert reported(tape, tmp_path) == {"verdict": "WRONG", "rules": ["overwrite"]}
+
+
+def test_a_tape_that_was_diagnosed_is_not_diagnosed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tape, _, loss = overwritten()
+    tape.backward(loss)
+    found = wp.diagnose(tape, loss=loss)
+    room = importlib.import_module("tapedebug.diagnose")  # `tapedebug.diagnose` itself is the function
+    monkeypatch.setattr(room, "diagnose", lambda *_: pytest.fail("it was diagnosed"))
+    for options in ({}, {"diagnose": False}):
+        assert reported(tape, tmp_path, **options) == {"verdict": "WRONG", "rules": ["overwrite"]}
+    assert wp.diff(tape, tape).before is found.trace
+
+
+def test_a_diagnosis_from_before_the_last_pass_is_not_reported(tmp_path: Path) -> None:
+    """Another pass may have consumed another gradient: here one that was not zeroed."""
+    tape, x, loss = overwritten()
+    tape.backward(loss)
+    wp.diagnose(tape, loss=loss)
+    x.assign(x.numpy() - 0.1 * x.grad.numpy())
+    tape.backward(loss)
+    assert reported(tape, tmp_path, diagnose=False) == {"verdict": "NOT CHECKED", "rules": []}
+    assert "accumulated" in reported(tape, tmp_path)["rules"]
+
+
+def test_a_diagnosis_from_before_the_last_launch_is_not_reported(tmp_path: Path) -> None:
+    x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(sums, dim=2, inputs=[x], outputs=[loss])
+    wp.diagnose(tape, loss=loss)
+    assert reported(tape, tmp_path, diagnose=False)["verdict"] == "AGREE"
+    tape.reset()
+    with tape:
+        wp.launch(sums, dim=2, inputs=[x], outputs=[loss])
+    assert reported(tape, tmp_path, diagnose=False)["verdict"] == "NOT CHECKED"
+    assert reported(tape, tmp_path)["verdict"] == "AGREE"
+
+
+def test_a_diagnosis_of_several_tapes_is_reported_with_all_of_them(tmp_path: Path) -> None:
+    (first, _, _), (second, _, _) = overwritten(), overwritten()
+    found = wp.diagnose([first, second])
+    _, page = write(found, tmp_path)
+    assert [trace["tape"]["id"] for trace in page.payload()["traces"]] == [first.id, second.id]
+
+
+def test_a_report_is_given_a_name_that_no_file_has(tmp_path: Path) -> None:
+    assert unused_path("In [4]") == Path("tapedebug-report-In-4.html")
+    assert unused_path("../net · tape 1", tmp_path) == tmp_path / "tapedebug-report-net-tape-1.html"
+    (tmp_path / "tapedebug-report-net.html").touch()
+    (tmp_path / "tapedebug-report-net-2.html").symlink_to("nowhere")
+    assert unused_path("net", tmp_path).name == "tapedebug-report-net-3.html"
+    assert unused_path("·", tmp_path).name == "tapedebug-report-tape.html"
+    assert len(unused_path("x" * 1000).name) == len("tapedebug-report-.html") + 60

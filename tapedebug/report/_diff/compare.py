@@ -36,7 +36,8 @@ def diff(
     with them. Values are compared by their summaries.
 
     Args:
-        before: A `Tape`, which is diagnosed, a `Trace`, a `Diagnosis`, or the JSON data of a trace.
+        before: A `Tape`, which is diagnosed unless it was, a `Trace`, a `Diagnosis`, or the JSON data of a
+            trace.
         after: Another.
         path: Also write one offline HTML file with both side by side.
         redact_source: Leave source, generated code and folders out of that file.
@@ -49,7 +50,7 @@ def diff(
         TraceError: One of them is JSON data that is no trace.
         OSError: The file can not be written.
     """
-    (old, old_tape), (new, new_tape) = (trace_of(obj, diagnosed=True) for obj in (before, after))
+    (old, old_tape), (new, new_tape) = (trace_of(obj) for obj in (before, after))
     result = compare(old, new)
     result._subjects = (answered(old, old_tape), answered(new, new_tape))
     if path is not None:

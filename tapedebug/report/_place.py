@@ -1,0 +1,27 @@
+"""File names of reports that were given none: the tape's name, and a number where such a file is there."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from pathlib import Path
+
+LONGEST = 60
+"""Characters of a tape's name in the name of a file."""
+
+
+def unused_path(name: str, folder: Path | None = None) -> Path:
+    """Return a path for the report of a tape that does not exist yet.
+
+    Args:
+        name: The tape's name, any text: ``"net"`` gives ``tapedebug-report-net.html``, then
+            ``tapedebug-report-net-2.html``.
+        folder: The folder; by default the working directory, and then the path is relative.
+    """
+    called = re.sub(r"[^\w.]+", "-", name[:LONGEST]).strip("-.") or "tape"
+    for number in count(1):
+        again = "" if number == 1 else f"-{number}"
+        path = (folder or Path()) / f"tapedebug-report-{called}{again}.html"
+        if not path.exists() and not path.is_symlink():
+            return path
+    raise AssertionError("unreachable")
