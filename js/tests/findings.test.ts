@@ -147,7 +147,9 @@ describe("the arrays that are shown", () => {
     mount((first) => [first]);
     const label = (): string => host.querySelector(".td-canvas")?.getAttribute("aria-label") ?? "";
     expect(label()).toContain("6 arrays shown");
-    const box = [...host.querySelectorAll<HTMLElement>(".td-show label")].find((l) => l.textContent === "suspect only");
+    const box = [...host.querySelectorAll<HTMLElement>(".td-show label")].find(
+      (l) => l.textContent === "only arrays in findings",
+    );
     box?.querySelector("input")?.click();
     expect(label()).toContain("1 array shown");
     expect(all(".td-show [role=status]")).toEqual(["5 arrays hidden"]);
@@ -156,7 +158,7 @@ describe("the arrays that are shown", () => {
   it("are not filtered so where no finding names any", () => {
     mount(() => []);
     const boxes = [...host.querySelectorAll<HTMLElement>(".td-show label")];
-    const box = boxes.find((l) => l.textContent === "suspect only")?.querySelector("input");
+    const box = boxes.find((l) => l.textContent === "only arrays in findings")?.querySelector("input");
     expect(box?.disabled).toBe(true);
   });
 });

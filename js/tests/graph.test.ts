@@ -558,20 +558,20 @@ describe("graph view", { timeout: 30_000 }, () => {
     const store = mount({ trace: openJson(makeChain(2_000)), selection: { ...NOTHING, launch: 1_500 } });
     press("g");
     const says = (): string => find(".td-g-says").textContent ?? "";
-    expect(says()).toContain("5 of 2,000 launches: those within 2 hops of launch 1500.");
+    expect(says()).toContain("5 of 2,000 launches: those at most 2 launches away from launch 1500.");
     const [whole] = [...host.querySelectorAll<HTMLButtonElement>(".td-g-choice")];
     expect(whole?.disabled).toBe(true);
     const four = [...host.querySelectorAll<HTMLButtonElement>(".td-g-choice")].find((b) => b.textContent === "4");
     four?.click();
-    expect(says()).toContain("9 of 2,000 launches: those within 4 hops of launch 1500.");
+    expect(says()).toContain("9 of 2,000 launches: those at most 4 launches away from launch 1500.");
     store.select({ launch: 1_502 });
-    expect(says()).toContain("of launch 1500"); // it is drawn: the picture stays
+    expect(says()).toContain("from launch 1500"); // it is drawn: the picture stays
     const centre = [...host.querySelectorAll<HTMLButtonElement>(".td-g-controls .td-link")][0];
     expect(centre?.textContent).toBe("Centre on launch 1502");
     centre?.click();
-    expect(says()).toContain("of launch 1502");
+    expect(says()).toContain("from launch 1502");
     store.select({ launch: 40 });
-    expect(says()).toContain("of launch 40.");
+    expect(says()).toContain("from launch 40.");
   });
 
   it("shows adjoints flowing while the backward pass is looked at", () => {

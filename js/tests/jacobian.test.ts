@@ -381,7 +381,7 @@ describe("a kernel that says nothing", () => {
     wait(UNHEARD + 1);
     expect(text(".td-silence")).toMatch(/^! The kernel has not answered for \d s/);
     host.querySelector<HTMLElement>(".td-stop")?.click();
-    expect(text(".td-run")).toBe("Run 1 of 3 pairs");
+    expect(text(".td-run")).toBe("Run checks");
     expect(store.get("asked")).toBeNull();
   });
 

@@ -60,6 +60,9 @@ describe("panel", () => {
     unmount();
     mount({ trace: openJson({ ...makeNet(), name: "net", tape: { id: 3, launches: 8 } }) });
     expect(text(".td-name")).toBe("net · tape 3");
+    unmount();
+    mount({ trace: openJson({ ...makeNet(), name: "tape", tape: { id: 33, launches: 8 } }) });
+    expect(text(".td-name")).toBe("tape 33");
   });
 
   it("takes the verdict on a tape that nobody has diagnosed from the whole-tape pairs that were run", () => {
@@ -82,7 +85,7 @@ describe("panel", () => {
     expect(text(".td-badge")).toBe("✕ gradient WRONG");
     expect(text(".td-coverage")).toBe("8 of 8 launches checked end to end · 1 error");
     expect(text(".td-card-title")).toBe("✕overwrite · x");
-    expect(text(".td-card-fix")).toBe("→ give each step its own x");
+    expect(text(".td-card-fix")).toBe("Fix: give each step its own x");
     expect(find(".td-canvas").getAttribute("aria-label")).toBe(
       "Lanes: 8 launches, 6 arrays shown; 2 needed values overwritten and lost, 0 overwritten but kept. Arrow keys walk along the launches.",
     );
@@ -98,8 +101,12 @@ describe("panel", () => {
     expect(find(".td-line.td-chosen").getAttribute("aria-label")).toBe(
       "line 23: force[i] = x[i] * x[i]; reads x; the adjoint needs these values; writes force; the finding: error",
     );
+    expect(host.querySelector(".td-adjoint")).toBeNull(); // nobody has asked for it
+    find(".td-line.td-marked").click();
     expect(find(".td-line.td-chosen").nextElementSibling?.className).toBe("td-adjoint");
     expect(text(".td-adjoint pre")).toBe("adj_x = 2.0 * x * adj_force");
+    find(".td-line.td-marked").click();
+    expect(host.querySelector(".td-adjoint")).toBeNull();
     find<HTMLButtonElement>(".td-card").click();
     expect(store.get("selection").finding).toBeNull();
   });
@@ -363,12 +370,16 @@ describe("mask matrix", () => {
       [null, "throw", "loss"],
       [1, "x", "force"],
     ]);
-    expect(text(".td-run")).toBe("Run 2 of 3 pairs");
+    expect([text(".td-run"), text(".td-run-head"), text(".td-controls .td-empty")]).toEqual([
+      "Run checks",
+      "Run checks",
+      "2 of 3 pairs switched on",
+    ]);
     buttonNamed("none").click();
     expect(store.get("mask")).toEqual([]);
     expect(find<HTMLButtonElement>(".td-run").disabled).toBe(true);
     buttonNamed("all").click();
-    expect(text(".td-run")).toBe("Run 3 of 3 pairs");
+    expect(text(".td-controls .td-empty")).toBe("3 of 3 pairs switched on");
     find<HTMLButtonElement>(".td-run").click();
     expect(run).toHaveBeenCalledTimes(1);
   });

@@ -3,9 +3,9 @@ import { openJson } from "../src/trace/json.js";
 import type { TraceModel } from "../src/trace/model.js";
 import * as format from "../src/views/format.js";
 import { sequenceTexts } from "../src/views/lanes/axis.js";
-import { adjointOf, lineNotes, lineOf } from "../src/views/lines.js";
-import { allChecks, countPairs, entriesOf, matrixOf, readChecks, toggled } from "../src/views/pairs.js";
-import { fate, versionLines } from "../src/views/words.js";
+import { adjointOf, lineNotes } from "../src/views/lines.js";
+import { allChecks, gridOf, readChecks, toggled } from "../src/views/pairs.js";
+import { fate, messageParts, versionLines } from "../src/views/words.js";
 import { type Json, makeNet } from "./make.js";
 
 function model(data: Json = makeNet()): TraceModel {
@@ -110,26 +110,63 @@ describe("line notes", () => {
 
 describe("generated adjoint", () => {
   it("reads the line that a generated line names", () => {
-    expect(lineOf("        xi_x_1 = x_v[v_2]            # 62: xi = x[i]  # 3: a comment of the user's")).toBe(62);
-    expect(lineOf("    d_x_1 = v_12 - xi_x_1  # 35:")).toBe(35);
-    expect(lineOf("# adjoint of spring_forces (/home/ada/net.py:47)")).toBeNull();
-    expect(lineOf("    adj_x = x[29]")).toBeNull();
+    const origins = adjointOf(
+      [
+        "# adjoint of spring_forces (/home/ada/net.py:47)",
+        "        xi_x_1 = x_v[v_2]            # 62: xi = x[i]  # 3: a comment of the user's",
+        "    d_x_1 = v_12 - xi_x_1  # 35:",
+        "    adj_x = x[29]",
+      ].join("\n"),
+      null,
+    ).lines.map(({ origin }) => origin);
+    expect(origins).toEqual([null, 62, 35, null]);
   });
 
   it("shows the lines of one source line without indent and origin, else everything", () => {
     const text = "def f():\n    a = 1    # 3: x\n      b = 2  # 3: x\n    c = 3    # 4: y";
-    expect(adjointOf(text, 3)).toEqual({ lines: ["a = 1", "  b = 2"], whole: false });
-    expect(adjointOf(text, 9)).toEqual({ lines: text.split("\n"), whole: true });
+    const line = (code: string, origin: number | null = null) => ({ text: code, origin });
+    expect(adjointOf(text, 3)).toEqual({ lines: [line("a = 1"), line("  b = 2")], whole: false });
+    const all = [line("def f():"), line("    a = 1", 3), line("      b = 2", 3), line("    c = 3", 4)];
+    expect(adjointOf(text, 9)).toEqual({ lines: all, whole: true });
+  });
+
+  it("tells lines of two files apart that have the same number", () => {
+    const text = "    a = 1    # 3: x = y\n    b = 2  # 3: return z";
+    expect(adjointOf(text, 3, "    return z").lines.map((line) => line.text)).toEqual(["b = 2"]);
+    expect(adjointOf(text, 3, "x = y").lines.map((line) => line.text)).toEqual(["a = 1"]);
+  });
+});
+
+describe("the message of a finding", () => {
+  it.each([
+    [
+      "launch 4 (smooth) overwrites values of buf (at make.py:22): 900 changed, by up to 0.0153. That puts the gradient of u0 off by 47 %. 48 more like it (×49).",
+      "launch 4 (smooth) overwrites values of buf (at make.py:22): 900 changed, by up to 0.0153.",
+      "That puts the gradient of u0 off by 47 %. 48 more like it (×49).",
+    ],
+    [
+      "The adjoint of launch 1 (root) writes inf to a[2]. Incoming adjoints are finite; in thread 2, wp.sqrt(x[i]) has operand 0. 1 of 4 values of the gradient of x is not finite.",
+      "The adjoint of launch 1 (root) writes inf to a[2]. Incoming adjoints are finite; in thread 2, wp.sqrt(x[i]) has operand 0.",
+      "1 of 4 values of the gradient of x is not finite.",
+    ],
+    [
+      "Threads 0 and 1 race on x[1]. Another order gives 2.5.",
+      "Threads 0 and 1 race on x[1].",
+      "Another order gives 2.5.",
+    ],
+    ["one sentence", "one sentence", ""],
+  ])("is cut where it comes to what that does", (message, cause, effect) => {
+    expect(messageParts(message)).toEqual({ cause, effect });
   });
 });
 
 describe("pairs", () => {
-  it("makes a matrix of what is known, else of what could be checked", () => {
+  it("makes a grid of what is known, else of what could be checked", () => {
     const net = model();
     const checks = allChecks(net, []);
-    expect(matrixOf(net, null, checks)).toMatchObject({ inputs: ["throw", "x"], outputs: ["loss"] });
-    expect(matrixOf(net, 3, checks)).toMatchObject({ launch: 3, inputs: ["x_next"], outputs: ["force"] });
-    expect(matrixOf(net, 999, checks)).toBeNull();
+    expect(gridOf(net, [null], checks)).toMatchObject({ inputs: ["throw", "x"], outputs: ["loss"] });
+    expect(gridOf(net, [3], checks)).toMatchObject({ launches: [3], inputs: ["x_next"], outputs: ["force"] });
+    expect(gridOf(net, [999], checks)).toBeNull();
   });
 
   it("switches pairs without touching others", () => {
@@ -140,26 +177,6 @@ describe("pairs", () => {
       [4, "x", "force"],
       [null, "x", "loss"],
     ]);
-  });
-
-  it("counts what a run would do and what it could", () => {
-    const net = model();
-    const checks = allChecks(net, []);
-    const tape = matrixOf(net, null, checks);
-    expect(tape && entriesOf(tape)).toEqual([
-      [null, "throw", "loss"],
-      [null, "x", "loss"],
-    ]);
-    expect(
-      countPairs(
-        [
-          [null, "x", "loss"],
-          [5, "a", "b"],
-        ],
-        [tape],
-        checks.keys(),
-      ),
-    ).toEqual({ chosen: 2, total: 4 });
   });
 
   it("leaves out results that make no sense", () => {

@@ -52,7 +52,7 @@ describe("widget", () => {
     const { el, python, sent } = render();
     const press = (name: string): void =>
       [...el.querySelectorAll("button")].find((b) => b.textContent?.startsWith(name))?.click();
-    press("Run 1 of");
+    press("Run checks");
     python("running", true);
     press("Cancel");
     press("Export");

@@ -112,6 +112,14 @@ def _title(payload: Json) -> str:
     return f"{name} · {_worst(traces)}"
 
 
+def _tape_title(trace: Json) -> str:
+    """Return the name and number of a tape; the number alone if nobody named it."""
+    name, numbered = str(trace["name"]), f"tape {trace['tape']['id']}"
+    if name in ("", "tape"):
+        return numbered
+    return name if name.endswith(numbered) else f"{name} · {numbered}"
+
+
 def _heads(payload: Json) -> list[Json]:
     return [trace["head"] for trace in payload["traces"]]
 
@@ -126,7 +134,7 @@ def _summary(payload: Json) -> Iterator[str]:
         yield "<h1>Before and after</h1>"
         yield f"<pre>{escape(payload['diff']['text'])}</pre>"
     for trace in _heads(payload):
-        yield f"<h1>{escape(trace['name'])} · tape {escape(str(trace['tape']['id']))}</h1>"
+        yield f"<h1>{escape(_tape_title(trace))}</h1>"
         verdict, coverage = escape(trace["verdict"]), trace["coverage"]
         yield f"<p><strong>Gradient: {verdict}.</strong> {escape(coverage['summary'])}</p>"
         notes = [*coverage["notes"], *trace.get("notes", ())]

@@ -236,8 +236,8 @@ describe("graph", () => {
     assert.equal(await tail.evaluate((arrow) => getComputedStyle(arrow).display), "inline");
     await screenshot(page, "graph-backward-1400-light");
     await page.locator('.td-g-bandhead[aria-label^="repetition"]').click();
-    assert.match(await page.textContent(".td-g-says"), /of 123 launches: those within 2 hops of/);
-    assert.equal(await page.getByLabel("fold repeated sequences ×N").isChecked(), true); // the others would stay folded
+    assert.match(await page.textContent(".td-g-says"), /of 123 launches: those at most 2 launches away from/);
+    assert.equal(await page.getByLabel("fold repetitions").isChecked(), true); // the others would stay folded
     await page.locator(".td-g-stage").getByRole("button", { name: "fit" }).click();
     await page.locator('.td-g-bandhead[aria-label^="scope step"]').first().click();
     assert.equal(await page.locator(".td-g-launch[aria-label*='collapsed']").count(), 1);
@@ -257,16 +257,19 @@ describe("graph", () => {
     });
     assert.ok(spent < 1500, `${spent} ms`); // about 60 ms on a quiet machine
     const says = await page.textContent(".td-g-says");
-    assert.match(says, /of 100,000 launches in \d+ boxes.* of launch 50000/);
+    assert.match(says, /of 100,000 launches in \d+ boxes.* from launch 50000/);
     const count = await page.locator(".td-g-launch").count();
     assert.ok(count > 1 && count <= 50, `${count} boxes`);
     assert.deepEqual(await spilled(page), []);
     await screenshot(page, "graph-100000-1400-dark");
-    await page.getByLabel("fold repeated sequences ×N").setChecked(false);
-    assert.match(await page.textContent(".td-g-says"), /\d of 100,000 launches: those within 2 hops of launch 50000/);
+    await page.getByLabel("fold repetitions").setChecked(false);
+    assert.match(
+      await page.textContent(".td-g-says"),
+      /\d of 100,000 launches: those at most 2 launches away from launch 50000/,
+    );
     await page.evaluate(() => globalThis.bench.set("selection", { launch: 99_999 }));
-    assert.match(await page.textContent(".td-g-says"), /of launch 99999/);
-    await page.getByRole("button", { name: "4 hops" }).click();
+    assert.match(await page.textContent(".td-g-says"), /from launch 99999/);
+    await page.getByRole("button", { name: "4 launches away" }).click();
     assert.ok((await page.locator(".td-g-launch").count()) <= 50);
     await finish();
   });

@@ -230,6 +230,7 @@ describe("inspector", () => {
     assert.equal(await text(page, ".td-scrub-text"), "launch 1");
     await says(page, ".td-values h2", "^state\\.q v1");
     assert.match(await text(page, ".td-line.td-marked .td-badges"), /w ✕ overwrites/);
+    await page.locator(".td-line.td-marked").click();
     assert.match(await text(page, ".td-code .td-adjoint pre"), /_adj/);
     await page.locator(".td-open summary").click();
     assert.match(await text(page, ".td-evidence"), /elements changed24/);

@@ -110,7 +110,7 @@ test("pairs are switched by cell, row and key, and Python sees the mask", async 
 test("cells fill one by one while a run is under way", async () => {
   await pause(0.05);
   await json("panel.set_trait('mask', [[0, 'x', 'y'], [0, 'k', 'y'], [1, 'y', 'z'], [None, 'x', 'loss']])");
-  await panel.getByRole("button", { name: "Run 4 of" }).click();
+  await panel.locator(".td-run").click();
   await cellOf(0, "x", "y").getByText("WRONG").waitFor();
   assert.equal(await panel.locator(".td-cancel").count(), 1, "the run is still under way");
   assert.match(await cellOf(null, "x", "loss").textContent(), /–/);
@@ -125,7 +125,7 @@ test("cells fill one by one while a run is under way", async () => {
 test("a slow check is cancelled, and what was done stays", async () => {
   await pause(0.2);
   await json("panel.set_trait('mask', [[0, 'k', 'y'], [1, 'y', 'z'], [2, 'z', 'loss']])");
-  await panel.getByRole("button", { name: "Run 3 of" }).click();
+  await panel.locator(".td-run").click();
   await page.waitForFunction(() => document.querySelector(".tapedebug .td-status")?.textContent.includes("1 done"));
   await panel.locator(".td-cancel").click();
   await panel.getByText(/^Cancelled after [12] of 3 pairs: /).waitFor();

@@ -94,7 +94,7 @@ describe("lanes", () => {
 
   test("hands: the wheel zooms and pans, a drag pans, a double click zooms, f shows all", async () => {
     const { page, finish, canvas } = await open(await fixture("recorded-preserve"));
-    await page.getByLabel("fold repeated sequences ×N").uncheck();
+    await page.getByLabel("fold repetitions").uncheck();
     const whole = await settled(page);
     const changes = async (what, act) => {
       const before = await settled(page);
@@ -231,7 +231,7 @@ describe("lanes", () => {
         [false, 0],
         [false, 6],
       ]) {
-        await page.getByLabel("fold repeated sequences ×N").setChecked(fold);
+        await page.getByLabel("fold repetitions").setChecked(fold);
         await page.evaluate((steps) => window.bench.view(steps), zoom);
         for (const gesture of ["pan", "zoom"]) {
           work[launches].push(await page.evaluate((name) => window.bench.work(name, 4), gesture));
@@ -257,7 +257,7 @@ describe("lanes", () => {
           ["folded", true],
           ["unfolded", false],
         ]) {
-          await page.getByLabel("fold repeated sequences ×N").setChecked(fold);
+          await page.getByLabel("fold repetitions").setChecked(fold);
           await settled(page);
           await page.screenshot({ path: join(SCREENSHOTS, `lanes-${name}-${colorScheme}-${width}.png`) });
         }

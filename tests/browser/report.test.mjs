@@ -137,7 +137,7 @@ describe("report", () => {
 
   test("a band folds when it is clicked", async () => {
     const { page, finish } = await open("preserve");
-    const box = page.getByLabel("fold repeated sequences ×N");
+    const box = page.getByLabel("fold repetitions");
     const folded = await colours(page);
     await box.uncheck();
     await page.waitForTimeout(100);

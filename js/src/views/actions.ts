@@ -8,7 +8,7 @@ import { origin } from "./words.js";
 
 export function selectLaunch(panel: Panel, launch: number | null, backward = false): void {
   const clamped = launch === null ? null : Math.max(0, Math.min(panel.model.launchCount - 1, launch));
-  panel.view.set({ tab: "launch", backward, line: null });
+  panel.view.set({ tab: "launch", backward, line: null, adjoint: false });
   const array = panel.model.arrayId(panel.store.get("selection").array);
   // who watches an array while the launches go by sees the version of then
   const version = array === null || clamped === null ? null : panel.model.versionAt(array, clamped);
@@ -33,7 +33,7 @@ export function selectFinding(panel: Panel, finding: Finding | null): void {
   const launch = launchOfFinding(panel, finding);
   const array = panel.model.arrayId(finding.arrays[0] ?? null);
   const version = array === null || launch === null ? null : (panel.model.versionAt(array, launch)?.version ?? null);
-  panel.view.set({ tab: "launch", backward: false, line: finding.location?.line ?? null });
+  panel.view.set({ tab: "launch", backward: false, line: finding.location, adjoint: false });
   panel.store.select({ finding: finding.id, launch, array, version });
   panel.announce(`finding: ${finding.rule}, ${finding.message}`);
 }

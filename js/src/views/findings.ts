@@ -9,7 +9,7 @@ import { place, plural, short, whole } from "./format.js";
 import type { LanesView } from "./lanes/view.js";
 import { legend } from "./legend.js";
 import type { Panel } from "./state.js";
-import { SEVERITY_SIGNS } from "./words.js";
+import { messageParts, SEVERITY_SIGNS } from "./words.js";
 
 /** More than this in one list is not read; the rest is counted. */
 const MOST = 200;
@@ -208,12 +208,14 @@ function headOf(panel: Panel, finding: Finding): HTMLButtonElement {
   });
   element.className = `td-card td-${finding.severity}`;
   const at = finding.callSite ?? finding.location;
+  const { cause, effect } = messageParts(finding.message);
   const heading = `${finding.rule}${finding.arrays.length > 0 ? ` · ${short(finding.arrays.join(", "), 60)}` : ""}`;
   replace(
     element,
     h("span", { class: "td-card-title" }, sign(finding.severity), heading),
-    h("span", { class: "td-card-text" }, finding.message),
-    finding.fix ? h("span", { class: "td-card-fix" }, `→ ${finding.fix}`) : null,
+    h("span", { class: "td-card-cause" }, cause),
+    effect ? h("span", { class: "td-card-effect" }, effect) : null,
+    finding.fix ? h("span", { class: "td-card-fix" }, h("b", {}, "Fix: "), finding.fix) : null,
     at
       ? h("span", { class: "td-card-place" }, `${place(at)}${at.function ? ` in ${short(at.function, 40)}` : ""}`)
       : null,
@@ -281,10 +283,21 @@ function showOptions(panel: Panel, lanes: LanesView): HTMLElement {
   const sequences = model.trace.sequences.length;
   const suspects = model.trace.arrays.some((array) => model.isSuspect(array));
   const boxes = [
-    toggle(panel, "gradientOnly", "gradient-carrying only"),
-    toggle(panel, "suspectOnly", "suspect only", suspects),
-    toggle(panel, "readOnly", "read-only arrays"),
-    toggle(panel, "fold", "fold repeated sequences ×N", sequences > 0),
+    toggle(
+      panel,
+      "gradientOnly",
+      "only arrays with a gradient",
+      "arrays without requires_grad are hidden, unless a finding names them",
+    ),
+    toggle(panel, "suspectOnly", "only arrays in findings", "arrays that no finding names are hidden", suspects),
+    toggle(panel, "readOnly", "arrays that are only read", "also arrays that no launch writes, such as indices"),
+    toggle(
+      panel,
+      "fold",
+      "fold repetitions",
+      "of launches that repeat, the first rounds are shown, and ×N",
+      sequences > 0,
+    ),
   ];
   const update = (): void => {
     for (const box of boxes) box.update();
@@ -299,12 +312,19 @@ function showOptions(panel: Panel, lanes: LanesView): HTMLElement {
 type Switch = "gradientOnly" | "suspectOnly" | "readOnly" | "fold";
 
 /** A checkbox of the view's state; one that would change nothing is off. */
-function toggle({ view }: Panel, key: Switch, label: string, able = true): { element: HTMLElement; update(): void } {
+function toggle(
+  { view }: Panel,
+  key: Switch,
+  label: string,
+  title: string,
+  able = true,
+): { element: HTMLElement; update(): void } {
   const element = checkbox(label, view.get(key) && able, (on) =>
     view.set(key === "fold" ? { fold: on, unfolded: new Set() } : { [key]: on }),
   );
   const box = element.querySelector("input") as HTMLInputElement;
   box.disabled = !able;
+  element.title = able ? title : "changes nothing on this tape";
   return {
     element,
     update: () => {

@@ -82,3 +82,10 @@ export function short(text: string, most = 40): string {
   const line = text.replace(/\s+/g, " ");
   return line.length <= most ? line : `${line.slice(0, most - 1)}…`;
 }
+
+/** What a tape is called: its name and its number, the number alone where nobody named it. */
+export function tapeTitle(name: string, id: number | string): string {
+  const numbered = `tape ${id}`;
+  if (/^(tape( \d+)?)?$/.test(name)) return numbered;
+  return name.endsWith(numbered) ? name : `${name} · ${numbered}`;
+}

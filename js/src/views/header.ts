@@ -2,9 +2,9 @@
 
 import { button, h, replace } from "./dom.js";
 import { facts } from "./facts.js";
-import { bytes, plural, short, whole } from "./format.js";
-import { runCounts } from "./mask.js";
+import { bytes, plural, short, tapeTitle, whole } from "./format.js";
 import { judgement } from "./pairs.js";
+import { NEEDS_KERNEL, runButton } from "./run.js";
 import { searchBox } from "./search.js";
 import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
 import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./words.js";
@@ -30,7 +30,6 @@ export function buildHeader(panel: Panel, toggleHelp: () => void): Header {
 function title(panel: Panel): HTMLElement {
   const { model, store, lifetime } = panel;
   const { trace } = model;
-  const tape = `tape ${trace.tape.id}`;
   const badge = h("span");
   const coverage = h("p", {
     class: "td-coverage",
@@ -48,11 +47,7 @@ function title(panel: Panel): HTMLElement {
   return h(
     "div",
     { class: "td-title" },
-    h(
-      "h1",
-      { class: "td-name", title: short(trace.name, 300) },
-      trace.name.endsWith(tape) ? short(trace.name, 60) : `${short(trace.name, 60)} · ${tape}`,
-    ),
+    h("h1", { class: "td-name", title: short(trace.name, 300) }, short(tapeTitle(trace.name, trace.tape.id), 80)),
     badge,
     coverage,
     whatWasChecked(panel),
@@ -119,26 +114,14 @@ function helpButton(toggle: () => void): HTMLElement {
 function kernelTools(panel: Panel): HTMLElement[] {
   const { store, lifetime } = panel;
   const exporting = button("Export report", () => store.exportReport(), { class: "td-button" });
-  const run = button("Run checks", () => (store.get("running") ? store.cancel() : store.run()), {
-    class: "td-button td-primary",
-  });
   const update = (): void => {
-    const { canRun, running, progress } = store.value;
-    const { chosen } = runCounts(panel);
-    const off = "needs the kernel that recorded this tape";
+    const { canRun } = store.value;
     exporting.disabled = !canRun;
-    exporting.title = canRun ? "writes one offline HTML file" : off;
-    run.disabled = !canRun || (!running && chosen === 0);
-    run.title = !canRun
-      ? off
-      : chosen === 0
-        ? "no pair of the mask is switched on"
-        : "recomputes the pairs of the mask";
-    replace(run, running ? `Cancel · ${Math.round(progress * 100)} %` : "Run checks");
+    exporting.title = canRun ? "writes one offline HTML file" : NEEDS_KERNEL;
   };
   update();
   lifetime.add(store.subscribe(update));
-  return [exporting, run];
+  return [exporting, runButton(panel, "td-run-head")];
 }
 
 /** The line under the header: progress of a run, and what the kernel last said. */

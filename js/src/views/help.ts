@@ -37,7 +37,13 @@ const KEYS: readonly (readonly [string, Rows])[] = [
       ["Enter", "choose; fold or unfold a band"],
     ],
   ],
-  ["In the source", [["↑  ↓", "from line to line, with the adjoint generated for it"]]],
+  [
+    "In the source",
+    [
+      ["↑  ↓", "from line to line"],
+      ["Enter", "show or hide the adjoint that was generated for the line"],
+    ],
+  ],
   [
     "In the mask",
     [

@@ -1,7 +1,7 @@
 /** Where somebody has been: the selections, to go back and forward through, and the chain of "who wrote this?". */
 import type { Selection } from "../trace/store.js";
 import type { Version } from "../trace/types.js";
-import type { Panel, ViewState } from "./state.js";
+import type { CodeLine, Panel, ViewState } from "./state.js";
 
 const MOST = 100;
 /** Milliseconds between two steps of a walk along the launches; a walk is one entry. */
@@ -11,7 +11,7 @@ interface Entry {
   readonly selection: Selection;
   readonly tab: ViewState["tab"];
   readonly backward: boolean;
-  readonly line: number | null;
+  readonly line: CodeLine | null;
 }
 
 /** One step of the chain: a version that a launch read, and who wrote it (null: nobody on the tape). */
@@ -60,7 +60,7 @@ export class Journey {
     this.at += step;
     this.going = true;
     const { selection, tab, backward, line } = entry;
-    this.panel.view.set({ tab, backward, line });
+    this.panel.view.set({ tab, backward, line, adjoint: false });
     this.panel.store.set({ selection });
     this.going = false;
     const { launch } = selection;

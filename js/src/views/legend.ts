@@ -34,7 +34,11 @@ function signs(model: TraceModel): Sign[] {
   const happened = (kind: string): number =>
     events.filter((event) => event.kind === kind && (kind !== "backward" || event.of === "tape")).length;
   return [
-    { text: "life of one version", count: null, draw: [rect({ x: 2, y: 5, width: 32, height: 8, rx: 4 }, "td-f-bar")] },
+    {
+      text: "one version of the values, from a write to the next",
+      count: null,
+      draw: [rect({ x: 2, y: 5, width: 32, height: 8, rx: 4 }, "td-f-bar")],
+    },
     { text: "write", count: null, draw: [circle({ cx: 18, cy: 9, r: 4 }, "td-f-accent")] },
     {
       text: "read; tall: an adjoint needs it",
@@ -50,7 +54,7 @@ function signs(model: TraceModel): Sign[] {
       draw: [path("M4 15 C6 2 28 2 31 11", "td-s-red"), path("M27 9 h8 l-4 6 z", "td-f-red")],
     },
     {
-      text: "overwritten, but kept by the tape",
+      text: "overwritten, but the tape kept a copy",
       count: fates.kept,
       draw: [
         path("M4 15 V7 H32 V15", "td-s-keep"),
@@ -59,7 +63,7 @@ function signs(model: TraceModel): Sign[] {
     },
     { text: "NaN or Inf among the values", count: fates.bad, draw: [word("NaN", "td-f-red")] },
     {
-      text: "life of an adjoint",
+      text: "adjoint of a version, in the reverse pass",
       count: backward.ran ? null : 0,
       draw: [
         rect({ x: 4, y: 5, width: 30, height: 8, rx: 4 }, "td-f-adjbar"),

@@ -155,26 +155,37 @@ function overwritten(model: TraceModel, array: number, launch: number): "lost" |
   return worst;
 }
 
+/** A line of the generated adjoint; `origin` is the line that it comes from, where that is to be said. */
+export interface GeneratedLine {
+  readonly text: string;
+  readonly origin: number | null;
+}
+
 export interface AdjointText {
   /** The lines that come from the asked line; all of them where the text does not say. */
-  readonly lines: readonly string[];
+  readonly lines: readonly GeneratedLine[];
   readonly whole: boolean;
 }
 
-/** Generated lines end in a comment that names the line they come from: "# 29: p = x[i]". */
-export function adjointOf(adjoint: string, line: number | null): AdjointText {
-  const all = adjoint.split("\n");
-  if (line === null) return { lines: all, whole: true };
-  const own = all.filter((text) => lineOf(text) === line).map(withoutOrigin);
-  return own.length > 0 ? { lines: dedent(own), whole: false } : { lines: all, whole: true };
+/**
+ * Generated lines end in a comment that names the line they come from: "# 29: p = x[i]". Functions of other files have lines of
+ * the same numbers: where the text of the asked line is given, it has to be that of the comment.
+ */
+export function adjointOf(adjoint: string, line: number | null, text?: string): AdjointText {
+  const all = adjoint.split("\n").map((written) => {
+    const found = ORIGIN.exec(written);
+    return { text: withoutOrigin(written), origin: found ? Number(found[1]) : null, from: found?.[2] ?? "" };
+  });
+  const whole = { lines: all.map(({ text: own, origin }) => ({ text: own, origin })), whole: true };
+  if (line === null) return whole;
+  const numbered = all.filter(({ origin }) => origin === line);
+  const wanted = text?.trim();
+  const own = numbered.filter(({ from }) => wanted === undefined || from === "" || from === wanted);
+  if (own.length === 0) return whole;
+  return { lines: dedent(own.map((found) => found.text)).map((code) => ({ text: code, origin: null })), whole: false };
 }
 
-const ORIGIN = /\s+# (\d+):(?: .*)?$/;
-
-export function lineOf(text: string): number | null {
-  const found = ORIGIN.exec(text);
-  return found ? Number(found[1]) : null;
-}
+const ORIGIN = /\s+# (\d+):(?: (.*))?$/;
 
 function withoutOrigin(text: string): string {
   return text.replace(ORIGIN, "");

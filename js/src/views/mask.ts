@@ -3,7 +3,7 @@
 import type { MaskEntry } from "../trace/store.js";
 import { selectLaunch } from "./actions.js";
 import { button, type Child, h, replace } from "./dom.js";
-import { short } from "./format.js";
+import { plural, short, whole } from "./format.js";
 import { bindGrid } from "./grid.js";
 import { type JacobianShell, shellOf } from "./jacobian/part.js";
 import { cellName, cellTitle, errorText, styleOf, verdictText } from "./maskwords.js";
@@ -11,18 +11,16 @@ import {
   allChecks,
   type Cell,
   checkOf,
-  countPairs,
   entriesOfGrid,
   entryKey,
   type Grid,
   gridOf,
   launchesOfKernel,
-  matrixOf,
-  type RunCounts,
   type Together,
   toggled,
 } from "./pairs.js";
 import { followRuns, isPending } from "./pending.js";
+import { NEEDS_KERNEL, runButton } from "./run.js";
 import type { Panel } from "./state.js";
 import { type Silence, Watch } from "./watch.js";
 
@@ -30,14 +28,6 @@ import { type Silence, Watch } from "./watch.js";
 const MOST_CELLS = 2_000;
 /** Pairs of many launches that one press switches on, at most: so many results one still waits for. */
 const MOST_SWITCHED = 20_000;
-
-export function runCounts(panel: Panel): RunCounts {
-  const { model, store } = panel;
-  const checks = allChecks(model, store.get("checks"));
-  const { launch } = store.get("selection");
-  const shown = [launch === null ? null : matrixOf(model, launch, checks), matrixOf(model, null, checks)];
-  return countPairs(store.get("mask"), shown, checks.keys());
-}
 
 /** The Jacobian view of a panel. */
 export function jacobianOf(panel: Panel): JacobianShell {
@@ -51,7 +41,7 @@ export function jacobianOf(panel: Panel): JacobianShell {
 /** Opens the Jacobian of a pair. */
 export function openPair(panel: Panel, pair: MaskEntry): void {
   const [launch, input, output] = pair;
-  panel.view.set({ tab: "jacobian", backward: false, line: null });
+  panel.view.set({ tab: "jacobian", backward: false, line: null, adjoint: false });
   panel.store.select(launch === null ? { pair } : { pair, launch });
   panel.announce(`Jacobian of ${short(output)} by ${short(input)}`);
 }
@@ -63,11 +53,12 @@ interface Looks {
   silence: Silence | null;
   /** The cell of each matrix that had the focus last. */
   readonly last: Map<string, string>;
+  readonly run: HTMLElement;
 }
 
 export function buildMask(panel: Panel): HTMLElement {
   const { store, lifetime } = panel;
-  const looks: Looks = { together: false, silence: null, last: new Map() };
+  const looks: Looks = { together: false, silence: null, last: new Map(), run: runButton(panel, "td-run") };
   const body = h("div", {});
   const element = h(
     "section",
@@ -85,6 +76,7 @@ export function buildMask(panel: Panel): HTMLElement {
     for (const [i, box] of [...body.querySelectorAll(".td-tablebox")].entries()) {
       [box.scrollLeft, box.scrollTop] = scroll[i] ?? [0, 0];
     }
+    if (active === looks.run) looks.run.focus({ preventScroll: true });
     if (at === null) return;
     for (const cell of body.querySelectorAll<HTMLElement>("[data-cell]"))
       if (cell.getAttribute("data-cell") === at) cell.focus({ preventScroll: true });
@@ -121,7 +113,7 @@ function content(panel: Panel, looks: Looks, render: () => void, watch: Watch): 
   } else if (selected)
     parts.push(h("p", { class: "td-empty" }, `launch ${selected.index}: no pair carries a gradient`));
   if (tape) parts.push(table(panel, looks, tape, "whole tape", 1));
-  parts.push(controls(panel, [grid, tape]));
+  parts.push(controls(panel, [grid, tape], looks.run));
   if (looks.silence) {
     const stop = button("stop waiting", () => watch.giveUp(), { class: "td-button td-stop" });
     parts.push(h("p", { class: "td-silence", role: "status" }, `! ${looks.silence.text} `, stop));
@@ -297,43 +289,25 @@ function cellOf(panel: Panel, grid: Grid, cell: Cell | null, chosen: ReadonlySet
   return { element, act: { toggle, open: go } };
 }
 
-function controls(panel: Panel, shown: readonly (Grid | null)[]): HTMLElement {
+function controls(panel: Panel, shown: readonly (Grid | null)[], run: HTMLElement): HTMLElement {
   const { store } = panel;
   const entries = shown.flatMap((grid) => (grid ? entriesOfGrid(grid) : []));
   const keys = new Set(entries.map(entryKey));
   const { chosen, total } = countWith(panel, keys);
-  const { running, canRun, asked } = store.value;
-  const waiting = asked !== null && !running;
-  const run = running
-    ? button("Cancel", () => store.cancel(), {
-        class: "td-button td-primary td-run td-cancel",
-        title: "what is done stays",
-      })
-    : button(
-        waiting ? "Asking the kernel …" : `Run ${chosen} of ${total} ${total === 1 ? "pair" : "pairs"}`,
-        () => store.run(),
-        {
-          class: "td-button td-primary td-run",
-        },
-      );
-  run.disabled = !canRun || (!running && (chosen === 0 || waiting));
-  if (!canRun) run.title = "needs the kernel that recorded this tape";
+  const { running, canRun } = store.value;
   const set = (on: boolean): void =>
     store.set({ mask: toggled(store.get("mask"), on ? entries.slice(0, MOST_SWITCHED) : entries, on) });
   const all = button("all", () => set(true), { class: "td-button", title: "switch all pairs shown here on" });
   const none = button("none", () => set(false), { class: "td-button", title: "switch all pairs shown here off" });
   all.disabled = none.disabled = running || !canRun;
   const elsewhere = store.get("mask").filter((entry) => !keys.has(entryKey(entry))).length;
-  const note = !canRun
-    ? "needs the kernel that recorded the tape"
-    : elsewhere > 0
-      ? `${elsewhere} of them on other launches`
-      : "";
+  const there = elsewhere > 0 ? `, ${elsewhere} of them on other launches` : "";
+  const note = canRun ? `${whole(chosen)} of ${plural(total, "pair")} switched on${there}` : NEEDS_KERNEL;
   return h("div", { class: "td-controls" }, run, all, none, h("span", { class: "td-empty" }, note));
 }
 
 /** How many pairs a run would recompute, and of how many: all that were checked, those shown, and those of the mask. */
-function countWith({ model, store }: Panel, shown: ReadonlySet<string>): RunCounts {
+function countWith({ model, store }: Panel, shown: ReadonlySet<string>): { chosen: number; total: number } {
   const chosen = new Set(store.get("mask").map(entryKey));
   const total = new Set([...chosen, ...shown, ...allChecks(model, store.get("checks")).keys()]);
   return { chosen: chosen.size, total: total.size };

@@ -7,14 +7,6 @@ import type { MaskEntry } from "../trace/store.js";
 import type { Check, Verdict } from "../trace/types.js";
 import { number } from "./format.js";
 
-/** A matrix of outputs (rows) and inputs (columns) of one launch, or of the whole tape. */
-export interface Matrix {
-  readonly launch: number | null;
-  readonly inputs: readonly string[];
-  readonly outputs: readonly string[];
-  readonly cells: ReadonlyMap<CheckKey, Check>;
-}
-
 export function entryKey([launch, input, output]: MaskEntry): CheckKey {
   return checkKey(launch, input, output);
 }
@@ -48,28 +40,6 @@ export function checkOf(checks: ReadonlyMap<CheckKey, Check>, pair: MaskEntry): 
 /** "slopes −1 on the left, 1 on the right". */
 export function slopesText(left: number, right: number): string {
   return `slopes ${number(left, 4)} on the left, ${number(right, 4)} on the right`;
-}
-
-/** The matrix of a launch (null: the whole tape); null where it has no pair to check. */
-export function matrixOf(
-  model: TraceModel,
-  launch: number | null,
-  checks: ReadonlyMap<CheckKey, Check>,
-): Matrix | null {
-  const known = [...checks.values()].filter((check) => check.launch === launch);
-  const cells = new Map<CheckKey, Check>();
-  // a run of some pairs must not hide the others
-  for (const check of [...possiblePairs(model, launch), ...known]) {
-    cells.set(checkKey(launch, check.input, check.output), check);
-  }
-  if (cells.size === 0) return null;
-  const inputs = new Set<string>();
-  const outputs = new Set<string>();
-  for (const { input, output } of cells.values()) {
-    inputs.add(input);
-    outputs.add(output);
-  }
-  return { launch, inputs: [...inputs], outputs: [...outputs], cells };
 }
 
 export const WORST_FIRST = [
@@ -117,28 +87,6 @@ export function toggled(mask: readonly MaskEntry[], entries: readonly MaskEntry[
   const keys = new Set(entries.map(entryKey));
   const others = mask.filter((entry) => !keys.has(entryKey(entry)));
   return on ? [...others, ...entries] : others;
-}
-
-export function entriesOf(matrix: Matrix): MaskEntry[] {
-  return [...matrix.cells.values()].map((check) => [matrix.launch, check.input, check.output] as const);
-}
-
-export interface RunCounts {
-  /** Pairs that a run would recompute. */
-  readonly chosen: number;
-  /** Pairs that could be chosen: of all that were checked, of the matrices shown, and of the mask. */
-  readonly total: number;
-}
-
-export function countPairs(
-  mask: readonly MaskEntry[],
-  shown: readonly (Matrix | null)[],
-  checks: Iterable<CheckKey>,
-): RunCounts {
-  const chosen = new Set(mask.map(entryKey));
-  const total = new Set<CheckKey>([...chosen, ...checks]);
-  for (const matrix of shown) if (matrix) for (const key of matrix.cells.keys()) total.add(key);
-  return { chosen: chosen.size, total: total.size };
 }
 
 /** Launches of one kernel of which a matrix is shown together; of more, this many, evenly spaced. */

@@ -121,7 +121,7 @@ function offerSource(panel: Panel, kernel: Kernel, found: Collector): void {
       const group = panel.model.launchNames().find(({ name }) => name === kernel.name);
       if (!group) return;
       selectLaunch(panel, group.after((panel.store.get("selection").launch ?? 0) - 1));
-      panel.view.set({ line });
+      panel.view.set({ line: { file: kernel.file, line } });
     };
     const place = `${fileName(kernel.file)}:${line}`;
     found.offer(text.trim(), () => ({ kind: "code", text: short(text.trim(), 160), note: place, go }));

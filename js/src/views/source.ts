@@ -1,98 +1,148 @@
-/** The source of the selected launch's kernel, annotated; a click on a line shows the adjoint that was generated for it. */
+/** The source of the selected launch's kernel and of what it calls, annotated; a click on a line shows its generated adjoint. */
 
 import type { Code, Kernel, Launch, Severity } from "../trace/types.js";
-import { h, link, replace, scrollWithin } from "./dom.js";
+import { type Child, h, link, replace, scrollWithin } from "./dom.js";
 import { fileName, short } from "./format.js";
-import { adjointOf, type Badge, holds, type LineNote, lineNotes } from "./lines.js";
+import { adjointOf, type Badge, type GeneratedLine, holds, type LineNote, lineNotes } from "./lines.js";
 import { colour, type Piece } from "./python.js";
-import type { Panel } from "./state.js";
+import type { CodeLine, Panel } from "./state.js";
 import { SEVERITY_SIGNS } from "./words.js";
 
 const MOST_LINES = 400;
+const MOST_GENERATED = 2000;
+/** Letters by which a line is in, at most: the column is narrow. */
+const MOST_INDENT = 24;
 /** Functions of a kernel that are shown below it. */
 const MOST_FUNCTIONS = 20;
 
 export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLElement {
-  const { view, lifetime } = panel;
-  const redacted = kernel.lines.length === 0;
-  if (redacted)
+  if (kernel.lines.length === 0)
     return h(
       "section",
       { class: "td-source" },
       heading(kernel),
       h("p", { class: "td-empty" }, "The source is not part of this trace."),
     );
-  const id = `td-line-${Math.random().toString(36).slice(2)}`;
-  const rows = rowsOf(panel, launch, kernel, kernel);
-  rows.forEach((element, i) => {
-    const line = kernel.line + i;
-    element.id = `${id}-${i}`;
-    element.setAttribute("role", "option");
-    element.addEventListener("click", () => view.set({ line: view.get("line") === line ? null : line }));
-  });
-  const list = h(
-    "div",
-    { class: "td-code", role: "listbox", tabindex: 0, "aria-label": `source of ${short(kernel.name, 80)}` },
-    ...rows,
+  const { view, lifetime } = panel;
+  const shown = kernel.functions.filter(({ lines }) => lines.length > 0).slice(0, MOST_FUNCTIONS);
+  const listings = [kernel, ...shown].map((code) => listingOf(panel, launch, kernel, code));
+  const adjoint = h("div", { class: "td-adjoint", role: "group", "aria-label": "generated adjoint" });
+  const toggle = link(
+    "",
+    () => view.set({ line: null, adjoint: !(view.get("adjoint") && view.get("line") === null) }),
+    "the code that the reverse pass runs for this kernel; a click on a line of the source shows its own part",
   );
-  const below = h("div", { class: "td-adjoint", role: "group", "aria-label": "generated adjoint" });
   const update = (scroll: boolean): void => {
-    const wanted = view.get("line");
-    const line = wanted !== null && wanted >= kernel.line && wanted < kernel.line + rows.length ? wanted : null;
-    for (const [i, element] of rows.entries()) {
-      const chosen = line === kernel.line + i;
-      element.classList.toggle("td-chosen", chosen);
-      element.setAttribute("aria-selected", String(chosen));
+    const line = view.get("line");
+    const open = view.get("adjoint");
+    adjoint.remove();
+    const whole = open && line === null;
+    toggle.setAttribute("aria-expanded", String(whole));
+    replace(toggle, whole ? "hide the generated adjoint" : "show the generated adjoint");
+    for (const listing of listings) listing.choose(line);
+    const chosen = listings.find((listing) => listing.holds(line));
+    const row = chosen?.row(line) ?? null;
+    if (open && row && line) {
+      replace(adjoint, ...adjointView(panel, kernel, line.line, chosen?.text(line)));
+      row.after(adjoint);
+    } else if (whole) {
+      replace(adjoint, ...adjointView(panel, kernel, null));
+      toggle.parentElement?.after(adjoint);
     }
-    const chosen = line === null ? undefined : rows[line - kernel.line];
-    below.remove();
-    if (line === null || !chosen) {
-      list.removeAttribute("aria-activedescendant");
-      return;
-    }
-    list.setAttribute("aria-activedescendant", chosen.id);
-    replace(below, ...adjointView(panel, kernel, line));
-    chosen.after(below);
-    if (scroll) scrollWithin(list, chosen, below);
+    if (scroll && chosen && row) scrollWithin(chosen.list, row, adjoint.isConnected ? adjoint : row);
   };
-  list.addEventListener("keydown", (event) => {
-    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-    if (step === 0) return;
-    event.preventDefault();
-    const now = view.get("line") ?? (step > 0 ? kernel.line - 1 : kernel.line + rows.length);
-    view.set({ line: Math.max(kernel.line, Math.min(kernel.line + rows.length - 1, now + step)) });
-  });
   update(false);
   requestAnimationFrame(() => update(true)); // only what is on the page can be scrolled to
-  lifetime.add(view.subscribe((changed) => changed.has("line") && update(true)));
-  const more = kernel.lines.length - rows.length;
+  lifetime.add(view.subscribe((changed) => (changed.has("line") || changed.has("adjoint")) && update(true)));
+  const more = kernel.functions.filter(({ lines }) => lines.length > 0).length - shown.length;
+  const [own, ...called] = listings;
   return h(
     "section",
     { class: "td-source" },
     heading(kernel),
-    list,
-    more > 0 ? h("p", { class: "td-empty" }, `${more} more lines not shown`) : null,
-    ...called(panel, launch, kernel),
+    own?.list,
+    cutNote(kernel),
+    h("p", { class: "td-generated" }, toggle),
+    ...called.flatMap(({ code, list }) => [
+      h("h3", { class: "td-called" }, `calls ${short(code.name, 60)} `, placeOf(code)),
+      list,
+      cutNote(code),
+    ]),
+    more > 0 ? h("p", { class: "td-empty" }, `${more} more functions not shown`) : null,
   );
 }
 
-/** The functions that the kernel calls, with what this launch read and wrote in them. */
-function called(panel: Panel, launch: Launch, kernel: Kernel): HTMLElement[] {
-  const shown = kernel.functions.filter(({ lines }) => lines.length > 0).slice(0, MOST_FUNCTIONS);
-  const parts = shown.flatMap((code) => {
-    const rows = rowsOf(panel, launch, kernel, code);
-    for (const element of rows) element.setAttribute("role", "listitem");
-    return [
-      h("h3", { class: "td-called" }, `calls ${short(code.name, 60)} `, placeOf(code)),
-      h(
-        "div",
-        { class: "td-code", role: "list", tabindex: 0, "aria-label": `source of ${short(code.name, 80)}` },
-        ...rows,
-      ),
-    ];
+function cutNote(code: Code): HTMLElement | null {
+  const more = code.lines.length - MOST_LINES;
+  return more > 0 ? h("p", { class: "td-empty" }, `${more} more lines not shown`) : null;
+}
+
+/** The lines of the kernel, or of a function that it calls: each can be chosen, and shows what was generated for it. */
+interface Listing {
+  readonly code: Code;
+  readonly list: HTMLElement;
+  holds(line: CodeLine | null): boolean;
+  row(line: CodeLine | null): HTMLElement | null;
+  text(line: CodeLine): string | undefined;
+  /** Marks the chosen line; that of another listing marks none. */
+  choose(line: CodeLine | null): void;
+}
+
+function listingOf(panel: Panel, launch: Launch, kernel: Kernel, code: Code): Listing {
+  const { view } = panel;
+  const id = `td-line-${Math.random().toString(36).slice(2)}`;
+  const rows = rowsOf(panel, launch, kernel, code);
+  const at = (i: number): CodeLine => ({ file: code.file, line: code.line + i });
+  const indexOf = (line: CodeLine | null): number =>
+    line !== null && sameFile(line.file, code.file) ? line.line - code.line : -1;
+  rows.forEach((element, i) => {
+    element.id = `${id}-${i}`;
+    element.setAttribute("role", "option");
+    element.title = "shows the adjoint that was generated for this line";
+    element.addEventListener("click", () => {
+      const same = indexOf(view.get("line")) === i && view.get("adjoint");
+      view.set({ line: at(i), adjoint: !same });
+    });
   });
-  const more = kernel.functions.length - shown.length;
-  return more > 0 ? [...parts, h("p", { class: "td-empty" }, `${more} more functions not shown`)] : parts;
+  const list = h(
+    "div",
+    {
+      class: "td-code",
+      role: "listbox",
+      tabindex: 0,
+      "aria-label": `source of ${short(code.name, 80)}`,
+      "data-td-keys": "ArrowUp ArrowDown Enter",
+    },
+    ...rows,
+  );
+  list.addEventListener("keydown", (event) => {
+    const now = indexOf(view.get("line"));
+    const chosen = now >= 0 && now < rows.length;
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (step === 0 && (event.key !== "Enter" || !chosen)) return;
+    event.preventDefault();
+    if (step === 0) view.set({ adjoint: !view.get("adjoint") });
+    else {
+      const next = chosen ? now + step : step > 0 ? 0 : rows.length - 1;
+      view.set({ line: at(Math.max(0, Math.min(rows.length - 1, next))) });
+    }
+  });
+  return {
+    code,
+    list,
+    holds: (line) => rows[indexOf(line)] !== undefined,
+    row: (line) => rows[indexOf(line)] ?? null,
+    text: (line) => code.lines[indexOf(line)],
+    choose: (line) => {
+      const index = indexOf(line);
+      for (const [i, element] of rows.entries()) {
+        element.classList.toggle("td-chosen", i === index);
+        element.setAttribute("aria-selected", String(i === index));
+      }
+      if (rows[index]) list.setAttribute("aria-activedescendant", rows[index].id);
+      else list.removeAttribute("aria-activedescendant");
+    },
+  };
 }
 
 function placeOf(code: Code): HTMLElement {
@@ -149,7 +199,7 @@ function row(
       class: `td-heat td-heat-${note?.heat ?? 0}`,
       title: note ? `${note.accesses} reads and writes of arrays` : null,
     }),
-    h("code", {}, ...(pieces.length === 0 ? [" "] : pieces.map(inked))),
+    codeOf(code.lines[index] ?? "", pieces.length === 0 ? [" "] : pieces.map(inked)),
     sign || badges.length > 0 ? h("span", { class: "td-badges" }, sign, ...badges.map(badge)) : null,
   );
 }
@@ -166,15 +216,41 @@ function badge({ text, weight, title }: Badge): HTMLElement {
   return h("span", { class: `td-access td-access-${weight}`, title }, text);
 }
 
-function adjointView(panel: Panel, kernel: Kernel, line: number): Node[] {
-  if (kernel.adjoint === null) return [h("p", { class: "td-empty" }, "No adjoint was generated for this kernel yet.")];
-  const { lines, whole } = adjointOf(kernel.adjoint, line);
-  const title = whole
-    ? `generated adjoint (the whole kernel; nothing in it names line ${line})`
-    : `generated adjoint of line ${line}`;
-  const close = link("close", () => panel.view.set({ line: null }));
+/** What was generated for a line, or with null for the whole kernel. */
+function adjointView(panel: Panel, kernel: Kernel, line: number | null, text?: string): Node[] {
+  const close = link("close", () => panel.view.set({ adjoint: false }));
+  const titled = (title: string): HTMLElement => h("div", { class: "td-adjoint-title" }, h("span", {}, title), close);
+  if (kernel.adjoint === null) return [titled("No adjoint was generated for this kernel: it has not been reversed.")];
+  const { lines, whole } = adjointOf(kernel.adjoint, line, text);
+  const title =
+    line === null
+      ? `generated adjoint of ${short(kernel.name, 60)}`
+      : whole
+        ? `generated adjoint (the whole kernel; nothing in it names line ${line})`
+        : `generated adjoint of line ${line}`;
+  const shown = lines.slice(0, MOST_GENERATED);
+  const more = lines.length - shown.length;
   return [
-    h("div", { class: "td-adjoint-title" }, h("span", {}, title), close),
-    h("pre", {}, lines.slice(0, MOST_LINES).join("\n")),
+    titled(title),
+    h("pre", { class: "td-adjoint-lines", tabindex: 0, "aria-label": title }, ...shown.map(generatedLine)),
+    ...(more > 0 ? [h("p", { class: "td-empty" }, `${more} more lines not shown`)] : []),
   ];
+}
+
+/** A generated line, and before it the number of the line that it comes from, where that is another than before. */
+function generatedLine({ text, origin }: GeneratedLine, i: number, all: readonly GeneratedLine[]): HTMLElement {
+  const known = origin !== null && origin !== all[i - 1]?.origin;
+  return h(
+    "span",
+    { class: `td-adjoint-line${all.some((line) => line.origin !== null) ? " td-numbered" : ""}` },
+    known ? h("span", { class: "td-number" }, origin) : null,
+    codeOf(text, [text === "" ? " " : text]),
+  );
+}
+
+/** Code that wraps: it is told how far in it begins, so that what goes on below stands further in. */
+function codeOf(text: string, children: readonly Child[]): HTMLElement {
+  const code = h("code", {}, ...children);
+  code.style.setProperty("--td-indent", String(Math.min(MOST_INDENT, text.length - text.trimStart().length)));
+  return code;
 }

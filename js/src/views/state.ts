@@ -15,6 +15,12 @@ export const COLOUR_NAMES: Readonly<Record<ColourBy, string>> = {
   bytes: "bytes",
 };
 
+/** A line, counted as in its file. */
+export interface CodeLine {
+  readonly file: string;
+  readonly line: number;
+}
+
 export interface ViewState {
   colour: ColourBy;
   gradientOnly: boolean;
@@ -36,8 +42,10 @@ export interface ViewState {
   wide: boolean;
   /** The selected launch is looked at in the backward pass. */
   backward: boolean;
-  /** A line of the selected kernel, counted as in its file. */
-  line: number | null;
+  /** A line of the selected kernel, or of a function that it calls. */
+  line: CodeLine | null;
+  /** The adjoint that was generated for that line is open; without a line, that of the whole kernel. */
+  adjoint: boolean;
   help: boolean;
 }
 
@@ -56,6 +64,7 @@ export const INITIAL_VIEW: ViewState = {
   wide: false,
   backward: false,
   line: null,
+  adjoint: false,
   help: false,
 };
 

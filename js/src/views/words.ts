@@ -31,6 +31,18 @@ export const VERDICT_MEANINGS: Readonly<Record<Verdict, string>> = {
   "NOT CHECKED": "it was not compared with a reference",
 };
 
+/** A sentence ends at a full stop with a space behind it, and the next begins with a capital, a digit or a norm. */
+const SENTENCE_END = /(?<=[.!?]["”)]?)\s+(?=[A-Z0-9‖⟨"“(])/;
+const ABOUT_THE_EFFECT = /\b(gradients?|loss|harmless|objective)\b/i;
+
+/** The message of a finding in two: what is wrong, and what that does. Either is cut by itself where there is little room. */
+export function messageParts(message: string): { readonly cause: string; readonly effect: string } {
+  const sentences = message.split(SENTENCE_END);
+  const told = sentences.findIndex((sentence, i) => i > 0 && ABOUT_THE_EFFECT.test(sentence));
+  const at = told < 0 ? 1 : told;
+  return { cause: sentences.slice(0, at).join(" "), effect: sentences.slice(at).join(" ") };
+}
+
 /** What happened to a version, in one sentence. */
 export function fate(model: TraceModel, version: Version): string {
   const { overwrittenBy, neededBy, status } = version;

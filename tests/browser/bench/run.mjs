@@ -26,7 +26,7 @@ function quantile(values, q) {
 const rounded = (value) => Math.round(value * ROUNDED) / ROUNDED;
 
 async function setFold(page, on) {
-  await page.getByLabel("fold repeated sequences ×N").setChecked(on);
+  await page.getByLabel("fold repetitions").setChecked(on);
 }
 
 /** Each view: what is folded, how far it is zoomed in, which pass, and what the bars are coloured by. */

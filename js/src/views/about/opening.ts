@@ -1,15 +1,14 @@
 /** What a report opens on: the worst of what is wrong. Traces are read here as they come, before they are checked. */
 import { headOf } from "../../trace/open.js";
 import { NOTHING, type Selection } from "../../trace/store.js";
-import { short } from "../format.js";
+import { short, tapeTitle } from "../format.js";
 
 /** What a tape is called in a list of several. */
 export function tapeName(trace: unknown): string {
   const { name, verdict, tape } = headOf(trace) as { name?: unknown; verdict?: unknown; tape?: { id?: unknown } };
-  const called = short(String(name ?? "tape"), 60);
-  const number = /\btape \d+$/.test(called) ? "" : ` · tape ${String(tape?.id ?? "?")}`;
+  const called = tapeTitle(short(String(name ?? "tape"), 60), String(tape?.id ?? "?"));
   const worst = worstOf(trace);
-  return `${called}${number} · ${short(String(verdict ?? ""), 40)}${worst === "info" ? "" : ` · ${worst}`}`;
+  return `${called} · ${short(String(verdict ?? ""), 40)}${worst === "info" ? "" : ` · ${worst}`}`;
 }
 
 function findingsOf(trace: unknown): Record<string, unknown>[] {

@@ -34,8 +34,8 @@ export function bindControls(actions: ControlActions): Controls {
   const hops = HOPS.map((count) =>
     button(String(count), () => actions.hops(count), {
       class: "td-g-choice",
-      name: `${count} ${count === 1 ? "hop" : "hops"}`,
-      title: `launches up to ${count} ${count === 1 ? "step" : "steps"} away, through arrays`,
+      name: `${count} ${count === 1 ? "launch" : "launches"} away`,
+      title: `shows what feeds the chosen launch, and what it feeds, through at most ${count} ${count === 1 ? "launch" : "launches"}`,
     }),
   );
   const centre = button("", actions.centre, { class: "td-link", hidden: true });
@@ -44,7 +44,12 @@ export function bindControls(actions: ControlActions): Controls {
     "div",
     { class: "td-g-controls" },
     h("div", { class: "td-g-group", role: "group", "aria-label": "How much is shown" }, whole, near),
-    h("div", { class: "td-g-group", role: "group", "aria-label": "Hops" }, h("span", {}, "hops"), ...hops),
+    h(
+      "div",
+      { class: "td-g-group", role: "group", "aria-label": "Launches away" },
+      h("span", {}, "launches away"),
+      ...hops,
+    ),
     centre,
     copy,
   );

@@ -126,7 +126,7 @@ export function sentence(model: TraceModel, picture: Picture, shown: Shown): str
   const parts: string[] = [];
   if (shown.whole) parts.push(`The whole tape: ${plural(all, "launch", "launches")}${in_}.`);
   else {
-    const within = `within ${plural(shown.hops, "hop")} of ${shown.centre}`;
+    const within = `at most ${plural(shown.hops, "launch", "launches")} away from ${shown.centre}`;
     const nearest = shown.cut ? ` the nearest of those ${within}; more are within reach` : ` those ${within}`;
     parts.push(`${whole(launches)} of ${plural(all, "launch", "launches")}${in_}:${nearest}.`);
   }

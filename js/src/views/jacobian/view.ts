@@ -131,7 +131,7 @@ function writtenAt(panel: Panel, host: Host, jacobian: Jacobian | null): Child[]
   const inKernel = kernel !== null && line.line >= kernel.line && line.line < kernel.line + kernel.lines.length;
   const go = (): void => {
     host.selectLaunch(panel, launch);
-    panel.view.set({ line: line.line });
+    panel.view.set({ line });
   };
   const more = jacobian.further.length > 0 ? ` and ${jacobian.further.slice(0, 4).join(", ")}` : "";
   const thread = jacobian.thread === "" ? "" : `, ${jacobian.thread}`;
