@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import finding_pages
 from tests._processes import ROOT, run_python
 
 PAGES = [
@@ -136,3 +137,23 @@ def test_every_rule_has_a_page() -> None:
 
     pages = {page.stem for page in (ROOT / "docs" / "findings").glob("*.md")} - {"index"}
     assert pages == {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize("rule", finding_pages.pages())
+def test_the_page_of_a_finding_shows_what_is_printed_and_its_fix_works(rule: str) -> None:
+    text = finding_pages.text_of(rule)
+    assert text.startswith(f"# {rule}\n")
+    parts = finding_pages.parts_of(text)
+    shown = finding_pages.output(rule, text)
+    assert parts["output"] == shown, "`python scripts/finding_pages.py` writes the pages anew"
+    if "! warning" in shown or "✕ error" in shown:
+        changed = finding_pages.fixed(text)
+        assert changed != parts["program"], "the page has no fix"
+        printed = finding_pages.run(changed, parts["arguments"])
+        assert not re.search(rf"^  [✕!] \w+ · {rule}\b", printed, re.M), printed
+        assert "0 errors, 0 warnings" in printed, printed
+
+
+def test_every_page_of_a_finding_has_a_program() -> None:
+    pages = {page.stem for page in (ROOT / "docs" / "findings").glob("*.md")} - {"index"}
+    assert pages - set(finding_pages.pages()) == {"wrong-adjoint"}  # only an error of the engine shows it

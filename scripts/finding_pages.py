@@ -1,0 +1,105 @@
+"""Write what the programs in `docs/findings/` print into their pages: `python scripts/finding_pages.py`.
+
+A page shows its smallest program, the command that runs it and what that prints of its finding, and in a
+`diff` block the change that removes the finding. A test runs both (`tests/test_documentation.py`).
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs" / "findings"
+WIDTH = 96
+PARTS = re.compile(
+    r"^```python\n(?P<program>.*?)^```\n\n^```console\n\$ tapedebug run (?P<arguments>[^\n]*)\n```\n\n"
+    r"^```text\n(?P<output>.*?)^```$",
+    re.S | re.M,
+)
+
+
+def pages() -> list[str]:
+    """The rules whose page has a program."""
+    return sorted(page.stem for page in PAGES.glob("*.md") if PARTS.search(text_of(page.stem)))
+
+
+def text_of(rule: str) -> str:
+    """The text of the page of a rule."""
+    return (PAGES / f"{rule}.md").read_text(encoding="utf-8")
+
+
+def parts_of(text: str) -> re.Match[str]:
+    """Program, command and output of a page."""
+    found = PARTS.search(text)
+    assert found is not None, "a page has a block of Python, one of the console and one of text, in a row"
+    return found
+
+
+def fixed(text: str) -> str:
+    """The program of a page, changed as its `diff` block says; the same text if there is none."""
+    program = parts_of(text)["program"]
+    block = re.search(r"^```diff\n(.*?)^```$", text, re.S | re.M)
+    for hunk in block[1].split("@@\n") if block else ():
+        lines = hunk.splitlines(keepends=True)
+        old, new = ("".join(line[1:] for line in lines if line[0] == sign) for sign in "-+")
+        assert program.count(old) == 1, f"the program has no line {old!r}, or several"
+        program = program.replace(old, new)
+    return program
+
+
+def run(program: str, arguments: str, *options: str) -> str:
+    """What `tapedebug run` prints for a program, as in a terminal of WIDTH columns."""
+    *flags, name = shlex.split(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / name).write_text(program, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "tapedebug", "run", *options, *flags, name],
+            cwd=folder,
+            env={**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    if done.stderr.strip():
+        raise RuntimeError(f"{name}: {done.stderr}")
+    return done.stdout
+
+
+def finding(rule: str, printed: str) -> str:
+    """The verdict of the tape with the first finding of a rule, and this finding; empty if there is none."""
+    for tape in re.split(r"\n(?=\S+ · tape \d)", printed):
+        first, *findings = tape.split("\n\n")
+        for item in findings:
+            if re.match(rf"  \S+ \w+ · {rule}\b", item):
+                return f"{first.splitlines()[0]}\n\n{item.rstrip()}\n"
+    return ""
+
+
+def output(rule: str, text: str) -> str:
+    """What the program of a page prints now of its finding."""
+    parts = parts_of(text)
+    shown = finding(rule, run(parts["program"], parts["arguments"]))
+    assert shown, f"{rule}: the program has no such finding"
+    return shown
+
+
+def main() -> int:
+    """Rewrite the pages; return the exit status."""
+    with ThreadPoolExecutor(2) as workers:
+        for rule, shown in workers.map(lambda rule: (rule, output(rule, text_of(rule))), pages()):
+            text = text_of(rule)
+            begin, end = parts_of(text).span("output")
+            if text[begin:end] != shown:
+                (PAGES / f"{rule}.md").write_text(text[:begin] + shown + text[end:], encoding="utf-8")
+                print(f"docs/findings/{rule}.md: written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
