@@ -301,7 +301,7 @@ def _diagnose(
 
 
 def _print(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome, stream: TextIO) -> None:
-    from tapedebug.diagnose._text import format_diagnosis, wants_colour
+    from tapedebug.diagnose._text import format_diagnosis, paint, wants_colour
 
     colour = wants_colour(stream)
     lines = []
@@ -309,8 +309,16 @@ def _print(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome,
     for diagnosis in diagnoses:
         lines += [format_diagnosis(diagnosis.trace, colour=colour, told=told), ""]
     lines += notes
-    lines.append(_summary(diagnoses, outcome))
+    lines.append(paint(_summary(diagnoses, outcome), _style(diagnoses), colour))
     print("\n" + "\n".join(lines), file=stream, flush=True)
+
+
+def _style(diagnoses: list[Diagnosis]) -> str:
+    """The colour of the last line: that of the worst tape."""
+    levels = {diagnosis.level for diagnosis in diagnoses}
+    if "error" in levels:
+        return "error"
+    return "good" if levels == {"good"} else "warning"
 
 
 def _summary(diagnoses: list[Diagnosis], outcome: ScriptOutcome) -> str:
@@ -318,8 +326,7 @@ def _summary(diagnoses: list[Diagnosis], outcome: ScriptOutcome) -> str:
     for diagnosis in diagnoses:
         for finding in diagnosis.findings:
             counts[finding.severity] += 1
-    names = {"error": "error", "warning": "warning", "info": "note"}
-    parts = [f"{count} {names[kind]}{'s' if count != 1 else ''}" for kind, count in counts.items()]
+    parts = [f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in counts.items()]
     tapes = f"{len(diagnoses)} tape{'s' if len(diagnoses) != 1 else ''} diagnosed"
     failed = f"; the script failed ({outcome.reason})" if outcome.failed else ""
     return f"tapedebug: {tapes}: {', '.join(parts)}{failed}"

@@ -61,7 +61,7 @@ describe("findings", () => {
   it("are filtered by severity and rule, also for j and k", () => {
     const store = mount(many);
     const boxes = [...host.querySelectorAll<HTMLInputElement>(".td-filters input")];
-    expect(all(".td-filters label")).toEqual(["✕ 3 errors", "! 1 warning", "i 30 notes"]);
+    expect(all(".td-filters label")).toEqual(["✕ 3 errors", "! 1 warning", "i 30 infos"]);
     boxes[2]?.click();
     expect(all(".td-card-title")).toEqual(["✕overwrite · x", "✕overwrite · x", "✕overwrite · x", "!disconnected · x"]);
     const seen = [1, 2, 3, 4, 5].map(() => {

@@ -70,7 +70,12 @@ describe("panel", () => {
       ...{ launch: null, input, output: "loss", verdict, max_abs_error: null, max_rel_error: null },
       ...{ message: "", seconds: null },
     });
-    const trace = openJson({ ...makeNet(), verdict: "NOT CHECKED", checks: [pair("throw", null), pair("v", null)] });
+    const trace = openJson({
+      ...makeNet(),
+      verdict: "NOT CHECKED",
+      findings: [],
+      checks: [pair("throw", null), pair("v", null)],
+    });
     const store = mount({ trace });
     expect(text(".td-badge")).toContain("not checked");
     store.set({ checks: [pair("throw", "AGREE")] });

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapedebug._errors import TapedebugError
+from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._text import format_diagnosis, format_several
 from tapedebug.trace import Check, Coverage, Finding, Trace
+from tapedebug.trace.level import Level, level_of
 from tapedebug.trace.model import Verdict
 
 ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -61,6 +63,16 @@ class Diagnosis:
         """Whether a finding is an error, or the end-to-end check came out WRONG."""
         return self.verdict == "WRONG" or any(finding.severity == "error" for finding in self.findings)
 
+    @property
+    def level(self) -> Level:
+        """How good the news is: ``"good"``, ``"warning"``, ``"error"``, or ``"unknown"`` (nothing compared).
+
+        ``"good"`` means that everything that was asked for is covered and agrees, and no finding is a
+        warning or an error.
+        """
+        severities = [finding.severity for finding in self.findings]
+        return level_of(self.verdict, severities, partial=self.coverage.partial)
+
     def by_rule(self, *rules: str) -> list[Finding]:
         """The findings of these rules, worst first."""
         return [finding for finding in self.findings if finding.rule in rules]
@@ -80,8 +92,7 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         kinds = [finding.severity for finding in self.findings]
-        names = {"error": "errors", "warning": "warnings", "info": "notes"}
-        counts = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
+        counts = ", ".join(words.plural(kinds.count(kind), kind) for kind in ORDER if kind in kinds)
         what = f"{len(self.traces)} tapes" if len(self.traces) > 1 else self.trace.name
         return f"<Diagnosis of {what}: {self.verdict}, {counts or 'no findings'}; {self.coverage.summary}>"
 
@@ -151,4 +162,7 @@ def merged_coverage(parts: list[Coverage], notes: list[str]) -> Coverage:
     tapes = "no tape was recorded" if not parts else f"{len(parts)} tape{'s' if len(parts) > 1 else ''}"
     summary = tapes if not parts else f"{tapes}: {checked} of {launches} launches checked end to end"
     inner = list(dict.fromkeys(note for part in parts for note in part.notes))
-    return Coverage(summary=summary, launches=launches, checked=checked, notes=[*inner, *notes])
+    partial = any(part.partial for part in parts)
+    return Coverage(
+        summary=summary, launches=launches, checked=checked, notes=[*inner, *notes], partial=partial
+    )

@@ -129,6 +129,7 @@ def _not_looked_for(case: Case, late: list[str]) -> None:
         notes.remove(note)
         late = [note.removeprefix(start), *late]
     if late:
+        case.trace.coverage.partial = True
         case.skipped(f"{start}{', '.join(late)}")
 
 
@@ -139,6 +140,8 @@ def _gaps(case: Case, what: str, late: list[str]) -> Iterator[None]:
     except OutOfTime:
         late.append(what)
     except TapedebugError as error:
+        case.trace.coverage.partial = True
         case.skipped(f"{what} was not looked for: {error.message}")
     except Exception as error:  # a mistake of ours must not take what the other rules know with it
+        case.trace.coverage.partial = True
         case.skipped(f"{what} was not looked for: {OURS} ({type(error).__name__}: {error}); please report it")

@@ -11,10 +11,13 @@ from typing import TextIO
 
 from tapedebug.diagnose.reading._source import code_at
 from tapedebug.trace import Coverage, Finding, Location, Trace
+from tapedebug.trace.level import Level, gradient_words, level_of
+from tapedebug.trace.model import Verdict
 
 WIDTH, NARROWEST, WIDEST = 100, 60, 120
 """Columns of prose where the output is no terminal, and on the narrowest and the widest one."""
 MARKS = {"error": "✕", "warning": "!", "info": "i"}
+_STYLES: dict[Level, str] = {"good": "good", "warning": "warning", "error": "error", "unknown": "warning"}
 _COLOURS = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2", "good": "32"}
 
 
@@ -47,8 +50,8 @@ def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str]
     """
     launches = f"{len(trace.launches)} launch{'es' if len(trace.launches) != 1 else ''}"
     head = f"{trace.name} · {launches} · on_overwrite={trace.tape.on_overwrite!r}"
-    verdict = paint(trace.verdict, _style(trace.verdict), colour)
-    lines = [f"{paint(head, 'bold', colour)} · gradient {verdict}"]
+    verdict = _gradient(trace.verdict, trace.findings, trace.coverage, colour)
+    lines = [f"{paint(head, 'bold', colour)} · {verdict}"]
     lines += _wrapped(f"coverage: {trace.coverage.summary}", "  ")
     for note in trace.coverage.notes:
         lines += _wrapped(f"- {note}", "    ")
@@ -77,7 +80,7 @@ def _title(finding: Finding) -> str:
 
 
 def format_several(
-    verdict: str,
+    verdict: Verdict,
     coverage: Coverage,
     findings: Sequence[Finding],
     traces: Sequence[Trace],
@@ -86,12 +89,12 @@ def format_several(
 ) -> str:
     """Return the diagnosis of several tapes as text: what holds for all, a line for each, the findings."""
     head = f"{len(traces)} tapes · {sum(len(trace.launches) for trace in traces)} launches"
-    lines = [f"{paint(head, 'bold', colour)} · gradient {paint(verdict, _style(verdict), colour)}"]
+    lines = [f"{paint(head, 'bold', colour)} · {_gradient(verdict, findings, coverage, colour)}"]
     lines += _wrapped(f"coverage: {coverage.summary}", "  ")
     for note in coverage.notes:
         lines += _wrapped(f"- {note}", "    ")
     for number, trace in enumerate(traces):
-        told = paint(trace.verdict, _style(trace.verdict), colour)
+        told = paint(trace.verdict, _STYLES[level_of(trace.verdict, ())], colour)
         lines += _wrapped(f"[{number}] {trace.name}: {told}, {trace.coverage.summary}", "  ", "      ")
     if not findings:
         lines.append("  no findings")
@@ -101,8 +104,11 @@ def format_several(
     return "\n".join(lines)
 
 
-def _style(verdict: str) -> str:
-    return {"AGREE": "good", "WRONG": "error"}.get(verdict, "warning")
+def _gradient(verdict: Verdict, findings: Sequence[Finding], coverage: Coverage, colour: bool) -> str:
+    """`gradient AGREE, 1 warning` in green, amber or red."""
+    severities = [finding.severity for finding in findings]
+    level = level_of(verdict, severities, partial=coverage.partial)
+    return paint(gradient_words(verdict, severities, partial=coverage.partial), _STYLES[level], colour)
 
 
 def format_finding(

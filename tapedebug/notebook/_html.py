@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from tapedebug.trace.level import LEVEL_SIGNS, gradient_words, level_of
+
 MOST_FINDINGS = 20
 SIGNS = {"error": "✕", "warning": "!", "info": "i"}
 COLOURS = {"error": "#c62828", "warning": "#b26a00", "info": "#5f6b7a"}
@@ -26,7 +28,7 @@ def trace_html(trace: dict[str, Any], note: str = "") -> str:
     if tape["preserved_bytes"]:
         facts.append(f"{tape['preserved_bytes']:,} bytes kept for the reverse pass")
     parts = [
-        f"<p><strong>{escape(str(trace['name']))}</strong> · {_verdict(trace['verdict'])} · "
+        f"<p><strong>{escape(str(trace['name']))}</strong> · {_verdict(trace)} · "
         f"{escape(' · '.join(facts))}</p>",
         f"<p>{escape(str(trace['coverage'].get('summary', '')))}</p>",
         _findings(trace["findings"]),
@@ -36,9 +38,13 @@ def trace_html(trace: dict[str, Any], note: str = "") -> str:
     return f'<div class="tapedebug-static">{"".join(parts)}</div>'
 
 
-def _verdict(verdict: str) -> str:
-    colour = {"AGREE": "#2e7d32", "WRONG": COLOURS["error"]}.get(verdict, COLOURS["info"])
-    return f'<span style="color:{colour};font-weight:600">gradient {escape(str(verdict))}</span>'
+def _verdict(trace: dict[str, Any]) -> str:
+    verdict, partial = trace["verdict"], bool(trace["coverage"].get("partial"))
+    severities = [finding["severity"] for finding in trace["findings"]]
+    level = level_of(verdict, severities, partial=partial)
+    colour = {"good": "#2e7d32", "unknown": COLOURS["info"]}.get(level) or COLOURS[level]
+    text = f"{LEVEL_SIGNS[level]} {gradient_words(verdict, severities, partial=partial)}"
+    return f'<span style="color:{colour};font-weight:600">{escape(text)}</span>'
 
 
 def _findings(findings: list[dict[str, Any]]) -> str:

@@ -170,6 +170,7 @@ def tape_row(tape: Tape) -> dict[str, Any]:
         "preservedBytes": tape.preserved_bytes,
         "recording": is_recording(tape),
         "verdict": "NOT CHECKED" if diagnosis is None else diagnosis.verdict,
+        "partial": diagnosis is not None and diagnosis.coverage.partial,
         "findings": None if diagnosis is None else count_findings(diagnosis),
     }
 

@@ -12,6 +12,7 @@ from html import escape
 from typing import Any
 
 from tapedebug.report._assets import Assets
+from tapedebug.trace.level import LEVEL_SIGNS, gradient_words, level_of
 
 Json = dict[str, Any]
 
@@ -135,8 +136,8 @@ def _summary(payload: Json) -> Iterator[str]:
         yield f"<pre>{escape(payload['diff']['text'])}</pre>"
     for trace in _heads(payload):
         yield f"<h1>{escape(_tape_title(trace))}</h1>"
-        verdict, coverage = escape(trace["verdict"]), trace["coverage"]
-        yield f"<p><strong>Gradient: {verdict}.</strong> {escape(coverage['summary'])}</p>"
+        coverage = trace["coverage"]
+        yield f"<p><strong>{escape(_badge(trace))}.</strong> {escape(coverage['summary'])}</p>"
         notes = [*coverage["notes"], *trace.get("notes", ())]
         yield from (f"<p>{escape(note)}</p>" for note in notes)
         yield from _findings(trace["findings"])
@@ -146,6 +147,13 @@ def _summary(payload: Json) -> Iterator[str]:
         yield f"<p>{escape(facts)}</p>"
     yield from (f"<p>{escape(note)}</p>" for note in payload["notes"])
     yield "<p>The lanes, the source and the values need JavaScript; they are in this file.</p>"
+
+
+def _badge(trace: Json) -> str:
+    severities = [finding["severity"] for finding in trace["findings"]]
+    verdict, partial = trace["verdict"], bool(trace["coverage"].get("partial"))
+    sign = LEVEL_SIGNS[level_of(verdict, severities, partial=partial)]
+    return f"{sign} {gradient_words(verdict, severities, partial=partial)}"
 
 
 def _findings(findings: list[Json]) -> Iterator[str]:

@@ -306,12 +306,16 @@ class Sequence:
 
 @dataclass(slots=True, kw_only=True)
 class Coverage:
-    """How much of the tape a verdict rests on: `checked` of `launches`, and what was left out (`notes`)."""
+    """How much of the tape a verdict rests on: `checked` of `launches`, and what was left out (`notes`).
+
+    `partial`: a rule did not get to the end, for lack of time or for an error; the notes name it.
+    """
 
     summary: str = "nothing was checked"
     launches: int = 0
     checked: int = 0
     notes: list[str] = field(default_factory=list)
+    partial: bool = field(default=False, metadata={"sparse": True})
 
     def __str__(self) -> str:
         return "\n".join([self.summary, *(f"  - {note}" for note in self.notes)])

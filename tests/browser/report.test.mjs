@@ -183,7 +183,7 @@ describe("report", () => {
   test("it is readable without JavaScript", async () => {
     const { page, finish } = await open("net", { javaScriptEnabled: false });
     const text = await page.innerText("body");
-    assert.match(text, /Gradient: WRONG\. 11 of 11 launches checked/);
+    assert.match(text, /✕ gradient WRONG\. 11 of 11 launches checked/);
     assert.match(text, /overwrite · x, x_next/);
     await finish();
   });
@@ -196,7 +196,7 @@ describe("report", () => {
     const text = await about.innerText();
     for (const words of [
       "How to read this",
-      "Gradient: ✕ WRONG",
+      "✕ gradient WRONG",
       "11 of 11 launches checked end to end",
       "2 integer arrays (a, b) have no gradient",
       "error: overwrite · x, x_next",

@@ -80,7 +80,7 @@ def test_a_program_for_warp_runs_unedited_and_is_told_what_warp_would_have_consu
     assert done.stdout.splitlines()[0] == "True [-0.08135068 -0.22668287 -0.3674819  -0.49082366]"
     assert done.stdout.partition("\n")[2] == (
         f"""
-script.py · tape 1 · 4 launches · on_overwrite='preserve' · gradient AGREE
+script.py · tape 1 · 4 launches · on_overwrite='preserve' · gradient AGREE, 1 error
   coverage: 4 of 4 launches checked end to end; agrees to 8e-8
 
   ✕ error · overwrite · other, t
@@ -94,7 +94,7 @@ script.py · tape 1 · 4 launches · on_overwrite='preserve' · gradient AGREE
         wp.launch(cool, dim=4, inputs=[t, k], outputs=[other])
     fix: give cool an array of its own for t_next in each round instead of using the same ones again
 
-tapedebug: 1 tape diagnosed: 1 error, 0 warnings, 0 notes
+tapedebug: 1 tape diagnosed: 1 error, 0 warnings, 0 infos
 wrote {tmp_path / "out.json"}
 """
     )

@@ -93,7 +93,7 @@ def test_a_clean_script_ends_with_0_and_says_what_was_covered(tmp_path: Path) ->
     assert lines[2] == "script.py · tape 1 · 2 launches · on_overwrite='preserve' · gradient AGREE"
     assert lines[3].startswith("  coverage: 2 of 2 launches checked end to end; agrees to ")
     assert lines[4] == "  no findings"
-    assert lines[-1] == "tapedebug: 1 tape diagnosed: 0 errors, 0 warnings, 0 notes"
+    assert lines[-1] == "tapedebug: 1 tape diagnosed: 0 errors, 0 warnings, 0 infos"
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
 
@@ -153,7 +153,7 @@ def test_a_script_that_fails_shows_its_own_traceback_and_ends_with_2(tmp_path: P
     assert done.stderr.count("File ") == 2
     assert "The tape kept a copy of x" in " ".join(done.stdout.split())
     assert done.stdout.endswith(
-        "tapedebug: 1 tape diagnosed: 0 errors, 0 warnings, 1 note; the script failed (ZeroDivisionError)\n"
+        "tapedebug: 1 tape diagnosed: 0 errors, 0 warnings, 1 info; the script failed (ZeroDivisionError)\n"
     )
 
 
@@ -356,7 +356,7 @@ def test_what_an_interrupted_program_has_recorded_is_diagnosed(tmp_path: Path) -
     assert done.stderr.endswith("KeyboardInterrupt\n")
     assert shown(done) == ["tape 1", "tape 2", "tape 500", "tape 501"]
     assert done.stdout.endswith(
-        "tapedebug: 4 tapes diagnosed: 4 errors, 0 warnings, 0 notes; the script failed (KeyboardInterrupt)\n"
+        "tapedebug: 4 tapes diagnosed: 4 errors, 0 warnings, 0 infos; the script failed (KeyboardInterrupt)\n"
         f"wrote {tmp_path / 'out.json'}\n"
     )
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["verdict"] == "WRONG"
@@ -395,7 +395,7 @@ def test_an_interrupt_of_the_diagnosis_keeps_what_was_found(
     text = capsys.readouterr().out
     assert "interrupted: 2 of these tapes were not diagnosed\n" in text
     assert text.endswith(
-        "2 tapes diagnosed: 0 errors, 0 warnings, 0 notes; the script failed (interrupted)\n"
+        "2 tapes diagnosed: 0 errors, 0 warnings, 0 infos; the script failed (interrupted)\n"
     )
 
 

@@ -287,7 +287,7 @@ def test_a_diagnosis_is_short_at_a_prompt_and_found_by_rule() -> None:
     tape.backward(loss)
     diagnosis = wp.diagnose(tape)
     assert repr(diagnosis).startswith(
-        "<Diagnosis of tape: WRONG, 1 errors; 3 of 3 launches checked end to end; "
+        "<Diagnosis of tape: WRONG, 1 error; 3 of 3 launches checked end to end; "
     )
     assert diagnosis.by_rule("overwrite", "seed") == diagnosis.findings
     assert diagnosis.by_rule("seed") == []

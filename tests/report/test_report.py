@@ -120,7 +120,7 @@ def test_it_is_readable_without_javascript(net: Json, tmp_path: Path) -> None:
     _, page = write(net, tmp_path)
     summary = page.texts["noscript"]
     assert "net · tape 3" in summary
-    assert "Gradient: WRONG. 11 of 11 launches checked end to end against a float64 replay" in summary
+    assert "✕ gradient WRONG. 11 of 11 launches checked end to end against a float64 replay" in summary
     assert "✕ overwrite · x, x_next" in summary
     assert net["findings"][0]["message"] in summary
     assert "called: /home/ada/net/net.py:86, in simulate" in summary
@@ -176,8 +176,8 @@ def test_several_tapes_in_one_report(net: Json, tmp_path: Path) -> None:
     _, page = write([other, trace_from_json(net)], tmp_path)
     assert [trace["name"] for trace in page.payload()["traces"]] == ["net-40-preserve", "net"]
     assert page.texts["title"] == "net-40-preserve and 1 more · WRONG · tapedebug"
-    assert "Gradient: AGREE." in page.texts["noscript"]
-    assert "Gradient: WRONG." in page.texts["noscript"]
+    assert "✓ gradient AGREE." in page.texts["noscript"]
+    assert "✕ gradient WRONG." in page.texts["noscript"]
 
 
 def test_what_is_no_tape_is_refused(net: Json, tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ export interface TapeRow {
   /** Some panel is running checks on it. */
   readonly checking: boolean;
   readonly verdict: string;
+  /** A rule of the diagnosis did not get to the end. */
+  readonly partial: boolean;
   readonly findings: Counts | null;
 }
 

@@ -1,5 +1,6 @@
 /** What a row of the side bar says. */
 import type { Verdict } from "../trace/types.js";
+import { type LevelBadge, levelBadge } from "../views/level.js";
 import { VERDICT_SIGNS } from "../views/words.js";
 import type { Counts, TapeRow } from "./protocol.js";
 
@@ -12,7 +13,7 @@ export interface Badge {
 const KINDS = [
   ["error", "✕", "error"],
   ["warning", "!", "warning"],
-  ["info", "i", "note"],
+  ["info", "i", "info"],
 ] as const;
 
 /** Findings by severity, worst first; none while nobody has looked at the tape. */
@@ -49,11 +50,10 @@ export function activity(row: TapeRow, diagnosing: boolean, progress: number | n
 }
 
 /** The verdict of a diagnosis; null where nobody has asked for one. */
-export function verdict(row: TapeRow): { text: string; kind: string } | null {
+export function verdict(row: TapeRow): LevelBadge | null {
   if (row.findings === null) return null;
   const known = Object.hasOwn(VERDICT_SIGNS, row.verdict) ? (row.verdict as Verdict) : "NOT CHECKED";
-  const text = known === "NOT CHECKED" ? "gradient not checked" : `gradient ${known}`;
-  return { text: `${VERDICT_SIGNS[known]} ${text}`, kind: known.toLowerCase().replace(" ", "-") };
+  return levelBadge(known, row.findings, row.partial, "gradient not checked");
 }
 
 export function bytes(count: number): string {

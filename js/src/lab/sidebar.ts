@@ -221,7 +221,7 @@ export class SideBar extends Widget {
     const judged = verdict(row);
     const doing = activity(row, session.diagnosing.has(row.tape), this.progress.get(row.tape) ?? null);
     open.append(element("span", "td-side-name", title(row)), element("span", "td-side-counts", ...badges));
-    if (judged !== null) open.append(element("span", `td-side-verdict td-verdict-${judged.kind}`, judged.text));
+    if (judged !== null) open.append(element("span", `td-side-verdict td-level-${judged.level}`, judged.text));
     if (doing !== "") open.append(element("span", "td-side-doing", doing));
     open.append(element("span", "td-side-facts", facts(row)), element("span", "td-side-place", row.madeAt));
     return open;

@@ -201,6 +201,7 @@ function readCoverage(r: Reader, raw: Raw): T.Coverage {
     launches: r.count(raw, "launches", "trace.coverage"),
     checked: r.count(raw, "checked", "trace.coverage"),
     notes: r.texts(raw, "notes", "trace.coverage"),
+    partial: r.flag(raw, "partial", "trace.coverage"),
   };
 }
 

@@ -172,6 +172,8 @@ export interface Coverage {
   readonly launches: number;
   readonly checked: number;
   readonly notes: readonly string[];
+  /** A rule did not get to the end. */
+  readonly partial: boolean;
 }
 
 export interface TapeInfo {

@@ -19,7 +19,7 @@ const MOST_OF_A_RULE = 8;
 const FILTERED_FROM = 4;
 const MOST_LINKS = 12;
 const SEVERITIES: readonly Severity[] = ["error", "warning", "info"];
-const NAMES: Readonly<Record<Severity, string>> = { error: "error", warning: "warning", info: "note" };
+const NAMES: Readonly<Record<Severity, string>> = { error: "error", warning: "warning", info: "info" };
 
 export function buildFindings(panel: Panel, lanes: LanesView): HTMLElement {
   return h(

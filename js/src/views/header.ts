@@ -3,6 +3,7 @@
 import { button, h, replace } from "./dom.js";
 import { facts } from "./facts.js";
 import { bytes, plural, short, tapeTitle, whole } from "./format.js";
+import { countOf, levelBadge } from "./level.js";
 import { judgement } from "./pairs.js";
 import { NEEDS_KERNEL, runButton } from "./run.js";
 import { searchBox } from "./search.js";
@@ -37,9 +38,10 @@ function title(panel: Panel): HTMLElement {
   });
   const update = (): void => {
     const { verdict, summary } = judgement(model, store.get("checks"));
-    badge.className = `td-badge td-verdict-${verdict.toLowerCase().replace(" ", "-")}`;
+    const { level, text } = levelBadge(verdict, countOf(model.findings), trace.coverage.partial, "not checked");
+    badge.className = `td-badge td-level-${level}`;
     badge.title = VERDICT_MEANINGS[verdict];
-    replace(badge, `${VERDICT_SIGNS[verdict]} ${verdict === "NOT CHECKED" ? "not checked" : `gradient ${verdict}`}`);
+    replace(badge, text);
     replace(coverage, [summary, ...severities(panel)].join(" · "));
   };
   update();
@@ -94,7 +96,7 @@ function severities({ model }: Panel): string[] {
   const counts = (["error", "warning", "info"] as const)
     .map((severity) => ({ severity, n: model.findings.filter((f) => f.severity === severity).length }))
     .filter(({ n }) => n > 0)
-    .map(({ severity, n }) => plural(n, severity === "info" ? "note" : severity));
+    .map(({ severity, n }) => plural(n, severity));
   return counts.length > 0 ? [counts.join(", ")] : [];
 }
 

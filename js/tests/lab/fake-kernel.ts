@@ -16,6 +16,7 @@ export const ROW: TapeRow = {
   recording: false,
   checking: false,
   verdict: "NOT CHECKED",
+  partial: false,
   findings: null,
 };
 

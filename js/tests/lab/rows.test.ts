@@ -20,7 +20,13 @@ describe("a row", () => {
 
   it("gives a verdict only where somebody asked for one, with a sign", () => {
     expect(verdict(ROW)).toBeNull();
-    expect(verdict({ ...ROW, findings: NONE, verdict: "WRONG" })).toEqual({ text: "✕ gradient WRONG", kind: "wrong" });
+    expect(verdict({ ...ROW, findings: NONE, verdict: "WRONG" })).toEqual({ text: "✕ gradient WRONG", level: "error" });
+    const agrees = { ...ROW, verdict: "AGREE" };
+    expect(verdict({ ...agrees, findings: NONE })).toEqual({ text: "✓ gradient AGREE", level: "good" });
+    expect(verdict({ ...agrees, findings: { ...NONE, warning: 1 } })).toEqual({
+      text: "! gradient AGREE, 1 warning",
+      level: "warning",
+    });
     expect(verdict({ ...ROW, findings: NONE })?.text).toBe("– gradient not checked");
     expect(verdict({ ...ROW, findings: NONE, verdict: "toString" })?.text).toBe("– gradient not checked");
   });

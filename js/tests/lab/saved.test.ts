@@ -43,7 +43,7 @@ describe("a row of the side bar", () => {
   it("counts findings by severity, worst first, with a sign and not only a colour", () => {
     expect(counts({ error: 1, warning: 0, info: 2 })).toEqual([
       { kind: "error", text: "✕ 1", title: "1 error" },
-      { kind: "info", text: "i 2", title: "2 notes" },
+      { kind: "info", text: "i 2", title: "2 infos" },
     ]);
     expect(counts({ error: 0, warning: 0, info: 0 })).toEqual([
       { kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" },

@@ -4,6 +4,7 @@ import { isRecord } from "../../trace/reader.js";
 import type { Check, Finding, TapeEvent } from "../../trace/types.js";
 import { type Child, h } from "../dom.js";
 import { bytes, fileName, listed, number, place, plural, seconds, short, whole } from "../format.js";
+import { countOf, levelBadge } from "../level.js";
 import { SEVERITY_SIGNS, VERDICT_MEANINGS, VERDICT_SIGNS } from "../words.js";
 
 /** A page of more is not read, and not printed; the rest is counted. */
@@ -12,7 +13,7 @@ const MOST_CHECKS = 1_000;
 const MOST_EVENTS = 200;
 const MOST_KERNELS = 60;
 
-const SEVERITY_WORDS = { error: "error", warning: "warning", info: "note" } as const;
+const SEVERITY_WORDS = { error: "error", warning: "warning", info: "info" } as const;
 
 /** What the file says about itself. */
 export interface AboutFile {
@@ -56,7 +57,7 @@ export function aboutFile(file: AboutFile, problems: readonly string[]): HTMLEle
         "p",
         {},
         "The verdict compares the gradient of the tape with one that was computed anew in float64. A finding names the launch, the array and the line; its numbers were measured on this tape. ",
-        "Errors (✕) make the gradient that was used wrong, warnings (!) are most likely not what was meant, notes (i) are harmless.",
+        "Errors (✕) make the gradient that was used wrong, warnings (!) are most likely not what was meant, infos (i) are harmless.",
       ),
       h(
         "p",
@@ -123,13 +124,14 @@ export function verdictSign(value: Check["verdict"]): HTMLElement {
 
 function verdict({ trace }: TraceModel): HTMLElement {
   const { coverage } = trace;
+  const { level, text } = levelBadge(trace.verdict, countOf(trace.findings), coverage.partial, "not checked");
   const notes = [...coverage.notes, ...trace.notes];
   return section(
     "What was checked",
     h(
       "p",
       {},
-      h("strong", {}, "Gradient: ", verdictSign(trace.verdict)),
+      h("strong", { class: `td-level-${level}` }, text),
       `: ${VERDICT_MEANINGS[trace.verdict]}. ${short(coverage.summary, 1_000)}.`,
     ),
     notes.length > 0 ? list(notes, "") : null,

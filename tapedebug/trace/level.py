@@ -1,0 +1,52 @@
+"""Green, amber, red or grey: the level that badges and summaries show for a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+from tapedebug.trace.model import Severity, Verdict
+
+Level = Literal["good", "warning", "error", "unknown"]
+
+LEVEL_SIGNS: dict[Level, str] = {"good": "✓", "warning": "!", "error": "✕", "unknown": "–"}
+
+
+def level_of(verdict: Verdict, severities: Collection[Severity], *, partial: bool = False) -> Level:
+    """Return how good the news is.
+
+    ``"error"`` (red): the gradient is wrong, or a finding is an error. ``"warning"`` (amber): a finding is a
+    warning, the verdict is neither AGREE nor WRONG, or a rule did not get to the end. ``"good"`` (green): all
+    that was asked for is covered and agrees. ``"unknown"`` (grey): nothing was compared.
+
+    Args:
+        verdict: Of the end-to-end check.
+        severities: Those of the findings.
+        partial: A rule did not get to the end.
+    """
+    if verdict == "WRONG" or "error" in severities:
+        return "error"
+    if "warning" in severities:
+        return "warning"
+    if verdict == "NOT CHECKED":
+        return "unknown"
+    return "good" if verdict == "AGREE" and not partial else "warning"
+
+
+def gradient_words(verdict: Verdict, severities: Collection[Severity], *, partial: bool = False) -> str:
+    """Return the verdict as a badge says it: `gradient AGREE, 1 warning`, `gradient WRONG`.
+
+    What makes the level worse than the verdict says is added.
+
+    Args:
+        verdict: Of the end-to-end check.
+        severities: Those of the findings.
+        partial: A rule did not get to the end.
+    """
+    text = f"gradient {verdict}"
+    own, level = level_of(verdict, ()), level_of(verdict, severities, partial=partial)
+    if level == own:
+        return text
+    worst: Severity = "error" if level == "error" else "warning"
+    count = list(severities).count(worst)
+    return f"{text}, {count} {worst}{'s' * (count != 1)}" if count else f"{text}, checked in part"
