@@ -107,14 +107,12 @@ class Analysed(Definition):
     @cached_property
     def analysis(self) -> Analysis:
         """What the kernel reads and writes; compiles to IR, so raises the user's errors."""
-        found: Analysis = self._notes.known("analysis", lambda: pipeline.analysis(self._lowered))
-        return found
+        return self._notes.known("analysis", Analysis, lambda: pipeline.analysis(self._lowered))
 
     @cached_property
     def axes(self) -> int:
         """How many thread axes `tid()` asks for."""
-        found: int = self._notes.known("axes", lambda: self._lowered.function.axes)
-        return found
+        return self._notes.known("axes", int, lambda: self._lowered.function.axes)
 
     @cached_property
     def follows_values(self) -> bool:
@@ -122,15 +120,16 @@ class Analysed(Definition):
 
         Such a kernel may never end, or leave its arrays, at values far from those that it was written for.
         """
-        found: bool = self._notes.known("follows values", lambda: pipeline.follows_values(self._lowered))
-        return found
+        return self._notes.known("follows values", bool, lambda: pipeline.follows_values(self._lowered))
 
     def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
         """What the adjoint needs, for these array parameters with gradients; does not compile."""
         key = (active, replay)
         if key not in self._infos:
             self._infos[key] = info = self._notes.known(
-                f"adjoint {sorted(active)} {sorted(replay)}", lambda: self._built_adjoint(active, replay)
+                f"adjoint {sorted(active)} {sorted(replay)}",
+                AdjointInfo,
+                lambda: self._built_adjoint(active, replay),
             )
             self._infos[active, info.replay] = info
         return self._infos[key]
@@ -145,15 +144,14 @@ class Analysed(Definition):
                 found = pipeline.traced(self._lowered, active)
                 return None if found is None else found[1]
 
-            self._traces[active] = self._notes.known(f"traced {sorted(active)}", compute)
+            self._traces[active] = self._notes.known(f"traced {sorted(active)}", TraceInfo, compute)
         return self._traces[active]
 
     def division(self, variant: Variant) -> Division:
         """How launches of a variant may be divided into chunks."""
-        found: Division = self._notes.known(
-            f"division {variant}", lambda: pipeline.divided(self._function(variant))
+        return self._notes.known(
+            f"division {variant}", Division, lambda: pipeline.divided(self._function(variant))
         )
-        return found
 
     def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
         function, info = pipeline.adjoint(self._lowered, active, replay)

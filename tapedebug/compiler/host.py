@@ -7,6 +7,7 @@ the processor what the kernel of the system says, of files their sizes, places a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
@@ -54,7 +55,8 @@ def _kept(signs: str | None, compute: Callable[[], str]) -> str:
     key = hashlib.sha256(signs.encode()).hexdigest()
     found = objects.read(key, SUFFIX)
     if found is not None:
-        return found.decode()
+        with contextlib.suppress(UnicodeDecodeError):
+            return found.decode()
     made = compute()
     objects.write(key, made.encode(), SUFFIX)
     return made

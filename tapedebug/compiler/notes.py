@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from tapedebug._config import config
 from tapedebug._errors import KernelNameError
@@ -19,6 +21,7 @@ from tapedebug._source import Span
 from tapedebug.compiler import backend, objects
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.identity import Identity, identity_of, settings
+from tapedebug.compiler.remarks import Remark
 from tapedebug.lang import types as t
 
 if TYPE_CHECKING:
@@ -26,10 +29,18 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 SUFFIX = ".json"
+CODE = tuple[str, tuple[Remark, ...]]
+"""What a note says of machine code: the key of the object, and its remarks."""
+
+Known = TypeVar("Known")
 
 
 class Unwritable(Exception):
     """A value has something that notes cannot hold."""
+
+
+class Malformed(Exception):
+    """A note says something else than what is asked of it."""
 
 
 class Notes:
@@ -95,8 +106,8 @@ class Notes:
                 return False
         return True
 
-    def get(self, what: str) -> Any:
-        """What is known, or None."""
+    def get(self, what: str, kind: Any) -> Any:
+        """Return what is known, a `kind` (a type, or what stands in an annotation), or None."""
         if not self.valid:
             return None
         content = objects.read(self._key(what), SUFFIX)
@@ -104,8 +115,10 @@ class Notes:
             return None
         try:
             found = self._value(json.loads(content))
-        except (ValueError, KeyError, IndexError, TypeError):
+        except (Malformed, ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return None  # of another format
+        if not _fits(found, kind):
+            return None
         self.used = True
         return found
 
@@ -119,18 +132,18 @@ class Notes:
             return
         objects.write(self._key(what), content.encode(), SUFFIX)
 
-    def known(self, what: str, compute: Callable[[], Any]) -> Any:
-        """What is known, else what is computed, which is kept."""
-        found = self.get(what)
+    def known(self, what: str, kind: Any, compute: Callable[[], Known]) -> Known:
+        """Return what is known, a `kind`, or else what is computed, which is kept."""
+        found = self.get(what, kind)
         if found is None:
             found = compute()
             self.put(what, found)
-        return found
+        return cast("Known", found)
 
     def code(self, variant: str, text: Callable[[], Text]) -> objects.Entry:
         """The machine code of a variant, from the cache where it is there; else of its text."""
         what = f"code {config.compiler} {objects.processor()} {variant}"
-        key, remarks = self.get(what) or (None, ())
+        key, remarks = self.get(what, CODE) or (None, ())
         entry = None if key is None else backend.kept(key)
         if entry is None:
             made = text()
@@ -179,7 +192,12 @@ class Notes:
                 return tuple(map(self._value, items))
             case "dict":
                 return {self._value(k): self._value(v) for k, v in items}
-        return self.kinds[kind](*map(self._value, items))
+        made, hints = self.kinds[kind](*map(self._value, items)), _fields(self.kinds[kind])
+        if len(items) < len(hints) or not all(
+            _fits(getattr(made, name), hint) for name, hint in hints.items()
+        ):
+            raise Malformed
+        return made
 
     def _place(self, span: Span) -> tuple[int, int, int, int, int]:
         """The source, and the lines from its first."""
@@ -193,6 +211,8 @@ class Notes:
 
     def _span(self, number: int, line: int, column: int, end_line: int, end_column: int) -> Span:
         assert self.identity is not None
+        if not all(type(place) is int for place in (number, line, column, end_line, end_column)):
+            raise Malformed
         origin = self.identity.sources[number].origin
         first = origin.first_line
         return Span(
@@ -204,3 +224,31 @@ class Notes:
             origin.function,
             origin.lines[line],
         )
+
+
+@cache
+def _fields(kind: Hashable) -> dict[str, Any]:
+    """The annotations of a dataclass."""
+    return get_type_hints(cast("type", kind))
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is what an annotation says; dataclasses in it were checked when they were made."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is tuple and isinstance(value, tuple):
+        if parts[-1] is not ...:
+            return len(value) == len(parts) and all(map(_fits, value, parts))
+        return all(_fits(item, parts[0]) for item in value)
+    if origin is frozenset and isinstance(value, frozenset):
+        return all(_fits(item, parts[0]) for item in value)
+    if origin is dict and isinstance(value, dict):
+        return all(_fits(key, parts[0]) and _fits(item, parts[1]) for key, item in value.items())
+    if kind is int:
+        return type(value) is int
+    return origin is None and isinstance(value, kind)

@@ -2,7 +2,8 @@
 
 A file is named by what it was compiled from (generated text, processor, versions) and says the digest of its
 own content; one that is damaged, foreign or unreadable is discarded and made again. Files appear whole, by
-rename, so that any number of processes may share the folder.
+rename, so that any number of processes may share the folder. What is in it runs, so the folder and the file
+must belong to this user, or to root, and be writable for nobody else.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import shlex
+import stat
 import sys
 import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tapedebug._config import config
+from tapedebug._config import LOG, config
 from tapedebug.compiler import linker
 from tapedebug.compiler.remarks import Remark
 
@@ -25,6 +28,8 @@ MAGIC = b"tapedebug-object-3\n"
 DIGEST = 32
 BINARY = getattr(os, "O_BINARY", 0)
 """Windows would write two characters for each line's end."""
+PRIVATE = 0o700
+ROOT = 0
 
 
 @cache
@@ -76,11 +81,69 @@ def folder() -> Path:
     return Path(platformdirs.user_cache_dir("tapedebug", appauthor=False)) / "objects"
 
 
-def read(key: str, suffix: str = ".o") -> bytes | None:
-    """The object code (or note) kept under `key`; None where there is none that is whole."""
-    path = folder() / f"{key}{suffix}"
+_lock = threading.Lock()
+_refused: set[Path] = set()
+
+
+def trusted_folder(*within: str) -> Path | None:
+    """Return the folder, or one `within` it; None if another user could put code there for this one to run.
+
+    The first time that a folder is refused, a warning says why, and what to do.
+    """
+    place = folder()
+    for part in ("", *within):
+        place = place / part
+        told = _distrust(place)
+        if told is not None:
+            with _lock:
+                new = place not in _refused
+                _refused.add(place)
+            if new:
+                LOG.warning("tapedebug: compiled kernels are not cached: %s", told)
+            return None
+    return place
+
+
+def _distrust(place: Path) -> str | None:
+    """The reason to leave a folder alone, with the hint what to do; None without one."""
     try:
-        content = path.read_bytes()
+        status = place.stat()
+    except OSError:
+        return None  # it is made later, by this user
+    if is_private(status):
+        return None
+    elsewhere = "set TAPEDEBUG_CACHE_DIR, or config.kernel_cache_dir, to a folder of your own"
+    if status.st_uid not in (os.geteuid(), ROOT):
+        owner, user = status.st_uid, os.geteuid()
+        return (
+            f"the folder {place} belongs to user {owner}, who could put code there for user {user} to run"
+            f"\n  = hint: {elsewhere}"
+        )
+    hint = elsewhere if status.st_mode & stat.S_ISVTX else f"run `chmod go-w {shlex.quote(str(place))}`"
+    mode = f"{stat.S_IMODE(status.st_mode):04o}"
+    return (
+        f"other users may write to the folder {place} (mode {mode}), and could put code there for you to run"
+        f"\n  = hint: {hint}"
+    )
+
+
+def is_private(status: os.stat_result) -> bool:
+    """True if a file or folder is of this user or of root, and nobody else may write to it."""
+    if not hasattr(os, "geteuid"):
+        return True  # Windows: what is in the folder of a user is that user's
+    return status.st_uid in (os.geteuid(), ROOT) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def read(key: str, suffix: str = ".o") -> bytes | None:
+    """The object code (or note) kept under `key`; None where there is none that is whole, and private."""
+    place = trusted_folder()
+    if place is None:
+        return None
+    path = place / f"{key}{suffix}"
+    try:
+        with path.open("rb") as file:
+            private = is_private(os.fstat(file.fileno()))
+            content = file.read() if private else b""
     except OSError:
         return None
     head = len(MAGIC) + DIGEST
@@ -95,16 +158,41 @@ def read(key: str, suffix: str = ".o") -> bytes | None:
 def write(key: str, code: bytes, suffix: str = ".o") -> None:
     """Keep object code (or a note); a folder that cannot be written to costs only the next start."""
     content = MAGIC + _digest(key, code) + code
-    place = folder()
-    temporary = place / f"{os.urandom(8).hex()}.tmp"
+    with contextlib.suppress(OSError):
+        place = private_folder()
+        if place is not None:
+            write_private(place / f"{key}{suffix}", content)
+
+
+def private_folder(*within: str) -> Path | None:
+    """Return `trusted_folder(*within)`, made if it is not there.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    for depth in range(len(within) + 1):  # parents that `mkdir` makes by the way are as umask has it
+        place = trusted_folder(*within[:depth])
+        if place is None:
+            break
+        place.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    return trusted_folder(*within)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file of this user alone, which appears whole.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    temporary = path.parent / f"{os.urandom(8).hex()}.tmp"
     try:
-        place.mkdir(parents=True, exist_ok=True)
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600), "wb") as file:
             file.write(content)
-        os.replace(temporary, place / f"{key}{suffix}")
-    except OSError:
+        os.replace(temporary, path)
+    except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        raise
 
 
 def _digest(key: str, body: bytes) -> bytes:
@@ -124,7 +212,6 @@ def clear() -> int:
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 """Pointers all three: `ctypes` converts integers of other types half as fast."""
 
-_lock = threading.Lock()
 _loaded: dict[str, int] = {}
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
+import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -197,3 +201,193 @@ def test_same_code_at_other_lines_is_one_object(folder):
     run(two, 2, [x])
     assert len(list(folder.glob("*.o"))) == 1
     assert x.tolist() == [7.25**2] * 2
+
+
+# Who may change what is run ---------------------------------------------------------------------------------
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="of modes and owners")
+as_root = pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="root alone changes owners")
+NATIVE = """
+import sys
+import numpy as np
+import tapedebug as wp
+
+@wp.func_native("y[i] = 2.0f * x[i];")
+def native_double(x: wp.array(dtype=float), y: wp.array(dtype=float), i: int): ...
+
+@wp.kernel
+def double(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    native_double(x, y, wp.tid())
+
+y = wp.zeros(3, dtype=float)
+wp.launch(double, 3, [wp.full(3, 3.0, dtype=float)], [y])
+print(y.numpy()[0], end="")
+"""
+
+
+@posix
+@pytest.mark.parametrize("umask", [0o002, 0o000, 0o077])
+def test_only_the_user_writes_to_a_folder_that_is_made(umask, script, tmp_path):
+    before = os.umask(umask)
+    try:
+        output(script("double"))
+    finally:
+        os.umask(before)
+    places = [tmp_path / "cache", *(tmp_path / "cache").iterdir()]
+    assert {stat.S_IMODE(place.stat().st_mode) for place in places} == {0o700, 0o600}
+    assert output(script("double")) == "double 6.0 cached"
+
+
+@posix
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_only_the_user_writes_to_shared_objects(tmp_path):
+    path = tmp_path / "native.py"
+    path.write_text(NATIVE, encoding="utf-8")
+    cache = tmp_path / "cache"
+    environment = os.environ | {"TAPEDEBUG_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+
+    def run_it() -> str:
+        return subprocess.run(
+            [sys.executable, path], env=environment, capture_output=True, text=True, check=True, umask=0o002
+        ).stdout
+
+    assert run_it() == "6.0"
+    places = [cache, *cache.rglob("*")]
+    assert {stat.S_IMODE(place.stat().st_mode) for place in places} == {0o700, 0o600}
+    (library,) = (cache / "native").glob("*.so")
+    made = library.stat()
+    assert run_it() == "6.0"
+    assert library.stat().st_mtime_ns == made.st_mtime_ns
+    (cache / "native").chmod(0o777)
+    assert run_it() == "6.0"  # compiled elsewhere, and this one is not loaded
+    assert library.stat() == made or library.stat().st_mtime_ns == made.st_mtime_ns
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o702])
+def test_a_folder_that_others_can_write_to_is_left_alone(mode, script, tmp_path):
+    cache = tmp_path / "cache"
+    assert output(script("double")) == "double 6.0 compiled"
+    cache.chmod(mode)
+    before = {path.name: path.stat().st_mtime_ns for path in cache.iterdir()}
+    process = script("double", "product")
+    out, error = process.communicate(timeout=120)
+    assert (process.returncode, out) == (0, "double 6.0 product 27.0 compiled")
+    assert error == (
+        f"tapedebug: compiled kernels are not cached: other users may write to the folder {cache} "
+        f"(mode {mode:04o}), and could put code there for you to run\n"
+        f"  = hint: run `chmod go-w {cache}`\n"
+    )
+    assert {path.name: path.stat().st_mtime_ns for path in cache.iterdir()} == before
+    subprocess.run(["bash", "-c", error.partition("`")[2].rpartition("`")[0]], check=True)
+    assert output(script("double")) == "double 6.0 cached"
+
+
+@posix
+def test_a_folder_that_all_share_stays_so(folder, caplog):
+    folder.mkdir()
+    folder.chmod(0o1777)
+    objects.write("a" * 64, b"code")
+    assert (objects.read("a" * 64), list(folder.iterdir())) == (None, [])
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == (
+        f"tapedebug: compiled kernels are not cached: other users may write to the folder {folder} "
+        "(mode 1777), and could put code there for you to run\n"
+        "  = hint: set TAPEDEBUG_CACHE_DIR, or config.kernel_cache_dir, to a folder of your own"
+    )
+
+
+@as_root
+def test_a_folder_of_another_user_is_left_alone(folder, caplog):
+    objects.write("a" * 64, b"code")
+    os.chown(folder, 1234, -1)
+    assert objects.read("a" * 64) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"tapedebug: compiled kernels are not cached: the folder {folder} belongs to user 1234, who could "
+        "put code there for user 0 to run\n"
+        "  = hint: set TAPEDEBUG_CACHE_DIR, or config.kernel_cache_dir, to a folder of your own"
+    ]
+
+
+@posix
+@pytest.mark.parametrize("change", ["mode", pytest.param("owner", marks=as_root)])
+def test_a_file_that_another_user_can_change_is_made_again(change, folder):
+    objects.write("a" * 64, b"code")
+    path = folder / ("a" * 64 + ".o")
+    if change == "mode":
+        path.chmod(0o620)
+    else:
+        os.chown(path, 1234, -1)
+    assert objects.read("a" * 64) is None
+    objects.write("a" * 64, b"code")
+    assert objects.read("a" * 64) == b"code"
+
+
+def test_without_owners_every_folder_is_the_users(folder, monkeypatch, caplog):
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.delattr(objects.os, "geteuid", raising=False)
+    objects.write("a" * 64, b"code")
+    assert (objects.read("a" * 64), caplog.records) == (b"code", [])
+
+
+# Notes that say something else ------------------------------------------------------------------------------
+
+CHANGES = {
+    "a number": lambda note: 3 if is_list(note) else 0.5,
+    "nothing": lambda note: [],
+    "of another kind": lambda note: ["Pair", ["tuple", "value", 0], ["tuple", "value", 0], True],
+    "of an unknown kind": lambda note: ["Elephant"],
+    "deep": lambda note: "deep",
+    "fields that are numbers": lambda note: [note[0], *(7 for _ in note[1:])] if is_list(note) else note,
+    "fields that are texts": lambda note: [note[0], *("x" for _ in note[1:])] if is_list(note) else note,
+    "too few": lambda note: note[:-1] if is_list(note) else "x",
+    "inside": lambda note: within(note, "x"),
+    "a list inside": lambda note: within(note, [[]]),
+}
+
+
+def is_list(note) -> bool:
+    return isinstance(note, list)
+
+
+def within(note, other):
+    """Every last part that is a number or a text is `other`."""
+    if is_list(note):
+        return [note[0], *(within(part, other) for part in note[1:])]
+    return other
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_malformed_note_is_made_again(change, folder):
+    source = """
+@wp.kernel
+def noted(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(y, 0, wp.sin(x[i]) * x[i])
+    assert x[i] > 0.0
+"""
+
+    def ran() -> list[float]:
+        names = {"wp": wp, "__name__": __name__}
+        path = folder.parent / "noted.py"
+        path.write_text("import tapedebug as wp\n" + source, encoding="utf-8")
+        exec(compile(path.read_text(), str(path), "exec"), names)
+        x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+        y = wp.zeros(1, dtype=float, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(names["noted"], 2, [x], [y])
+        tape.backward(y)
+        return [*y.numpy().tolist(), *x.grad.numpy().tolist()]
+
+    expected = ran()
+    good = {path.name: path.read_bytes() for path in folder.glob("*.json")}
+    assert len(good) >= 5
+    for name in good:
+        key = name.partition(".")[0]
+        note = CHANGES[change](json.loads(objects.read(key, ".json")))
+        text = "[" * 100_000 if note == "deep" else json.dumps(note)
+        objects.write(key, text.encode(), ".json")
+    assert ran() == expected
+    assert {path.name: path.read_bytes() for path in folder.glob("*.json")} == good, "they are as they were"

@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from tapedebug.compiler.native.unit import ADJOINT, FORWARD, REPLAY
 OPTIONS = ("-O2", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-fvisibility=default", "-std=gnu17")
 STRICT = ("implicit-function-declaration", "int-conversion", "incompatible-pointer-types", "return-type")
 CONSTANT = ("cast-qual",)
+NATIVE = "native"
+"""The folder of shared objects, inside the cache."""
 ERROR = re.compile(r"^(\w+) of \w+:(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
 ELSEWHERE = re.compile(r"^.*?error: (.*)$", re.MULTILINE)
 
@@ -132,11 +134,6 @@ def accepts(sources: Sequence[str]) -> list[bool]:
 # The cache -------------------------------------------------------------------------------------------------
 
 
-def folder() -> Path:
-    """Where shared objects are kept."""
-    return objects.folder() / "native"
-
-
 def key_of(source: str) -> str:
     """The key of a source: with the compiler, its options and the processor."""
     made_by = f"{compiler().identity}\n{OPTIONS}\n{objects.processor()}\n{sys.platform}"
@@ -160,27 +157,31 @@ def provide(stem: str, source: str) -> None:
     with _lock:
         if stem in _loaded:
             return
-        path = folder() / f"{stem}.so"
-        if not _whole(path):
-            path = _compiled(path, source.replace(SYMBOL, stem))
+        place = objects.trusted_folder(NATIVE)
+        path = None if place is None else place / f"{stem}.so"
+        if path is None or not _whole(path):
+            path = _compiled(f"{stem}.so", source.replace(SYMBOL, stem))
         _load(stem, path)
 
 
-def _compiled(path: Path, source: str) -> Path:
+def _compiled(file: str, source: str) -> Path:
     """The shared object in the cache; where that cannot be written to, in a folder of this process."""
-    for place in (path.parent, _private()):
+    for find in (partial(objects.private_folder, NATIVE), _private):
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            place = find()
+            if place is None:
+                continue
             handle, name = tempfile.mkstemp(".tmp", dir=place)
         except OSError:
             continue
         os.close(handle)
         try:
             run(source, "-shared", "-o", name, "-lm")
+            os.chmod(name, objects.PRIVATE)  # some linkers make a new file, as umask has it
             digest = _digest(Path(name))
-            final = place / path.name
+            final = place / file
             os.replace(name, final)
-            write(final.with_suffix(".sha256"), digest)
+            objects.write_private(final.with_suffix(".sha256"), digest.encode())
             return final
         finally:
             with contextlib.suppress(OSError):
@@ -193,20 +194,16 @@ def _private() -> Path:
     return Path(tempfile.mkdtemp(prefix="tapedebug-native-"))
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file that appears whole."""
-    name = f"{path}.{os.getpid()}.tmp"
-    Path(name).write_text(text, encoding="utf-8")
-    os.replace(name, path)
-
-
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _whole(path: Path) -> bool:
+    """Whether a shared object is in the cache, undamaged, and nobody else's."""
+    beside = path.with_suffix(".sha256")
     try:
-        return path.with_suffix(".sha256").read_text(encoding="utf-8") == _digest(path)
+        private = objects.is_private(path.stat()) and objects.is_private(beside.stat())
+        return private and beside.read_text(encoding="utf-8") == _digest(path)
     except (OSError, UnicodeDecodeError):
         return False
 

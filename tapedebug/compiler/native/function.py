@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._source import Origin, Span
+from tapedebug.compiler import objects
 from tapedebug.compiler.native import build
 from tapedebug.compiler.native.consume import write_only
 from tapedebug.compiler.native.source import C_NAMES, TITLES, source_of
@@ -185,13 +186,18 @@ class Native:
 
     @cached_property
     def _written(self) -> dict[str, frozenset[str]]:
-        kept = build.folder() / f"{self.symbol(FORWARD).rpartition('_')[0]}.json"
-        with suppress(OSError, ValueError, AttributeError):
-            told = json.loads(kept.read_text(encoding="utf-8"))
-            return {variant: frozenset(names) for variant, names in told.items()}
-        found = {v: self._probed(v) for v in (FORWARD, REPLAY) if v in self.snippets.variants}
-        with suppress(OSError):
-            build.write(kept, json.dumps({v: sorted(names) for v, names in found.items()}))
+        variants = [v for v in (FORWARD, REPLAY) if v in self.snippets.variants]
+        key = self.symbol(FORWARD).rpartition("_")[0]
+        content = objects.read(key, ".json")
+        if content is not None:
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
+                told = json.loads(content)
+                written = {variant: frozenset(told[variant]) for variant in variants}
+                if all(written[variant] <= self.mentioned(variant) for variant in variants):
+                    return written
+        found = {variant: self._probed(variant) for variant in variants}
+        text = json.dumps({variant: sorted(names) for variant, names in found.items()})
+        objects.write(key, text.encode(), ".json")
         return found
 
     def _probed(self, variant: str) -> frozenset[str]:
