@@ -54,7 +54,7 @@ $(BENCH_STAMP): $(PY_STAMP)
 $(NPM_STAMP): js/package.json js/package-lock.json | $(VENV)/bin/python
 	@$(BIN)/python scripts/need_node.py
 	@echo "make: installing the JavaScript side into js/node_modules"
-	@cd js && npm ci --no-audit --no-fund --loglevel=error >/dev/null && touch node_modules/.installed
+	@cd js && npm ci --no-audit --no-fund --no-update-notifier --loglevel=error >/dev/null && touch node_modules/.installed
 
 # the labextension builder is a Python program, hence PY_STAMP
 $(JS_STAMP): $(JS_SOURCES) | $(NPM_STAMP) $(PY_STAMP)
@@ -73,12 +73,9 @@ setup:  ## install and build everything, run nothing
 	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP)
 
 ## ------------------------------------------------------------------ using it
-demo: setup  ## record the net, print the findings, write build/report.html, hit the target
+demo: setup  ## descend along a wrong gradient, find its line, mend it; writes build/report.html
 	@mkdir -p build
-	@$(BIN)/tapedebug run --report build/report.html notebooks/net.py
-	@echo; echo "With that gradient, descent hits the target:"
-	@$(BIN)/python notebooks/net.py --iterations 20
-	@echo "The report: build/report.html (open it in a browser; it needs no network)"
+	@$(BIN)/python notebooks/demo.py --report build/report.html
 
 lab: setup  ## open JupyterLab on the quickstart notebook
 	@$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/quickstart.ipynb

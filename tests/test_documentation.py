@@ -1,6 +1,8 @@
 """What README and the first page of the documentation tell people to type does what they say."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,6 @@ from scripts import finding_pages
 from tests._processes import ROOT, run_python
 
 PAGES = [
-    "README.md",
     "docs/getting-started.md",
     "docs/random.md",
     "docs/native.md",
@@ -41,6 +42,69 @@ def test_examples_print_what_they_promise(page: str, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in wanted] == wanted, done.stdout
     assert any("gradient AGREE" in line for line in lines), "the diagnosis that the page ends with"
+
+
+def readme(section: str, language: str) -> str:
+    """The first block of a language below a heading of the README."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(rf"^```{language}\n(.*?)^```", page[page.index(f"## {section}") :], re.S | re.M)
+    assert found is not None
+    return found[1]
+
+
+def run_in(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python as somebody would who saved the files of a page in a folder."""
+    return subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_first_example_of_the_readme_is_right_by_default(tmp_path: Path) -> None:
+    script = readme("A first example", "python")
+    (tmp_path / "first.py").write_text(script, encoding="utf-8")
+    done = run_in(tmp_path, "first.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == promised(script) == ["[2. 4. 6.]"]
+
+
+def test_the_first_example_of_the_readme_is_wrong_as_warp_records_it(tmp_path: Path) -> None:
+    """The README shows what the command prints; "…" stands for lines that it leaves out."""
+    (tmp_path / "first.py").write_text(readme("A first example", "python"), encoding="utf-8")
+    command, _, shown = readme("A first example", "console").partition("\n")
+    assert command.startswith("$ tapedebug run ")
+    done = run_in(tmp_path, "-m", *command.split()[1:])
+    assert (done.returncode, done.stderr) == (1, "")
+    rest = done.stdout
+    for part in re.split(r"^…\n", shown, flags=re.M):
+        assert part in rest, rest
+        rest = rest[rest.index(part) + len(part) :]
+
+
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+import sys
+
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "tapedebug")
+script, cell = (open(name, encoding="utf-8").read() for name in sys.argv[1:])
+shell.run_cell(script[: script.index("x = wp.array")], store_history=True).raise_error()
+for run in range(3):
+    for source in (cell, "print(x.grad.numpy())", cell.replace(" --on-overwrite ignore", "")):
+        shell.run_cell(source, store_history=True).raise_error()
+"""
+
+
+def test_the_cell_of_the_readme_is_red_however_often_it_runs_and_green_when_values_are_preserved(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "first.py").write_text(readme("A first example", "python"), encoding="utf-8")
+    (tmp_path / "cell.py").write_text(readme("In a notebook", "python"), encoding="utf-8")
+    (tmp_path / "run.py").write_text(CELLS, encoding="utf-8")
+    done = run_in(tmp_path, "run.py", "first.py", "cell.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = re.findall(
+        r"gradient (?:WRONG|AGREE)$|^  \S (?:error|warning|info) · .*|^\[.*\]$", done.stdout, re.M
+    )
+    red = ["gradient WRONG", "  ✕ error · overwrite · x", "[ -2.  -8. -18.]"]
+    assert seen == 3 * [*red, "gradient AGREE", "  i info · overwrite · x"]
 
 
 def test_the_check_of_the_readme_prints_what_it_shows(tmp_path: Path) -> None:

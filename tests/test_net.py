@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import tapedebug as wp
 from tests._processes import ROOT
+from tests.report.pages import Page
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +170,7 @@ def test_descent_with_ignored_overwrites_misses(net: ModuleType) -> None:
     assert not losses[-1] < 0.01
 
 
-def test_the_command_of_make_demo(tmp_path: Path) -> None:
+def test_the_command_of_the_docstring(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     done = subprocess.run(
         [sys.executable, "-m", "tapedebug", "run", "--report", report, ROOT / "notebooks" / "net.py"],
@@ -188,3 +190,61 @@ def test_the_command_of_make_demo(tmp_path: Path) -> None:
     ):
         assert part in done.stdout, done.stdout
     assert report.stat().st_size > 100_000
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What `make demo` runs: its output, and its report."""
+    report = tmp_path_factory.mktemp("demo") / "report.html"
+    done = subprocess.run(
+        [sys.executable, ROOT / "notebooks" / "demo.py", "--report", report],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout, report
+
+
+def test_the_demo_misses_names_the_line_and_hits(demo: tuple[str, Path]) -> None:
+    text, _ = demo
+    before, found, after, compared = re.split(r"^\d\. ", text, flags=re.M)[1:]
+    wrong, right = ([float(m) for m in re.findall(r"\d+\.\d{3}", re.findall("by \\(m\\):(.*)", part)[0])]
+                    for part in (before, after))  # fmt: skip
+    assert len(wrong) == len(right) == 8
+    assert wrong[0] == right[0] == pytest.approx(1.781)
+    assert not wrong[-1] < 10 * wrong[0], "descent along the wrong gradient goes far away"
+    assert right == sorted(right, reverse=True) and right[-1] < 0.005
+    assert "the last throw misses the target by " in before
+    assert "The last throw hits the target: it is 3.33 mm off." in after
+    for part in (
+        "gradient WRONG: 123 of 123 launches checked end to end",
+        "✕ overwrite · x, x_next",
+        "kernel at notebooks/net.py:107, in integrate",
+        "launched at notebooks/net.py:177, in simulate",
+        "fix: give integrate an array of its own for x_next in each round",
+        "and 1 more on the same line",
+    ):
+        assert part in found, found
+    for part in ("verdict    WRONG → AGREE", "findings   4 gone, 0 new, 0 still there"):
+        assert part in compared, compared
+
+
+def test_the_demo_fits_on_one_page(demo: tuple[str, Path]) -> None:
+    lines = demo[0].splitlines()
+    assert len(lines) <= 50 and max(map(len, lines[:-1])) <= 110
+
+
+def test_the_report_of_the_demo_has_both_tapes(demo: tuple[str, Path]) -> None:
+    data = Page(demo[1].read_text("utf-8")).payload()
+    assert [trace["verdict"] for trace in data["traces"]] == ["WRONG", "AGREE"]
+    assert data["diff"]["names"] == ["before", "after"]
+
+
+def test_make_demo_says_nothing_of_npm() -> None:
+    """npm prints how many packages it added, and that there is a newer npm, unless it is told not to."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (line,) = [line for line in makefile.splitlines() if "npm ci" in line]
+    for part in ("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", ">/dev/null"):
+        assert part in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator
 
 from tapedebug.report._diff.result import CheckChange, Diff, GradientChange, Parting
@@ -10,6 +11,7 @@ from tapedebug.trace import Finding
 
 MOST = 20
 """Lines of one kind; the rest is counted."""
+WIDTH = 100
 LONGEST_LINE = 200
 """Characters of a message in a terminal."""
 LONGEST = 260
@@ -18,16 +20,22 @@ SIGNS = {"error": "✕", "warning": "!", "info": "i"}
 
 
 def format_diff(diff: Diff) -> str:
-    """Return the whole of it as text."""
-    return "\n".join(_lines(diff))
+    """Return the whole of it as text, in lines of at most `WIDTH` characters."""
+    return "\n".join(
+        piece
+        for line in _lines(diff)
+        for piece in textwrap.wrap(
+            line, WIDTH, subsequent_indent=" " * 13, break_long_words=False, break_on_hyphens=False
+        )
+    )
 
 
 def _lines(diff: Diff) -> Iterator[str]:
     yield " → ".join(cut(name, 60) for name in diff.names)
     for name, text in overview(diff):
         yield f"  {name:<10} {text}"
-    for title, findings in (("gone", diff.gone), ("new", diff.new)):
-        yield from _listed([f"  {title:<10} {describe(finding, LONGEST_LINE)}" for finding in findings])
+    yield from _listed([f"  gone       {cut(describe(finding), WIDTH - 13)}" for finding in diff.gone])
+    yield from _listed([f"  new        {describe(finding, LONGEST_LINE)}" for finding in diff.new])
     yield from _listed([f"  still      {still(*pair, LONGEST_LINE)}" for pair in diff.still])
     yield from _listed([f"  gradient   {gradient(change)}" for change in diff.gradients])
     yield from _listed([f"  check      {check(change)}" for change in diff.checks])
