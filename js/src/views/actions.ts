@@ -1,8 +1,8 @@
 /** The few things that can be done from several places: going to a launch, a version, a finding, and back to who wrote a value. */
-import { evidenceLaunch } from "../trace/model.js";
 import type { Arg, Finding, Launch, Version } from "../trace/types.js";
 import { journeyOf } from "./journey.js";
 import { foldAround } from "./lanes/folds.js";
+import { findingPlace } from "./places.js";
 import type { Panel } from "./state.js";
 import { origin } from "./words.js";
 
@@ -30,26 +30,11 @@ export function selectFinding(panel: Panel, finding: Finding | null): void {
     panel.store.select({ finding: null });
     return;
   }
-  const launch = launchOfFinding(panel, finding);
-  const array = panel.model.arrayId(finding.arrays[0] ?? null);
+  const { launch, array } = findingPlace(panel.model, finding);
   const version = array === null || launch === null ? null : (panel.model.versionAt(array, launch)?.version ?? null);
   panel.view.set({ tab: "launch", backward: false, line: finding.location, adjoint: false });
   panel.store.select({ finding: finding.id, launch, array, version });
   panel.announce(`finding: ${finding.rule}, ${finding.message}`);
-}
-
-/** Of the launches that a finding names, the one whose kernel has the finding's line; else the one that did the harm. */
-function launchOfFinding(panel: Panel, finding: Finding): number | null {
-  const pair = [evidenceLaunch(finding, "reader"), evidenceLaunch(finding, "clobberer")];
-  const candidates = [...pair, ...finding.launches].filter((at): at is number => panel.model.launch(at) !== null);
-  const at = finding.location;
-  const holds = candidates.find((index) => {
-    const kernel = panel.model.kernel(panel.model.launch(index));
-    return (
-      kernel && at && kernel.file === at.file && at.line >= kernel.line && at.line < kernel.line + kernel.lines.length
-    );
-  });
-  return holds ?? candidates[0] ?? null;
 }
 
 /** The next (1) or previous (-1) finding, around the ends. */

@@ -244,7 +244,11 @@ function details(panel: Panel, finding: Finding | null): Child[] {
 
 function named(name: string, links: readonly HTMLElement[], total: number): Child {
   if (links.length === 0) return null;
-  const parts = links.flatMap((element, i) => [i > 0 ? ", " : null, element]);
+  // no line begins with a comma
+  const parts = links.flatMap((element, i, { length }) => [
+    h("span", { class: "td-nowrap" }, element, i < length - 1 ? "," : null),
+    i < length - 1 ? " " : null,
+  ]);
   const more = total > links.length ? ` and ${whole(total - links.length)} more` : "";
   return h("p", { class: "td-named" }, h("span", { class: "td-label" }, `${name} `), ...parts, more);
 }

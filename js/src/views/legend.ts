@@ -61,6 +61,11 @@ function signs(model: TraceModel): Sign[] {
         path("M14 3 l4 -1.5 l4 1.5 v4 q-1 4 -4 5 q-3 -1 -4 -5 z", "td-f-keep"),
       ],
     },
+    {
+      text: "a finding, where it is first seen; a number: several",
+      count: model.findings.length,
+      draw: [circle({ cx: 18, cy: 9, r: 6 }, "td-f-red"), word("✕", "td-f-bg")],
+    },
     { text: "NaN or Inf among the values", count: fates.bad, draw: [word("NaN", "td-f-red")] },
     {
       text: "adjoint of a version, in the reverse pass",

@@ -1,5 +1,4 @@
 /** The panel: one renderer for the widget, JupyterLab, saved notebooks and reports. */
-import { evidenceLaunch } from "../trace/model.js";
 import { Observable } from "../trace/observable.js";
 import { openTrace } from "../trace/open.js";
 import { TraceError } from "../trace/reader.js";
@@ -16,6 +15,7 @@ import { bindKeyboard } from "./keyboard.js";
 import { foldsByDefault } from "./lanes/folds.js";
 import { LanesView } from "./lanes/view.js";
 import { jacobianOf } from "./mask.js";
+import { findingPlace } from "./places.js";
 import { buildScrubber } from "./scrubber.js";
 import { buildStage } from "./stage.js";
 import { INITIAL_VIEW, Lifetime, type Panel, type ViewState } from "./state.js";
@@ -120,24 +120,23 @@ const followed = new WeakMap<LanesView, Finding>();
 function follow(panel: Panel, lanes: LanesView): void {
   const { launch, array, finding } = panel.store.get("selection");
   const focused = panel.model.finding(finding);
-  if (focused && launch === null && focused.launches.length > 0) {
+  if (focused && launch === null && findingPlace(panel.model, focused).launch !== null) {
     selectFinding(panel, focused); // it was set from outside, by its id alone
     return;
   }
   const id = panel.model.arrayId(array);
   if (focused && followed.get(lanes) !== focused) {
     followed.set(lanes, focused);
-    lanes.reveal(launchesOf(focused, launch), id);
+    lanes.reveal(launchesOf(panel, focused, launch), id);
     return;
   }
   if (!focused) followed.delete(lanes);
   if (launch !== null) lanes.follow(launch);
 }
 
-/** A finding may name hundreds of launches: what is brought into view is the first pair of them. */
-function launchesOf(finding: Finding, launch: number | null): number[] {
-  const pair = [evidenceLaunch(finding, "reader"), evidenceLaunch(finding, "clobberer"), launch].filter(
-    (at): at is number => at !== null,
-  );
-  return pair.length > 0 ? pair : finding.launches.slice(0, 2);
+/** A finding may name hundreds of launches: what is brought into view is its first place, with the reader of what was overwritten. */
+function launchesOf({ model }: Panel, finding: Finding, launch: number | null): number[] {
+  const { pair } = findingPlace(model, finding);
+  const found = [...(pair ?? []), launch].filter((at) => at !== null);
+  return found.length > 0 ? found : finding.launches.slice(0, 2);
 }

@@ -1,7 +1,9 @@
 /** Painting the lanes: bars, ticks, dots. Same marks are collected and drawn in one path. */
+import type { Finding } from "../../trace/types.js";
 import { shape } from "../format.js";
 import type { Fold } from "./columns.js";
 import { type EventMarks, paintEvents } from "./events.js";
+import type { FindingMark } from "./findings.js";
 import { BAR, eachSpan, eachVisible, type Geometry, plotWidth, u, x, y } from "./geometry.js";
 import { fitText, INDENT } from "./gutter.js";
 import { paintBackwardMarks, paintClobbers, paintFoldCounts } from "./marks.js";
@@ -23,6 +25,9 @@ export interface Scene {
   readonly focus: ReadonlySet<string> | null;
   readonly focusLaunches: readonly number[];
   readonly focusTone: Tone;
+  /** The chosen one; null: none. */
+  readonly finding: Finding | null;
+  readonly findingMarks: readonly FindingMark[];
   readonly events: EventMarks;
   /** Folds that can be seen. */
   readonly folds: readonly Fold[];

@@ -1,6 +1,6 @@
 /** The lanes: a canvas that is painted at most once a frame, and what the pointer and the wheel do to it. */
 import type { TapeEvent } from "../../trace/types.js";
-import { selectLaunch, selectVersion } from "../actions.js";
+import { selectFinding, selectLaunch, selectVersion } from "../actions.js";
 import { button, h } from "../dom.js";
 import { plural } from "../format.js";
 import type { Panel } from "../state.js";
@@ -8,6 +8,7 @@ import { buildAround } from "./around.js";
 import { HEADROOM, headHeight, paintBands, paintHead } from "./axis.js";
 import { type Bands, bandAround, buildBands, shownRows } from "./bands.js";
 import { buildEvents, type EventMarks, eventPlace, eventText } from "./events.js";
+import { buildFindingMarks, type FindingMark, findingLines, hitFindings, paintFindings, TONES } from "./findings.js";
 import { buildColumns, toggledScope, toggledSequence, unfolding } from "./folds.js";
 import {
   clampViewport,
@@ -45,6 +46,7 @@ export class LanesView {
   private readonly allTracks: readonly Track[];
   private readonly bands: Bands;
   private readonly events: EventMarks;
+  private readonly findings: readonly FindingMark[];
   private readonly fates: { readonly lost: number; readonly kept: number };
   /** Width of the names; 0: not measured yet. */
   private gutter = 0;
@@ -70,6 +72,7 @@ export class LanesView {
     this.bands = buildBands(model);
     this.fates = { lost: model.countStatus("lost"), kept: model.countStatus("preserved") };
     this.events = buildEvents(model);
+    this.findings = buildFindingMarks(model);
     this.summarised = model.columns.versions.adjoint.some((summary) => summary >= 0);
     this.series = stripSeries(model, null);
     this.columns = buildColumns(model, view.value);
@@ -303,7 +306,9 @@ export class LanesView {
       keptHatch: this.hatches.kept,
       focus: focused && focused.arrays.length > 0 ? new Set(focused.arrays) : null,
       focusLaunches: focused?.launches.slice(0, MOST_FOCUSED) ?? [],
-      focusTone: focused?.severity === "error" ? "red" : focused?.severity === "warning" ? "amber" : "fg-2",
+      focusTone: TONES[focused?.severity ?? "info"],
+      finding: focused,
+      findingMarks: this.findings,
       launch,
       backward: view.get("backward"),
       array: model.arrayId(array),
@@ -335,6 +340,7 @@ export class LanesView {
     pen.rect(0, scene.geometry.head - HEADROOM, width, height);
     pen.clip();
     paintTracks(pen, scene);
+    paintFindings(pen, scene);
     pen.restore();
     paintLabels(pen, scene);
     paintScrollMarks(pen, scene);
@@ -387,8 +393,9 @@ export class LanesView {
   }
 
   private onHover(px: number, py: number): void {
+    const found = hitFindings(this.geometry(), this.tracks, this.findings, px, py);
     const hit = this.hit(px, py);
-    const lines = hit ? tooltipLines(this.panel.model, hit) : [];
+    const lines = found.length > 0 ? findingLines(found) : hit ? tooltipLines(this.panel.model, hit) : [];
     this.canvas.style.cursor = lines.length > 0 ? "pointer" : "default";
     if (lines.length > 0) this.tip.show(lines, px, py, this.size.width, this.size.height);
     else this.tip.hide();
@@ -398,6 +405,11 @@ export class LanesView {
     const { model, view, store } = this.panel;
     const hit = this.hit(px, py);
     this.canvas.focus({ preventScroll: true });
+    const [finding] = hitFindings(this.geometry(), this.tracks, this.findings, px, py);
+    if (finding) {
+      selectFinding(this.panel, finding);
+      return;
+    }
     if (!hit) return;
     const [event] = hit.events;
     if (event) this.selectEvent(event);
