@@ -196,9 +196,31 @@ def test_the_launch_whose_values_were_overwritten_is_named(mode: str) -> None:
         wp.launch(k.identity, 2, [c, a])
         wp.launch(k.total, 2, [b, loss])
     result = end_to_end(tape, loss)
-    assert result.dot_product is not None
-    assert result.dot_product.launch == 0
-    assert result.dot_product.message in result.coverage.notes
+    test = result.dot_product
+    assert test is not None
+    assert test.launch == 0
+    assert test.message == (
+        f"dot-product test: ⟨w, J v⟩ = {test.forward:.6g}, ⟨Jᵀ w, v⟩ = {test.reverse:.6g}, relative mismatch "
+        f"{test.mismatch:.1g}: values that the adjoint of launch 0 (square) needs were overwritten before "
+        "the reverse pass"
+    )
+    assert test.message in result.coverage.notes
+
+
+def test_a_kernel_at_fault_is_named_beside_one_whose_values_were_overwritten() -> None:
+    """The search goes on with the values that each launch had: what others overwrote is no fault of it."""
+    a, b, c, loss = k.vector([1.0, 2.0]), k.vector([0.0, 0.0]), k.vector([-1.0, -2.0]), k.vector([0.0])
+    d = wp.zeros_like(b)
+    tape = wp.Tape(on_overwrite="ignore")
+    with tape:
+        wp.launch(k.with_adjoint_of(k.cube, k.square), 2, [a, b])
+        wp.launch(k.square, 2, [b, d])
+        wp.launch(k.identity, 2, [c, b])
+        wp.launch(k.total, 2, [d, loss])
+    test = end_to_end(tape, loss, [a]).dot_product
+    assert test is not None
+    assert test.launch == 0
+    assert test.message.endswith("the reverse pass of launch 0 (cube) is not the transpose of its derivative")
 
 
 def test_what_was_detached_is_constant_on_both_sides() -> None:

@@ -1,8 +1,10 @@
 """`end_to_end`: the gradient of a whole tape, right, wrong, and undecidable, in numbers."""
 
 import ctypes
+import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import EndToEnd, end_to_end, gradcheck_tape
+from tapedebug.autograd.tapes.end_to_end import _inputs
 from tests.autograd import kernels as k
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "notebooks"))
@@ -54,6 +57,46 @@ def test_preserve_agrees_where_ignore_is_wrong() -> None:
     assert result.inputs[0].message.endswith(
         ": values that the adjoint needs were overwritten before the reverse pass"
     )
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_headline_names_all_wrong_inputs_the_worst_first(swapped: bool) -> None:
+    tape, loss, a, b = _two_overwritten()
+    labels = {a: "a", b: "b"}
+    result = end_to_end(tape, loss, [b, a] if swapped else [a, b], labels=labels)
+    assert [check.name for check in result.inputs] == (["b", "a"] if swapped else ["a", "b"])
+    assert result.coverage.summary == (
+        "6 of 6 launches checked end to end; WRONG with respect to a, off by 200 %, and b, off by 50 %: "
+        "values that the adjoint needs were overwritten before the reverse pass"
+    )
+
+
+def _two_overwritten() -> tuple[wp.Tape, Any, Any, Any]:
+    """Squares of two inputs, which are overwritten by their negative and by their half."""
+    a, b = k.vector([1.0, 2.0, 3.0]), k.vector([2.0, 3.0, 4.0])
+    c, d = k.vector([-1.0, -2.0, -3.0]), k.vector([1.0, 1.5, 2.0])
+    y, z, loss = wp.zeros_like(a), wp.zeros_like(a), wp.zeros(1, dtype=float, requires_grad=True)
+    tape = wp.Tape(on_overwrite="ignore")
+    with tape:
+        for source, target, later in ((a, y, c), (b, z, d)):
+            wp.launch(k.square, 3, [source, target])
+            wp.launch(k.identity, 3, [later, source])
+        for result in (y, z):
+            wp.launch(k.total, 3, [result, loss])
+    return tape, loss, a, b
+
+
+def test_of_many_wrong_inputs_the_headline_counts_the_rest() -> None:
+    assert _inputs([_wrong("x", 0.5)]) == "x, off by 50 %"
+    assert _inputs([_wrong("x", math.inf), _wrong("y", 0.5)]) == "x, and y, off by 50 %"
+    assert _inputs([_wrong(name, math.inf) for name in "abcdef"]) == "a, b, c, d and 2 more"
+    assert _inputs([_wrong(name, 2.0) for name in "abcde"]) == (
+        "a, off by 200 %, b, off by 200 %, c, off by 200 %, d, off by 200 %, and 1 more"
+    )
+
+
+def _wrong(name: str, error: float) -> Any:
+    return SimpleNamespace(name=name, verdict="WRONG", rel_error=error)
 
 
 def test_warn_consumes_what_ignore_does() -> None:

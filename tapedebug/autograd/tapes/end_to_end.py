@@ -23,13 +23,14 @@ from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.shadowed import UNMATCHED
 from tapedebug.autograd.programs.whole import WholeTape, whole_tape
 from tapedebug.autograd.slopes.transpose import DotProduct, dot_test
-from tapedebug.autograd.slopes.verdict import VERDICTS, Verdict, worst
+from tapedebug.autograd.slopes.verdict import Verdict, worst
 from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, negligible, probe_input
 from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of
 from tapedebug.autograd.tapes.joint import BANDS, MANY, SAMPLE, Together
 from tapedebug.autograd.told.results import Coverage
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
+LISTED = 4  # inputs that the summary names
 DIVERGED = 1e-3  # relative difference of the float32 and float64 losses of two different runs
 
 
@@ -137,15 +138,33 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck]) -> Coverage:
     if checks and len(agreeing) == len(checks):
         summary += f"; agrees {_to(max(check.rel_error for check in checks))}"
     elif checks:
-        bad = max(checks, key=lambda check: VERDICTS.index(check.verdict))
-        measured = bad.verdict == "WRONG" and np.isfinite(bad.rel_error)
-        off = f", off by {_percent(bad.rel_error)}" if measured else ""
-        summary += f"; {bad.verdict} with respect to {bad.name}{off}: {bad.reason}"
+        verdict = worst(check.verdict for check in checks)
+        bad = sorted((check for check in checks if check.verdict == verdict), key=_error, reverse=True)
+        summary += f"; {verdict} with respect to {_inputs(bad)}: {bad[0].reason}"
     else:
         summary += ": no input has requires_grad=True"
     zero = [check.name for check in agreeing if not check.reference.any()]
     notes = [f"exactly zero: the gradient with respect to {name}" for name in zero]
     return Coverage(summary, program.launches, checked, (*program.notes, *notes))
+
+
+def _error(check: InputCheck) -> float:
+    """How far a gradient is off; one that is not finite is the worst."""
+    return check.rel_error if np.isfinite(check.rel_error) else np.inf
+
+
+def _inputs(checks: Sequence[InputCheck]) -> str:
+    """`w, off by 777 %, and x, off by 70 %`: in the order of `checks`, the first `LISTED` of them."""
+    named = [
+        f"{check.name}, off by {_percent(check.rel_error)}"
+        if check.verdict == "WRONG" and np.isfinite(check.rel_error)
+        else check.name
+        for check in checks[:LISTED]
+    ]
+    left = len(checks) - len(named)
+    named += [f"{left} more"] if left else []
+    joint = ", and " if any("off by" in name for name in named) else " and "
+    return joint.join(filter(None, [", ".join(named[:-1]), named[-1]]))
 
 
 def _to(error: float) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._source import display_file
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._experiment import Consume
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
@@ -46,13 +45,11 @@ def find(case: Case) -> list[Finding]:
     ]
     if not leaves:  # differences see through what was detached on purpose
         return []
-    kept = case.trace.tape.on_overwrite in ("preserve", "error")
-    ways: tuple[Consume, ...] = ("versions",) if kept else ("versions", "current")
-    for consume in ways:
-        case.progress("bisecting the tape for a wrong adjoint")
-        parting = first_parting(replay.twin, replay.seeds, [replay.arrays[leaf] for leaf in leaves], consume)
-        if parting is not None:
-            return [_finding(case, replay, parting)]
+    case.progress("bisecting the tape for a wrong adjoint")
+    # With the values that each launch had: what others overwrote is no fault of its adjoint.
+    parting = first_parting(replay.twin, replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions")
+    if parting is not None:
+        return [_finding(case, replay, parting)]
     case.skipped(f"{RULE}: no launch was found whose adjoint differs from differences of it in float64")
     return []
 
