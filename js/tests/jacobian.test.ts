@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { openJson } from "../src/trace/json.js";
 import { type Answer, type MaskEntry, NOTHING, type PanelState, PanelStore, Unanswered } from "../src/trace/store.js";
-import { cellColour, errorShade, type MapColours, valueShade } from "../src/views/jacobian/colours.js";
+import { type HeatColours, heatBar, heatScale, heatShade } from "../src/views/heat.js";
+import { cellColour, errorShade } from "../src/views/jacobian/colours.js";
 import { cellAt, entryName, entryNumbers, readJacobian } from "../src/views/jacobian/data.js";
 import { makeJacobian } from "../src/views/jacobian/index.js";
 import { asked, clamped, closeTo, following, whole, zoomed } from "../src/views/jacobian/window.js";
@@ -144,7 +145,7 @@ describe("the window", () => {
 });
 
 describe("colours", () => {
-  const colours: MapColours = {
+  const colours: HeatColours = {
     page: [255, 255, 255],
     plus: [0, 0, 255],
     minus: [200, 100, 0],
@@ -154,11 +155,25 @@ describe("colours", () => {
   const scale = { value: 4, error: 3 };
 
   it("are those of the page for zero, full for the largest, and never so faint that one misses them", () => {
-    expect([valueShade(0, scale), valueShade(4, scale), valueShade(-4, scale)]).toEqual([0, 1, 1]);
-    expect(valueShade(1e-9, scale)).toBeGreaterThan(0.1);
+    const { value: top } = scale;
+    expect([0, 4, -4].map((value) => heatShade(value, { base: 0, top }))).toEqual([0, 1, 1]);
+    expect(heatShade(1e-9, { base: 0, top })).toBeGreaterThan(0.1);
     expect([errorShade(0, scale), errorShade(3, scale)]).toEqual([0, 1]);
     expect(errorShade(0.3, scale)).toBeLessThan(errorShade(3, scale));
     expect(errorShade(1e-7, { value: 4, error: 1e-7 })).toBe(0); // tiny beside the derivatives
+  });
+
+  it("are of one map for values, gradients and derivatives: from zero on both sides, or from the smallest far from zero", () => {
+    expect(heatScale(-1, 4)).toEqual({ base: 0, top: 4 });
+    expect(heatScale(1, 4)).toEqual({ base: 0, top: 4 });
+    expect(heatScale(300, 310)).toEqual({ base: 300, top: 10 });
+    expect(heatScale(-310, -300)).toEqual({ base: -300, top: 10 });
+    expect(heatScale(5, 5)).toEqual({ base: 0, top: 5 });
+    expect(heatShade(300, heatScale(300, 310))).toBeLessThan(0.2);
+    expect(heatShade(310, heatScale(300, 310))).toBe(1);
+    expect(heatBar(-1, 4)).toBe(
+      "linear-gradient(to right, color-mix(in srgb, var(--td-ramp-minus) 36%, var(--td-bg)), var(--td-bg) 20%, color-mix(in srgb, var(--td-ramp) 100%, var(--td-bg)))",
+    );
   });
 
   it("hatch what was not evaluated, and mark what is not finite", () => {

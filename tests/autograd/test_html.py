@@ -181,10 +181,12 @@ def test_colours_say_sign_size_and_what_is_no_number() -> None:
     blocks = Blocks.of(compared(ad, np.zeros((2, 3)), known=known))
     cells, palette = pixels(png(blocks.signed(blocks.ad)))
     assert cells.tolist() == [[LEVELS, LEVELS + LEVELS // 2, 0], [BROKEN, BROKEN, UNKNOWN]]
-    red, blue, _ = palette[LEVELS], palette[2 * LEVELS], palette[0]
-    assert red[0] > red[2] and blue[2] > blue[0]
-    assert palette[0][3] == 0 and red[3] == 255  # zero is the colour of the page
-    assert len({tuple(palette[i]) for i in (LEVELS, 2 * LEVELS, UNKNOWN, BROKEN)}) == 4
+    blue, amber, _ = palette[LEVELS], palette[2 * LEVELS], palette[0]
+    assert blue[2] > blue[1] > blue[0] and amber[0] > amber[1] > amber[2]  # as in the panel
+    assert palette[0][3] == 0 and blue[3] == 255  # zero is the colour of the page
+    assert len({tuple(palette[i]) for i in (LEVELS, 2 * LEVELS, 3 * LEVELS, UNKNOWN, BROKEN)}) == 5
+    errors, _ = pixels(png(Blocks.of(compared(np.array([[2.0, 0.0]]), np.zeros((1, 2)))).errors()))
+    assert errors.tolist() == [[3 * LEVELS, 0]]  # red, and no colour of a value
 
 
 def test_entries_that_a_sparsity_rules_out_are_zero_not_unknown() -> None:

@@ -115,4 +115,29 @@ describe("the panel", () => {
     assert.equal(await page.locator(".td-adjoint").count(), 0);
     await finish();
   });
+
+  test("shows values and gradient of a field as that field, in one colour map with a scale", async () => {
+    const { page, finish } = await reports.open("field");
+    await page.locator(".td-card", { hasText: "overwrite · buffer" }).first().click();
+    const pictures = page.locator(".td-values canvas.td-picture");
+    await pictures.nth(1).waitFor();
+    for (const picture of await pictures.all()) {
+      const { width, height } = await picture.boundingBox();
+      assert.ok(Math.abs(width - height) <= 1, `${width} × ${height} pixels`);
+    }
+    const bars = await page.locator(".td-heat-bar").evaluateAll((all) => all.map((bar) => bar.style.background));
+    assert.equal(bars.length, 2);
+    for (const bar of bars) assert.match(bar, /var\(--td-ramp\)/);
+    // both are of one hue: the strongest colour of each is that of the ramp's end
+    const strongest = await pictures.evaluateAll((all) =>
+      all.map((canvas) => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let most = [255, 255, 255];
+        for (let i = 0; i < data.length; i += 4) if (data[i] < most[0]) most = [...data.slice(i, i + 3)];
+        return most;
+      }),
+    );
+    assert.deepEqual(strongest[0], strongest[1]);
+    await finish();
+  });
 });

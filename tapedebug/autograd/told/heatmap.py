@@ -24,8 +24,16 @@ LEVELS = 60  # shades of a colour
 DECADES = 4.0  # of errors that can be told apart
 LEAST = 1e-3  # of the largest entry: an error below it is no strong colour, though it be the largest
 
-ZERO, UNKNOWN, BROKEN = 0, 2 * LEVELS + 1, 2 * LEVELS + 2
-RED, BLUE, GREY, VIOLET = (224, 72, 78), (63, 127, 232), (128, 128, 128), (154, 94, 214)
+MINUS, WRONG = LEVELS, 2 * LEVELS  # added to a level: its colour, of which the first is that of plus
+ZERO, UNKNOWN, BROKEN = 0, 3 * LEVELS + 1, 3 * LEVELS + 2
+# the colours of the panel (js/src/views/heat.ts), readable on a light page and on a dark one
+BLUE, AMBER, RED, GREY, VIOLET = (
+    (63, 127, 232),
+    (206, 132, 28),
+    (224, 72, 78),
+    (128, 128, 128),
+    (154, 94, 214),
+)
 
 Cells = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -89,12 +97,12 @@ class Blocks:
         return float(self.error[np.isfinite(self.error)].max(initial=0.0))
 
     def signed(self, values: Floats) -> Cells:
-        """Colours of values: red above zero, blue below, in proportion to the largest of AD and FD."""
+        """Colours of values: blue above zero, amber below, in proportion to the largest of AD and FD."""
         top = self.largest() or 1.0
         with np.errstate(all="ignore"):
             level = np.ceil(np.abs(values) / top * LEVELS)
         level = np.clip(np.nan_to_num(level), 0, LEVELS).astype(np.uint8)
-        cells: Cells = np.where(values < 0, level + LEVELS * (level > 0), level).astype(np.uint8)
+        cells: Cells = np.where(values < 0, level + MINUS * (level > 0), level).astype(np.uint8)
         return self._marked(cells, values)
 
     def errors(self) -> Cells:
@@ -103,7 +111,8 @@ class Blocks:
         with np.errstate(all="ignore"):
             level = np.ceil((1.0 + np.log10(self.error / top) / DECADES) * LEVELS)
         level = np.nan_to_num(level, neginf=0.0, posinf=LEVELS)
-        return self._marked(np.clip(level, 0, LEVELS).astype(np.uint8), self.error)
+        level = np.clip(level, 0, LEVELS).astype(np.uint8)
+        return self._marked((level + WRONG * (level > 0)).astype(np.uint8), self.error)
 
     def _marked(self, cells: Cells, values: Floats) -> Cells:
         cells[~np.isfinite(values)] = BROKEN
@@ -162,8 +171,8 @@ def _lines(count: int, components: int, along: float, length: float, *, across: 
 def png(cells: Cells) -> bytes:
     """The cells as an indexed PNG with transparency, so that zero is the colour of the page."""
     shades = np.round(np.linspace(36, 255, LEVELS)).astype(int)
-    colours = [RED] * (LEVELS + 1) + [BLUE] * LEVELS + [GREY, VIOLET]
-    alphas = [0, *shades, *shades, 110, 255]
+    colours = [BLUE] * (LEVELS + 1) + [AMBER] * LEVELS + [RED] * LEVELS + [GREY, VIOLET]
+    alphas = [0, *shades, *shades, *shades, 110, 255]
     height, width = cells.shape
     rows = b"".join(b"\0" + line.tobytes() for line in np.ascontiguousarray(cells))
     chunks = (

@@ -55,8 +55,8 @@ STYLE = (
 .td-check .td-legend p { margin-bottom: 6px; overflow-wrap: anywhere; }
 .td-check .td-key { display: inline-block; width: 10px; height: 10px; vertical-align: -1px; }
 .td-check .td-key-worst { border: 2px solid var(--td-fg); width: 7px; height: 7px; }
-.td-check .td-key-plus { background: #e0484e; }
-.td-check .td-key-minus { background: #3f7fe8; }
+.td-check .td-key-plus { background: #3f7fe8; }
+.td-check .td-key-minus { background: #ce841c; }
 .td-check .td-key-unknown { background: #808080; opacity: .43; }
 .td-check .td-key-broken { background: #9a5ed6; }
 .td-check .td-scroll { overflow-x: auto; margin: 8px 0; }

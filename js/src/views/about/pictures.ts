@@ -4,7 +4,8 @@ import type { TraceModel } from "../../trace/model.js";
 import type { MaskEntry, Question } from "../../trace/store.js";
 import { type Child, h, link } from "../dom.js";
 import { number, plural, short } from "../format.js";
-import { MAPS, type MapName, readColours } from "../jacobian/colours.js";
+import { readHeat } from "../heat.js";
+import { MAPS, type MapName } from "../jacobian/colours.js";
 import { entryNumbers, type Jacobian, readJacobian } from "../jacobian/data.js";
 import { mapTitle } from "../jacobian/maps.js";
 import { paintMap, type Scene } from "../jacobian/paint.js";
@@ -58,7 +59,7 @@ export function jacobianPictures(
             more > 0 ? h("p", { class: "td-empty" }, `and ${plural(more, "more Jacobian")}, not shown`) : null,
           ),
     paint: (root) => {
-      const colours = readColours(root);
+      const colours = readHeat(root);
       const palette = readPalette(root);
       if (colours) for (const paint of painters) paint({ colours, palette });
     },

@@ -1,10 +1,11 @@
 /** AD, FD and error side by side: three canvases over one window, moved by wheel, drag, buttons and keys. */
 import { button, h } from "../dom.js";
 import { short } from "../format.js";
+import { type HeatColours, readHeat } from "../heat.js";
 import { type Palette, readPalette } from "../lanes/palette.js";
 import { bindPointer } from "../lanes/pointer.js";
 import type { Panel } from "../state.js";
-import { MAPS, type MapColours, type MapName, readColours } from "./colours.js";
+import { MAPS, type MapName } from "./colours.js";
 import type { Jacobian } from "./data.js";
 import { paintMap, type Scene } from "./paint.js";
 import { cursorText } from "./readout.js";
@@ -69,7 +70,7 @@ function label({ pair, shape }: Jacobian): string {
 /** What is where on the canvases, and painting them once a frame at most. */
 class Painter {
   private palette: Palette | null = null;
-  private colours: MapColours | null = null;
+  private colours: HeatColours | null = null;
   private frame = 0;
 
   constructor(
@@ -107,7 +108,7 @@ class Painter {
     const { jacobian, detail, window: seen, cursor } = this.source.value;
     if (!jacobian?.cells) return;
     this.palette ??= readPalette(this.panel.root);
-    this.colours ??= readColours(this.panel.root);
+    this.colours ??= readHeat(this.panel.root);
     if (!this.colours) return;
     const ratio = Math.min(MAX_RATIO, window.devicePixelRatio || 1);
     const worst = jacobian.worst[0];

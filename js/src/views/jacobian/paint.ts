@@ -1,6 +1,8 @@
 /** One of the three maps on its canvas: cells, the lines between elements and components, the worst entry, the cursor. */
+
+import type { HeatColours } from "../heat.js";
 import { hatch, type Palette } from "../lanes/palette.js";
-import { type MapColours, type MapName, pixels, type Scale } from "./colours.js";
+import { type MapName, pixels, type Scale } from "./colours.js";
 import type { Cells, Side } from "./data.js";
 import type { Window } from "./window.js";
 
@@ -16,7 +18,7 @@ export interface Scene {
   readonly output: Side;
   readonly input: Side;
   readonly scale: Scale;
-  readonly colours: MapColours;
+  readonly colours: HeatColours;
   readonly palette: Palette;
   readonly worst: { readonly row: number; readonly column: number } | null;
   readonly cursor: { readonly row: number; readonly column: number } | null;
@@ -26,7 +28,7 @@ export interface Scene {
 /** Pictures of cells, one pixel each; made once for a theme. */
 const PICTURES = new WeakMap<Cells, Map<string, HTMLCanvasElement>>();
 
-function picture(cells: Cells, map: MapName, scale: Scale, colours: MapColours): HTMLCanvasElement {
+function picture(cells: Cells, map: MapName, scale: Scale, colours: HeatColours): HTMLCanvasElement {
   const name = `${map} ${Object.values(colours).join(" ")}`;
   const known = PICTURES.get(cells) ?? new Map<string, HTMLCanvasElement>();
   PICTURES.set(cells, known);

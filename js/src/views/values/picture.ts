@@ -2,9 +2,15 @@
 import type { Of, Picture } from "../../trace/values.js";
 import { h } from "../dom.js";
 import { number, plural } from "../format.js";
+import { css, type HeatColours, heatBar, heatColour, heatScale, readHeat } from "../heat.js";
 
 /** Of the picture of a list. */
 const HEIGHT = 56;
+/** Of the picture of a grid. */
+const HIGHEST = 260;
+const LOWEST = 24;
+/** Of one cell. */
+const LARGEST = 40;
 const MOST_RATIO = 3;
 const DASHES: readonly (readonly number[])[] = [[], [5, 2], [2, 2], [7, 2, 2, 2]];
 
@@ -34,7 +40,8 @@ function finite(value: number | undefined, otherwise: number): number {
 /** The picture as a figure; painted once it has a size, and again when that or the colours change. */
 export function pictureView(picture: Picture, of: Of, label: string): { element: HTMLElement; paint(): void } {
   const range = rangeOf(picture);
-  const cells = picture.rows > 1 ? "grid" : "list";
+  const grid = picture.rows > 1;
+  const cells = grid ? "grid" : "list";
   const bad = range.bad > 0 ? `, ${plural(range.bad, "value")} NaN or Inf` : "";
   const canvas = h("canvas", {
     class: "td-picture",
@@ -42,34 +49,41 @@ export function pictureView(picture: Picture, of: Of, label: string): { element:
     "aria-label": `${label} as a ${cells}, from ${number(range.low)} to ${number(range.high)}${bad}`,
   });
   const paint = (): void => {
-    const width = canvas.clientWidth;
+    const room = canvas.parentElement?.clientWidth ?? 0;
     const pen = canvas.getContext("2d");
-    if (!pen || width === 0) return;
+    if (!pen || room === 0) return;
     const ratio = Math.min(MOST_RATIO, window.devicePixelRatio || 1);
-    const grid = picture.rows > 1;
-    const height = grid ? Math.round(Math.max(24, Math.min(140, (width * picture.rows) / picture.columns))) : HEIGHT;
-    canvas.style.height = `${height}px`;
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
+    const heat = grid ? readHeat(canvas.parentElement ?? canvas) : null;
+    const size = grid ? gridSize(picture, room) : { width: room, height: HEIGHT };
+    canvas.style.width = grid ? `${size.width}px` : "";
+    canvas.style.height = `${size.height}px`;
+    canvas.width = Math.round(size.width * ratio);
+    canvas.height = Math.round(size.height * ratio);
     pen.scale(ratio, ratio);
     const style = getComputedStyle(canvas);
     const colour = (name: string): string => style.getPropertyValue(name).trim();
     const tones = {
       ink: colour(of === "value" ? "--td-accent" : "--td-adj"),
-      bg: colour("--td-bg-2"),
       red: colour("--td-red"),
       axis: colour("--td-border"),
     };
-    if (grid) paintGrid(pen, picture, range, width, height, tones);
-    else paintLines(pen, picture, range, width, tones);
+    if (heat) paintGrid(pen, picture, range, size, heat);
+    else paintLines(pen, picture, range, size.width, tones);
   };
-  const caption = h("figcaption", {}, h("span", {}, number(range.low)), h("span", {}, number(range.high)));
+  const bar = grid && range.low < range.high ? h("span", { class: "td-heat-bar", "aria-hidden": "true" }) : null;
+  if (bar) bar.style.background = heatBar(range.low, range.high);
+  const caption = h("figcaption", {}, h("span", {}, number(range.low)), bar, h("span", {}, number(range.high)));
   return { element: h("figure", { class: "td-pictured" }, canvas, caption), paint };
+}
+
+/** A field of any size: its cells are square, unless it is much longer than high. */
+function gridSize({ rows, columns }: Picture, room: number): { width: number; height: number } {
+  const across = Math.min(room / columns, HIGHEST / rows, LARGEST);
+  return { width: Math.round(across * columns), height: Math.max(LOWEST, Math.round(across * rows)) };
 }
 
 interface Tones {
   readonly ink: string;
-  readonly bg: string;
   readonly red: string;
   readonly axis: string;
 }
@@ -119,31 +133,34 @@ function paintLines(pen: Pen, picture: Picture, range: Range, width: number, ton
   }
 }
 
-function paintGrid(pen: Pen, picture: Picture, range: Range, width: number, height: number, tones: Tones): void {
+function paintGrid(
+  pen: Pen,
+  picture: Picture,
+  range: Range,
+  { width, height }: { width: number; height: number },
+  colours: HeatColours,
+): void {
   const { rows, columns, low, high, bad } = picture;
   const across = width / columns;
   const down = height / rows;
-  const spread = range.high - range.low;
-  pen.fillStyle = tones.bg;
+  const scale = heatScale(range.low, range.high);
+  pen.fillStyle = css(colours.page);
   pen.fillRect(0, 0, width, height);
   for (let r = 0; r < rows; r++) {
     for (let c = 0; c < columns; c++) {
       const i = r * columns + c;
       const value = ((low[i] ?? Number.NaN) + (high[i] ?? Number.NaN)) / 2;
       if (!Number.isNaN(value)) {
-        pen.globalAlpha = spread > 0 ? 0.08 + (0.92 * (value - range.low)) / spread : 0.5;
-        pen.fillStyle = tones.ink;
+        pen.fillStyle = css(heatColour(value, scale, colours));
         pen.fillRect(c * across, r * down, across + 0.3, down + 0.3);
       }
       if ((bad[i] ?? 0) > 0) {
-        pen.globalAlpha = 1;
-        pen.strokeStyle = tones.red;
+        pen.strokeStyle = css(colours.wrong);
         pen.lineWidth = 1.2;
         cross(pen, (c + 0.5) * across, (r + 0.5) * down, Math.max(1.5, Math.min(across, down) / 3));
       }
     }
   }
-  pen.globalAlpha = 1;
 }
 
 function cross(pen: Pen, x: number, y: number, size: number): void {
