@@ -1,73 +1,197 @@
-"""Runs somebody's script as `python SCRIPT ARGS` would, and shows their traceback without our frames."""
+"""Runs a program of the user as Python would, and shows its traceback without frames of this package.
+
+A program is a script, a module (`-m`), standard input (`-`) or a notebook.
+"""
 
 from __future__ import annotations
 
 import builtins
+import importlib.util
+import linecache
+import select
 import sys
 import tokenize
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
+from typing import Any
 
 from tapedebug._errors import TapedebugError
+
+STANDARD_INPUT = "<stdin>"
+BUILT_IN = "built-in"
+"""The origin of modules that are part of Python's executable."""
 
 
 @dataclass(slots=True)
 class ScriptOutcome:
-    """How a script ended. `message` is what Python would have printed; `reason` says it in a few words."""
+    """How a program ended.
+
+    Attributes:
+        failed: Whether it came to no good end.
+        reason: Why, in a few words.
+        message: What Python would have printed.
+        missing: The module whose import failed, if that was the reason.
+        exited: Whether it ended itself, by `sys.exit`.
+    """
 
     failed: bool = False
     reason: str = ""
     message: str = ""
+    missing: str = ""
+    exited: bool = False
+
+
+class NoProgram(Exception):
+    """There is nothing to run; the message says why."""
 
 
 def run_script(script: Path, args: Sequence[str]) -> ScriptOutcome:
     """Run the file `script` as `__main__` with `args`; the process's own `__main__` and argv come back."""
-    path = script.absolute()
+    path = str(script.absolute())
+
+    def code() -> CodeType:
+        with tokenize.open(path) as stream:  # honours a coding line and a byte order mark
+            return compile(stream.read(), path, "exec", dont_inherit=True)
+
+    with as_main([str(script), *args], str(script.absolute().parent), __file__=path) as module:
+        return outcome_of(lambda: exec(code(), module.__dict__), (path,))
+
+
+def run_module(name: str, args: Sequence[str]) -> ScriptOutcome:
+    """Run the module `name` as `python -m` would: of a package, its `__main__`.
+
+    Raises:
+        NoProgram: There is no such module, or no source of it.
+    """
+    sys.path.insert(0, "")
+    try:
+        found = _spec(name)
+    finally:
+        sys.path.remove("")
+    path = str(found.origin)
+    names = {"__file__": path, "__spec__": found, "__package__": found.parent, "__loader__": found.loader}
+
+    def run() -> None:
+        assert found.loader is not None
+        exec(found.loader.get_code(found.name), module.__dict__)
+
+    with as_main([path, *args], str(Path.cwd()), **names) as module:
+        return outcome_of(run, (path,))
+
+
+def _spec(name: str) -> Any:
+    try:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.submodule_search_locations is not None:
+            found, name = importlib.util.find_spec(f"{name}.__main__"), f"{name}.__main__"
+    except (ImportError, ValueError) as error:  # a parent package that is not there, or fails
+        raise NoProgram(f"the module {name} cannot be found: {error}") from None
+    if found is None:
+        raise NoProgram(f"there is no module named {name}")
+    origin = found.origin or BUILT_IN
+    if (
+        not hasattr(found.loader, "get_code")
+        or origin == BUILT_IN
+        or origin.endswith(tuple(EXTENSION_SUFFIXES))
+    ):
+        raise NoProgram(f"the module {name} is not written in Python")
+    return found
+
+
+def run_input(args: Sequence[str]) -> ScriptOutcome:
+    """Run what stands on standard input."""
+    source = sys.stdin.read()
+    keep_lines(STANDARD_INPUT, source)
+
+    def run() -> None:
+        exec(compile(source, STANDARD_INPUT, "exec", dont_inherit=True), module.__dict__)
+
+    with as_main(["-", *args], str(Path.cwd())) as module:
+        return outcome_of(run, (STANDARD_INPUT,))
+
+
+def keep_lines(name: str, source: str) -> None:
+    """Keep the lines of what is no file: kernels are read from them, and tracebacks show them."""
+    lines = source.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"  # without it, Python 3.11 puts carets one column to the right
+    linecache.cache[name] = (len(source), None, lines, name)
+
+
+@contextmanager
+def as_main(argv: list[str], folder: str, **names: Any) -> Iterator[ModuleType]:
+    """A new module as `__main__`, with arguments and a first folder to import from; then all as before."""
     module = ModuleType("__main__")
-    module.__dict__.update(__file__=str(path), __builtins__=builtins)
+    module.__dict__.update({"__builtins__": builtins, **names})
     before = sys.argv, sys.path[:], sys.modules.get("__main__")
-    sys.argv = [str(script), *args]
-    sys.path[0:1] = [str(path.parent)]
+    sys.argv = argv
+    sys.path[0:1] = [folder]
     sys.modules["__main__"] = module
     try:
-        with tokenize.open(path) as stream:  # honours a coding line and a byte order mark
-            source = stream.read()
-        code: CodeType = compile(source, str(path), "exec", dont_inherit=True)
-        exec(code, module.__dict__)
-    except SystemExit as stop:
-        return _exited(stop)
-    except BaseException as error:
-        return _failed(error, str(path))
+        yield module
     finally:
         sys.argv, sys.path[:] = before[0], before[1]
         if before[2] is not None:
             sys.modules["__main__"] = before[2]
+
+
+def outcome_of(run: Callable[[], object], files: Sequence[str]) -> ScriptOutcome:
+    """Run something of the user, whose code stands in `files`, and say how it ended."""
+    try:
+        run()
+    except SystemExit as stop:
+        return exited(stop)
+    except BaseException as error:
+        return failure(error, files)
     return ScriptOutcome()
 
 
-def _exited(stop: SystemExit) -> ScriptOutcome:
+def exited(stop: SystemExit) -> ScriptOutcome:
+    """The outcome of a program that ended itself."""
     if stop.code is None or stop.code == 0:
-        return ScriptOutcome()
+        return ScriptOutcome(exited=True)
     if isinstance(stop.code, int):
-        return ScriptOutcome(True, f"it exited with status {stop.code}")
-    return ScriptOutcome(True, "it exited with a message", str(stop.code))
+        return ScriptOutcome(True, f"it exited with status {stop.code}", exited=True)
+    return ScriptOutcome(True, "it exited with a message", str(stop.code), exited=True)
 
 
-def _failed(error: BaseException, path: str) -> ScriptOutcome:
-    shown = traceback.TracebackException(type(error), error, _own_frames(error.__traceback__, path))
+def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = ()) -> ScriptOutcome:
+    """The outcome of a program that an exception ended, with the traceback from its own code on.
+
+    Args:
+        error: What ended it.
+        files: Where its code stands.
+        hidden: Folders of code between its lines that is not shown.
+    """
+    if isinstance(error, BrokenPipeError) and _is_closed(sys.stdout):
+        return ScriptOutcome(True, "the program that reads its output has ended")
+    shown = traceback.TracebackException(type(error), error, _own_frames(error.__traceback__, files))
     if isinstance(error, TapedebugError):
-        # The error is about the script, and says where; its way through this package is nobody's concern.
-        ours = str(Path(__file__).parent)
-        own = [frame for frame in shown.stack if not frame.filename.startswith(ours)]
-        shown.stack = traceback.StackSummary.from_list(own)
-    return ScriptOutcome(True, type(error).__name__, "".join(shown.format()).rstrip("\n"))
+        # The error is about the program, and says where; its way through this package is nobody's concern.
+        hidden = (*hidden, str(Path(__file__).parent))
+    own = [frame for frame in shown.stack if not frame.filename.startswith(tuple(hidden))]
+    shown.stack = traceback.StackSummary.from_list(own)
+    missing = str(error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    return ScriptOutcome(True, type(error).__name__, "".join(shown.format()).rstrip("\n"), missing)
 
 
-def _own_frames(trace: TracebackType | None, path: str) -> TracebackType | None:
-    """The traceback from the script on. Above it is how we got there; a syntax error has nothing else."""
-    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+def _is_closed(stream: Any) -> bool:
+    """Whether the reader of a pipe has ended; where the system cannot tell, it has not."""
+    try:
+        watched = select.poll()
+        watched.register(stream.fileno(), 0)
+    except (AttributeError, OSError, ValueError):
+        return False
+    return any(event & select.POLLERR for _, event in watched.poll(0))
+
+
+def _own_frames(trace: TracebackType | None, files: Sequence[str]) -> TracebackType | None:
+    """The traceback from the program on. Above it is how we got there; a syntax error has nothing else."""
+    while trace is not None and trace.tb_frame.f_code.co_filename not in files:
         trace = trace.tb_next
     return trace

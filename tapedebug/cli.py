@@ -9,15 +9,24 @@ import argparse
 import contextlib
 import faulthandler
 import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tapedebug._atomic import is_special, require_place, write_whole
 from tapedebug._errors import TapedebugError
-from tapedebug._script import ScriptOutcome, run_script
+from tapedebug._script import (
+    STANDARD_INPUT,
+    NoProgram,
+    ScriptOutcome,
+    run_input,
+    run_module,
+    run_script,
+)
 
 if TYPE_CHECKING:
     from tapedebug._recording import Recorder
@@ -95,7 +104,14 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help='take the CPU where the script names a device "cuda"',
     )
-    run.add_argument("script", metavar="SCRIPT", help="the Python file to run")
+    run.add_argument(
+        "-m", "--module", action="store_true", help="SCRIPT is the name of a module, as in `python -m`"
+    )
+    run.add_argument(
+        "script",
+        metavar="SCRIPT",
+        help="the Python file or notebook (.ipynb) to run; - is standard input",
+    )
     run.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script")
     _add_report(commands)
     _add_diff(commands)
@@ -145,6 +161,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"tapedebug: {error}", file=sys.stderr)
         return FAILED
+    finally:
+        _flush()
+
+
+def _say(text: str) -> None:
+    """Print a text. A reader that has ended, as `head` does, stops neither the diagnosis nor other files."""
+    with _broken_pipe_is_fine():
+        print(text, flush=True)
+
+
+def _flush() -> None:
+    with _broken_pipe_is_fine():
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _broken_pipe_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # what is still buffered goes nowhere, also when Python ends
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -159,7 +198,7 @@ def _report(options: argparse.Namespace) -> int:
         )
     except (OSError, TapedebugError) as error:
         raise UsageError(f"writing failed: {error}") from None
-    print(f"wrote {written}")
+    _say(f"wrote {written}")
     return CLEAN
 
 
@@ -169,13 +208,13 @@ def _diff(options: argparse.Namespace) -> int:
     target = Path(options.out).absolute() if options.out else None
     Outputs(target, None, None, "--out").check()
     found = diff(_trace(options.before), _trace(options.after))
-    print(found)
+    _say(str(found))
     if target is not None:
         try:
             found.save(target, redact_source=options.redact_source)
         except (OSError, TapedebugError) as error:
             raise UsageError(f"writing failed: {error}") from None
-        print(f"wrote {target}")
+        _say(f"wrote {target}")
     return WRONG if found.wrong else CLEAN
 
 
@@ -210,22 +249,57 @@ def _run(options: argparse.Namespace) -> int:
 
     outputs = Outputs(path(options.report), path(options.trace), path(options.json))
     outputs.check()
-    script = Path(options.script)
-    if not script.is_file():
-        what = "is a folder" if script.is_dir() else "does not exist"
-        raise UsageError(f"the script {options.script} {what}")
+    name, program = _program(options)
 
     from tapedebug._recording import Recorder
 
-    with _settings(options), _engine(as_warp=options.as_warp):  # also for the diagnosis: nothing changes
-        with Recorder() as recorder:
-            outcome = run_script(script, options.args)
-        sys.stdout.flush()
-        if outcome.message:
-            print(outcome.message, file=sys.stderr)
-        sys.stderr.flush()
-        diagnoses, notes = _diagnose(script.name, recorder, outcome, as_warp=options.as_warp)
+    try:
+        # Settings, engine and names of cells are the same for the diagnosis.
+        with _settings(options), _engine(as_warp=options.as_warp), program as run:
+            with Recorder() as recorder:
+                outcome = run(options.args)
+            _flush()
+            if outcome.message:
+                print(outcome.message, file=sys.stderr)
+            hint = _for_warp(options, outcome, recorded=recorder.count > 0)
+            if hint:
+                print(hint, file=sys.stderr)
+            sys.stderr.flush()
+            diagnoses, notes = _diagnose(name, recorder, outcome, as_warp=options.as_warp)
+    except NoProgram as error:
+        raise UsageError(str(error)) from None
     return _conclude(diagnoses, notes, outcome, outputs)
+
+
+def _for_warp(options: argparse.Namespace, outcome: ScriptOutcome, *, recorded: bool) -> str:
+    """How a program for NVIDIA Warp runs, where one failed for want of Warp, or ran on it; else empty."""
+    missing = outcome.missing.partition(".")[0] == "warp"
+    if options.as_warp or recorded or not (missing or "warp" in sys.modules):
+        return ""
+    program = f"-m {options.script}" if options.module else options.script
+    why = "NVIDIA Warp is not installed" if missing else "launches of NVIDIA Warp are not recorded"
+    return f"  = hint: {why}; `tapedebug run --as-warp {program}` runs the program on this engine"
+
+
+Runner = Callable[[Sequence[str]], ScriptOutcome]
+
+
+def _program(options: argparse.Namespace) -> tuple[str, contextlib.AbstractContextManager[Runner]]:
+    """What tapes of the program are named after, and what runs it with arguments."""
+    name = options.script
+    if options.module:
+        return name, contextlib.nullcontext(partial(run_module, name))
+    if name == "-":
+        return STANDARD_INPUT, contextlib.nullcontext(run_input)
+    script = Path(name)
+    if not script.is_file():
+        what = "is a folder" if script.is_dir() else "does not exist"
+        raise UsageError(f"the script {name} {what}")
+    if script.suffix == ".ipynb":
+        from tapedebug._notebook_file import notebook
+
+        return script.name, notebook(script)
+    return script.name, contextlib.nullcontext(partial(run_script, script))
 
 
 def _engine(*, as_warp: bool) -> contextlib.AbstractContextManager[Any]:
@@ -310,7 +384,7 @@ def _print(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome,
         lines += [format_diagnosis(diagnosis.trace, colour=colour, told=told), ""]
     lines += notes
     lines.append(paint(_summary(diagnoses, outcome), _style(diagnoses), colour))
-    print("\n" + "\n".join(lines), file=stream, flush=True)
+    _say("\n" + "\n".join(lines))
 
 
 def _style(diagnoses: list[Diagnosis]) -> str:
@@ -338,18 +412,18 @@ def _write(diagnoses: list[Diagnosis], notes: list[str], outputs: Outputs) -> No
 
         data = diagnoses_to_json(diagnoses, notes)
         write_whole(outputs.json, json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-        print(f"wrote {outputs.json}")
+        _say(f"wrote {outputs.json}")
     if outputs.trace:
         for number, diagnosis in enumerate(diagnoses, start=1):
             path = outputs.trace
             if number > 1 and not is_special(path):
                 path = path.with_name(f"{path.stem}-{number}{path.suffix}")
             diagnosis.trace.save(path)
-            print(f"wrote {path}")
+            _say(f"wrote {path}")
     if not diagnoses and (outputs.report or outputs.trace):
-        print("no report or trace was written: there is no tape to show")
+        _say("no report or trace was written: there is no tape to show")
     elif outputs.report:
         from tapedebug.report import report
 
         report(diagnoses if len(diagnoses) > 1 else diagnoses[0], outputs.report)
-        print(f"wrote {outputs.report}")
+        _say(f"wrote {outputs.report}")

@@ -23,7 +23,7 @@ _COLOURS = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2
 
 def wants_colour(stream: TextIO) -> bool:
     """Whether `stream` is a terminal that shows colours (https://no-color.org)."""
-    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, style: str, colour: bool) -> str:
