@@ -15,7 +15,7 @@ class NodeHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Name the wheel, unless Node.js is here, or the front end is built (as in an sdist) or not wanted."""
+        """Name the wheel, unless Node.js is here, or the front end is built (in an sdist) or not wanted."""
         builder = self.build_config.hook_config["jupyter-builder"]
         built = all((Path(self.root) / path).exists() for path in builder["skip-if-exists"])
         if built or os.environ.get("SKIP_JUPYTER_BUILDER") or NODE["new_enough"](NODE["found"]()):
