@@ -8,8 +8,9 @@ import linecache
 import os
 import stat
 import sys
+import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any, TypeGuard
@@ -74,6 +75,9 @@ class Origin:
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Origin:
         """Read the source of `function`; OSError where Python keeps none (code run by `exec`)."""
+        arrived = _ARRIVED.get(function)
+        if arrived is not None:
+            return arrived
         found = _lines_of(function)
         lines, first = inspect.getsourcelines(function) if found is None else found
         return cls(
@@ -143,6 +147,20 @@ class Origin:
         shown = tuple(line.rstrip("\n") for line in lines[node.lineno - 1 : last])
         return cls(code.co_filename, node.lineno, shown, "lambda_", 0, function, script).with_tree(tree)
 
+    def to_send(self) -> Origin:
+        """Return the origin without its function, whole enough that another process needs no file for it."""
+        sent = replace(self, python=_without_source)
+        # read here what cannot be read of the lines alone: lambdas, and lines left of a definition
+        return sent.with_tree(self.tree) if self.script or self._parsed(self.lines) is None else sent
+
+    def arrive(self, python: Callable[..., Any]) -> Origin:
+        """Make this the origin of a function that another process sent; here there may be no such file."""
+        found = replace(self, python=python)
+        if "tree" in vars(self):
+            found.with_tree(self.tree)
+        _ARRIVED[python] = found
+        return found
+
     def with_tree(self, tree: ast.FunctionDef) -> Origin:
         """Of a function that is no definition in its source: this tree is what it is."""
         vars(self).update(tree=tree, header=tree)
@@ -180,6 +198,13 @@ class Origin:
         text = self._line(line)
         return column if text.isascii() else len(text.encode()[:column].decode(errors="ignore"))
 
+
+def _without_source() -> None:
+    """Stand for the function of an origin on its way to another process."""
+
+
+_ARRIVED: weakref.WeakKeyDictionary[Callable[..., Any], Origin] = weakref.WeakKeyDictionary()
+"""The origins of functions that came from other processes, whose code objects may name no file."""
 
 HEADER_LINES = 60
 """Where the body of a function may begin."""

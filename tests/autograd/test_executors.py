@@ -329,6 +329,145 @@ def test_another_version_of_a_module_is_refused(monkeypatch: pytest.MonkeyPatch)
     )
 
 
+CELL = """
+@wp.struct
+class Spring:
+    stiffness: float
+    rest: wp.vec3
+
+
+@wp.func
+def softened(x: float):
+    return wp.sqrt(x * x + 0.01)
+
+
+@wp.func_grad(softened)
+def adj_softened(x: float, adj_ret: float):
+    wp.adjoint[x] += 5.0 * adj_ret
+
+
+@wp.func
+def count(x: wp.array(dtype=float), i: int):
+    x[i] += 1.0
+    return x[i]
+
+
+@wp.func_replay(count)
+def replay_count(x: wp.array(dtype=float), i: int):
+    return x[i]
+
+
+@wp.kernel
+def pull(spring: Spring, x: wp.array(dtype=float), y: wp.array(dtype=float), seen: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = softened(x[i]) * spring.stiffness * count(seen, i) + spring.rest[2] * FACTOR
+
+
+@wp.kernel
+def doubled(x: wp.array(dtype=Any), y: wp.array(dtype=Any)):
+    i = wp.tid()
+    y[i] = x[i] + x[i]
+    '''
+left of the definition
+    '''
+"""
+
+SENDER = """
+import linecache, sys
+from typing import Any
+import tapedebug as wp
+from tapedebug.autograd.programs import portable
+
+FACTOR = 4.0
+if __name__ == "__main__":
+    cell = open(sys.argv[1]).read()
+    linecache.cache["<cell>"] = len(cell), None, cell.splitlines(keepends=True), "<cell>"
+    exec(compile(cell, sys.argv[2] or "<cell>", "exec"))
+    half = wp.zeros(1, dtype=wp.float64)
+    wp.launch(doubled, 1, [half, half])
+    [instance] = doubled.instances.values()
+    with open(sys.argv[3], "wb") as file:
+        file.write(portable.dumps((pull, Spring, doubled, instance), "test"))
+"""
+
+RECEIVER = """
+import sys
+import tapedebug as wp
+from tapedebug.autograd.programs import portable
+
+_, (pull, Spring, doubled, instance) = portable.loads(open(sys.argv[1], "rb").read())
+spring = Spring()
+spring.stiffness, spring.rest = 2.0, wp.vec3(0.0, 0.0, 10.0)
+
+
+def run():
+    x = wp.array([3.0], dtype=float, requires_grad=True)
+    y, seen, z = wp.zeros_like(x), wp.zeros_like(x), wp.zeros_like(x)
+    with wp.Tape() as tape:
+        wp.launch(pull, 1, [spring, x, y, seen])
+        wp.launch(doubled, 1, [y, z])
+    tape.backward(grads={z: wp.ones(1, dtype=float)})
+    print(y.numpy().round(3), z.numpy().round(3), x.grad.numpy())
+
+
+run()
+wp.config.max_unroll = 3  # reads the source again
+pull.renew()
+run()
+a, b = wp.array([1.5], dtype=wp.float64), wp.zeros(1, dtype=wp.float64)
+wp.launch(instance, 1, [a, b])
+print(b, instance.generic is doubled)
+try:
+    wp.launch(pull, 1, [1.0, a, b, a])
+except wp.TapedebugError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["a file that is gone", "a cell"])
+def test_the_source_goes_with_kernels_of_no_module(kind: str, tmp_path: Any) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    sender, cell, data = tmp_path / "sender.py", tmp_path / "cell.py", tmp_path / "data"
+    sender.write_text(SENDER)
+    cell.write_text(CELL)
+    named = str(cell) if kind == "a file that is gone" else ""
+    sent = subprocess.run(
+        [sys.executable, sender, cell, named, data],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert (sent.stdout, sent.stderr) == ("", "")
+    cell.unlink()
+    sender.unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", RECEIVER, data], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.stderr == ""
+    values, error = done.stdout.splitlines()[:3], "\n".join(done.stdout.splitlines()[3:])
+    assert values == [*["[46.003] [92.007] [20.]"] * 2, "[3.] True"]
+    assert error == (
+        "launch of pull: argument 'spring' (number 1) must be Spring; got 1.0 (float)\n"
+        f"  --> {named or '<cell>'}:30, in pull\n"
+        "   | def pull(spring: Spring, x: wp.array(dtype=float), y: wp.array(dtype=float), "
+        "seen: wp.array(dtype=float)):\n"
+        "   |          ^^^^^^^^^^^^^^\n"
+        "  = hint: pass an instance of Spring"
+    )
+
+
+def test_a_lambda_of_map_travels_with_its_tree() -> None:
+    x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.map(lambda v: v * FACTOR, x)
+    [kernel] = [record.kernel for record in tape.records]
+    again = portable.loads(portable.dumps(kernel, "test"))[1]
+    y = wp.zeros_like(x)
+    wp.launch(again, 2, [x, y])
+    assert y.numpy().tolist() == [3.0, 6.0]
+
+
 def test_generic_kernels_and_options_travel() -> None:
     @wp.kernel(enable_backward=False)
     def generic(x: wp.array(dtype=Any), y: wp.array(dtype=Any)):  # type: ignore[valid-type]

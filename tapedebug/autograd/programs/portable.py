@@ -13,7 +13,6 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -170,7 +169,7 @@ def _reduced_kernel(kernel: Kernel) -> Reduced:
     address = _address(kernel, kernel.python)
     if address is not None:
         return _known_kernel, (*address, _digest(kernel), options)
-    state = {"origin": _plain(kernel), "scope": _scope(kernel.python)}
+    state = {"origin": kernel.origin.to_send(), "scope": _scope(kernel.python)}
     made = kernel.python, kernel.key, kernel.module.name, options
     return _new_kernel, made, state, None, None, _complete_kernel
 
@@ -193,12 +192,7 @@ def _new_kernel(python: Any, key: str, module: str, options: dict[str, Any]) -> 
 
 def _complete_kernel(kernel: Kernel, state: dict[str, Any]) -> None:
     _SCOPES[kernel.python] = state["scope"]
-    vars(kernel)["origin"] = replace(state["origin"], python=kernel.python)
-
-
-def _plain(thing: Any) -> Any:
-    """The source of a kernel or function, without what is read from it."""
-    return replace(thing.origin, python=None)
+    vars(kernel)["origin"] = state["origin"].arrive(kernel.python)
 
 
 def _scope(python: Any) -> dict[str, Any]:
@@ -215,7 +209,7 @@ def _reduced_function(function: Function) -> Reduced:
     if address is not None:
         return _found, (*address, _digest(function))
     state = {
-        "origin": _plain(function),
+        "origin": function.origin.to_send(),
         "scope": _scope(function.python),
         "snippets": None if function.native is None else function.native.snippets,
         "differs": function.differs,
@@ -230,7 +224,7 @@ def _reduced_function(function: Function) -> Reduced:
 def _complete_function(function: Function, state: dict[str, Any]) -> None:
     python = function.python
     _SCOPES[python] = state["scope"]
-    vars(function)["origin"] = replace(state["origin"], python=python)
+    vars(function)["origin"] = state["origin"].arrive(python)
     for name in ("differs", "gradient", "replay", "companion_of", "overloads"):
         setattr(function, name, state[name])
     if function.differs:
