@@ -21,6 +21,7 @@ BENCH_STAMP  := $(VENV)/.installed-bench
 NPM_STAMP    := js/node_modules/.installed
 JS_STAMP     := build/.js-built
 SYSTEM_STAMP := $(VENV)/.system
+NOTEBOOKS_STAMP := build/.notebooks-run
 
 JS_SOURCES := $(shell find js/src js/style js/schema -type f 2>/dev/null) \
               $(wildcard js/*.mjs js/*.js js/*.json)
@@ -64,6 +65,12 @@ $(JS_STAMP): $(JS_SOURCES) | $(NPM_STAMP) $(PY_STAMP)
 
 $(SYSTEM_STAMP): scripts/system-packages.sh | $(VENV)/bin/python
 	@scripts/system-packages.sh
+	@touch $@
+
+# the documentation shows the notebooks with their outputs, which git does not hold
+$(NOTEBOOKS_STAMP): $(wildcard notebooks/*) $(shell find tapedebug -name '*.py') scripts/run_notebooks.py | $(PY_STAMP) $(JS_STAMP)
+	@echo "make: running the notebooks"
+	@mkdir -p build && $(BIN)/python scripts/run_notebooks.py docs/notebooks notebooks/*.ipynb 2>build/notebooks.log || { cat build/notebooks.log; exit 1; }
 	@touch $@
 
 system: $(SYSTEM_STAMP)  ## Chromium and Graphviz, which the tests drive
@@ -122,7 +129,7 @@ fuzz: $(PY_STAMP)  ## 5,000 random kernels: values, adjoints, tangents, second d
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
 	@$(BIN)/python -m tests.trace.fuzz_files
 
-docs: setup $(DOCS_STAMP)  ## build/docs/index.html, warnings are errors
+docs: setup $(DOCS_STAMP) $(NOTEBOOKS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "The documentation: build/docs/index.html"
 

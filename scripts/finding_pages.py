@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "findings"
-WIDTH = 96
+WIDTH = 90
 PARTS = re.compile(
     r"^```python\n(?P<program>.*?)^```\n\n^```console\n\$ tapedebug run (?P<arguments>[^\n]*)\n```\n\n"
     r"^```text\n(?P<output>.*?)^```$",

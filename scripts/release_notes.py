@@ -11,14 +11,19 @@ UNRELEASED = "See [`changelog.d/`](changelog.d/).\n"
 
 def section(version: str, fragments: list[Path], day: datetime.date) -> str:
     """The changelog's section for `version`, one bullet a fragment, grouped by kind."""
-    lines = [f"## {version} ({day.isoformat()})", ""]
+    return "\n".join([f"## {version} ({day.isoformat()})", "", *bullets(fragments)])
+
+
+def bullets(fragments: list[Path]) -> list[str]:
+    """The lines of a section: one bullet a fragment, grouped by kind."""
+    lines = []
     for kind in KINDS:
         own = sorted(f for f in fragments if f.suffixes[-2:] == [f".{kind}", ".md"])
         if own:
             lines += [f"### {kind.capitalize()}", ""]
             lines += ["- " + " ".join(f.read_text(encoding="utf-8").split()) for f in own]
             lines.append("")
-    return "\n".join(lines)
+    return lines
 
 
 def main(arguments: list[str]) -> int:
