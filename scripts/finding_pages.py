@@ -14,29 +14,34 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ROOT / "docs" / "findings"
-WIDTH = 90
+FIRST = ROOT / "docs" / "start" / "first-bug.md"
 PARTS = re.compile(
-    r"^```python\n(?P<program>.*?)^```\n\n^```console\n\$ tapedebug run (?P<arguments>[^\n]*)\n```\n\n"
+    r"^```python\n(?P<program>.*?)^```$.*?^```console\n\$ tapedebug run (?P<arguments>[^\n]*)\n```$.*?"
     r"^```text\n(?P<output>.*?)^```$",
     re.S | re.M,
 )
 
 
-def pages() -> list[str]:
-    """The rules whose page has a program."""
-    return sorted(page.stem for page in PAGES.glob("*.md") if PARTS.search(text_of(page.stem)))
+def pages() -> list[Path]:
+    """The pages that have a program: those of the rules, and the first of all."""
+    rules = sorted((ROOT / "docs" / "findings").glob("*.md"))
+    return [FIRST, *(page for page in rules if PARTS.search(text_of(page)))]
 
 
-def text_of(rule: str) -> str:
-    """The text of the page of a rule."""
-    return (PAGES / f"{rule}.md").read_text(encoding="utf-8")
+def text_of(page: Path) -> str:
+    """The text of a page."""
+    return page.read_text(encoding="utf-8")
+
+
+def rule_of(page: Path) -> str:
+    """The rule whose finding a page shows."""
+    return "overwrite" if page == FIRST else page.stem
 
 
 def parts_of(text: str) -> re.Match[str]:
     """Program, command and output of a page."""
     found = PARTS.search(text)
-    assert found is not None, "a page has a block of Python, one of the console and one of text, in a row"
+    assert found is not None, "a page has a block of Python, one of the console and one of text"
     return found
 
 
@@ -53,14 +58,14 @@ def fixed(text: str) -> str:
 
 
 def run(program: str, arguments: str, *options: str) -> str:
-    """What `tapedebug run` prints for a program, as in a terminal of WIDTH columns."""
+    """What `tapedebug run` prints for a program."""
     *flags, name = shlex.split(arguments)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / name).write_text(program, encoding="utf-8")
         done = subprocess.run(
             [sys.executable, "-m", "tapedebug", "run", *options, *flags, name],
             cwd=folder,
-            env={**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=300,
@@ -81,23 +86,23 @@ def finding(rule: str, printed: str) -> str:
     return ""
 
 
-def output(rule: str, text: str) -> str:
+def output(page: Path) -> str:
     """What the program of a page prints now of its finding."""
-    parts = parts_of(text)
-    shown = finding(rule, run(parts["program"], parts["arguments"]))
-    assert shown, f"{rule}: the program has no such finding"
+    parts = parts_of(text_of(page))
+    shown = finding(rule_of(page), run(parts["program"], parts["arguments"]))
+    assert shown, f"{page.name}: the program has no such finding"
     return shown
 
 
 def main() -> int:
     """Rewrite the pages; return the exit status."""
     with ThreadPoolExecutor(2) as workers:
-        for rule, shown in workers.map(lambda rule: (rule, output(rule, text_of(rule))), pages()):
-            text = text_of(rule)
+        for page, shown in workers.map(lambda page: (page, output(page)), pages()):
+            text = text_of(page)
             begin, end = parts_of(text).span("output")
             if text[begin:end] != shown:
-                (PAGES / f"{rule}.md").write_text(text[:begin] + shown + text[end:], encoding="utf-8")
-                print(f"docs/findings/{rule}.md: written")
+                page.write_text(text[:begin] + shown + text[end:], encoding="utf-8")
+                print(f"{page.relative_to(ROOT)}: written")
     return 0
 
 

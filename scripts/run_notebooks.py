@@ -1,6 +1,6 @@
 """Run notebooks and write them with their outputs: `python scripts/run_notebooks.py FOLDER NOTEBOOK…`.
 
-The documentation shows the eleven notebooks with outputs that git does not hold (`make docs`). Two run at a time.
+The documentation shows the notebooks with outputs, which git does not hold. Two run at a time.
 """
 
 import sys
