@@ -177,13 +177,13 @@ def test_messages() -> None:
     a, out = matrix(), wp.zeros(2)
     chosen = wp.indexedarray(a, [rows(1)])
     assert message_of(lambda: wp.indexedarray([1.0])) == (
-        "indexedarray: the data must be an array; got [1.0]\nmend: pass array(…)"
+        "indexedarray: the data must be an array; got [1.0]\nhint: pass array(…)"
     )
     assert message_of(lambda: wp.indexedarray(a, [None, None, None])) == (
-        "indexedarray: 3 arrays of indices for data of shape (3, 4)\nmend: pass at most 2"
+        "indexedarray: 3 arrays of indices for data of shape (3, 4)\nhint: pass at most 2"
     )
     assert message_of(lambda: wp.indexedarray(a, [[3]])) == (
-        "indexedarray: the index 3 lies outside axis 0 of data of shape (3, 4)\nmend: its indices are 0 to 2"
+        "indexedarray: the index 3 lies outside axis 0 of data of shape (3, 4)\nhint: its indices are 0 to 2"
     )
     assert message_of(lambda: wp.indexedarray(a, [1.5])) == (
         "indexedarray: indices along axis 0 are an array of int32 or None; got 1.5\n"
@@ -191,7 +191,7 @@ def test_messages() -> None:
     )
     assert message_of(lambda: wp.indexedarray(a, [out])) == (
         "indexedarray: indices along axis 0 are a one-dimensional array of int32; "
-        "got array(shape=(2,), dtype=float32)\nmend: make it with dtype=int"
+        "got array(shape=(2,), dtype=float32)\nhint: make it with dtype=int"
     )
     assert message_of(lambda: chosen[0]) == (
         "indexedarray(shape=(1, 4), dtype=float32) is indexed in kernels only\n"
@@ -199,7 +199,7 @@ def test_messages() -> None:
     )
     assert message_of(lambda: chosen.assign(out)) == (
         "assign to an indexedarray(shape=(1, 4), dtype=float32): the source has shape (2,) "
-        "and dtype float32\nmend: assign an array of the same shape and dtype"
+        "and dtype float32\nhint: assign an array of the same shape and dtype"
     )
     assert message_of(lambda: wp.launch(plain, 1, [chosen])) == (
         "launch of plain: argument 'x' (number 1) must be array(dtype=float32, ndim=2); "

@@ -181,7 +181,7 @@ def test_arguments_that_do_not_fit() -> None:
     out = wp.zeros(4)
     assert misfit(state(), bodies()) == (
         "launch of step: it takes 3 arguments (state: State, bodies: array(dtype=Body), "
-        "out: array(dtype=float32)); got 2\nmend: pass out too"
+        "out: array(dtype=float32)); got 2\nhint: pass out too"
     )
     assert misfit(Body(), bodies(), out).startswith(
         "launch of step: argument 'state' (number 1) must be State; got Body(pos=vec3("
@@ -193,7 +193,7 @@ def test_arguments_that_do_not_fit() -> None:
     )
     assert misfit(state(), out, out) == (
         "launch of step: argument 'bodies' (number 2) must be array(dtype=Body); "
-        "got array(dtype=float32) of shape (4,)\nmend: pass array(dtype=Body)"
+        "got array(dtype=float32) of shape (4,)\nhint: pass array(dtype=Body)"
     )
     assert misfit(state(), bodies().reshape((2, 2)), out).startswith(
         "launch of step: argument 'bodies' (number 2) must be array(dtype=Body); "
@@ -212,7 +212,7 @@ def test_an_array_that_is_none() -> None:
     wp.launch(unused, dim=2, inputs=[s, out])
     assert out.numpy().tolist() == [2.5, 2.5]
     assert misfit(s, bodies(), out) == (
-        "launch of step: `state.q` is None, and the kernel uses it\nmend: assign an array to it "
+        "launch of step: `state.q` is None, and the kernel uses it\nhint: assign an array to it "
         "(array(dtype=vec3)), or ask before: `if state.q:`"
     )
     s.q = wp.zeros(2, dtype=wp.vec3)
