@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -299,12 +300,45 @@ class _TapeCheck:
 
     def _writer(self, index: int) -> Writer:
         """Writes what the scripts of a launch share from the tape, also when it has been reset since."""
-        tracker, record = self.tape.tracker, self.tape.records[index]
-        mask = self.choice.mask(record)
+        record = self.tape.records[index]
+        return Writer(_LaunchScene(self.tape.tracker, record, self.choice.mask(record), self.plan))
+
+
+@dataclass(frozen=True)
+class _LaunchScene:
+    """Writes what the scripts of a launch share.
+
+    Attributes:
+        tracker: Of the tape, with the values that the launch ran on.
+        record: The launch.
+        mask: The pairs of it that are checked.
+        plan: How they are.
+    """
+
+    tracker: Any
+    record: Any
+    mask: Any
+    plan: Plan
+
+    def __call__(self) -> Scene:
+        [(_, values)] = launch_values(self.tracker, [self.record])
+        return LaunchWork(LaunchCopy.of(self.record, values, self.mask), self.plan).subject().writer.scene()
+
+    def released(self) -> Callable[[], Scene]:
+        """The same without keeping the tape alive.
+
+        Raises:
+            GradcheckError: When it is called, and the tape is gone.
+        """
+        known, index, mask, plan = weakref.ref(self.tracker), self.record.index, self.mask, self.plan
 
         def scene() -> Scene:
-            [(_, values)] = launch_values(tracker, [record])
-            work = LaunchWork(LaunchCopy.of(record, values, mask), self.plan)
-            return work.subject().writer.scene()
+            tracker = known()
+            if tracker is None:
+                raise GradcheckError(
+                    "no script can be written: the tape with the values of this launch is gone; "
+                    "keep it in a variable (%%gradcheck --name VAR)"
+                )
+            return _LaunchScene(tracker, tracker.records[index], mask, plan)()
 
-        return Writer(scene)
+        return scene

@@ -80,6 +80,10 @@ class Case:
         """For inputs whose gradient is exactly 0: the operation at which it dies, where one explains it."""
         return dead_ends(self)
 
+    def release(self) -> None:
+        """Drop what refers back to the case: a cycle keeps the tape until garbage is collected."""
+        self.__dict__.pop("elements", None)
+
     def looked_for(self, rule: str) -> None:
         """A rule has looked at the tape to the end."""
         if rule not in self.rules:

@@ -112,6 +112,7 @@ class ReportMagics(Base):
         if path is not None:
             names = " and ".join(compared.names)
             self._tell(f"Comparison of {names}", path, replaced=replaced)
+        compared.release_tapes()  # IPython keeps all results, and they would keep their tapes
         return compared
 
     def _refuse_a_tape_for_a_file(self, file: str) -> None:

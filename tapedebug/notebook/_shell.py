@@ -30,6 +30,14 @@ def cell_id() -> str | None:
     return str(found) if found else None
 
 
+def cell_text() -> str:
+    """Return the code that the front end asked to run; empty where that is not known."""
+    shell = current()
+    parent = getattr(shell, "parent_header", None) if shell is not None else None
+    content = parent.get("content") if isinstance(parent, dict) else None
+    return str(content.get("code", "")) if isinstance(content, dict) else ""
+
+
 def in_namespace(work: Callable[[], T]) -> T:
     """Return `work()`, called as if from the user's namespace.
 

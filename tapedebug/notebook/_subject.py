@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -149,6 +150,16 @@ def made_in(tape: Tape, cell: str, name: str | None) -> None:
 def called(tape: Tape) -> str:
     """What the user calls a tape, as far as anybody has asked; else empty."""
     return _NAMES.get(tape, "")
+
+
+def made_at(subject: Subject) -> Hashable:
+    """Return the place in the source where the tape of a subject was made, or the name of its trace."""
+    from tapedebug.runtime.record import site_span
+
+    if subject.tape is None:
+        return subject.source.name
+    made = site_span(subject.tape._created_at)
+    return made.file, made.line
 
 
 def tape_row(tape: Tape) -> dict[str, Any]:

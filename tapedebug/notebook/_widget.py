@@ -102,6 +102,7 @@ class TapeDebugger(anywidget.AnyWidget):
             can_run=subject.tape is not None,
             height=height,
         )
+        self._own_layout = self.layout
         self._show_subject(subject)
         _siblings.opened(self)
         self.on_msg(self._heard)
@@ -193,6 +194,9 @@ class TapeDebugger(anywidget.AnyWidget):
             _siblings.closed(self)
             _panels.forget(self)
         super().close()
+        layout = getattr(self, "_own_layout", None)
+        if layout is not None:
+            layout.close()  # a widget of its own, which nothing else closes
 
     def export(self, path: str | Path | None = None) -> Path:
         """Write what the panel shows as one offline HTML file.

@@ -16,6 +16,7 @@ from IPython.core.magic import cell_magic, magics_class, output_can_be_silenced
 from IPython.core.magic_arguments import magic_arguments
 
 from tapedebug.autograd import gradcheck_tape, jacobian
+from tapedebug.autograd.programs.script import release_tape
 from tapedebug.diagnose import diagnose
 from tapedebug.notebook import _completion, _shell
 from tapedebug.notebook._cell import CellCode
@@ -157,6 +158,7 @@ class TapeMagics(Base):
         asked = self.keywords("%%gradcheck", CHECKING, given)
         with told("%%gradcheck"):
             result = gradcheck_tape(tape, **{**asked, "show_summary": False, "raise_exception": False})
+        release_tape(result.scripts.values())  # IPython keeps all results, and they would keep their tapes
         self.keep(given.result, result)
         if not _shell.in_notebook():
             print(result.summary())

@@ -91,7 +91,10 @@ class _Watcher:
     def forward(self) -> None:
         self._values(self.starts)
         self.shadow.on_outside = self._outside
-        self.shadow.forward(on_launch=lambda record: self._values(self.written.get(record.index, ())))
+        try:
+            self.shadow.forward(on_launch=lambda record: self._values(self.written.get(record.index, ())))
+        finally:
+            self.shadow.on_outside = None  # a cycle would keep the tape until the next garbage collection
 
     def _outside(self, record: Record) -> None:
         """Of what was written several times between two launches, the last is what is there."""

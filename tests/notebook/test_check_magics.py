@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.runtime import live_tapes
 from tests.notebook.test_magics import CELL, run
 
 CUBE = """\
@@ -58,6 +59,20 @@ def test_a_wrong_gradient_shows_itself_and_raises_only_where_asked(shell):
     assert said.startswith("%%gradcheck: Gradient check for tape of 1 launches failed: WRONG: launch 0 ")
 
 
+def test_a_result_keeps_no_tape_and_says_so_where_a_script_needs_one(shell):
+    before = set(live_tapes())
+    run(shell, "%%gradcheck --result lost\n" + BENT)
+    run(shell, "%%gradcheck --result found --name kept\n" + BENT)
+    assert [tape for tape in live_tapes() if tape not in before] == [shell.user_ns["kept"]]
+    assert "wp.autograd.gradcheck(" in shell.user_ns["found"].reproduce()
+    with pytest.raises(wp.GradcheckError) as caught:
+        shell.user_ns["lost"].reproduce()
+    assert str(caught.value) == (
+        "no script can be written: the tape with the values of this launch is gone; "
+        "keep it in a variable (%%gradcheck --name VAR)"
+    )
+
+
 def test_options_are_handed_on(shell, monkeypatch):
     from tapedebug.notebook import magics
 
@@ -65,7 +80,7 @@ def test_options_are_handed_on(shell, monkeypatch):
 
     def check(tape, **options):
         asked.update(options)
-        return SimpleNamespace(summary=str)
+        return SimpleNamespace(summary=str, scripts={})
 
     monkeypatch.setattr(magics, "gradcheck_tape", check)
     run(

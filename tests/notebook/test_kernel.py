@@ -54,6 +54,20 @@ class Client:
                 return message["content"]["data"] if message["msg_type"] == "comm_msg" else "closed"
         raise AssertionError("the kernel did not answer within 30 s")
 
+    def run_cell(self, cell, code):
+        """Run a cell as JupyterLab does, which tells its id; return what it printed."""
+        message = self.kernel.session.msg("execute_request", {"code": code, "store_history": True})
+        message["metadata"]["cellId"] = cell
+        self.kernel.shell_channel.send(message)
+        heard = []
+        while True:
+            told = self.kernel.get_iopub_msg(timeout=60)
+            if told["parent_header"].get("msg_id") != message["header"]["msg_id"]:
+                continue
+            heard.append(told)
+            if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
+                return printed(heard)
+
 
 def printed(heard):
     return "".join(m["content"]["text"] for m in heard if m["msg_type"] == "stream")
@@ -153,3 +167,64 @@ def test_what_kernels_print_and_assert_appears_below_the_cell(client):
     assert reply["ename"] == "KernelAssertionError"
     assert reply["evalue"].startswith("kernel `talk`: assertion failed in thread 1\n  --> In [")
     assert "   |     assert x[i] < 2.0\n   |            ^^^^^^^^^^\n  = note: x[i] is 2.0" in reply["evalue"]
+
+
+ARRAYS = """\
+x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+y = wp.zeros(2, dtype=float, requires_grad=True)
+"""
+LAUNCH = "wp.launch(square, dim=2, inputs=[x], outputs=[y])\n"
+COUNT = """\
+from ipywidgets.widgets.widget import _instances
+from tapedebug.runtime import live_tapes
+print(len(live_tapes()), len(_instances))
+"""
+
+
+@pytest.mark.parametrize(
+    ("cells", "tapes", "panels"),
+    [
+        (["%%tape\n" + ARRAYS + LAUNCH], 1, 1),
+        (["%%tape --name tape\n" + ARRAYS + LAUNCH, "tape"], 1, 2),
+        ([ARRAYS + "with wp.Tape() as tape:\n    " + LAUNCH + "tape"], 1, 1),
+        (["%%tape --no-panel --name t\n" + ARRAYS + LAUNCH, "wp.diagnose(t, progress=False)"], 1, 1),
+        (["%%gradcheck\n" + ARRAYS + LAUNCH], 1, 0),
+        (["%%jacobian\n" + ARRAYS + LAUNCH], 1, 0),
+        (
+            [
+                "%%tape --no-panel --name before\n" + ARRAYS + LAUNCH,
+                "%%tape --no-panel --name after\n" + ARRAYS + LAUNCH,
+                "%tape_diff before after",
+            ],
+            2,
+            0,
+        ),
+    ],
+    ids=["tape", "tape shown again", "last line", "diagnose", "gradcheck", "jacobian", "tape_diff"],
+)
+@pytest.mark.parametrize("told", [True, False], ids=["cell ids", "no cell ids"])
+def test_cells_that_run_again_keep_one_tape_and_one_panel(client, cells, tapes, panels, told):
+    """Also in `Out`, and without waiting for a garbage collection."""
+    run = client.run_cell if told else lambda _, code: printed(client.run(code)[1])
+    run("before", "%reset -f\n" + KERNELS)
+    left, widgets = map(int, run("count", COUNT).split())
+    for _ in range(6):
+        for number, code in enumerate(cells):
+            run(f"{cells[0]}-{number}", code)
+    # each panel has a layout, a widget as well; what an earlier test has left may go meanwhile
+    found, shown = map(int, run("count", COUNT).split())
+    assert found <= left + tapes
+    assert shown <= widgets + 2 * panels
+
+
+def test_out_holds_the_tape_that_a_cell_has_shown_last(client):
+    client.run("%reset -f\n" + KERNELS)
+    cell = ARRAYS + "with wp.Tape() as tape:\n    " + LAUNCH + "tape"
+    client.run_cell("first", cell)
+    client.run("first = tape")
+    for _ in range(3):
+        client.run_cell("second", cell)
+    told = client.run_cell("out", "print([value is tape for value in Out.values()], _ is tape, repr(__))")
+    assert told == "[False, True] True ''\n"
+    told = client.run_cell("out", "print([value for value in Out.values()][0] is first)")
+    assert told == "True\n"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -43,6 +43,17 @@ class Scene:
     arrays: Mapping[str, Values]
 
 
+@runtime_checkable
+class Releasable(Protocol):
+    """Writes a scene from a tape that it keeps alive."""
+
+    def __call__(self) -> Scene:
+        """Write the scene."""
+
+    def released(self) -> Callable[[], Scene]:
+        """The same without keeping the tape alive."""
+
+
 class Writer:
     """A scene that is written when it is first asked for, or when it goes to another process.
 
@@ -69,6 +80,11 @@ class Writer:
         if not isinstance(self._scene, Scene):
             raise GradcheckError(str(self._scene))
         return self._scene
+
+    def release(self) -> None:
+        """Keep the tape that it reads no longer alive, so that it can write only while the tape is."""
+        if isinstance(self._write, Releasable):
+            self._write = self._write.released()
 
     def __getstate__(self) -> dict[str, Any]:
         try:
@@ -139,6 +155,13 @@ class Script:
             for name, value in self.settings.items()
             if name in defaults and value != defaults[name] and (value or defaults[name])
         ]
+
+
+def release_tape(scripts: Iterable[Callable[[], str]]) -> None:
+    """Let the scripts of a result keep no tape alive."""
+    for script in scripts:
+        if isinstance(script, Script):
+            script.writer.release()
 
 
 def launch_scene(

@@ -115,6 +115,10 @@ class Diff:
         """Whether the second tape has an error, or its gradient is WRONG."""
         return self.after.verdict == "WRONG" or any(f.severity == "error" for f in self.after.findings)
 
+    def release_tapes(self) -> None:
+        """Keep the tapes no longer alive; `save` writes values only of tapes that are alive then."""
+        self._subjects = None
+
     def save(self, path: str | os.PathLike[str], *, redact_source: bool = False) -> Path:
         """Write one offline HTML file with both tapes side by side; return its absolute path.
 
@@ -128,9 +132,9 @@ class Diff:
         """
         from tapedebug.report._diff.data import to_data
         from tapedebug.report._report import write_report
-        from tapedebug.report._subject import unanswered
+        from tapedebug.report._subject import answered
 
-        subjects = self._subjects or (unanswered(self.before), unanswered(self.after))
+        subjects = self._subjects or (answered(self.before), answered(self.after))
         data = to_data(self, [subject.head for subject in subjects] if redact_source else [])
         return write_report(subjects, path, redact_source=redact_source, diff=data)
 
