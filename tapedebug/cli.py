@@ -11,13 +11,15 @@ import faulthandler
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from tapedebug._atomic import is_special, require_place, write_whole
+from tapedebug._environment import environment
 from tapedebug._errors import TapedebugError
 from tapedebug._script import (
     STANDARD_INPUT,
@@ -27,6 +29,7 @@ from tapedebug._script import (
     run_module,
     run_script,
 )
+from tapedebug.formats import LEVELS, Run, fails, junit, one_line, sarif
 
 if TYPE_CHECKING:
     from tapedebug._recording import Recorder
@@ -47,11 +50,20 @@ class Outputs:
     report: Path | None
     trace: Path | None
     json: Path | None
+    junit: Path | None = None
+    sarif: Path | None = None
     named: str = "--report"
+    quiet: bool = False
+
+    def wrote(self, path: Path) -> None:
+        """Say that a file was written."""
+        if not self.quiet:
+            _say(f"wrote {path}")
 
     def check(self) -> None:
         """Refuse before the script runs, not after an hour, what can not be written."""
-        for option, path in ((self.named, self.report), ("--trace", self.trace), ("--json", self.json)):
+        asked = [(self.named, self.report), ("--trace", self.trace), ("--json", self.json)]
+        for option, path in (*asked, ("--junit", self.junit), ("--sarif", self.sarif)):
             if path is None:
                 continue
             try:
@@ -86,6 +98,30 @@ def parser() -> argparse.ArgumentParser:
         "--trace", metavar="FILE", help="write the trace; several tapes are numbered FILE, FILE-2, …"
     )
     run.add_argument("--json", metavar="FILE", help="write verdict, coverage and findings as JSON")
+    run.add_argument(
+        "--sarif", metavar="FILE", help="write findings as SARIF 2.1.0, which code hosts show at their lines"
+    )
+    run.add_argument(
+        "--junit", metavar="FILE.xml", help="write a test case for each tape, as JUnit XML for build servers"
+    )
+    run.add_argument(
+        "--fail-on",
+        metavar="LEVEL",
+        choices=LEVELS,
+        default="error",
+        help="what ends with status 1: wrong (a gradient is WRONG), error (that, or a finding is an error; "
+        "default), warning (that, or a finding is a warning)",
+    )
+    loud = run.add_mutually_exclusive_group()
+    loud.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print one line for each error and warning, and the last one",
+    )
+    loud.add_argument(
+        "-v", "--verbose", action="store_true", help="also print what was compared, and what was measured"
+    )
     run.add_argument(
         "--on-overwrite",
         metavar="MODE",
@@ -190,7 +226,7 @@ def _report(options: argparse.Namespace) -> int:
     from tapedebug.report import report
 
     target = Path(options.out) if options.out else Path(options.files[0]).with_suffix(".html")
-    Outputs(target.absolute(), None, None, "--out").check()
+    Outputs(target.absolute(), None, None, named="--out").check()
     traces = [_trace(name) for name in options.files]
     try:
         written = report(
@@ -206,7 +242,7 @@ def _diff(options: argparse.Namespace) -> int:
     from tapedebug.report import diff
 
     target = Path(options.out).absolute() if options.out else None
-    Outputs(target, None, None, "--out").check()
+    Outputs(target, None, None, named="--out").check()
     found = diff(_trace(options.before), _trace(options.after))
     _say(str(found))
     if target is not None:
@@ -247,9 +283,19 @@ def _run(options: argparse.Namespace) -> int:
     def path(name: str | None) -> Path | None:
         return Path(name).absolute() if name else None
 
-    outputs = Outputs(path(options.report), path(options.trace), path(options.json))
+    outputs = Outputs(
+        report=path(options.report),
+        trace=path(options.trace),
+        json=path(options.json),
+        junit=path(options.junit),
+        sarif=path(options.sarif),
+        quiet=options.quiet,
+    )
     outputs.check()
     name, program = _program(options)
+    file = None if options.module or options.script == "-" else path(options.script)
+    done = Run(name=name, file=file, root=Path.cwd(), fail_on=options.fail_on)
+    began = time.monotonic()
 
     from tapedebug._recording import Recorder
 
@@ -268,7 +314,15 @@ def _run(options: argparse.Namespace) -> int:
             diagnoses, notes = _diagnose(name, recorder, outcome, as_warp=options.as_warp)
     except NoProgram as error:
         raise UsageError(str(error)) from None
-    return _conclude(diagnoses, notes, outcome, outputs)
+    done.traces, done.notes = [diagnosis.trace for diagnosis in diagnoses], notes
+    done.failed, done.reason, done.message = outcome.failed, outcome.reason, outcome.message
+    done.seconds = time.monotonic() - began
+    done.status = FAILED if done.failed else WRONG if any(_fails(done)) else CLEAN
+    return _conclude(diagnoses, done, outputs, options)
+
+
+def _fails(run: Run) -> Iterator[bool]:
+    return (fails(trace, run.fail_on) for trace in run.traces)
 
 
 def _for_warp(options: argparse.Namespace, outcome: ScriptOutcome, *, recorded: bool) -> str:
@@ -338,16 +392,14 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
                 setattr(runtime.config, name, value)
 
 
-def _conclude(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome, outputs: Outputs) -> int:
-    """Print and write. A script that failed still shows what its tapes say."""
-    _print(diagnoses, notes, outcome, sys.stdout)
+def _conclude(diagnoses: list[Diagnosis], run: Run, outputs: Outputs, options: argparse.Namespace) -> int:
+    """Print and write. A program that failed still shows what its tapes say."""
+    _print(diagnoses, run, options)
     try:
-        _write(diagnoses, notes, outputs)
+        _write(diagnoses, run, outputs)
     except (OSError, TapedebugError) as error:
         raise UsageError(f"writing failed: {error}") from None
-    if outcome.failed:
-        return FAILED
-    return WRONG if any(diagnosis.wrong for diagnosis in diagnoses) else CLEAN
+    return run.status
 
 
 def _diagnose(
@@ -374,17 +426,25 @@ def _diagnose(
     return diagnoses, notes
 
 
-def _print(diagnoses: list[Diagnosis], notes: list[str], outcome: ScriptOutcome, stream: TextIO) -> None:
-    from tapedebug.diagnose._text import format_diagnosis, paint, wants_colour
+def _print(diagnoses: list[Diagnosis], run: Run, options: argparse.Namespace) -> None:
+    from tapedebug.diagnose._text import format_details, format_diagnosis, paint, wants_colour
 
-    colour = wants_colour(stream)
-    lines = []
+    colour = wants_colour(sys.stdout)
+    lines: list[str] = []
     told: dict[str, str] = {}
     for diagnosis in diagnoses:
-        lines += [format_diagnosis(diagnosis.trace, colour=colour, told=told), ""]
-    lines += notes
-    lines.append(paint(_summary(diagnoses, outcome), _style(diagnoses), colour))
-    _say("\n" + "\n".join(lines))
+        if options.quiet:
+            loud = [finding for finding in diagnosis.findings if finding.severity != "info"]
+            lines += [paint(one_line(finding, run.root), finding.severity, colour) for finding in loud]
+            continue
+        lines.append(format_diagnosis(diagnosis.trace, colour=colour, told=told))
+        lines += [*(format_details(diagnosis.trace) if options.verbose else ()), ""]
+    if options.verbose:
+        lines += [f"{name} {version}" for name, version in environment().items()]
+        lines.append(f"{run.seconds:.1f} s for the program and its diagnosis")
+    lines += () if options.quiet else run.notes
+    lines.append(paint(_summary(diagnoses, run), _style(diagnoses), colour))
+    _say("\n".join(lines if options.quiet else ["", *lines]))
 
 
 def _style(diagnoses: list[Diagnosis]) -> str:
@@ -395,35 +455,46 @@ def _style(diagnoses: list[Diagnosis]) -> str:
     return "good" if levels == {"good"} else "warning"
 
 
-def _summary(diagnoses: list[Diagnosis], outcome: ScriptOutcome) -> str:
+def _summary(diagnoses: list[Diagnosis], run: Run) -> str:
     counts = {"error": 0, "warning": 0, "info": 0}
     for diagnosis in diagnoses:
         for finding in diagnosis.findings:
             counts[finding.severity] += 1
     parts = [f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in counts.items()]
     tapes = f"{len(diagnoses)} tape{'s' if len(diagnoses) != 1 else ''} diagnosed"
-    failed = f"; the script failed ({outcome.reason})" if outcome.failed else ""
+    failed = f"; the script failed ({run.reason})" if run.failed else ""
     return f"tapedebug: {tapes}: {', '.join(parts)}{failed}"
 
 
-def _write(diagnoses: list[Diagnosis], notes: list[str], outputs: Outputs) -> None:
+def _as_text(data: dict[str, Any]) -> str:
+    return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _write(diagnoses: list[Diagnosis], run: Run, outputs: Outputs) -> None:
     if outputs.json:
         from tapedebug.diagnose import diagnoses_to_json
 
-        data = diagnoses_to_json(diagnoses, notes)
-        write_whole(outputs.json, json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-        _say(f"wrote {outputs.json}")
+        write_whole(outputs.json, _as_text(diagnoses_to_json(diagnoses, run.notes)))
+        outputs.wrote(outputs.json)
+    if outputs.sarif:
+        write_whole(outputs.sarif, _as_text(sarif(run)))
+        outputs.wrote(outputs.sarif)
+    if outputs.junit:
+        from tapedebug.diagnose._text import format_diagnosis
+
+        write_whole(outputs.junit, junit(run, [format_diagnosis(diagnosis.trace) for diagnosis in diagnoses]))
+        outputs.wrote(outputs.junit)
     if outputs.trace:
         for number, diagnosis in enumerate(diagnoses, start=1):
             path = outputs.trace
             if number > 1 and not is_special(path):
                 path = path.with_name(f"{path.stem}-{number}{path.suffix}")
             diagnosis.trace.save(path)
-            _say(f"wrote {path}")
+            outputs.wrote(path)
     if not diagnoses and (outputs.report or outputs.trace):
         _say("no report or trace was written: there is no tape to show")
     elif outputs.report:
         from tapedebug.report import report
 
         report(diagnoses if len(diagnoses) > 1 else diagnoses[0], outputs.report)
-        _say(f"wrote {outputs.report}")
+        outputs.wrote(outputs.report)

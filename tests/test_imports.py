@@ -65,6 +65,7 @@ MAY_IMPORT = {
     "diagnose": {"trace"},
     "visualize": {"trace"},
     "report": {"trace"},
+    "formats": {"trace"},
     "notebook": {"trace", "report"},
 }
 

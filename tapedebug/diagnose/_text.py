@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -10,7 +11,8 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from tapedebug.diagnose.reading._source import code_at
-from tapedebug.trace import Coverage, Finding, Location, Trace
+from tapedebug.trace import Check, Coverage, Finding, Location, Trace
+from tapedebug.trace._json import encode
 from tapedebug.trace.level import Level, gradient_words, level_of
 from tapedebug.trace.model import Verdict
 
@@ -65,6 +67,23 @@ def format_diagnosis(trace: Trace, *, colour: bool = False, told: dict[str, str]
         else:
             lines += ["", *format_finding(finding, trace, colour=colour)]
     return "\n".join(lines)
+
+
+def format_details(trace: Trace) -> list[str]:
+    """Return what was compared (the checks of a tape) and measured (the evidence of findings), as lines."""
+    lines = [f"  check: {_check(check)}" for check in trace.checks if check.verdict is not None]
+    for finding in trace.findings:
+        known = json.dumps(encode(finding.evidence), ensure_ascii=False)
+        lines += _wrapped(f"evidence of {finding.rule}: {known}", "  ", "    ")
+    return lines
+
+
+def _check(check: Check) -> str:
+    """`d loss / d x: AGREE, largest error 1e-06 (absolute), 2e-07 (relative)`."""
+    text = f"d {check.output} / d {check.input}: {check.verdict}"
+    if check.max_abs_error is not None and check.max_rel_error is not None:
+        text += f", largest error {check.max_abs_error:.3g} (absolute), {check.max_rel_error:.3g} (relative)"
+    return text
 
 
 def _what(finding: Finding) -> str:

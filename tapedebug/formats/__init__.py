@@ -1,0 +1,12 @@
+"""The result of `tapedebug run` as files that code hosts and build servers read."""
+
+from __future__ import annotations
+
+from tapedebug.formats._run import LEVELS as LEVELS
+from tapedebug.formats._run import FailOn as FailOn
+from tapedebug.formats._run import Run as Run
+from tapedebug.formats._run import failing as failing
+from tapedebug.formats._run import fails as fails
+from tapedebug.formats._run import one_line as one_line
+from tapedebug.formats.junit import junit as junit
+from tapedebug.formats.sarif import sarif as sarif

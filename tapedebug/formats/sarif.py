@@ -1,0 +1,194 @@
+"""Findings as SARIF 2.1.0, which code hosts show at the lines that they are about.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tapedebug._environment import environment
+from tapedebug._source import source_line
+from tapedebug.formats._run import Run, fails
+from tapedebug.trace import Finding, Location, Trace
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
+ROOT = "%SRCROOT%"
+"""The name of the folder that relative paths begin at."""
+LEVEL = {"error": "error", "warning": "warning", "info": "note"}
+WRONG = "wrong-gradient"
+"""The rule of a gradient that is WRONG where no finding is an error."""
+TITLES = {
+    "accumulated": "A gradient was not zero when a reverse pass began",
+    "after-loss": "Launches were recorded after what the loss depends on",
+    "custom-grad": "A custom gradient is not the derivative of its function",
+    "disconnected": "A gradient stops on its way from the loss to an input",
+    "duplicate-launch": "A launch is recorded twice and adds its contribution twice",
+    "exploding": "An adjoint grows on its way back",
+    "flat-op": "A gradient is 0 because of an operation without a slope",
+    "loop-memory": "Adjoints keep much of their loops",
+    "nonfinite": "NaN or Inf was born on the tape",
+    "out-of-bounds": "An index is outside its array",
+    "overwrite": "Values that an adjoint needs were overwritten",
+    "race": "Two threads of a launch race on an element",
+    "replayed-counter": "Numbers that an atomic handed out differ in the replay of Warp",
+    "seed": "The reverse pass began from something else than the objective",
+    "stale-gradient": "An update used a gradient that was not written yet, or zeroed before",
+    "stale-value": "Values that an adjoint needs were overwritten outside the tape",
+    "truncated": "No gradient flows from one tape to the next",
+    "unconverged": "A solve on the tape was stopped before it converged",
+    "uninitialised-read": "Memory is read before it is written",
+    "unused": "An array is in the wrong place, or is never used",
+    "vanishing": "An adjoint fades on its way back",
+    "warp-limitation": "Warp computes this gradient wrongly",
+    "wrong-adjoint": "The adjoint of a launch is wrong",
+    WRONG: "The gradient does not agree with its reference",
+}
+
+
+def sarif(run: Run) -> dict[str, Any]:
+    """Return a run as a SARIF log; the same finding on several tapes is one result that occurred often."""
+    results: dict[str, dict[str, Any]] = {}
+    for trace in run.traces:
+        for finding in trace.findings:
+            _count(results, _result(run, trace, finding))
+        if fails(trace, "wrong") and all(finding.severity != "error" for finding in trace.findings):
+            _count(results, _wrong(run, trace))
+    listed = list(results.values())
+    rules = sorted({result["ruleId"] for result in listed})
+    for result in listed:
+        result["ruleIndex"] = rules.index(result["ruleId"])
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": _driver(rules)},
+                "columnKind": "unicodeCodePoints",
+                "originalUriBaseIds": {ROOT: {"uri": run.root.as_uri().rstrip("/") + "/"}},
+                "invocations": [_invocation(run)],
+                "results": listed,
+            }
+        ],
+    }
+
+
+def _driver(rules: list[str]) -> dict[str, Any]:
+    return {
+        "name": "tapedebug",
+        "semanticVersion": environment()["tapedebug"],
+        "rules": [{"id": rule, "shortDescription": {"text": TITLES.get(rule, rule)}} for rule in rules],
+    }
+
+
+def _invocation(run: Run) -> dict[str, Any]:
+    told = [{"level": "note", "message": {"text": note}} for note in run.notes]
+    if run.failed:
+        text = f"the program failed ({run.reason})" + (f"\n{run.message}" if run.message else "")
+        told.append({"level": "error", "message": {"text": text}})
+    return {
+        "executionSuccessful": not run.failed,
+        "exitCode": run.status,
+        "toolExecutionNotifications": told,
+    }
+
+
+def _count(results: dict[str, dict[str, Any]], result: dict[str, Any]) -> None:
+    place = result["locations"], result["relatedLocations"]
+    key = repr((result["ruleId"], result["level"], result["properties"].get("arrays"), place))
+    known = results.setdefault(key, result)
+    if known is not result:
+        known["occurrenceCount"] += 1
+
+
+def _result(run: Run, trace: Trace, finding: Finding) -> dict[str, Any]:
+    place = finding.location or finding.call_site
+    text = finding.message + (f"\nFix: {finding.fix}" if finding.fix else "")
+    result: dict[str, Any] = {
+        "ruleId": finding.rule,
+        "level": LEVEL[finding.severity],
+        "message": {"text": text},
+        "locations": [_location(run, place)],
+        "relatedLocations": _related(run, finding, place),
+        "occurrenceCount": 1,
+        "properties": {"tape": trace.name, "launches": finding.launches, "arrays": finding.arrays},
+    }
+    return _recognisable(result, place, finding.arrays)
+
+
+def _related(run: Run, finding: Finding, shown: Location | None) -> list[dict[str, Any]]:
+    """The call site, and the other launches that the evidence names with their lines."""
+    places: list[tuple[str, Location]] = []
+    if finding.call_site is not None:
+        places.append(("launched here", finding.call_site))
+    for value in finding.evidence.values():
+        if isinstance(value, dict) and isinstance(value.get("location"), dict) and "launch" in value:
+            words = (
+                f"launch {value['launch']} ({value['kernel']})" if "kernel" in value else "the other place"
+            )
+            places.append((words, Location(**value["location"])))
+    found: list[dict[str, Any]] = []
+    seen = [shown]
+    for words, place in places:
+        if place not in seen:
+            seen.append(place)
+            found.append({"id": len(found) + 1, "message": {"text": words}, **_location(run, place)})
+    return found
+
+
+def _wrong(run: Run, trace: Trace) -> dict[str, Any]:
+    result = {
+        "ruleId": WRONG,
+        "level": "error",
+        "message": {"text": trace.coverage.summary},
+        "locations": [_location(run, None)],
+        "relatedLocations": [],
+        "occurrenceCount": 1,
+        "properties": {"tape": trace.name},
+    }
+    return _recognisable(result, None, [])
+
+
+def _location(run: Run, place: Location | None) -> dict[str, Any]:
+    """A place as a location; that of code that stands in no file is the program."""
+    found: dict[str, Any] = {}
+    file = run.file if place is None else _file(place)
+    inside = place if file is not None else None
+    file = file or run.file
+    if file is not None:
+        physical: dict[str, Any] = {"artifactLocation": _artifact(run, file)}
+        if inside is not None:
+            region: dict[str, Any] = {"startLine": inside.line, "startColumn": inside.column + 1}
+            text = source_line(inside.file, inside.line)
+            if text:
+                region["snippet"] = {"text": text}
+            physical["region"] = region
+        found["physicalLocation"] = physical
+    if place is not None:
+        name = place.function or "<module>"
+        qualified = name if inside is not None else f"{place}, {name}"  # a cell of a notebook: In [4]:2
+        found["logicalLocations"] = [{"name": name, "fullyQualifiedName": qualified, "kind": "function"}]
+    return found
+
+
+def _file(place: Location) -> Path | None:
+    path = Path(place.file)
+    return path if path.is_absolute() and path.is_file() else None
+
+
+def _artifact(run: Run, file: Path) -> dict[str, str]:
+    relative = run.relative(file)
+    if relative is not None:
+        return {"uri": quote(relative), "uriBaseId": ROOT}
+    return {"uri": file.absolute().as_uri()}
+
+
+def _recognisable(result: dict[str, Any], place: Location | None, arrays: list[str]) -> dict[str, Any]:
+    """Add what the same finding has in common with that of another run, also if its line has moved."""
+    text = "" if place is None else f"{place.function}\n{source_line(place.file, place.line).strip()}"
+    digest = hashlib.sha256("\n".join((result["ruleId"], text, *arrays)).encode()).hexdigest()
+    result["partialFingerprints"] = {"tapedebug/v1": digest[:32]}
+    return result
