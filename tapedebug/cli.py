@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._atomic import is_special, require_place, write_whole
+from tapedebug._completion import SHELLS, PrintCompletion
 from tapedebug._environment import environment
 from tapedebug._errors import TapedebugError
 from tapedebug._script import (
@@ -80,6 +81,13 @@ def parser() -> argparse.ArgumentParser:
         prog="tapedebug", description="A gradient debugger for differentiable kernels."
     )
     top.add_argument("--version", action="version", version=f"tapedebug {__version__}")
+    top.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help="print the completion of this command for a shell (bash, zsh, tcsh); needs shtab",
+    )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser(
         "run",

@@ -1,0 +1,38 @@
+"""Completion of the command line in a shell, by shtab."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+class PrintCompletion(argparse.Action):
+    """`--print-completion SHELL`: print the script that a shell reads, and end."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any, **more: Any) -> None:
+        """Print it; a usage error where shtab is not installed."""
+        try:
+            import shtab
+        except ImportError:
+            parser.error("--print-completion needs shtab, which the extra `completion` installs")
+        shell = rest[1]
+        _complete_files(parser, shtab.FILE)
+        print(shtab.complete(parser, shell))
+        parser.exit()
+
+
+def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
+    """Let what names files be completed with files."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_files(command, files)
+        elif _names_a_file(action):
+            action.complete = files  # type: ignore[attr-defined]
+
+
+def _names_a_file(action: argparse.Action) -> bool:
+    shown = str(action.metavar or "")
+    return shown.startswith("FILE") or shown in {"SCRIPT", "ARGS", "BEFORE", "AFTER"}
