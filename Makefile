@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs notebook format clean distclean setup system
+.PHONY: help demo lab test lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs pictures notebook format clean distclean setup system
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -132,6 +132,10 @@ fuzz: $(PY_STAMP)  ## 5,000 random kernels: values, adjoints, tangents, second d
 docs: setup $(DOCS_STAMP) $(NOTEBOOKS_STAMP)  ## build/docs/index.html, warnings are errors
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "The documentation: build/docs/index.html"
+
+pictures: setup system  ## what pages of the documentation show: the output of their programs, pictures of the panel
+	@$(BIN)/python scripts/finding_pages.py
+	@$(BIN)/python scripts/pictures.py
 
 notebook: $(PY_STAMP)  ## strip the outputs of notebooks/*.ipynb
 	@$(BIN)/python scripts/strip_notebook.py notebooks/*.ipynb || true

@@ -18,7 +18,7 @@ def tracked() -> list[Path]:
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip("not a git checkout")
-    binary = {".png", ".woff2", ".ico", ".gz"}
+    binary = {".png", ".webp", ".woff2", ".ico", ".gz"}
     return [ROOT / name for name in done.stdout.split("\0") if name and Path(name).suffix not in binary]
 
 
