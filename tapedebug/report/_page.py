@@ -12,6 +12,7 @@ from html import escape
 from typing import Any
 
 from tapedebug.report._assets import Assets
+from tapedebug.report._sentences import TITLES
 from tapedebug.trace.level import LEVEL_SIGNS, gradient_words, level_of
 
 Json = dict[str, Any]
@@ -133,9 +134,11 @@ def _worst(traces: list[Json]) -> str:
 def _summary(payload: Json) -> Iterator[str]:
     if "diff" in payload:
         yield "<h1>Before and after</h1>"
+        yield from _opening(payload["diff"]["sentences"])
         yield f"<pre>{escape(payload['diff']['text'])}</pre>"
-    for trace in _heads(payload):
+    for trace, opening in zip(_heads(payload), payload["sentences"], strict=True):
         yield f"<h1>{escape(_tape_title(trace))}</h1>"
+        yield from _opening(opening)
         coverage = trace["coverage"]
         yield f"<p><strong>{escape(_badge(trace))}.</strong> {escape(coverage['summary'])}</p>"
         notes = [*coverage["notes"], *trace.get("notes", ())]
@@ -154,6 +157,11 @@ def _badge(trace: Json) -> str:
     verdict, partial = trace["verdict"], bool(trace["coverage"].get("partial"))
     sign = LEVEL_SIGNS[level_of(verdict, severities, partial=partial)]
     return f"{sign} {gradient_words(verdict, severities, partial=partial)}"
+
+
+def _opening(opening: list[str]) -> Iterator[str]:
+    for title, sentence in zip(TITLES, opening, strict=True):
+        yield f"<p><strong>{title}:</strong> {escape(sentence)}</p>"
 
 
 def _findings(findings: list[Json]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from tapedebug.report._assets import load_assets
 from tapedebug.report._page import build_page
 from tapedebug.report._redact import Redactor
 from tapedebug.report._reduce import Json, reduce_trace
+from tapedebug.report._sentences import sentences
 from tapedebug.report._subject import Subject, subjects_of
 from tapedebug.trace._pack import Packed, seal
 
@@ -88,7 +89,12 @@ def write_report(
         traces.append(seal(Packed(head, subject.columns)))
         answers += [{"tape": number, **item} for item in embedded]
         notes.extend(note for note in [*said, *more] if note not in notes)
-    data: Json = {"traces": traces, "notes": notes, "answers": answers}
+    data: Json = {
+        "traces": traces,
+        "notes": notes,
+        "answers": answers,
+        "sentences": [sentences(trace["head"]) for trace in traces],
+    }
     if diff is not None:
         data["diff"] = diff
     write_whole(target, build_page(data, assets, __version__))

@@ -25,6 +25,13 @@ describe("before and after", () => {
     assert.match(await page.title(), /before and after/);
     assert.deepEqual(await page.locator(".td-badge").allTextContents(), ["✕ gradient WRONG", "✓ gradient AGREE"]);
     assert.match(await page.textContent(".td-diff-overview"), /verdictWRONG → AGREE/);
+    const said = await page.getByLabel("In short").locator("dd").allTextContents();
+    assert.match(said[0], /^Two tapes are compared, before and after a change: .*WRONG.* and .*AGREE/);
+    assert.match(
+      said[1],
+      /^Before: The gradient of .* is wrong: it is off by .* After: Nothing was found to be wrong: /,
+    );
+    assert.match(said[2], /Nothing is left to change\.$/);
     const scrubbed = () => page.locator(".td-scrub-text").allTextContents();
     const sides = page.locator(".td-diff-side");
     await sides.first().locator(".td-canvas").focus();

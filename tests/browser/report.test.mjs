@@ -189,6 +189,19 @@ describe("report", () => {
     await finish();
   });
 
+  test("three sentences on top say what was run, what is wrong by how much, and what to change where", async () => {
+    const { page, finish } = await open("net");
+    const said = page.getByLabel("In short");
+    assert.deepEqual(await said.locator("dt").allTextContents(), ["Run", "Result", "Change"]);
+    const [run, result, change] = await said.locator("dd").allTextContents();
+    assert.equal(run, "The tape “net” recorded 11 launches of 5 kernels from net.py; its reverse pass ran from loss.");
+    assert.equal(result, "The gradient of loss with respect to throw is wrong: it is off by 38 %.");
+    assert.match(change, /^At net\.py:86 \(launch\) or net\.py:29 \(kernel spring_forces\), give each step its own x/);
+    const { y } = await said.boundingBox();
+    assert.ok(y < (await page.locator(".td-header").boundingBox()).y);
+    await finish();
+  });
+
   test("says in words what was checked, to somebody who was not there", async () => {
     const { page, finish } = await open("net", { width: 400, height: 900 });
     const about = page.getByRole("tabpanel", { name: "What was checked" });
@@ -201,7 +214,8 @@ describe("report", () => {
       "11 of 11 launches checked end to end",
       "2 integer arrays (a, b) have no gradient",
       "error: overwrite · x, x_next",
-      "relative error\nthrow 0.381",
+      "Fix: give each step its own x",
+      "line of the kernel\nnet.py:29, in",
       "∂ loss / ∂ throw",
       "7 pairs could be checked and were not.",
       "2.4.0",
@@ -209,6 +223,7 @@ describe("report", () => {
     ]) {
       assert.ok(text.includes(words), `${words} is not in: ${text}`);
     }
+    assert.doesNotMatch(text, /\b(max change|occurrences|write line|clobberer)\b/, "no names of fields");
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 400);
     await page.screenshot({ path: join(SCREENSHOTS, "report-about-400.png") });
     await page.keyboard.press("ArrowLeft");

@@ -3,6 +3,7 @@ import { EmbeddedAnswers } from "../trace/embedded.js";
 import { isRecord } from "../trace/reader.js";
 import { bytesOf, unseal } from "../trace/sealed.js";
 import { type ReportFile, ReportPage } from "../views/about/page.js";
+import { readSentences } from "../views/about/sentences.js";
 import { holdAllParts } from "../views/allparts.js";
 import { readDiff } from "../views/diff/data.js";
 import { replace } from "../views/dom.js";
@@ -28,13 +29,16 @@ async function read(element: HTMLElement): Promise<ReportFile | null> {
     if (!isRecord(raw) || !Array.isArray(raw.traces) || raw.traces.length === 0) return null;
     const text = (key: string): string => (typeof raw[key] === "string" ? (raw[key] as string) : "");
     const answers = Array.isArray(raw.answers) ? raw.answers : [];
+    const diff = raw.traces.length === 2 ? readDiff(raw.diff) : null;
+    const said = diff !== null && isRecord(raw.diff) ? [raw.diff.sentences] : raw.sentences;
     return {
       traces: await Promise.all(raw.traces.map(unseal)),
       answers: raw.traces.map(
         (_, i) => new EmbeddedAnswers(answers.filter((item) => (isRecord(item) ? (item.tape ?? 0) : 0) === i)),
       ),
       notes: Array.isArray(raw.notes) ? raw.notes.map(String) : [],
-      diff: raw.traces.length === 2 ? readDiff(raw.diff) : null,
+      diff,
+      sentences: Array.isArray(said) ? said.map(readSentences) : [],
       version: text("version"),
       written: text("written"),
     };

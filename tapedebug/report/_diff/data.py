@@ -8,25 +8,34 @@ from typing import Any
 from tapedebug.report._diff.result import Diff
 from tapedebug.report._diff.text import check, describe, gradient, notes, overview, parting, still
 from tapedebug.report._redact import Redactor
+from tapedebug.report._sentences import compared
 
 Json = dict[str, Any]
 
+BRIEFLY = 110
+"""Characters of the message of a finding that is gone: all of it is in the panel of the first tape."""
 MOST = 500
 """Rows of one kind; a page of more is not read."""
 
 
-def to_data(diff: Diff, secret: Sequence[Json] = ()) -> Json:
-    """Return JSON-compatible data, from which the code of the traces `secret` is left out.
+def to_data(diff: Diff, heads: Sequence[Json], *, redact: bool = False) -> Json:
+    """Return JSON-compatible data of a comparison.
+
+    Args:
+        diff: The comparison.
+        heads: The heads of its packed traces.
+        redact: Leave out their code.
 
     Rows are sentences with the launches that they are about, ``[before, after]``: None where there is none.
     """
-    redactors = [Redactor(trace) for trace in secret]
+    redactors = [Redactor(head) for head in heads] if redact else []
 
     def words(text: str) -> str:
         for redactor in redactors:
             text = redactor.text(text)
         return text
 
+    counts = (len(diff.gone), len(diff.new), len(diff.still))
     partner = {run.before + k: run.after + k for run in diff.matches for k in range(run.length)}
 
     def place(launches: list[int]) -> int | None:
@@ -38,7 +47,9 @@ def to_data(diff: Diff, secret: Sequence[Json] = ()) -> Json:
     rows = []
     for f in diff.gone[:MOST]:
         at = place(f.launches)
-        rows.append(told("gone", describe(f), [at, None if at is None else partner.get(at)], [f.id, None]))
+        rows.append(
+            told("gone", describe(f, BRIEFLY), [at, None if at is None else partner.get(at)], [f.id, None])
+        )
     rows += [told("new", describe(f), [None, place(f.launches)], [None, f.id]) for f in diff.new[:MOST]]
     for one, other in diff.still[:MOST]:
         launches = [place(one.launches), place(other.launches)]
@@ -53,5 +64,6 @@ def to_data(diff: Diff, secret: Sequence[Json] = ()) -> Json:
         "verdicts": [diff.before.verdict, diff.after.verdict],
         "overview": [[name, words(text)] for name, text in overview(diff)],
         "rows": rows,
+        "sentences": [words(text) for text in compared(diff.names, heads, counts)],
         "matches": [list(run) for run in diff.matches],
     }

@@ -135,7 +135,7 @@ class Diff:
         from tapedebug.report._subject import answered
 
         subjects = self._subjects or (answered(self.before), answered(self.after))
-        data = to_data(self, [subject.head for subject in subjects] if redact_source else [])
+        data = to_data(self, [subject.head for subject in subjects], redact=redact_source)
         return write_report(subjects, path, redact_source=redact_source, diff=data)
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
 /** What a report says to somebody who was not there: what was recorded, what was checked, what was found, what was left out. */
 import type { TraceModel } from "../../trace/model.js";
-import { isRecord } from "../../trace/reader.js";
-import type { Check, Finding, TapeEvent } from "../../trace/types.js";
+import type { Check, Finding } from "../../trace/types.js";
 import { type Child, h } from "../dom.js";
 import { bytes, fileName, listed, number, place, plural, seconds, short, whole } from "../format.js";
+import { eventPlace, eventText } from "../lanes/events.js";
 import { countOf, levelBadge } from "../level.js";
 import { SEVERITY_SIGNS, VERDICT_MEANINGS, VERDICT_SIGNS } from "../words.js";
 
@@ -14,6 +14,14 @@ const MOST_EVENTS = 200;
 const MOST_KERNELS = 60;
 
 const SEVERITY_WORDS = { error: "error", warning: "warning", info: "info" } as const;
+
+/** What a tape does with values that an adjoint needs and a later launch overwrites. */
+const OVERWRITES: Readonly<Record<string, string>> = {
+  preserve: "copied before, for the adjoint",
+  warn: "lost, with a warning",
+  error: "refused",
+  ignore: "lost",
+};
 
 /** What the file says about itself. */
 export interface AboutFile {
@@ -151,11 +159,10 @@ function findings(model: TraceModel): HTMLElement {
 export function finding(item: Finding): HTMLElement {
   const arrays = item.arrays.length > 0 ? ` · ${short(item.arrays.join(", "), 120)}` : "";
   const rows: [string, Child][] = [];
-  if (item.location) rows.push(["in the kernel", where(item.location)]);
-  if (item.callSite) rows.push(["launched at", where(item.callSite)]);
+  if (item.callSite) rows.push([item.location ? "launched at" : "at", where(item.callSite)]);
+  if (item.location) rows.push(["line of the kernel", where(item.location)]);
   if (item.launches.length > 0)
     rows.push([item.launches.length > 1 ? "launches" : "launch", listed(item.launches, 12)]);
-  for (const [name, value] of Object.entries(item.evidence).slice(0, 24)) rows.push([words(name), evidence(value)]);
   return h(
     "div",
     { class: `td-about-finding td-${item.severity}` },
@@ -166,33 +173,13 @@ export function finding(item: Finding): HTMLElement {
       ` ${SEVERITY_WORDS[item.severity]}: ${short(item.rule, 80)}${arrays}`,
     ),
     h("p", { class: "td-about-message" }, short(item.message, 4_000)),
-    item.fix ? h("p", {}, `→ ${short(item.fix, 2_000)}`) : null,
+    item.fix ? h("p", {}, h("strong", {}, "Fix: "), short(item.fix, 2_000)) : null,
     facts(rows),
   );
 }
 
 function where(at: NonNullable<Finding["location"]>): string {
-  return `${place(at)}${at.function ? ` in ${short(at.function, 60)}` : ""}`;
-}
-
-function words(name: string): string {
-  return short(name.replaceAll("_", " "), 40);
-}
-
-function evidence(value: unknown, depth = 0): string {
-  if (depth > 3) return "…";
-  if (typeof value === "number") return number(value, 6);
-  if (typeof value === "string") return short(value, 200);
-  if (Array.isArray(value))
-    return `${listed(
-      value.slice(0, 12).map((item) => evidence(item, depth + 1)),
-      12,
-    )}${value.length > 12 ? " …" : ""}`;
-  if (isRecord(value)) {
-    const parts = Object.entries(value).slice(0, 12);
-    return short(parts.map(([name, item]) => `${words(name)} ${evidence(item, depth + 1)}`).join(", "), 200);
-  }
-  return short(JSON.stringify(value) ?? "–", 200);
+  return `${place(at)}${at.function ? `, in ${short(at.function, 60)}` : ""}`;
 }
 
 function checks({ trace }: TraceModel): HTMLElement {
@@ -224,28 +211,23 @@ function events(model: TraceModel): HTMLElement | null {
   const { events: all, eventsDropped } = model.trace;
   if (all.length === 0) return null;
   const shown = all.slice(-MOST_EVENTS);
-  const rows = shown.map((event): Child[] => [
-    whole(event.at),
-    event.kind,
-    of(model, event),
-    short(event.how, 40),
-    event.callSite ? place(event.callSite) : "–",
-    Object.entries(event.numbers)
-      .slice(0, 6)
-      .map(([name, value]) => `${words(name)} ${number(value)}`)
-      .join(", "),
-  ]);
   return section(
     "Around the tape",
-    h("p", {}, "What happened to it, to its arrays and to their gradients, and is not a launch on it."),
-    table(["after launches", "what", "of", "how", "at", ""], rows, "events"),
+    h(
+      "p",
+      {},
+      "What happened to the tape, to its arrays and to their gradients, other than its launches, in this order.",
+    ),
+    list(
+      shown.map((event) => `${sentence(eventText(model, event))} (${eventPlace(model, event)})`),
+      "",
+    ),
     more(all.length + eventsDropped, shown.length),
   );
 }
 
-function of(model: TraceModel, event: TapeEvent): string {
-  const array = model.array(event.array);
-  return array === null ? "the tape" : `${event.of} of ${short(array.label, 40)}`;
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function tape(model: TraceModel): HTMLElement {
@@ -261,9 +243,12 @@ function tape(model: TraceModel): HTMLElement {
       ["number", String(info.id)],
       ["launches", whole(model.launchCount)],
       ["arrays", whole(trace.arrays.length)],
-      ["on overwrite", short(info.onOverwrite, 40)],
+      [
+        "overwritten values",
+        `${OVERWRITES[info.onOverwrite] ?? "recorded"} (on_overwrite="${short(info.onOverwrite, 40)}")`,
+      ],
       ["reverse passes", `${whole(info.backwardRuns)}${loss ? `, from ${short(loss.label, 60)}` : ""}`],
-      ["kept for adjoints", bytes(info.preservedBytes)],
+      ["copies for adjoints", bytes(info.preservedBytes)],
       ["kernels", listed(kernels, MOST_KERNELS)],
     ]),
   );

@@ -11,6 +11,7 @@ import { watchTheme } from "../theme.js";
 import { type AboutFile, aboutFile, aboutTape } from "./about.js";
 import { firstKernel, opening, tapeName, worstTape } from "./opening.js";
 import { jacobianPictures, type Pictures } from "./pictures.js";
+import { sentenceRows } from "./sentences.js";
 
 export interface ReportFile extends AboutFile {
   /** Packed or as JSON, not yet checked. */
@@ -19,6 +20,8 @@ export interface ReportFile extends AboutFile {
   readonly answers: readonly EmbeddedAnswers[];
   /** What changed between the two traces, where they are compared. */
   readonly diff: DiffData | null;
+  /** What to say of each trace before all else, or of both where they are compared. */
+  readonly sentences: readonly (readonly string[])[];
 }
 
 /** Tapes whose words are printed, beside the one that is shown. */
@@ -42,6 +45,7 @@ export class ReportPage {
     "aria-label": VIEWS.about,
     tabindex: 0,
   });
+  private readonly sentences = h("dl", { class: "td-report-sentences", "aria-label": "In short" });
   private readonly tabs = new Map<View, HTMLButtonElement>();
   private shown: number;
   private view: View = "panel";
@@ -67,7 +71,8 @@ export class ReportPage {
   }
 
   show(): void {
-    replace(this.host, this.navigation(), this.frame, this.about);
+    replace(this.host, this.navigation(), this.sentences, this.frame, this.about);
+    this.say();
     this.about.hidden = true;
     watchTheme(this.about, () => this.paint());
     window.addEventListener("beforeprint", () => this.write("all"));
@@ -141,9 +146,16 @@ export class ReportPage {
       this.shown = Number(select.value);
       const trace = traces[this.shown];
       this.store.set({ trace, selection: opening(trace) });
+      this.say();
       if (this.view === "about") this.write(this.shown);
     });
     return h("label", { class: "td-report-tapes" }, `${traces.length} tapes:`, select);
+  }
+
+  private say(): void {
+    const said = this.file.sentences[this.file.diff === null ? this.shown : 0] ?? [];
+    replace(this.sentences, ...sentenceRows(said));
+    this.sentences.hidden = said.length === 0;
   }
 
   private choose(view: View): void {

@@ -51,7 +51,11 @@ export class DiffView {
       h(
         "section",
         { class: "td-diff-side" },
-        h("h2", {}, `${SIDES[at]}: ${short(source.diff.names[at], 80)}`),
+        h(
+          "h2",
+          {},
+          source.diff.names[at] === SIDES[at] ? SIDES[at] : `${SIDES[at]}: ${short(source.diff.names[at], 80)}`,
+        ),
         this.frames[at],
       );
     this.element = h(
