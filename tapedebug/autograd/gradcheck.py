@@ -17,6 +17,7 @@ from tapedebug.autograd.programs.pairs import Mask
 from tapedebug.autograd.programs.subjects import Subject, subject_of
 from tapedebug.autograd.slopes.verdict import Tolerance
 from tapedebug.autograd.told.results import GradcheckResult
+from tapedebug.autograd.told.shown import show
 
 
 @settings_kept
@@ -145,7 +146,7 @@ def gradcheck(
             plan = replace(plan, options=replace(options, fast_mode=False))
         result = result_of(subject, plan, pace, kept)
     if show_summary:
-        print(result.summary())
+        show(result)
     if kept:
         plot_errors(kept, subject.metadata, relative=plot_relative_error, absolute=plot_absolute_error)
     if raise_exception:

@@ -28,6 +28,7 @@ from tapedebug.autograd.programs.subjects import Subject, subject_of
 from tapedebug.autograd.slopes.verdict import Tolerance
 from tapedebug.autograd.told.pair_result import PairResult
 from tapedebug.autograd.told.results import GradcheckResult
+from tapedebug.autograd.told.shown import show
 
 SECOND = "second derivative"
 
@@ -121,7 +122,7 @@ def gradgradcheck(
         seeds = _seeds(subject, grad_outputs, apart=gen_non_contig_grad_outputs)
         result = _result(subject, seeds, plan, pace, given=grad_outputs is not None)
     if show_summary:
-        print(result.summary())
+        show(result)
     if raise_exception:
         result.raise_if_failed()
     return result

@@ -29,6 +29,7 @@ from tapedebug.autograd.tapes.launch_check import (
 from tapedebug.autograd.tapes.whole_check import WholeCheck
 from tapedebug.autograd.told.pair_result import entries_of
 from tapedebug.autograd.told.results import Coverage, GradcheckResult, PairResult, PairResults
+from tapedebug.autograd.told.shown import show
 
 
 @settings_kept
@@ -161,7 +162,7 @@ def gradcheck_tape(
             check.run(None if any(plots.values()) else executor, plots)
             result = check.result()
     if show_summary:
-        print(result.summary())
+        show(result)
     if raise_exception:
         result.raise_if_failed()
     return result

@@ -82,9 +82,7 @@ def _chosen(tape: Tape, launch: int | None) -> Any:
             return with_gradient[-1]
         raise GradcheckError(
             f"none of the {len(kernels)} kernel launches of this cell has a Jacobian: no array that they "
-            "read or write carries a gradient"
-            if kernels
-            else "this cell launches no kernel",
+            "read or write carries a gradient",
             hint="launch a kernel on arrays with requires_grad=True",
         )
     for record in kernels:

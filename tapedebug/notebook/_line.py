@@ -1,18 +1,19 @@
-"""A line of text below a running cell, which says in the end how long it took."""
+"""A line of text below a running cell, which goes away when the work has ended."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
+GONE = (
+    "<style>.jp-OutputArea-child:has(> .jp-OutputArea-output .tapedebug-gone) { display: none }</style>"
+    '<span class="tapedebug-gone"></span>'
+)
+"""Hides its output: Jupyter removes no single output, and one without content would leave a gap."""
+
 
 def line_below_cell() -> Callable[[str], None]:
-    """Return what shows a line, in place of the one before; an empty one ends it.
-
-    Nothing that was displayed can be taken away alone, and an emptied output leaves a gap in the notebook. So
-    the last line stays and tells what was done, in how much time, and whether it came to its end.
+    """Return what shows a line, in place of the one before; an empty one removes it.
 
     Plain text, no widget: a notebook that is saved with a widget that was closed says "model not found" when
     it is opened again.
@@ -23,15 +24,12 @@ def line_below_cell() -> Callable[[str], None]:
     from IPython.display import display
 
     handle: Any = None
-    what, began = "", time.monotonic()
 
     def show(text: str) -> None:
-        nonlocal handle, what
+        nonlocal handle
         if not text and handle is None:
             return
-        if text:
-            what = text.partition(": ")[0]
-        line = {"text/plain": text or f"{what}: {_outcome()} {time.monotonic() - began:.1f} s"}
+        line = {"text/plain": text} if text else {"text/html": GONE, "text/plain": ""}
         if handle is not None:
             handle.update(line, raw=True)
         else:
@@ -40,11 +38,3 @@ def line_below_cell() -> Callable[[str], None]:
             handle = None
 
     return show
-
-
-def _outcome() -> str:
-    """How the work ended: this runs while an exception, if there is one, is on its way."""
-    error = sys.exc_info()[0]
-    if error is None:
-        return "done in"
-    return "interrupted after" if issubclass(error, KeyboardInterrupt) else "ended after"

@@ -128,8 +128,12 @@ class TapeMagics(Base):
             raise UsageError(f"%%tape: {says} how to diagnose; name the loss: --loss ARRAY")
         tape, value = self._recorded("%%tape", given, cell)
         if given.loss is not None:
+            if not tape.records:
+                raise UsageError(nothing_recorded("%%tape"))
             self._diagnose(tape, given)
-        if not given.no_panel:
+        if not tape.records:
+            print(nothing_recorded("%%tape"))
+        elif not given.no_panel:
             self._show(tape, given)
         return value
 
@@ -155,6 +159,7 @@ class TapeMagics(Base):
         __tracebackhide__ = True
         given = parse(self.gradcheck, "%%gradcheck", line)
         tape, _ = self._recorded("%%gradcheck", given, cell)
+        require_launches("%%gradcheck", tape)
         asked = self.keywords("%%gradcheck", CHECKING, given)
         with told("%%gradcheck"):
             result = gradcheck_tape(tape, **{**asked, "show_summary": False, "raise_exception": False})
@@ -201,6 +206,7 @@ class TapeMagics(Base):
 
         given = parse(self.jacobian, "%%jacobian", line)
         tape, _ = self._recorded("%%jacobian", given, cell)
+        require_launches("%%jacobian", tape)
         asked = self.keywords("%%jacobian", DIFFERENTIATING, given)
         with told("%%jacobian"):
             found = jacobian_of_launch(tape, given.launch, **asked)
@@ -249,6 +255,24 @@ class TapeMagics(Base):
         panel = open_panel(tape, height=given.height)
         self.keep(given.panel, panel)
         self.display(panel)
+
+
+def require_launches(magic: str, tape: Tape) -> None:
+    """Refuse a cell that has nothing to check.
+
+    Raises:
+        UsageError: It launched nothing.
+    """
+    if all(record.kernel is None for record in tape.records):
+        raise UsageError(nothing_recorded(magic))
+
+
+def nothing_recorded(magic: str) -> str:
+    """That a cell launched nothing, and what to do."""
+    return (
+        f"{magic}: this cell launched no kernel, and there is nothing to show\n"
+        "  = hint: call wp.launch in this cell, or a function that does; other cells are not recorded"
+    )
 
 
 def install(shell: Any) -> None:

@@ -2,7 +2,19 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { command, openPage, ROOT, runAll, screenshot, setTheme, show, startBrowser, startLab } from "./harness.mjs";
+import {
+  command,
+  notebook,
+  openPage,
+  ROOT,
+  runAll,
+  screenshot,
+  setTheme,
+  show,
+  startBrowser,
+  startLab,
+} from "./harness.mjs";
+import { KERNELS } from "./programs.mjs";
 
 const NAME = "kernels.ipynb";
 let lab;
@@ -39,6 +51,31 @@ test("what it prints about kernels can be read in both themes", async () => {
   await screenshot(page, "kernels-inside-light");
   await setTheme(page, "JupyterLab Dark");
   await screenshot(page, "kernels-inside-dark");
+});
+
+const CHECK = `${KERNELS}
+x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+wp.autograd.gradcheck(square, dim=3, inputs=[x], outputs=[wp.zeros_like(x)])`;
+const PROGRESS = `from tapedebug.notebook._line import line_below_cell
+line = line_below_cell()
+line("checking tape: launch 1 (2 s)")
+line("")`;
+
+test("a check is shown once, and its progress leaves nothing", async () => {
+  await lab.write("once.ipynb", notebook(CHECK, PROGRESS, "1 + 1"));
+  const opened = await openPage(browser, lab, "once.ipynb");
+  await runAll(opened.page);
+  const outputs = opened.page.locator(".jp-CodeCell").nth(0).locator(".jp-OutputArea-output:visible"); // progress may have come and gone
+  assert.equal(await outputs.count(), 1);
+  assert.match(await outputs.first().textContent(), /kernel square/);
+  await setTheme(opened.page, "JupyterLab Light");
+  await screenshot(opened.page, "check-once-light");
+  const gone = opened.page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-child");
+  assert.equal(await gone.count(), 1);
+  assert.equal(await gone.first().isVisible(), false);
+  await setTheme(opened.page, "JupyterLab Dark");
+  await screenshot(opened.page, "check-once-dark");
+  await opened.finish();
 });
 
 test("nothing was written to the console, and nothing was fetched from elsewhere", () => finish());

@@ -184,7 +184,7 @@ def test_jacobians_by_tangents_of_some_rows(shell):
         (
             "",
             "x = 1",
-            "%%jacobian: this cell launches no kernel\n  = hint: launch a kernel on arrays with requ",
+            "%%jacobian: this cell launched no kernel, and there is nothing to show\n  = hint: ",
         ),
         ("--launch 7", CUBE, "%%jacobian: launch 7 is no kernel launch of this cell; there are 0 (cube)"),
         ("--launch x", CUBE, "%%jacobian: argument --launch: invalid int value: 'x'"),
@@ -199,3 +199,26 @@ def test_jacobians_by_tangents_of_some_rows(shell):
 )
 def test_what_has_no_jacobian_says_so(shell, head, body, message):
     assert refused(shell, f"%%jacobian {head}\n{body}").startswith(message)
+
+
+NOTHING = (
+    "{0}: this cell launched no kernel, and there is nothing to show\n"
+    "  = hint: call wp.launch in this cell, or a function that does; other cells are not recorded"
+)
+
+
+@pytest.mark.parametrize("magic", ["%%gradcheck", "%%jacobian"])
+@pytest.mark.parametrize("body", ["x = 1", "x = wp.ones(3, requires_grad=True)\ny = wp.clone(x)"])
+def test_a_cell_without_a_kernel_launch_has_nothing_to_check(shell, magic, body):
+    assert refused(shell, f"{magic}\n{body}") == NOTHING.format(magic)
+
+
+def test_a_cell_without_launches_has_no_tape_to_show(front_end, capsys):
+    from tests.notebook.test_magics import run as run_cell
+
+    assert run_cell(front_end, "%%tape --name tape --panel panel\n40 + 2") == 42
+    assert capsys.readouterr().out.splitlines() == [*NOTHING.format("%%tape").splitlines(), "Out[1]: 42"]
+    assert front_end.user_ns["tape"].records == []
+    assert "panel" not in front_end.user_ns
+    loss = "loss = wp.zeros(1, dtype=float, requires_grad=True)"
+    assert refused(front_end, f"%%tape --loss loss\n{loss}") == NOTHING.format("%%tape")

@@ -174,3 +174,47 @@ def test_second_derivatives(front_end):
     text = read(shown(front_end, hvp_check(tape, loss=loss, inputs=[x]))).text
     assert "✓ AGREE Second derivatives" in text
     assert "⟨u, H v⟩" in text
+
+
+CELL = """x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+{}gradcheck(square, 3, [x], [wp.zeros_like(x)])"""
+
+
+@pytest.fixture
+def published(front_end):
+    """What the front end is sent: the outputs of cells, in order."""
+    front_end.user_ns.update(gradcheck=gradcheck)
+    publisher = front_end.display_pub
+    sent = []
+    publisher.publish = lambda data, **more: sent.append(data)
+    hook = front_end.displayhook
+    hook.write_format_data = lambda data, metadata=None: sent.append(data) if data else None
+    return sent
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+def test_a_check_is_shown_once(front_end, published, capsys, assigned):
+    front_end.run_cell(CELL.format("found = " if assigned else ""), store_history=True).raise_error()
+    [data] = published
+    assert "Gradient check for kernel square passed" in read(data["text/html"]).text
+    assert "Gradient check" not in capsys.readouterr().out
+    front_end.run_cell("found" if assigned else "_", store_history=True).raise_error()
+    assert len(published) == 2, "in another cell it is shown again"
+
+
+def test_two_checks_in_a_cell_are_both_shown(front_end, published):
+    front_end.run_cell(CELL.format("") + "\n" + CELL.format(""), store_history=True).raise_error()
+    assert len(published) == 2
+
+
+def test_a_check_without_a_summary_is_shown_as_the_value_of_its_cell(front_end, published):
+    front_end.run_cell(CELL.format("")[:-1] + ", show_summary=False)", store_history=True).raise_error()
+    assert len(published) == 1
+
+
+def test_a_check_prints_its_table_in_a_terminal(shell, capsys):
+    shell.user_ns.update(gradcheck=gradcheck)
+    shell.run_cell(CELL.format(""), store_history=True).raise_error()
+    out = capsys.readouterr().out
+    assert out.count("Input | Output") == 1
+    assert "<GradcheckResult of kernel square: AGREE" in out

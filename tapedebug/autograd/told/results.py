@@ -23,6 +23,7 @@ from tapedebug.autograd.told.pair_result import Layout as Layout
 from tapedebug.autograd.told.pair_result import PairResult as PairResult
 from tapedebug.autograd.told.pair_result import PairResults as PairResults
 from tapedebug.autograd.told.reproduce import portable, reproduce
+from tapedebug.autograd.told.shown import was_shown
 from tapedebug.autograd.told.table import HEADER, format_table
 
 
@@ -157,6 +158,11 @@ class GradcheckResult:
 
     def _repr_html_(self) -> str:
         return fragment(self)
+
+    def _ipython_display_(self) -> None:
+        """Nothing, if the check has displayed it in this cell; else IPython displays it in its own way."""
+        if not was_shown(self):
+            raise NotImplementedError
 
     def raise_if_failed(self) -> None:
         """Raise where the check failed.
