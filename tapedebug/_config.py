@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 MODES = ("preserve", "warn", "error", "ignore")
@@ -13,7 +14,7 @@ LOG = logging.getLogger("tapedebug")
 
 DEFAULTS: dict[str, Any] = {
     "asserts": True,
-    "check_bounds": False,
+    "check_bounds": None,
     "compiler": "llvm",
     "cuda_on_cpu": False,
     "enable_backward": True,
@@ -34,6 +35,8 @@ DEFAULTS: dict[str, Any] = {
     "verify_fp": False,
 }
 TRACKS = ("elements",)
+OPEN = frozenset({"check_bounds"})
+"""Settings that are True, False, or None for what depends on where a program runs."""
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "compiler": ("llvm", "numba"),
     "on_overwrite": MODES,
@@ -48,7 +51,8 @@ class Config:
     Attributes:
         asserts: Kernels test their `assert` statements. Without, these cost nothing.
         check_bounds: An index outside its array is an error that names it, forward and backward, in place of
-            undefined behaviour. Kernels and modules may say otherwise.
+            undefined behaviour. None does so in `tapedebug run`, in cells with a magic and in `diagnose`.
+            Kernels and modules may say otherwise.
         compiler: What compiles kernels from now on: `"llvm"`, or `"numba"`, which takes the same generated
             text another way to the same numbers, and takes longer.
         cuda_on_cpu: A device that is called `"cuda"` or `"cuda:0"` is the CPU, for programs that name one.
@@ -86,8 +90,7 @@ class Config:
         object.__setattr__(self, name, checked(name, value, f"config.{name}", "tapedebug.config"))
         if name == "log_level":
             LOG.setLevel(self.log_level)
-        for listener in LISTENERS:
-            listener()
+        _changed()
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(unknown(name, "tapedebug.config"))
@@ -95,6 +98,31 @@ class Config:
 
 LISTENERS: list[Callable[[], Any]] = []
 """Called after a setting has changed."""
+
+_debuggers = 0
+
+
+@contextmanager
+def debugging() -> Iterator[None]:
+    """A block in which a debugger runs the program: what settings leave open is checked."""
+    global _debuggers
+    _debuggers += 1
+    _changed()
+    try:
+        yield
+    finally:
+        _debuggers -= 1
+        _changed()
+
+
+def is_debugging() -> bool:
+    """True inside a block of `debugging`."""
+    return _debuggers > 0
+
+
+def _changed() -> None:
+    for listener in LISTENERS:
+        listener()
 
 
 def checked(name: str, value: Any, what: str, where: str) -> Any:
@@ -123,6 +151,10 @@ def checked(name: str, value: Any, what: str, where: str) -> Any:
         fits, allowed = value is None or isinstance(value, str | os.PathLike), "a folder, or None"
     elif name == "num_threads":
         fits, allowed = value is None or (type(value) is int and value >= 1), "an integer from 1, or None"
+    elif name in OPEN:
+        fits = value is None or (isinstance(value, int) and value in (0, 1))
+        allowed = "True, False or None"
+        value = bool(value) if fits and value is not None else value
     elif isinstance(default, bool):
         fits, allowed = isinstance(value, int) and value in (0, 1), "True or False"
         value = bool(value) if fits else value

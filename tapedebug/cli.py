@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._atomic import is_special, require_place, write_whole
 from tapedebug._completion import SHELLS, PrintCompletion
+from tapedebug._config import debugging
 from tapedebug._environment import environment
 from tapedebug._errors import TapedebugError
 from tapedebug._script import (
@@ -139,9 +140,9 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument(
         "--check-bounds",
-        action="store_true",
-        help="end a launch that indexes outside an array with an error that names the place: for scripts "
-        "that crash, or compute numbers that make no sense",
+        action=argparse.BooleanOptionalAction,
+        help="end a launch that indexes outside an array with an error that names the place (default, unless "
+        "the script sets config.check_bounds)",
     )
     run.add_argument(
         "--cuda-on-cpu",
@@ -381,8 +382,8 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
     before = {name: getattr(runtime.config, name) for name in type(runtime.config).__slots__}
     if options.on_overwrite:
         runtime.config.on_overwrite = options.on_overwrite
-    if options.check_bounds:
-        runtime.config.check_bounds = True
+    if options.check_bounds is not None:
+        runtime.config.check_bounds = options.check_bounds
     if options.cuda_on_cpu:
         runtime.config.cuda_on_cpu = True
     watched = faulthandler.is_enabled()
@@ -391,7 +392,8 @@ def _settings(options: argparse.Namespace) -> Iterator[None]:
     ):  # a stream that is no file, as in notebooks
         faulthandler.enable()  # a crash shows the line of the launch
     try:
-        yield
+        with debugging():
+            yield
     finally:
         if not watched:
             faulthandler.disable()

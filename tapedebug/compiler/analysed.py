@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import TapedebugError
 from tapedebug._later import later
 from tapedebug.compiler import modules
+from tapedebug.compiler.bounds import Reach, Reaches
 from tapedebug.compiler.definition import Definition
 from tapedebug.compiler.effects import AccessRecord, AdjointInfo, Analysis
 from tapedebug.compiler.function import Function, unreadable
@@ -95,6 +97,8 @@ class Analysed(Definition):
             Division,
             Share,
             Pair,
+            Reach,
+            Reaches,
         )
         notes = Notes(self, *kinds)
         self._used_by(notes.functions)
@@ -153,6 +157,13 @@ class Analysed(Definition):
             f"division {variant}", Division, lambda: pipeline.divided(self._function(variant))
         )
 
+    def reaches(self, variant: Variant) -> Reaches:
+        """What is known of the indices of a variant, before it is launched."""
+        checked = replace(variant, heard=frozenset({BOUNDS}))
+        return self._notes.known(
+            f"reaches {checked}", Reaches, lambda: pipeline.reaches(self._function(checked))
+        )
+
     def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
         function, info = pipeline.adjoint(self._lowered, active, replay)
         self._adjoints[active, info.replay] = function
@@ -166,7 +177,7 @@ class Analysed(Definition):
             rounded=variant.rounded,
             strided=variant.strided,
             guarded=variant.guarded,
-            checked=BOUNDS in variant.heard,
+            checked=BOUNDS in variant.heard and not variant.probes,
             stamping=self._stamping(variant) if variant.tracked else None,
             tracing=self.trace_info(variant.active) if variant.kind == "traced" else None,
             lanes=variant.lanes,
@@ -178,6 +189,8 @@ class Analysed(Definition):
         return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic)
 
     def _function(self, variant: Variant) -> ir.Function:
+        if variant.probes:
+            return pipeline.probing(self._function(replace(variant, probes="")), variant.probes)
         if variant.kind == "forward":
             return pipeline.forward(self._lowered, variant.heard)
         if variant.kind in ("warp_adjoint", "warp_loops"):

@@ -8,6 +8,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+from tapedebug._config import is_debugging
 from tapedebug._errors import KernelSyntaxError, KernelTypeError
 from tapedebug._source import Origin
 from tapedebug.compiler import flatten, modules
@@ -66,7 +67,8 @@ class Definition:
     @property
     def check_bounds(self) -> bool:
         """Whether an index outside its array ends a launch."""
-        return bool(self.option("check_bounds") or self.option("mode") == "debug")
+        chosen = self.option("check_bounds")
+        return bool(is_debugging() if chosen is None else chosen) or self.option("mode") == "debug"
 
     @cached_property
     def origin(self) -> Origin:

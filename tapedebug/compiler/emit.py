@@ -278,6 +278,8 @@ class _Emitter(NativeWriter, TraceWriter):
             if self.checked:
                 self._check(op)
             self._line(f"{self._name_of(op)} = {self._offset(op)}")
+        elif op.kind == "inside":
+            self._inside(op)
         elif op.kind == "trace":
             self._trace(op)
         elif op.kind in MEMORY:

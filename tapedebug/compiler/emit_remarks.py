@@ -17,7 +17,7 @@ class RemarkWriter(MemoryWriter):
 
     def _speaks(self) -> bool:
         """Whether the text needs the journal."""
-        kinds = REMARKS - {"pause"} | ({"offset"} if self.checked else set())
+        kinds = REMARKS - {"pause"} | {"inside"} | ({"offset"} if self.checked else set())
         return self.stamping is not None or any(op.kind in kinds for op in self.function.ops())
 
     def _remark(self, op: Op) -> None:
@@ -33,6 +33,16 @@ class RemarkWriter(MemoryWriter):
                 self._line("breakpoint()")
             case "within":
                 self._within(remark, op.args[0], self._text(op.args[1]))
+
+    def _inside(self, op: Op) -> None:
+        """End the probe where an index is outside; the checked variant says which it is, and where."""
+        index, length = map(self._text, op.args)
+        self._line(f"if ({index} < 0) | ({index} >= {length}):")
+        with self._suite():
+            self._line("fail(journal, 0, 0, 0)")
+            for stack in self.stacks:
+                self._line(f"stack_free({stack})")
+            self._line("return")
 
     def _within(self, remark: Remark, value: Value, length: str, others: Sequence[Value] = ()) -> None:
         """End the launch where an index is outside; one that counts from the end is shown as written.

@@ -166,6 +166,7 @@ STRUCTURAL = {
     "require": "(condition, value, …) (remark,): leave values in the journal where the condition fails",
     "pause": "() (remark,): in plain Python, wait for a debugger",
     "trace": "(offset,) (site,): tell the place of an element that is accessed (`compiler.tracing`)",
+    "inside": "(index, length) (): in probes (`passes.bounds`), an index outside 0 … length-1 ends all",
     "within": "(index, length) (remark,): in checked variants, an index outside 0 … length-1 ends the launch",
 }
 
@@ -180,7 +181,9 @@ ADJOINT_DOT = frozenset({"load_adjoint_dot", "store_adjoint_dot", "add_adjoint_d
 MEMORY = frozenset({"load", "load_after", "store", "atomic_add"}) | ADJOINT | DOT | ADJOINT_DOT
 """What reads or writes an element: of an array, of its adjoint, or of the tangent of one of them."""
 EFFECTS = (
-    frozenset(kind for kind in MEMORY if not kind.startswith("load")) | {"native", "note", "trace"} | REMARKS
+    frozenset(kind for kind in MEMORY if not kind.startswith("load"))
+    | {"native", "note", "trace", "inside"}
+    | REMARKS
 )
 KEEPING = frozenset({"reserve", "save", "commit", "restore", "release"})
 

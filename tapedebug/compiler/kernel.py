@@ -323,6 +323,14 @@ class Kernel(Analysed):
         """A variant whose threads run in lockstep."""
         return self._entry(replace(variant, lanes=True))
 
+    def unchecked(self, variant: Variant) -> Entry | Interpreted:
+        """A variant without the tests of its indices, compiled when it is called."""
+        return self._entry(replace(variant, heard=variant.heard - {BOUNDS}), late=True)
+
+    def probing(self, variant: Variant, kind: str) -> Entry | Interpreted:
+        """What tests the indices of a variant and does nothing else (`passes.bounds`)."""
+        return self._entry(replace(variant, heard=frozenset({BOUNDS}), probes=kind), late=True)
+
     def variant_of(self, entry: Entry | Interpreted) -> Variant | None:
         """Which variant an entry is of the kernel as it is now."""
         return next((variant for variant, found in self._entries.items() if found is entry), None)

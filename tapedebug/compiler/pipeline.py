@@ -5,6 +5,7 @@ source → lower → verify → opened                        the kernel in IR
 → tangent_of → remove_dead_code → verify                its tangent
 → adjoint_tangent_of → remove_dead_code → verify        the tangent of its adjoint
 → traced_of → remove_dead_code → verify                 the kernel that tells what it touches
+→ probe → verify                                        what tests the indices of one of these
 → emit → translated → LLVM → object code                machine code
 """
 
@@ -42,6 +43,8 @@ from tapedebug.compiler.passes import native
 from tapedebug.compiler.passes.adjoint import adjoint_of
 from tapedebug.compiler.passes.adjoint_tangent import adjoint_tangent_of
 from tapedebug.compiler.passes.adjoint_warp import warp_adjoint_of
+from tapedebug.compiler.passes.bounds import probe
+from tapedebug.compiler.passes.bounds import reaches as reaches
 from tapedebug.compiler.passes.cells import in_lanes
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import opened
@@ -294,6 +297,11 @@ def traced(
         return None
     function, info = found
     return verify(remove_dead_code(function if stores else without_stores(function))), info
+
+
+def probing(function: Function, kind: str) -> Function:
+    """What tests the indices of a function, and does nothing else, in IR."""
+    return verify(probe(function, kind))
 
 
 def adjoint_tangent(adjoint: Function, active: frozenset[int], *, strong_zero: bool = False) -> Function:

@@ -28,6 +28,7 @@ class Variant:
         kept: Of an adjoint, the parameters whose incoming adjoints it leaves as they are.
         lanes: Threads run in lanes of vectors, where they may.
         math: Then vector functions of the C library are called.
+        probes: It only tests indices (`passes.bounds`): `"unknown"` or `"all"`; empty for what runs.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Variant:
     kept: frozenset[int] = frozenset()
     lanes: bool = False
     math: bool = False
+    probes: str = ""
 
     def __str__(self) -> str:
         """The same in every process."""

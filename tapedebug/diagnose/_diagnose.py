@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tapedebug._errors import TapedebugError
+from tapedebug._config import debugging
+from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._pace import OutOfTime, Pace
 from tapedebug._settings import settings_kept
 from tapedebug.diagnose._behind import Again, reveal
@@ -76,7 +78,7 @@ def diagnose(
     """
     tapes: list[Any] = list(tape) if isinstance(tape, (list, tuple)) else [tape]
     _check_tapes(tapes)
-    with Pace(progress, max_seconds, len(tapes)) as pace:
+    with _checked(tapes), Pace(progress, max_seconds, len(tapes)) as pace:
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
         found = [(_case(item, own, inputs, pace), own, item) for item, own in pairs]
         if all(case.trace.tape.began for case, *_ in found):
@@ -95,6 +97,14 @@ def diagnose(
         for (*_, item), part in zip(found, parts, strict=True):
             keep_latest(item, part)
     return parts[0] if len(parts) == 1 else joined(parts)
+
+
+def _checked(tapes: Sequence[Tape]) -> contextlib.AbstractContextManager[None]:
+    """Replays that check indices, where one of them may reach out of the memory that replays have."""
+    from tapedebug.runtime._inside import are_confined
+
+    confined = all(are_confined(item.tracker.records) for item in tapes)
+    return contextlib.nullcontext() if confined else debugging()
 
 
 def _reveal(case: Case, again: Again) -> None:
@@ -177,7 +187,7 @@ def _summarise(case: Case, recorded: Recorded, seeds: Mapping[Any, Any], pace: P
         try:
             pace.begin("summarising values")
             add_summaries(recorded, seeds, pace.pulse)
-        except OutOfTime as error:
+        except (OutOfTime, BoundsError) as error:
             case.skipped(f"values and adjoints were not summarised: {error.message}")
 
 

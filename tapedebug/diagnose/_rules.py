@@ -141,7 +141,19 @@ def _gaps(case: Case, what: str, late: list[str]) -> Iterator[None]:
         late.append(what)
     except TapedebugError as error:
         case.trace.coverage.partial = True
-        case.skipped(f"{what} was not looked for: {error.message}")
+        _skip(case, what, error.message)
+
     except Exception as error:  # a mistake of ours must not take what the other rules know with it
         case.trace.coverage.partial = True
         case.skipped(f"{what} was not looked for: {OURS} ({type(error).__name__}: {error}); please report it")
+
+
+def _skip(case: Case, what: str, reason: str) -> None:
+    """Note a gap; gaps with one reason are one note."""
+    notes, end = case.trace.coverage.notes, f" not looked for: {reason}"
+    for place, note in enumerate(notes):
+        if note.endswith(end):
+            others = note.removesuffix(end).removesuffix(" was").removesuffix(" were")
+            notes[place] = f"{others}, {what} were{end}"
+            return
+    case.skipped(f"{what} was{end}")

@@ -15,6 +15,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, magics_class, output_can_be_silenced
 from IPython.core.magic_arguments import magic_arguments
 
+from tapedebug._config import debugging
 from tapedebug.autograd import gradcheck_tape, jacobian
 from tapedebug.autograd.programs.script import release_tape
 from tapedebug.diagnose import diagnose
@@ -226,7 +227,7 @@ class TapeMagics(Base):
         Base.last = tape
         self.keep(given.name, tape)
         made_in(tape, code.name, given.name)
-        with tape:
+        with debugging(), tape:
             value = code.run()
         return tape, value
 

@@ -6,6 +6,7 @@ and a number gets functions of four arguments, as `dataclasses` and `namedtuple`
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 from struct import Struct
@@ -17,6 +18,19 @@ Packer = Callable[[Any], bytes]
 
 WRITTEN = f"{__file__} (written)"
 """Where functions stand that are written here: among our own frames, in a file that there is not."""
+
+_PROBE = b"tapedebug"
+HEADER = bytes.__basicsize__ - 1
+"""Where CPython keeps the content of a bytes object: arguments are passed at its address, without a copy."""
+
+if ctypes.string_at(id(_PROBE) + HEADER, len(_PROBE)) != _PROBE:  # pragma: no cover - another Python
+    raise ImportError("tapedebug needs CPython: bytes objects are not laid out as expected")
+
+
+def address_of(packed: bytes) -> int:
+    """The address of the content of a bytes object, valid while it lives."""
+    return id(packed) + HEADER
+
 
 KNOWN: dict[Any, tuple[tuple[int, ...], int, bytes]] = {}
 """What `dims` has made, by sizes; where there is one size also by that."""

@@ -7,12 +7,15 @@ something. It is bounded: what does not fit is counted.
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tapedebug._errors import BoundsError, KernelAssertionError, TapedebugError
+from tapedebug.compiler.layout import DIMS
 from tapedebug.compiler.remarks import BOUNDS, EXPECT, MOST, Remark
 from tapedebug.runtime.config import config
 
@@ -95,7 +98,8 @@ class Listener:
             entries, failure = JOURNAL.entries(), JOURNAL.failure()
             dropped = int(JOURNAL.header[DROPPED])
         remarks: tuple[Remark, ...] = self.entry.remarks
-        dims = tuple(ctypes.cast(args, ctypes.POINTER(ctypes.c_int64))[: self.kernel.axes])
+        grid = ctypes.cast(args, ctypes.POINTER(ctypes.c_int64))[:DIMS]
+        dims = tuple(grid[: self.kernel.axes])
         text = "".join(self._line(remarks[number], thread, words, dims) for number, thread, words in entries)
         if dropped:
             text += self._dropped(dropped)
@@ -103,7 +107,7 @@ class Listener:
             print(text, end="")
         if failure is not None:
             number, thread, words = failure
-            raise self._error(remarks[number], thread_name(thread, dims), words)
+            raise self._error(remarks[number], thread, words, grid)
 
     def _line(self, remark: Remark, thread: int, words: Words, dims: tuple[int, ...]) -> str:
         if remark.kind != EXPECT:
@@ -120,7 +124,9 @@ class Listener:
     def _name(self) -> str:
         return f"{self.of} of kernel `{self.kernel.__name__}`".removeprefix(" of ")
 
-    def _error(self, remark: Remark, thread: str, words: Words) -> TapedebugError:
+    def _error(self, remark: Remark, number: int, words: Words, grid: list[int]) -> TapedebugError:
+        dims = tuple(grid[: self.kernel.axes])
+        thread = thread_name(number, dims)
         undone = "the reverse pass" if self.of == "adjoint" else "the launch"
         left = f"nothing of {undone} is left: arrays and tape are as they were before it"
         if remark.kind == BOUNDS:
@@ -129,8 +135,8 @@ class Listener:
             return BoundsError(
                 f"{self._name}: the index {index} is outside {remark.text}, which {size}, in thread {thread}",
                 span=remark.span,
-                notes=(*remark.notes, left),
-                hint="test the index before it is used, make the array larger, or launch fewer threads",
+                notes=(*remark.notes, f"the launch has dim={_dim(grid)}", left),
+                hint=_fitting(remark, index, length, np.unravel_index(number, dims), grid),
             )
         said = remark.said(words) if remark.arguments else ""
         return KernelAssertionError(
@@ -139,6 +145,26 @@ class Listener:
             notes=(*remark.seen(words), *remark.notes, left),
             hint="see why it does not hold; config.asserts = False leaves assertions out",
         )
+
+
+def _fitting(remark: Remark, index: int, length: int, thread: Sequence[Any], grid: list[int]) -> str:
+    """What to do about an index that is outside: where it is the thread's own, the launch is too large."""
+    array = re.fullmatch(r"axis \d of (`.*`)", remark.text)
+    own = [axis for axis, place in enumerate(thread) if place == index and grid[axis] > length]
+    if array is None or len(own) != 1 or not length:
+        return "test the index before it is used, make the array larger, or launch fewer threads"
+    fitting = [*grid]
+    fitting[own[0]] = length
+    return (
+        f"launch with dim={_dim(fitting)}, which fits {array[1]}, "
+        "or test the index before it is used (`if i < n:`)"
+    )
+
+
+def _dim(grid: list[int]) -> int | tuple[int, ...]:
+    """The sizes of a launch as they are passed."""
+    axes = max((axis for axis, size in enumerate(grid, start=1) if size != 1), default=1)
+    return grid[0] if axes == 1 else tuple(grid[:axes])
 
 
 def thread_name(thread: int, dims: tuple[int, ...]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +15,9 @@ from tapedebug.runtime import _arguments, _flatten
 from tapedebug.runtime._clearing import covered, overwriting, waiting
 from tapedebug.runtime._generic import concrete
 from tapedebug.runtime._history import note_read
+from tapedebug.runtime._pack import HEADER as _HEADER
 from tapedebug.runtime._pack import KNOWN, dims, kinds_of, known_dims
+from tapedebug.runtime._pack import address_of as address_of
 from tapedebug.runtime._state import here, state
 from tapedebug.runtime.array import array, settled
 from tapedebug.runtime.plan import KernelPlan
@@ -27,18 +28,6 @@ from tapedebug.runtime.watched import launch as launch_watched
 if TYPE_CHECKING:
     from tapedebug.runtime.buffer import Buffer
     from tapedebug.runtime.command import Launch
-
-_PROBE = b"tapedebug"
-_HEADER = bytes.__basicsize__ - 1
-"""Where CPython keeps the content of a bytes object: arguments are passed at its address, without a copy."""
-
-if ctypes.string_at(id(_PROBE) + _HEADER, len(_PROBE)) != _PROBE:  # pragma: no cover - another Python
-    raise ImportError("tapedebug needs CPython: bytes objects are not laid out as expected")
-
-
-def address_of(packed: bytes) -> int:
-    """The address of the content of a bytes object, valid while it lives."""
-    return id(packed) + _HEADER
 
 
 def launch(
@@ -120,7 +109,7 @@ def launch(
                 if found:
                     with overwriting(found):
                         return launch(kernel, dim, inputs, outputs, record_tape=record_tape)
-            packed = plan.packed(known[2], *args)
+            packed = plan.tested(known[2], *args)
         except TapedebugError as error:
             raise error.with_traceback(None) from None
     assert known is not None

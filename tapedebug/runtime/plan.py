@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
 from tapedebug.runtime._history import is_gradient
+from tapedebug.runtime._inside import Checked
 from tapedebug.runtime._large import Large, least_of
 from tapedebug.runtime._pack import Packer, packing
 from tapedebug.runtime.array import array
@@ -189,8 +191,9 @@ class KernelPlan(Plan):
         floats: Its array parameters of floats, which can have adjoints.
         packers: For each parameter, None (an array of the right kind) or what turns a value into slots.
         packed: Gives the slots of a launch, from those of its sizes and its arguments.
-        fitted: The same, and None where arguments are of other kinds.
-        tail: Zeros for the adjoint pointers, and the address of the journal where the kernel uses it.
+        tested: The same; raises where bounds are checked and an index of the launch would be outside.
+        fitted: The same as that, and None where arguments are of other kinds.
+        tail: Zeros for the adjoint pointers, and the address of the journal.
         heard: The kinds of remarks that launches make.
         watched: Whether a launch is more than a run: it may print, fail or be looked over afterwards.
     """
@@ -209,6 +212,7 @@ class KernelPlan(Plan):
         "run",
         "tail",
         "tangents",
+        "tested",
         "twins",
         "warps",
         "watched",
@@ -254,34 +258,45 @@ class KernelPlan(Plan):
         self.needed_slots = tuple((p, values[p]) for p in self.needed)
         self.packers = packers
         self.heard, self.heard_back = kernel.speech(), kernel.speech(back=True)
-        self.watched = bool(self.heard) or config.verify_fp
-        speaks = bool(self.heard or self.heard_back)
         self.exposed = tuple(
             (p, q, bool({p, q} & analysis.elsewhere))
             for p in self.written
             for q in self.touched
             if p != q and {p, q} <= active
         )
-        journal = JOURNAL.address.to_bytes(8, sys.byteorder) if speaks else b""
+        journal = JOURNAL.address.to_bytes(8, sys.byteorder)
         self.tail = bytes(8 * len(arrays)) + journal
         self.packed, self.fitted = packing(packers, args, self.tail)
         entry = kernel.forward(strided=self.strided, heard=self.heard, late=True)
         self.large, self.least = runner(entry, kernel, self.heard), least_of(kernel)
+        before = isinstance(self.large, Checked) and self.heard == CHECKED
+        self.watched = bool(self.heard and not before) or config.verify_fp
+        self.tested = self.packed
+        if not self.watched and isinstance(self.large, Checked):
+            tests, self.large = self.large, self.large.plain
+            self.tested = tests.packing(self.packed, self.written)
+            self.fitted = tests.packing(self.fitted, self.written)
         self.run = self.large.entry if type(self.large) is Large else self.large  # compiled when it is called
-        self.twins: dict[bool, Runner] = {}
+        self.twins: dict[tuple[bool, frozenset[str]], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.warps: dict[tuple[Any, ...], Runner | None] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry, or its float64 twin (compiled when first asked for); both print nothing."""
-        heard = self.heard & CHECKED
-        if not f64 and heard == self.heard:
+        heard = self._checks
+        if not (f64 or heard or self.heard):
             return self.large
-        if f64 not in self.twins:
+        key = f64, heard
+        if key not in self.twins:
             entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard, late=True)
-            self.twins[f64] = runner(entry, self.kernel, heard)
-        return self.twins[f64]
+            self.twins[key] = runner(entry, self.kernel, heard)
+        return self.twins[key]
+
+    @property
+    def _checks(self) -> frozenset[str]:
+        """What private runs make sure of: as the launch did, or as settings are now."""
+        return CHECKED if BOUNDS in self.heard or self.kernel.check_bounds else NOTHING_SAID
 
     def asserted_run(self) -> Runner:
         """The forward entry with the assertions of a launch, which prints nothing."""
@@ -304,7 +319,7 @@ class KernelPlan(Plan):
         Stores of `memory` are not re-executed: what they wrote is read as memory holds it. The incoming
         adjoints of `kept` stay as they are.
         """
-        heard = self.heard_back if live else NOTHING_SAID if guarded else self.heard_back & CHECKED
+        heard = self.heard_back if live else NOTHING_SAID if guarded else self._checks
         key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted, rounded, kept)
         found = self.adjoints.get(key)
         if found is None:
@@ -353,11 +368,11 @@ class KernelPlan(Plan):
 
     def tangent_run(self, f64: bool, detached: bool) -> Runner:
         """The tangent entry (compiled when first asked for)."""
-        key = (f64, detached, config.strong_zero, config.interpreted)
+        heard = self._checks
+        key = (f64, detached, config.strong_zero, config.interpreted, heard)
         found = self.tangents.get(key)
         if found is None:
             active = frozenset(p for p, _ in self.dotted(detached))
-            heard = self.heard & CHECKED
             entry = self.kernel.tangent(
                 active, f64=f64, strided=self.strided, strong_zero=config.strong_zero, heard=heard, late=True
             )
@@ -389,8 +404,13 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
     """
     if heard - {PAUSE}:
-        return Listener(kernel, entry, of)
-    says = kernel.speech(back=of == "adjoint") - {PAUSE}
+        listener = Listener(kernel, entry, of)
+        variant = kernel.variant_of(entry) if BOUNDS in heard and isinstance(entry, Entry) else None
+        if variant is None:
+            return listener
+        plain = runner(kernel.unchecked(variant), kernel, heard - CHECKED, of)
+        return Checked(kernel, replace(variant, heard=variant.heard - CHECKED), plain, listener)
+    says = kernel.speech(back=of == "adjoint") - {PAUSE, BOUNDS}
     if isinstance(entry, Entry):
         return entry.settled() if says else Large(entry, kernel)
     run: Runner = entry

@@ -464,16 +464,45 @@ def test_tapes_of_many_kinds_do_not_fill_memory(tmp_path: Path) -> None:
     assert "They have more than 8 different sequences of launches" in done.stdout
 
 
-def test_check_bounds_ends_a_script_with_the_place_of_a_wrong_index(tmp_path: Path) -> None:
-    done = run(
-        tmp_path, "x = wp.zeros(3, dtype=float)\nwp.launch(square, dim=4, inputs=[x, x])", "--check-bounds"
-    )
+@pytest.mark.parametrize("options", [(), ("--check-bounds",), ("--as-warp",)])
+@pytest.mark.parametrize("threads", [4, 1_000, 100_000])
+def test_a_wrong_dim_ends_a_script_with_its_place(
+    options: tuple[str, ...], threads: int, tmp_path: Path
+) -> None:
+    body = f"x = wp.zeros(3, dtype=float)\nwp.launch(square, dim={threads}, inputs=[x, x])"
+    if "--as-warp" in options:
+        body = "import warp\n" + body
+    done = run(tmp_path, body, *options)
     assert done.returncode == 2
-    assert (
-        "BoundsError: kernel `square`: the index 3 is outside axis 0 of `x`, which has length 3"
-        in done.stderr
+    launched = len(HEAD.splitlines()) + len(body.splitlines())
+    assert done.stderr == (
+        "Traceback (most recent call last):\n"
+        f'  File "{tmp_path / "script.py"}", line {launched}, in <module>\n'
+        f"    wp.launch(square, dim={threads}, inputs=[x, x])\n"
+        "tapedebug._errors.BoundsError: kernel `square`: the index 3 is outside axis 0 of `x`, which has "
+        "length 3, in thread 3\n"
+        f"  --> {tmp_path / 'script.py'}:{line_of('y[i] = x[i] * x[i]')}, in square\n"
+        "   |     y[i] = x[i] * x[i]\n"
+        "   |            ^^^^\n"
+        f"  = note: the launch has dim={threads}\n"
+        "  = note: nothing of the launch is left: arrays and tape are as they were before it\n"
+        "  = hint: launch with dim=3, which fits `x`, or test the index before it is used (`if i < n:`)\n"
     )
-    assert "   |     y[i] = x[i] * x[i]\n" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["--no-check-bounds", "script"])
+def test_bounds_are_not_checked_where_the_user_says_so(how: str, tmp_path: Path) -> None:
+    body = """
+    whole = wp.zeros(9, dtype=float)
+    part = whole[0:3]
+    wp.launch(square, dim=4, inputs=[part, part])
+    print("went on")
+    """
+    if how == "script":
+        body = "wp.config.check_bounds = False\n" + textwrap.dedent(body)
+    done = run(tmp_path, body, *([how] if how != "script" else []))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("went on\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the signal of a crash")
@@ -484,7 +513,7 @@ def test_a_crash_shows_the_line_of_the_launch(tmp_path: Path) -> None:
     def put_far(x: wp.array(dtype=float)):
         x[wp.int64(1) << wp.int64(44)] = 1.0
     """
-    done = run(tmp_path, textwrap.dedent(far) + body)
+    done = run(tmp_path, textwrap.dedent(far) + body, "--no-check-bounds")
     assert done.returncode < 0
     assert "Segmentation fault" in done.stderr
     assert re.search(r'script.py", line \d+ in <module>', done.stderr)

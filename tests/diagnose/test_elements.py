@@ -398,7 +398,7 @@ def test_launches_that_were_checked_are_not_looked_at_again() -> None:
         with wp.Tape() as tape:
             wp.launch(ahead, 3, inputs=[x, y])
     finally:
-        wp.config.check_bounds = False
+        wp.config.check_bounds = None
     assert not found(tape)
 
 
@@ -414,3 +414,45 @@ def test_an_index_far_outside_is_told_and_nothing_of_others_is_written() -> None
     assert outside.evidence["element"] == [0, 100]
     assert outside.evidence["inside_buffer"] is True
     assert "Within the same memory y[25, 0] was written instead" in outside.message
+
+
+@wp.kernel
+def gathered(keys: wp.array(dtype=int), x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[keys[i]]  # gathered
+
+
+@wp.kernel
+def doubled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * 2.0  # doubled
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_an_index_beyond_the_memory_of_replays_ends_in_a_finding(unknown: bool) -> None:
+    """Unchecked replays of such a launch would end the process."""
+    base, far = np.zeros(30_000_000, np.float32), 25_000_000
+    x = wp.array(base[:3] if unknown else base[-3:], dtype=float, copy=False, requires_grad=True)
+    y, loss = zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        if unknown:
+            wp.launch(gathered, 3, inputs=[wp.array([0, 1, far], dtype=int), x, y])
+        else:
+            wp.launch(doubled, 3, inputs=[x, y])
+        wp.launch(total, 2, inputs=[y[0:2], loss])
+    if not unknown:  # as if it had been launched so, and the process had survived
+        record = tape.records[0]
+        record.dim, record.threads = (far,), far
+        record.packed = far.to_bytes(8, "little") + record.packed[8:]
+    diagnosis = wp.diagnose(tape, loss)
+    (outside,) = [finding for finding in diagnosis.findings if finding.rule == "out-of-bounds"]
+    name = "gathered" if unknown else "doubled"
+    assert outside.message.startswith(
+        f"thread {2 if unknown else 3} of launch 0 ({name}) reads x[{far if unknown else 3}] "
+        f"({NAME}:{line_of('# ' + name)}), and x has length 3."
+    )
+    if not unknown:
+        assert outside.fix == "launch doubled with dim=3, which fits x, or test the index before x is used"
+    assert diagnosis.coverage.partial
+    notes = [note for note in diagnosis.coverage.notes if "is outside axis 0" in note]
+    assert len(notes) <= 2, notes

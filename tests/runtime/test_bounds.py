@@ -71,7 +71,7 @@ def part_of(x: wp.array(dtype=float), y: wp.array(dtype=float), k: int):
 def checking():
     wp.config.check_bounds = True
     yield
-    wp.config.check_bounds = False
+    wp.config.check_bounds = None
 
 
 def floats(*values, **options):
@@ -96,6 +96,7 @@ def test_the_whole_message():
         f"  --> {__file__}:{line_of('y[i] = x[i + by] * x[i]')}, in shift\n"
         "   |     y[i] = x[i + by] * x[i]\n"
         "   |            ^^^^^^^^^\n"
+        "  = note: the launch has dim=3\n"
         f"  = note: {LEFT}\n"
         f"  = hint: {MEND}"
     )

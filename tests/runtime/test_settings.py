@@ -35,7 +35,7 @@ def as_they_were():
     ("name", "value", "error", "message"),
     [
         ("check_bound", True, AttributeError, "has no setting 'check_bound'; did you mean 'check_bounds'?"),
-        ("check_bounds", "yes", ValueError, "config.check_bounds is True or False; got 'yes'"),
+        ("check_bounds", "yes", ValueError, "config.check_bounds is True, False or None; got 'yes'"),
         ("mode", "fast", ValueError, "config.mode is one of release, debug; got 'fast'"),
         ("max_unroll", -1, ValueError, "config.max_unroll is an integer from 0; got -1"),
         ("print_lines", 2.5, ValueError, "config.print_lines is an integer from 0; got 2.5"),
@@ -66,7 +66,7 @@ def test_wrong_options_of_modules_and_kernels():
         ValueError, match=r"max_unroll of module `some\.module` is an integer from 0; got 'all'"
     ):
         wp.set_module_options({"max_unroll": "all"}, module="some.module")
-    with pytest.raises(ValueError, match="check_bounds of kernel `divide` is True or False; got 2"):
+    with pytest.raises(ValueError, match="check_bounds of kernel `divide` is True, False or None; got 2"):
         wp.kernel(check_bounds=2)(divide.python)
 
 

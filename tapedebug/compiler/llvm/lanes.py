@@ -224,6 +224,9 @@ class _Lanes(LaneMemory):
 
     def _if(self, node: ast.If) -> None:
         condition = self._expression(node.test)
+        if self._inside and isinstance(node.body[-1], ast.Return):
+            self._end_where(node, condition)
+            return
         if not self._inside or condition[0] == "b1":
             self._branch(node, condition[1])
             return
@@ -246,6 +249,18 @@ class _Lanes(LaneMemory):
         # What a branch that nobody takes leaves open is not what another block of threads has left.
         born = [self.slots[name] for name in sorted(self.shapes.born(node)) if name in self.slots]
         self.lines[at:at] = [f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in born]
+
+    def _end_where(self, node: ast.If, condition: Operand) -> None:
+        """End the function where a condition holds in any lane that runs."""
+        leaves, stays = self._labels("leave", "stay")
+        some = self._any(self._wide(condition))
+        self._write(f"br i1 {some}, label %{leaves}, label %{stays}")
+        self._begin(leaves)
+        self._inside = False
+        for statement in node.body:
+            super()._statement(statement)
+        self._inside = True
+        self._begin(stays)
 
     def _under(self, mask: str | None, body: list[ast.stmt]) -> None:
         self.mask = mask

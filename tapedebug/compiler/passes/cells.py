@@ -105,7 +105,7 @@ def cells(function: Function) -> dict[Place, Cell]:
     for block in function.blocks:
         for op, looped in _memory(block, looped=False):
             for how in _how(op, used):
-                found.setdefault((_side(op), op.data[0]), []).append(Access(how, op, looped))
+                found.setdefault((side_of(op), op.data[0]), []).append(Access(how, op, looped))
     return {
         place: Cell(*place, tuple(accesses), own_axes(function.axes, (a.indices for a in accesses)))
         for place, accesses in found.items()
@@ -154,7 +154,8 @@ def _element(function: Function, param: int) -> tuple[type[t.Scalar], int]:
     return t.scalar_of(kind), t.components(kind)
 
 
-def _side(op: Op) -> str:
+def side_of(op: Op) -> str:
+    """Which memory of an array an operation touches."""
     if op.kind in ADJOINT:
         return "adjoint"
     if op.kind in DOT:

@@ -113,7 +113,7 @@ def _op(function: Function, op: Op) -> None:
         assert moved is not None
         _require(moved.type is element, function, op, "an element has the wrong type")
         _require(op.args[0].type is t.int64, function, op, "an offset is not int64")
-    if op.kind in ("require", "within"):
+    if op.kind in ("require", "within", "inside"):
         wanted = [t.bool] if op.kind == "require" else [t.int64, t.int64]
         found = [a.type for a in op.args[: len(wanted)]]
         _require(found == wanted, function, op, "a remark has operands of the wrong types")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from typing import Any
 
+import numpy as np
+
+from tapedebug._errors import BoundsError
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.experiments._contents import loss_without
@@ -35,7 +40,10 @@ def _finding(case: Case, group: list[Outside]) -> Finding:
     start = a.ptr - a.buffer.address
     at = start + sum(i * s for i, s in zip(first.index, a.strides, strict=True))
     inside = at >= 0 and at + a.item_size <= a.buffer.nbytes
-    change = loss_without(case.elements.replay, first.launch, first.threads) if inside else None
+    change = None
+    if inside:
+        with contextlib.suppress(BoundsError):  # further threads are outside, and some may be far
+            change = loss_without(case.elements.replay, first.launch, first.threads)
     whose = f"axis {first.axis} of {label}" if a.ndim > 1 else label
     text = (
         f"thread {first.side.thread} of {words.launch_words(launch)} {VERBS[first.side.kind]} "
@@ -66,8 +74,20 @@ def _finding(case: Case, group: list[Outside]) -> Finding:
             "inside_buffer": inside,
             "loss_change": change,
         },
-        fix=f"test the index before {label} is used, make the array larger, or launch fewer threads",
+        fix=_fix(launch.name, record.dim, first, label),
     )
+
+
+def _fix(kernel: str, dim: tuple[int, ...], item: Outside, label: str) -> str:
+    """A launch that is too large has a size that fits: where the index is the thread's own."""
+    index, length = item.index[item.axis], item.length
+    thread = np.unravel_index(item.side.thread, dim) if item.side.thread < math.prod(dim) else ()
+    own = [axis for axis, place in enumerate(thread) if place == index and dim[axis] > length > 0]
+    if len(own) != 1:
+        return f"test the index before {label} is used, make the array larger, or launch fewer threads"
+    sizes = tuple(length if axis == own[0] else size for axis, size in enumerate(dim))
+    fitting = sizes[0] if len(sizes) == 1 else sizes
+    return f"launch {kernel} with dim={fitting}, which fits {label}, or test the index before {label} is used"
 
 
 def _judged(
