@@ -140,3 +140,19 @@ def test_the_notebook_about_before_and_after(printed) -> None:
         "3 gone, 0 new, 0 still there",
     ]
     assert re.search(r"^\d{3,} kB$", text, re.M), "the file"
+
+
+def test_the_notebook_about_diffusion(printed) -> None:
+    text = printed("diffusion.ipynb")
+    found = re.findall(r"^(\w+) ([\w-]+) (.*) at In \[3\]:(\d+)\n +fix: (.*)$", text, re.M)
+    own = "give {} an array of its own for {} in each round instead of using the same ones again, or record with "
+    keep = 'on_overwrite="preserve"'
+    assert found == [
+        ("error", "disconnected", "source, power", "14", "create source with requires_grad=True"),
+        ("error", "overwrite", "k", "16", own.format("conduct", "k") + keep),
+        ("error", "overwrite", "start, u_next", "17", own.format("diffuse", "u_next") + keep),
+        ("error", "overwrite", "start, u_next", "17", own.format("diffuse", "u_next") + keep),
+    ]
+    assert re.findall(r"^gradient of power: \[(.*)\]$", text, re.M) == ["0.", "39.8759"]
+    assert re.findall(r"verdict +(\w+ → \w+)", text) == ["WRONG → AGREE"]
+    assert re.findall(r"findings +(.+)", text) == ["4 gone, 0 new, 0 still there"]
