@@ -145,8 +145,8 @@ def test_the_notebook_about_before_and_after(printed) -> None:
 def test_the_notebook_about_diffusion(printed) -> None:
     text = printed("diffusion.ipynb")
     found = re.findall(r"^(\w+) ([\w-]+) (.*) at In \[3\]:(\d+)\n +fix: (.*)$", text, re.M)
-    own = "give {} an array of its own for {} in each round instead of using the same ones again, or record with "
-    keep = 'on_overwrite="preserve"'
+    own = "give {} an array of its own for {} in each round instead of using the same ones again, or record "
+    keep = 'with on_overwrite="preserve"'
     assert found == [
         ("error", "disconnected", "source, power", "14", "create source with requires_grad=True"),
         ("error", "overwrite", "k", "16", own.format("conduct", "k") + keep),
