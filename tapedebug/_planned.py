@@ -21,6 +21,8 @@ NEVER = frozenset(_NEVER.split())
 
 
 ELSEWHERE = {
+    "float": "Python's float is wp.float32 in kernels and as dtype",
+    "int": "Python's int is wp.int32 in kernels and as dtype",
     "bfloat16": "NumPy has no such type; use float16 or float32",
     "spatial_jacobian": "write the loop over the joints in a @func, with spatial_vector values",
     "spatial_mass": "write the loop over the joints in a @func, with spatial_matrix values",
@@ -33,7 +35,7 @@ def missing(name: str, known: Iterable[str]) -> str:
     if name in PLANNED:
         return f"tapedebug.{name} is planned and not in this version"
     if name in ELSEWHERE:
-        return f"tapedebug.{name} is not in the kernel language: {ELSEWHERE[name]}"
+        return f"tapedebug has no name {name!r}: {ELSEWHERE[name]}"
     if name in NEVER:
         return f"tapedebug.{name} is not planned: it is not part of recording and debugging gradients"
     known = [n for n in known if not n.startswith("_")]

@@ -37,6 +37,7 @@ class ScriptOutcome:
         message: What Python would have printed.
         missing: The module whose import failed, if that was the reason.
         exited: Whether it ended itself, by `sys.exit`.
+        unread: Whether it has not looked at its arguments.
     """
 
     failed: bool = False
@@ -44,6 +45,35 @@ class ScriptOutcome:
     message: str = ""
     missing: str = ""
     exited: bool = False
+    unread: bool = False
+
+
+class Arguments(list[str]):
+    """Arguments of a program, which remember whether it has read them."""
+
+    read = False
+
+
+def _reading(name: str) -> Any:
+    def method(self: Arguments, *args: Any) -> Any:
+        self.read = True
+        return getattr(list, name)(self, *args)
+
+    return method
+
+
+for _name in (
+    "__getitem__",
+    "__iter__",
+    "__len__",
+    "__repr__",
+    "__contains__",
+    "__eq__",
+    "copy",
+    "index",
+    "pop",
+):
+    setattr(Arguments, _name, _reading(_name))
 
 
 class NoProgram(Exception):
@@ -129,7 +159,7 @@ def as_main(argv: list[str], folder: str, **names: Any) -> Iterator[ModuleType]:
     module = ModuleType("__main__")
     module.__dict__.update({"__builtins__": builtins, **names})
     before = sys.argv, sys.path[:], sys.modules.get("__main__")
-    sys.argv = argv
+    sys.argv = Arguments(argv)
     sys.path[0:1] = [folder]
     sys.modules["__main__"] = module
     try:
@@ -142,13 +172,17 @@ def as_main(argv: list[str], folder: str, **names: Any) -> Iterator[ModuleType]:
 
 def outcome_of(run: Callable[[], object], files: Sequence[str]) -> ScriptOutcome:
     """Run something of the user, whose code stands in `files`, and say how it ended."""
+    arguments = sys.argv
     try:
         run()
     except SystemExit as stop:
-        return exited(stop)
+        outcome = exited(stop)
     except BaseException as error:
-        return failure(error, files)
-    return ScriptOutcome()
+        outcome = failure(error, files)
+    else:
+        outcome = ScriptOutcome()
+    outcome.unread = isinstance(arguments, Arguments) and not arguments.read
+    return outcome
 
 
 def exited(stop: SystemExit) -> ScriptOutcome:
@@ -168,6 +202,8 @@ def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = 
         files: Where its code stands.
         hidden: Folders of code between its lines that is not shown.
     """
+    if isinstance(error, SyntaxError):  # how Python read the file before is of no interest
+        error.__context__ = None
     if isinstance(error, BrokenPipeError) and _is_closed(sys.stdout):
         return ScriptOutcome(True, "the program that reads its output has ended")
     shown = traceback.TracebackException(type(error), error, _own_frames(error.__traceback__, files))

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import faulthandler
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tapedebug._atomic import is_special, require_place, write_whole
 from tapedebug._completion import SHELLS, PrintCompletion
@@ -74,13 +76,34 @@ class Outputs:
                 raise UsageError(f"{option}: {error}") from None
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser, also of the commands, whose errors say what may have been meant."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse all arguments; one that is unknown is the error of the command that it was given to."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            commands: Any = next(action for action in self._actions if action.dest == "command")
+            owner = commands.choices[found.command]
+            owner.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, with what is near an unknown option or choice, and end."""
+        known = [name for action in self._actions for name in action.option_strings]
+        word = re.search(r"unrecognized arguments: (--[\w-]+)", message)
+        if word is None:
+            word = re.search(r"invalid choice: '([^']*)'", message)
+            known = re.findall(r"[\w-]+", message.partition("choose from")[2])
+        near = difflib.get_close_matches(word[1], known, 1) if word is not None else []
+        super().error(message + (f"\n  = hint: did you mean {near[0]}?" if near else ""))
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line; also what the documentation shows."""
     from tapedebug import __version__
 
-    top = argparse.ArgumentParser(
-        prog="tapedebug", description="A gradient debugger for differentiable kernels."
-    )
+    top = _Parser(prog="tapedebug", description="A gradient debugger for differentiable kernels.")
     top.add_argument("--version", action="version", version=f"tapedebug {__version__}")
     top.add_argument(
         "--print-completion",
@@ -157,7 +180,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="SCRIPT",
         help="the Python file or notebook (.ipynb) to run; - is standard input",
     )
-    run.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script")
+    arguments = run.add_argument(
+        "args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script"
+    )
+    arguments.required = False  # argparse would name it beside a SCRIPT that is missing
     _add_report(commands)
     _add_diff(commands)
     return top
@@ -316,9 +342,9 @@ def _run(options: argparse.Namespace) -> int:
             _flush()
             if outcome.message:
                 print(outcome.message, file=sys.stderr)
-            hint = _for_warp(options, outcome, recorded=recorder.count > 0)
-            if hint:
-                print(hint, file=sys.stderr)
+            hints = _for_warp(options, outcome, recorded=recorder.count > 0), _misplaced(options, outcome)
+            for hint in filter(None, hints):
+                print(f"  = hint: {hint}", file=sys.stderr)
             sys.stderr.flush()
             diagnoses, notes = _diagnose(name, recorder, outcome, as_warp=options.as_warp)
     except NoProgram as error:
@@ -341,23 +367,58 @@ def _for_warp(options: argparse.Namespace, outcome: ScriptOutcome, *, recorded: 
         return ""
     program = f"-m {options.script}" if options.module else options.script
     why = "NVIDIA Warp is not installed" if missing else "launches of NVIDIA Warp are not recorded"
-    return f"  = hint: {why}; `tapedebug run --as-warp {program}` runs the program on this engine"
+    return f"{why}; `tapedebug run --as-warp {program}` runs the program on this engine"
+
+
+def _misplaced(options: argparse.Namespace, outcome: ScriptOutcome) -> str:
+    """That an option of tapedebug was passed to a program, which did not want it; else empty."""
+    words = [word.partition("=")[0] for word in options.args if word.startswith("--")]
+    ours = [word for word in words if hasattr(options, word[2:].replace("-", "_"))]
+    if not ours or not (outcome.unread or outcome.reason == "it exited with status 2"):
+        return ""
+    return (
+        f"{ours[0]} was passed to {options.script}; options of tapedebug stand before it: "
+        f"tapedebug run {ours[0]} … {options.script}"
+    )
 
 
 Runner = Callable[[Sequence[str]], ScriptOutcome]
+
+
+def _existing(name: str) -> Path:
+    """The file of a program.
+
+    Raises:
+        UsageError: There is none, or it is something else; the message says what to do instead.
+    """
+    script = Path(name)
+    if script.is_dir():
+        main_file = script / "__main__.py"
+        hint = f"; to run the package: tapedebug run -m {script.name}" if main_file.is_file() else ""
+        raise UsageError(f"the script {name} is a folder{hint}")
+    if not script.exists():
+        beside = script.with_name(f"{script.name}.py")
+        hint = f"; did you mean {beside}?" if beside.is_file() else ""
+        raise UsageError(f"the script {name} does not exist{hint}")
+    if not script.is_file():
+        raise UsageError(f"{name} is no regular file; to run standard input: tapedebug run -")
+    if script.suffix in {".html", ".htm"}:
+        raise UsageError(f"{name} is a page, not a program: open it in a browser")
+    if script.suffix == ".tapetrace":
+        raise UsageError(f"{name} is a trace, not a program: `tapedebug report {name}` shows it")
+    return script
 
 
 def _program(options: argparse.Namespace) -> tuple[str, contextlib.AbstractContextManager[Runner]]:
     """What tapes of the program are named after, and what runs it with arguments."""
     name = options.script
     if options.module:
+        if name.endswith(".py") and Path(name).is_file():
+            raise UsageError(f"-m takes the name of a module; leave -m out to run the file {name}")
         return name, contextlib.nullcontext(partial(run_module, name))
     if name == "-":
         return STANDARD_INPUT, contextlib.nullcontext(run_input)
-    script = Path(name)
-    if not script.is_file():
-        what = "is a folder" if script.is_dir() else "does not exist"
-        raise UsageError(f"the script {name} {what}")
+    script = _existing(name)
     if script.suffix == ".ipynb":
         from tapedebug._notebook_file import notebook
 

@@ -135,6 +135,14 @@ LAUNCHES = {
         SCALE,
         "put it in a list: inputs=[…]",
     ),
+    "a dictionary for the list of inputs": (
+        lambda: wp.launch(scale, dim=3, inputs={"factor": 2.0}),
+        wp.LaunchError,
+        "launch of scale: inputs must be a list with one value for each parameter; "
+        "got {'factor': 2.0} (dict)",
+        SCALE,
+        "write a list, in the order of the parameters: inputs=[…]",
+    ),
     "a number for the list of inputs": (
         lambda: wp.launch(scale, dim=3, inputs=2.0),
         wp.LaunchError,
@@ -282,6 +290,29 @@ KERNELS = {
     ),
 }
 
+
+def test_the_name_of_a_kernel() -> None:
+    with pytest.raises(wp.LaunchError) as caught:
+        wp.launch("scale", dim=3)
+    assert str(caught.value) == (
+        "launch: the first argument must be a kernel; got 'scale' (str)\n"
+        "  = hint: pass the kernel itself, not its name"
+    )
+
+
+@wp.kernel
+def with_default(x: wp.array(dtype=float), n: int = 3):
+    x[wp.tid()] = float(n)
+
+
+def test_a_default_of_a_parameter() -> None:
+    with pytest.raises(wp.LaunchError) as caught:
+        wp.launch(with_default, dim=3, inputs=[floats(1, 2, 3)])
+    assert str(caught.value).splitlines()[-1] == (
+        "  = hint: pass n too: kernels have no defaults of parameters"
+    )
+
+
 KERNEL = """import tapedebug as wp
 
 @wp.kernel
@@ -339,6 +370,43 @@ def test_an_annotation_is_missing(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------ arrays
+
+TYPES = (
+    "is not a type of the kernel language (bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, "
+    "float16, float32, float64, vec2 … vec4, mat22 … mat44, quat, transform, …)"
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: wp.array([1.0], dtype="float32"),
+            f"array: 'float32' {TYPES}\n  = hint: write the type itself: dtype=wp.float32",
+        ),
+        (
+            lambda: wp.zeros(3, dtype="int"),
+            f"zeros: 'int' {TYPES}\n  = hint: write the type itself: dtype=int",
+        ),
+        (
+            lambda: wp.zeros(3, dtype="floaty"),
+            f"zeros: 'floaty' {TYPES}\n  = hint: use a type of the kernel language as dtype",
+        ),
+        (
+            lambda: wp.zeros(3, 4),
+            f"zeros: 4 {TYPES}\n  = hint: write the sizes of a shape in brackets: zeros((…, 4), dtype=float)",
+        ),
+        (
+            lambda: wp.array(float),
+            "array: the data is the type float\n"
+            "  = hint: in the annotation of a parameter, write array(dtype=float)",
+        ),
+    ],
+)
+def test_types_and_shapes_that_are_written_wrongly(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises(wp.ArrayError) as caught:
+        make()
+    assert str(caught.value) == told
 
 
 @pytest.mark.parametrize(
@@ -480,3 +548,11 @@ def test_a_check_that_is_interrupted_leaves_every_array(
     x.grad.zero_()
     tape.backward(loss)
     assert x.grad.numpy().tolist() == [2.0, 2.0, 2.0]
+
+
+def test_an_optimizer_without_gradients() -> None:
+    with pytest.raises(wp.ArrayError) as caught:
+        wp.optim.Adam([floats(1)], lr=0.1).step(None)
+    assert str(caught.value) == (
+        "Adam.step: grad must be a list of gradients; got None\n  = hint: pass [parameter.grad, …]"
+    )

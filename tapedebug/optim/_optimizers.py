@@ -78,6 +78,11 @@ class _Optimizer:
         name = type(self).__name__
         if self.params is None:
             raise ArrayError(f"{name}.step: no parameters are set", hint="call set_params([array, …])")
+        if not isinstance(grad, Sequence):
+            raise ArrayError(
+                f"{name}.step: grad must be a list of gradients; got {grad!r}",
+                hint="pass [parameter.grad, …]",
+            )
         if len(grad) != len(self.params):
             raise ArrayError(
                 f"{name}.step: {len(self.params)} parameters and {len(grad)} gradients",

@@ -23,7 +23,10 @@ def not_a_kernel(thing: Any) -> LaunchError:
     name = getattr(thing, "__name__", None)
     told = f"the function {name!r}" if callable(thing) and name else f"{thing!r} ({type(thing).__name__})"
     return LaunchError(
-        f"launch: the first argument must be a kernel; got {told}", hint="decorate the function with @kernel"
+        f"launch: the first argument must be a kernel; got {told}",
+        hint="pass the kernel itself, not its name"
+        if isinstance(thing, str)
+        else "decorate the function with @kernel",
     )
 
 
@@ -33,14 +36,16 @@ def in_lists(kernel: Any, inputs: Any, outputs: Any, error: Exception) -> Except
         return error
     for name, given in (("inputs", inputs), ("outputs", outputs)):
         if isinstance(given, list | tuple) or not (
-            isinstance(given, array | np.ndarray | str) or not hasattr(given, "__iter__")
+            isinstance(given, array | np.ndarray | str | dict | set) or not hasattr(given, "__iter__")
         ):
             continue
         shown = f"an array of shape {given.shape}" if hasattr(given, "shape") else told(given)
         return LaunchError(
             f"launch of {kernel.key}: {name} must be a list with one value for each parameter; got {shown}",
             span=_span(kernel, None),
-            hint=f"put it in a list: {name}=[…]",
+            hint=f"write a list, in the order of the parameters: {name}=[…]"
+            if isinstance(given, dict | set)
+            else f"put it in a list: {name}=[…]",
         )
     return error
 
@@ -131,7 +136,8 @@ def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
     listed = ", ".join(f"{p.name}: {types.type_name(p.type)}" for p in params)
     if len(args) < len(params):
         missing = ", ".join(p.name for p in params[len(args) :])
-        hint = f"pass {missing} too"
+        defaults = kernel.origin.header.args.defaults
+        hint = f"pass {missing} too" + (": kernels have no defaults of parameters" if defaults else "")
     else:
         hint = f"leave out the last {len(args) - len(params)}"
     plural = "argument" if len(params) == 1 else "arguments"

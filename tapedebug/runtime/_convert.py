@@ -20,7 +20,15 @@ def element_type(dtype: Any, what: str = "array") -> Any:
     try:
         return types.element_type(dtype)
     except TypeError as error:
-        raise ArrayError(f"{what}: {error}", hint="use a type of the kernel language as dtype") from None
+        hint = "use a type of the kernel language as dtype"
+        known = getattr(types, dtype, None) if isinstance(dtype, str) else None
+        if dtype in ("float", "int", "bool"):
+            hint = f"write the type itself: dtype={dtype}"
+        elif isinstance(known, type):
+            hint = f"write the type itself: dtype=wp.{dtype}"
+        elif isinstance(dtype, int):
+            hint = f"write the sizes of a shape in brackets: {what}((…, {dtype}), dtype=float)"
+        raise ArrayError(f"{what}: {error}", hint=hint) from None
 
 
 def shape_tuple(shape: Any, what: str) -> Shape:
@@ -63,6 +71,11 @@ def item_bytes(dtype: Any) -> int:
 
 def infer_dtype(data: Any) -> Any:
     """The element type of `data` where none was given: that of its NumPy form, as Warp does."""
+    if isinstance(data, type):
+        raise ArrayError(
+            f"array: the data is the type {data.__name__}",
+            hint=f"in the annotation of a parameter, write array(dtype={data.__name__})",
+        )
     first = data
     while isinstance(first, list) and first:
         first = first[0]

@@ -192,12 +192,16 @@ def require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
     ctx.type_error(
         node,
         f"{name} {holds} {t.type_name(place.type)}; got {t.type_name(q.type)}",
-        hint_value(place.type, q.type),
+        hint_value(place.type, q.type, node),
     )
 
 
-def hint_value(expected: Any, got: Any) -> str:
-    """What to do with a value of type `got` where `expected` is needed."""
+def hint_value(expected: Any, got: Any, node: ast.AST | None = None) -> str:
+    """What to do with a value of type `got`, written as `node`, where `expected` is needed."""
+    if expected is t.float32 and got is t.int32:
+        number = node.operand if isinstance(node, ast.UnaryOp) else node
+        if isinstance(number, ast.Constant) and type(number.value) is int:
+            return f"write {ast.unparse(node)}.0"  # type: ignore[arg-type]
     if t.is_compound(expected):
         return f"make a {expected.word} of it: wp.{t.type_name(expected)}(…)"
     if t.is_vector(got):

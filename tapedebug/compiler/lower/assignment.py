@@ -106,7 +106,7 @@ def _assign_adjoint(ctx: Context, target: ast.Subscript, q: Quantity, source: as
     kind = ctx.quantity(target, ctx.env[name]).type
     if q.type is not kind:
         message = f"`{ast.unparse(target)}` is {t.type_name(kind)}; got {t.type_name(q.type)}"
-        ctx.type_error(source, message, arrays.hint_value(kind, q.type))
+        ctx.type_error(source, message, arrays.hint_value(kind, q.type, source))
     ctx.env[name] = q
 
 
@@ -223,7 +223,7 @@ def _with_component(
             source,
             f"{components.noun(where, kind)} of {t.type_name(old.type)} is "
             f"{t.type_name(kind)}; got {t.type_name(q.type)}",
-            arrays.hint_value(kind, q.type),
+            arrays.hint_value(kind, q.type, source),
         )
     return components.put(old, where, q)
 
