@@ -52,6 +52,10 @@ def _after_loss(finding: Finding, cause: Finding) -> None:
     """What launches after the loss overwrite, or make NaN of, is theirs to mend."""
     if finding.severity == "info":
         return
+    if finding.rule == disconnected.RULE and finding.evidence["kind"] in ("no data flow", "through NumPy"):
+        if set(finding.evidence["inputs"]) <= set(cause.evidence["relative_error"]):
+            _demote(finding, f"See {after_loss.RULE}, which says what replaces the loss.", after_loss.RULE)
+        return
     if finding.rule == overwrite.RULE:
         guilty = {clobberer for _, clobberer in finding.evidence["pairs"]}
     elif finding.rule == nonfinite.RULE:

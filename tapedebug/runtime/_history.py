@@ -229,11 +229,11 @@ def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> Non
 
 
 def note_read(a: array, how: str) -> None:
-    """Somebody reads a gradient, or a single value that a tape computed, outside of the reverse pass."""
+    """Somebody reads a gradient, or values that a tape uses, outside of kernels and of the reverse pass."""
     history = a.buffer.history
     if history is not None and history.of_gradient:
         note("read", a, how, call_site(3), norm=norm_of(a))
-    elif a.size == 1 and a.buffer.watch:
+    elif a.buffer.watch:
         for _, tracker in a.buffer.watchers():
             tracker.looked_at(
                 a, Event("read", clock.tick(), a.start, a.stop, how, call_site(3), *recording())

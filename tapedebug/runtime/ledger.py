@@ -150,6 +150,10 @@ class Outside:
         self.clock = clock.now
 
 
+SAMPLE = 4096
+"""Bytes that are looked at to tell given values from a constant."""
+
+
 class RangeState:
     """One range of a buffer as the tape sees it now.
 
@@ -181,6 +185,12 @@ class RangeState:
         return (self.exact is None and other.exact is None) or share_elements(self.array, other.array)
 
 
+def _differ(buffer: Buffer) -> bool:
+    """Whether the first numbers of a buffer, of 4 or 8 bytes, are not all the same."""
+    head = buffer.data[:SAMPLE]
+    return all((head[step:] != head[:-step]).any() for step in (4, 8))
+
+
 class Ledger:
     """The ranges of one buffer that one tape uses.
 
@@ -190,6 +200,7 @@ class Ledger:
         liveins: All live-ins, open and closed.
         guarded: Numbers of the states that NumPy can write to, with a copy of their content where neither a
             need nor a live-in has one. The dictionary is made for the first: thousands of ledgers have none.
+        given: When the tape first used the buffer, it held the different values that it was created with.
         unwritten: When the tape first used the buffer, nothing had ever been written there.
         opened: Number of records on the tape when NumPy could first write to it unseen, or None.
     """
@@ -198,6 +209,7 @@ class Ledger:
         "_by_range",
         "_ranges",
         "buffer",
+        "given",
         "guarded",
         "liveins",
         "needs",
@@ -214,6 +226,7 @@ class Ledger:
         self.needs: list[Need] | tuple[()] = ()
         self.guarded: dict[int, Bytes | None] = _UNGUARDED
         self.liveins: list[LiveIn] | tuple[()] = ()
+        self.given = not (buffer.writes or buffer.undefined) and buffer.fill is None and _differ(buffer)
         self.unwritten = buffer.undefined and buffer.unwritten
         self.opened: int | None = 0 if buffer.windows else None
         if not tracker.dry:

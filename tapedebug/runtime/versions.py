@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tapedebug.runtime.record import Record, Site
 
 
+HOST_READS = 1000
+
 __all__ = ["Tracker", "announce", "announced", "range_key"]
 
 
@@ -51,6 +53,8 @@ class Tracker:
             the first.
         log: When it recorded, ran backward, zeroed its gradients.
         looks: For a range of one value, by `range_key`, when somebody last read it.
+        host_reads: For ranges of any size, when they were last read outside of kernels: by `range_key` and
+            the number of the tape that recorded meanwhile (0 for none). Of the first `HOST_READS`.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
         structs: In a program for Warp, the arguments that records had when the last reverse pass began, where
@@ -71,6 +75,7 @@ class Tracker:
         self.outside: list[Outside] = []
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
+        self.host_reads: dict[Any, tuple[array, Event]] = {}
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self.structs: dict[int, tuple[Any, ...]] = {}
@@ -332,9 +337,14 @@ class Tracker:
         self.overwritten_outside(ledger, state.array, None, "numpy")
 
     def looked_at(self, a: array, event: Event) -> None:
-        """Somebody reads an array of one value."""
-        if self.uses(a):
+        """Somebody reads an array outside of kernels: the last time while a tape recorded, and afterwards."""
+        if not self.uses(a):
+            return
+        if a.size == 1:
             self.looks[range_key(a)] = a, event
+        key = range_key(a), event.tape
+        if key in self.host_reads or len(self.host_reads) < HOST_READS:
+            self.host_reads[key] = a, event
 
     def after(self, record: Record) -> None:
         """A launch has written where NumPy can write, too: what memory holds now is known."""

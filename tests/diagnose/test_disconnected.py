@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapedebug as wp
@@ -164,11 +165,10 @@ def test_a_slope_that_is_truly_zero_is_only_a_note() -> None:
     (finding,) = wp.diagnose(one_step(ignore)).findings
     assert finding.severity == "info"
     assert finding.evidence["kind"] == "zero slope"
-    assert finding.evidence["loss_moves"] == 0.0
+    assert finding.evidence["loss_moves"] == [0.0] * 5
     assert finding.message == (
-        "the gradient of v is exactly 0: it becomes 0 in the adjoint of launch 0 (ignore), and so is the "
-        "slope: "
-        "perturbing v by 0.1% does not move the loss."
+        "the gradient of v is exactly 0: it becomes 0 in the adjoint of launch 0 (ignore), and that is "
+        "right: displacing it by 0.01 % to 100 % does not change the loss."
     )
 
 
@@ -226,15 +226,23 @@ def through_numpy() -> tuple[Any, Any]:
     return tape, v
 
 
-def test_an_input_that_leads_nowhere_is_told_where_it_was_asked_for() -> None:
+def test_an_input_whose_values_were_read_through_numpy_is_told_with_the_line() -> None:
     tape, v = through_numpy()
-    assert wp.diagnose(tape).findings == []
-    (finding,) = wp.diagnose(tape, inputs=[v]).findings
-    assert (finding.severity, finding.evidence["kind"]) == ("warning", "no data flow")
-    assert finding.message == (
-        "the gradient of v is exactly 0: no launch on the tape leads from v to loss. "
-        "The last launch that reads it is launch 0 (push)."
-    )
+    for inputs in (None, [v]):
+        diagnosis = wp.diagnose(tape, inputs=inputs)
+        assert (diagnosis.verdict, diagnosis.level) == ("AGREE", "warning")
+        (finding,) = diagnosis.findings
+        assert (finding.severity, finding.evidence["kind"]) == ("warning", "through NumPy")
+        line = line_of("copied = wp.array(out.numpy()")
+        assert finding.message == (
+            f"the gradient of v is exactly 0: out, which launch 0 (push) writes, was read at "
+            f"test_disconnected.py:{line} while the tape recorded, and no gradient follows through NumPy. No "
+            "launch on the tape leads from v to loss."
+        )
+        assert (finding.location, finding.arrays, finding.launches) == (None, ["v", "out"], [0])
+        assert finding.call_site is not None
+        assert finding.call_site.line == line
+        assert finding.fix == "compute in a kernel what NumPy computes of out"
 
 
 def test_an_input_without_requires_grad_that_was_asked_for_is_told() -> None:
@@ -349,15 +357,276 @@ def test_assigning_what_numpy_saw_is_the_same() -> None:
     assert finding.evidence["kind"] == "through NumPy"
 
 
-def test_other_values_and_ramps_come_from_nowhere() -> None:
+def test_values_that_numpy_changed_in_another_way_are_told_by_where_they_were_read() -> None:
     tape, *_ = by_way_of_numpy(lambda values: values**2)
-    assert [item.evidence["kind"] for item in alarms(tape)] == []
+    (finding,) = alarms(tape)
+    line = line_of("changed = change(squares.numpy())")
+    assert finding.message == (
+        f"the gradient of v is exactly 0: squares, which launch 0 (drag) writes, was read at "
+        f"test_disconnected.py:{line} while the tape recorded, and no gradient follows through NumPy. After "
+        "that launch 1 (total) reads seen, which no launch wrote. No launch on the tape leads from v to loss."
+    )
+    assert finding.fix == "compute seen in a kernel, of squares"
+
+
+def test_assigning_what_numpy_changed_names_the_array_that_it_was_assigned_to() -> None:
+    tape, *_ = by_way_of_numpy(lambda values: values**2, assign=True)
+    (finding,) = alarms(tape)
+    assert (
+        "while the tape recorded, and no gradient follows through NumPy. After that launch 1 (copy) fills "
+        "seen with values from outside the tape."
+    ) in finding.message
+    assert finding.fix == "compute seen in a kernel, of squares"
+
+
+def test_an_array_that_numpy_changed_and_assigned_back() -> None:
+    v, out, loss = floats(1.1, 2.2, 3.15), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(push, dim=3, inputs=[v, v], outputs=[out])
+        out.assign(np.sqrt(out.numpy()))
+        wp.launch(total, dim=3, inputs=[out], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = alarms(tape)
+    assert finding.call_site is not None
+    assert finding.call_site.line == line_of("out.assign(np.sqrt(out.numpy()))")
+    assert "After that launch 1 (copy) fills out with values from outside the tape." in finding.message
+    assert finding.fix == "change out in a kernel"
+
+
+@wp.kernel
+def scale(x: wp.array(dtype=float), y: wp.array(dtype=float), factor: float):
+    i = wp.tid()
+    y[i] = factor * x[i]
+
+
+def test_a_sum_that_is_given_to_a_launch_as_a_number() -> None:
+    v, mean, w, out, loss = floats(1.1, 2.2, 3.15), zeros(1), floats(0.5, 0.25, 0.125), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(total, dim=3, inputs=[v], outputs=[mean])
+        wp.launch(scale, dim=3, inputs=[w, out, float(mean.numpy()[0])])
+        wp.launch(total, dim=3, inputs=[out], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = alarms(tape)
+    line = line_of("wp.launch(scale, dim=3, inputs=[w, out, float(mean.numpy()[0])])")
+    assert finding.message == (
+        f"the gradient of v is exactly 0: mean, which launch 0 (total) writes, was read at "
+        f"test_disconnected.py:{line} while the tape recorded, and no gradient follows through NumPy. Launch "
+        "1 (scale) is given factor = 6.45, the value of mean. No launch on the tape leads from v to loss."
+    )
+    assert finding.fix == "give scale the array mean in place of the number factor"
+
+
+def two_chains(*, look: bool = False, second: int = 3) -> Any:
+    """`w` leads to the loss, `v` to `other`."""
+    v, other, w, loss = floats(1.1, 2.2, 3.15), zeros(second), floats(0.5, 0.25, 0.125), zeros(1)
+    with wp.Tape() as tape:
+        if second == 1:
+            wp.launch(total, dim=3, inputs=[v], outputs=[other])
+        else:
+            wp.launch(push, dim=3, inputs=[v, v], outputs=[other])
+        wp.launch(total, dim=3, inputs=[w], outputs=[loss])
+    tape.backward(loss)
+    if look:
+        other.numpy()
+    return tape
+
+
+def test_a_result_that_is_never_read_is_where_the_gradient_ends() -> None:
+    (finding,) = alarms(two_chains())
+    assert (finding.rule, finding.severity) == ("disconnected", "warning")
+    assert finding.message == (
+        "the gradient of v is exactly 0: its data ends at other, which launch 0 (push) writes and no launch "
+        "reads. No launch on the tape leads from v to loss."
+    )
+    assert finding.location is not None
+    assert finding.location.line == line_of("v_next[i] = v[i] + 0.1 * force[i]")
+    assert finding.fix == (
+        "pass other to the launch that should read it; if the gradient of v is not wanted, create it without "
+        "requires_grad"
+    )
+
+
+@pytest.mark.parametrize("change", [{"look": True}, {"second": 1}])
+def test_a_result_of_its_own_is_none(change: Any) -> None:
+    """It was looked at afterwards, or is another objective."""
+    diagnosis = wp.diagnose(two_chains(**change))
+    assert (diagnosis.level, len(diagnosis.findings)) == ("good", 1)
+    (finding,) = diagnosis.findings
+    assert finding.severity == "info"
+    use = (
+        f"was read at test_disconnected.py:{line_of('other.numpy()')}"
+        if "look" in change
+        else ("is another scalar result")
+    )
+    kernel = "push" if "look" in change else "total"
+    assert finding.message == (
+        "the gradient of v is exactly 0, as v leads to other and not to loss: launch 0 "
+        f"({kernel}) writes other, which {use}."
+    )
+
+
+def test_a_result_of_its_own_is_told_where_its_input_was_asked_for() -> None:
+    tape = two_chains(look=True)
+    diagnosis = wp.diagnose(tape, inputs=[tape.records[0].args[0]])
+    assert [item.severity for item in diagnosis.findings] == ["warning"]
+
+
+def test_a_ramp_is_known_by_no_other() -> None:
     ramp, x, y, loss = floats(*range(9)), floats(*range(1, 19, 2)), zeros(9), zeros(1)
     with wp.Tape() as tape:
         wp.launch(push, dim=9, inputs=[ramp, zeros(9)], outputs=[y])
         wp.launch(total, dim=9, inputs=[x], outputs=[loss])
     tape.backward(loss)
+    y.numpy()
     assert alarms(tape) == []
+
+
+# ------------------------------------------------------------------------------------- zeros that are right
+
+
+@wp.kernel
+def squares_of(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel
+def difference(a: wp.array(dtype=float), b: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = a[i] - b[i]
+
+
+def flat(kernel: Any, *values: float, twice: bool = False) -> Any:
+    x, y, loss = floats(*values), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        if twice:
+            wp.launch(kernel, dim=3, inputs=[x, x], outputs=[y])
+        else:
+            wp.launch(kernel, dim=3, inputs=[x], outputs=[y])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    (finding,) = diagnosis.findings
+    return diagnosis, finding
+
+
+def test_a_minimum_is_right_and_told_with_its_curvature() -> None:
+    diagnosis, finding = flat(squares_of, 0.0, 0.0, 0.0)
+    assert (diagnosis.verdict, diagnosis.level, finding.severity) == ("AGREE", "good", "info")
+    moves = finding.evidence["loss_moves"]
+    assert finding.evidence["response"] == "stationary"
+    assert moves[2] == pytest.approx(100 * moves[1], rel=0.02)
+    assert finding.message == (
+        "the gradient of x is exactly 0: it becomes 0 in the adjoint of launch 0 (squares_of), and that is "
+        f"right: the loss is stationary there: displacing it by 0.1 % changes the loss by {moves[1]:.3g}, "
+        "and by 1 % 100 times as much, where a slope gives 10 times."
+    )
+
+
+def test_a_symmetry_is_right() -> None:
+    diagnosis, finding = flat(difference, 1.0, 2.0, 3.5, twice=True)
+    assert (diagnosis.level, finding.severity, finding.evidence["response"]) == ("good", "info", "none")
+
+
+def test_many_inputs_without_effect_are_displaced_together() -> None:
+    xs = [floats(1.0, 2.0, 3.5) for _ in range(15)]
+    y, loss = zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        for x in xs:
+            wp.launch(add_nothing, dim=3, inputs=[x, y])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert {item.evidence["response"] for item in diagnosis.findings} == {"none"}
+    assert (len(diagnosis.findings), diagnosis.level) == (15, "good")
+
+
+@wp.kernel
+def add_nothing(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(y, i, 0.0 * x[i])
+
+
+# -------------------------------------------------------------------------------------------------- integers
+
+
+@wp.kernel
+def count(x: wp.array(dtype=float), n: wp.array(dtype=int)):
+    i = wp.tid()
+    n[i] = int(100.0 * x[i])
+
+
+@wp.kernel
+def weigh(n: wp.array(dtype=int), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, float(n[i]) * float(n[i]))
+
+
+def test_a_gradient_ends_at_an_array_of_integers() -> None:
+    x, n, loss = floats(1.2, 2.2, 3.3), wp.zeros(3, dtype=int), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(count, dim=3, inputs=[x], outputs=[n])
+        wp.launch(weigh, dim=3, inputs=[n], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert (diagnosis.verdict, diagnosis.level) == ("AGREE", "warning")
+    (finding,) = diagnosis.findings
+    moved = finding.evidence["loss_moves"][1]
+    assert finding.message == (
+        "the gradient of x is exactly 0: it ends at n, an array of int32, as integers carry no gradient: "
+        "launch 0 (count) writes it and launch 1 (weigh) reads it. Yet the loss depends on x: displacing it "
+        f"by 0.1 % changes the loss by {moved:.3g}."
+    )
+    assert finding.location is not None
+    assert finding.location.line == line_of("n[i] = int(100.0 * x[i])")
+    assert finding.fix == "keep floats in n: round or cast to integers only what indexes an array"
+
+
+@pytest.mark.filterwarnings("ignore:an array of int32 with requires_grad")
+def test_integers_that_are_to_have_a_gradient() -> None:
+    n, loss = wp.array([1, 2, 3], dtype=int, requires_grad=True), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(weigh, dim=3, inputs=[n], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert (diagnosis.verdict, diagnosis.level) == ("NOT CHECKED", "warning")
+    (finding,) = diagnosis.findings
+    assert finding.message == (
+        "n gets no gradient: it is an array of int32, and integers have no derivative. Launch 0 (weigh) "
+        "reads it."
+    )
+    assert finding.fix == ("create n with dtype=float; if its gradient is not wanted, without requires_grad")
+
+
+def test_a_tape_of_which_no_input_has_a_gradient() -> None:
+    x, y, loss = floats(1.2, 2.2, 3.3, requires_grad=False), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(squares_of, dim=3, inputs=[x], outputs=[y])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+    assert wp.diagnose(tape).findings == []
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert (diagnosis.verdict, diagnosis.level) == ("NOT CHECKED", "warning")
+    (finding,) = diagnosis.findings
+    assert finding.message == (
+        "the reverse pass gives no gradient of an input: the loss depends on x, and it has no requires_grad."
+    )
+    assert finding.fix == "create x with requires_grad=True"
+
+
+def test_an_input_that_is_overwritten_first_is_none() -> None:
+    x, y, loss = floats(1.2, 2.2, 3.3), floats(0.5, 0.25, 0.125), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(squares_of, dim=3, inputs=[y], outputs=[x])
+        wp.launch(total, dim=3, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = wp.diagnose(tape, inputs=[x]).findings
+    assert finding.severity == "warning"
+    assert finding.message == (
+        "the gradient of x is exactly 0: launch 0 (squares_of) overwrites x before any launch reads it. On "
+        "this tape it is a result, and no input."
+    )
+    assert finding.fix == "pass x as an input of squares_of, and another array as its output"
 
 
 def test_a_target_that_went_through_numpy_on_purpose_is_none_of_it() -> None:

@@ -130,6 +130,46 @@ def test_a_result_written_over_the_data_and_read_from_zeros() -> None:
     )
 
 
+@wp.kernel
+def squares(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+def crossed_values(x: Any, y: Any, *, before: Any = None) -> list[Any]:
+    loss = zeros(1)
+    with wp.Tape() as tape:
+        if before is not None:
+            wp.launch(squares, dim=3, inputs=[x], outputs=[before])
+        wp.launch(squares, dim=3, inputs=[y], outputs=[x])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return found(tape)
+
+
+def test_values_that_are_overwritten_before_they_are_read_beside_zeros_look_crossed() -> None:
+    x, y = floats(1.0, 2.0, 3.5), zeros(3)
+    (finding,) = crossed_values(x, y)
+    assert (finding.severity, finding.evidence["kind"]) == ("warning", "crossed values")
+    assert finding.message == (
+        "launch 0 (squares) reads y, which holds zeros that nothing wrote, and overwrites x, which was "
+        "created with values that nothing has read: input and output look crossed. The values that x was "
+        "created with have no gradient."
+    )
+    assert finding.fix == "pass x as x and y as y"
+    assert finding.call_site.line == line_of("wp.launch(squares, dim=3, inputs=[y], outputs=[x])")
+
+
+def test_results_of_other_steps_constants_and_values_that_were_read_are_not_crossed() -> None:
+    used = floats(1.0, 2.0, 3.5)
+    wp.launch(squares, dim=3, inputs=[floats(3.0, 4.0, 5.0)], outputs=[used])
+    assert crossed_values(used, zeros(3)) == []  # as in the second round of a training loop
+    assert crossed_values(floats(1.0, 1.0, 1.0), zeros(3)) == []
+    assert crossed_values(floats(1.0, 2.0, 3.5), zeros(3), before=zeros(3)) == []
+    assert crossed_values(floats(1.0, 2.0, 3.5), floats(0.5, 0.25, 0.125)) == []
+    assert crossed_values(wp.array([1.0, 2.0, 3.5], dtype=float), zeros(3)) == []  # no gradient was asked for
+
+
 def test_ping_pong_by_hand_is_none_of_it() -> None:
     mass, speed, momentum, loss = floats(1.0, 2.0), floats(0.5, 0.25), zeros(2), zeros(1)
     with wp.Tape() as tape:

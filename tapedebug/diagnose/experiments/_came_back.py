@@ -98,7 +98,7 @@ def _match(one: Node, other: Node, reader: int, computed: Values, given: Values)
     x, y = computed.astype(np.float64).ravel(), given.astype(np.float64).ravel()
     if x.size != y.size or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
-    if not _tells(x) or not _tells(y):
+    if not tells_apart(x) or not tells_apart(y):
         return None
     if np.array_equal(computed.ravel(), given.ravel()):
         return CameBack(one, other, reader, x.size)
@@ -111,7 +111,7 @@ def _match(one: Node, other: Node, reader: int, computed: Values, given: Values)
     return CameBack(one, other, reader, x.size, float(factor), float(offset))
 
 
-def _tells(x: Values) -> bool:
+def tells_apart(x: Values) -> bool:
     """Whether values are so many, or so odd, that two arrays do not hold them by chance."""
     return np.unique(x).size >= ENOUGH or not np.any(
         np.round(x, 3).astype(np.float32) == x.astype(np.float32)

@@ -62,6 +62,23 @@ class Flow:
     outgoing: Mapping[int, Values]
 
 
+@dataclass(slots=True, frozen=True)
+class HostRead:
+    """Values were read outside of kernels.
+
+    Attributes:
+        arrays: The arrays of the tape that share memory with what was read.
+        at: How many launches the tape had; None where it had ended.
+        elsewhere: Another tape recorded meanwhile.
+        place: Where in the user's source.
+    """
+
+    arrays: tuple[int, ...]
+    at: int | None
+    elsewhere: bool
+    place: Location
+
+
 class Experiment(Protocol):
     """A tape that can be run again. Arrays and launches are named by their numbers in the trace."""
 
@@ -158,6 +175,29 @@ class Experiment(Protocol):
 
         None where arrays in them are not on the tape.
         """
+        ...
+
+    def loss_changes(self, arrays: Sequence[int], scales: Sequence[float]) -> list[float]:
+        """How much the loss changes when the initial `arrays` are displaced by each of `scales`, up or down.
+
+        The last entry is the size of the loss, to compare with.
+        """
+        ...
+
+    def host_reads(self) -> list[HostRead]:
+        """When arrays of the tape were read outside of kernels, through NumPy for instance."""
+        ...
+
+    def retains(self) -> bool:
+        """Whether an array of the tape keeps its adjoint on purpose."""
+        ...
+
+    def given(self, array: int) -> bool:
+        """Whether an array was created with values that differ, and first used by this tape."""
+        ...
+
+    def used_elsewhere(self, array: int) -> bool:
+        """Whether another live tape uses what an array holds."""
         ...
 
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:

@@ -13,7 +13,15 @@ from tapedebug._source import display_file
 from tapedebug.diagnose.experiments import _as_warp, _kept, _struct_replay
 from tapedebug.diagnose.experiments._careless import make_careless, see
 from tapedebug.diagnose.experiments._exchange import exchanged, handed_on
-from tapedebug.diagnose.experiments._experiment import Change, Consume, Flow, Semantics, Values, change_of
+from tapedebug.diagnose.experiments._experiment import (
+    Change,
+    Consume,
+    Flow,
+    HostRead,
+    Semantics,
+    Values,
+    change_of,
+)
 from tapedebug.diagnose.experiments._without import gradients_without, values_at, values_without
 from tapedebug.trace import Location
 
@@ -231,6 +239,53 @@ class Replay:
         shadow.set(a, perturbed(shadow.values(a), scale))
         shadow.forward(start=shadow.position)
         return _distance(plain, self._losses(shadow))
+
+    def loss_changes(self, arrays: Sequence[int], scales: Sequence[float]) -> list[float]:
+        """See `Experiment`."""
+        shadow = self._shadow(double=True)
+        shadow.forward(stop=0)
+        values = {array: shadow.values(self.arrays[array]) for array in arrays}
+        plain = self._losses(shadow.forward(start=0))
+        found = []
+        for scale in scales:
+            shadow.forward(stop=0)
+            for array in arrays:
+                shadow.set(self.arrays[array], perturbed(values[array], scale))
+            shadow.forward(start=0)
+            found.append(_distance(plain, self._losses(shadow)))
+        return [*found, max((float(np.max(np.abs(values), initial=0.0)) for values in plain), default=0.0)]
+
+    def host_reads(self) -> list[HostRead]:
+        """See `Experiment`."""
+        from tapedebug.runtime.record import site_span
+        from tapedebug.trace._record import location_of
+
+        tape, found = self.recorded.tape, []
+        for a, event in tape.tracker.host_reads.values():
+            near = tuple(
+                number
+                for number, own in enumerate(self.arrays)
+                if own.buffer is a.buffer and own.start < a.stop and a.start < own.stop
+            )
+            at = event.at if event.tape == tape.id else None
+            if near and event.site is not None:
+                elsewhere = event.tape not in (0, tape.id)
+                found.append(HostRead(near, at, elsewhere, location_of(site_span(event.site))))
+        return found
+
+    def retains(self) -> bool:
+        """Whether an array of the tape keeps its adjoint on purpose."""
+        return any(a.retain_grad for a in self.arrays)
+
+    def given(self, array: int) -> bool:
+        """Whether an array was created with values that differ, and first used by this tape."""
+        a = self.arrays[array]
+        return self.recorded.tape.tracker.ledgers[a.buffer].given
+
+    def used_elsewhere(self, array: int) -> bool:
+        """Whether another live tape uses what an array holds."""
+        a, own = self.arrays[array], self.recorded.tape.tracker
+        return any(tracker is not own and tracker.uses(a) for _, tracker in a.buffer.watchers())
 
     def values_moved(self, source: int, array: int, writer: int | None, scale: float) -> float:
         """See `Experiment`."""

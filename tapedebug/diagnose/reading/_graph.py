@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tapedebug.trace import Argument, ArrayInfo, Trace, Version
+from tapedebug.trace import Argument, ArrayInfo, Launch, Trace, Version
 
 Node = tuple[int, int]
 """An array and one of its versions."""
@@ -28,10 +28,15 @@ class Dependencies:
 
     At the level of arrays: everything that a launch writes depends on everything that it reads. Whether it
     really does is for an experiment to say.
+
+    Args:
+        trace: The tape.
+        replacing: Nothing that an array held leads past a copy into it, or a fill, which replaces all of it.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, replacing: bool = False) -> None:
         self.trace = trace
+        self.replacing = replacing
         self.versions: dict[Node, Version] = {(v.array, v.version): v for v in trace.versions}
         self._edges: dict[Node, list[Edge]] = {}
         in_buffer: dict[int, list[ArrayInfo]] = {}
@@ -50,6 +55,10 @@ class Dependencies:
                     before if version.written_by is None else version.written_by
                 )
 
+    def sharing(self, array: int) -> list[int]:
+        """The other arrays that share memory with an array."""
+        return self._over[array]
+
     def into(self, node: Node) -> list[Edge]:
         """The edges that lead to a version."""
         known = self._edges.get(node)
@@ -60,11 +69,11 @@ class Dependencies:
     def _find(self, node: Node) -> Iterator[Edge]:
         version = self.versions[node]
         before = (node[0], node[1] - 1)
-        if before in self.versions:
+        launch = None if version.written_by is None else self.trace.launches[version.written_by]
+        if before in self.versions and not (self.replacing and _replaces(launch, node[0])):
             yield Edge(before, node, None, 0)
-        if version.written_by is None:
+        if launch is None:
             return
-        launch = self.trace.launches[version.written_by]
         for param, arg in enumerate(launch.args):
             if arg.array is not None and arg.reads and arg.read_version is not None:
                 yield Edge((arg.array, arg.read_version), node, launch.index, param)
@@ -111,6 +120,11 @@ class Dependencies:
         return seen
 
 
+def _replaces(launch: Launch | None, array: int) -> bool:
+    """Whether nothing stays of what an array held: a copy or a fill writes all of its target."""
+    return launch is not None and launch.kind in ("copy", "fill") and launch.args[0].array == array
+
+
 def read_by(arg: Argument) -> Node:
     """The version that an argument reads; one that there is not, (-1, -1), where it reads none."""
     return (-1, -1) if arg.array is None or arg.read_version is None else (arg.array, arg.read_version)
@@ -126,6 +140,12 @@ def is_float(info: ArrayInfo) -> bool:
     compound = info.dtype.startswith(("vec", "mat", "quat"))
     # Names of compound types end with their scalar type: nothing or d of floats, b s i l (u…) of integers.
     return info.dtype.startswith("float") or (compound and not info.dtype.endswith(("b", "s", "i", "l")))
+
+
+def is_integer(info: ArrayInfo) -> bool:
+    """Whether the elements are integers, or vectors or matrices of them: not floats, not structs."""
+    compound = info.dtype.startswith(("vec", "mat", "quat"))
+    return info.dtype.startswith(("int", "uint", "bool")) or (compound and not is_float(info))
 
 
 def has_adjoint(trace: Trace, launch: int) -> bool:

@@ -14,10 +14,13 @@ import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.experiments._came_back import CameBack, came_back
 from tapedebug.diagnose.experiments._experiment import Experiment
-from tapedebug.diagnose.reading._graph import Dependencies, Edge, Node, has_adjoint, is_float
+from tapedebug.diagnose.reading._graph import Edge, Node, has_adjoint, is_float
+from tapedebug.diagnose.reading._reach import Reach
 from tapedebug.diagnose.reading._source import code_at
+from tapedebug.diagnose.rules._no_data_flow import through_numpy, unconnected
+from tapedebug.diagnose.rules._not_asked import integer_inputs, nothing_asked
+from tapedebug.diagnose.rules._zero_slope import zero_slopes
 from tapedebug.trace import Finding, Launch, Location, Trace
 from tapedebug.trace.model import Severity
 
@@ -60,13 +63,20 @@ def find(case: Case) -> list[Finding]:
     explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
     kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
     explained |= {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}
-    lost = search.came_back(case)
+    explained |= _without_effect(case)
+    reach = search.reach
+    apart = [leaf for leaf in experiment.leaves if not reach.leads_to_loss(leaf)]
+    lost = through_numpy(case, reach, apart)
     if lost is not None:
         findings.append(lost)
         explained |= set(search.leaves_of(lost))
-    explained |= _without_effect(case)
-    zero = [leaf for leaf in experiment.leaves if leaf not in explained and leaf not in case.dead_ends]
-    return findings + search.zero(zero)
+    zero = [leaf for leaf in experiment.leaves if leaf not in explained and search.is_zero(leaf)]
+    findings += unconnected(case, reach, [leaf for leaf in zero if leaf in apart])
+    connected = [leaf for leaf in zero if leaf not in apart and leaf not in case.dead_ends]
+    findings += zero_slopes(case, reach, connected)
+    findings += integer_inputs(case)
+    nothing = nothing_asked(case) if not findings else None
+    return findings if nothing is None else [nothing]
 
 
 def _without_effect(case: Case) -> set[int]:
@@ -84,12 +94,9 @@ class _Search:
     def __init__(self, trace: Trace, experiment: Experiment) -> None:
         self.trace = trace
         self.experiment = experiment
-        self.graph = Dependencies(trace)
-        last = {version.array: version.version for version in trace.versions}
-        self.roots: list[Node] = [(array, last[array]) for array in experiment.losses]
-        self.reached = self.graph.upstream(self.roots, with_gradient=False)
-        self.alive = self.graph.upstream(self.roots, with_gradient=True)
-        self.above = self.graph.leaves_above(experiment.leaves)
+        self.reach = Reach(trace, experiment.leaves, experiment.losses)
+        self.graph = self.reach.graph
+        self.alive = self.graph.upstream(self.reach.roots, with_gradient=True)
         self.gradients = experiment.gradients()
 
     # -------------------------------------------------------------------- cuts
@@ -128,7 +135,7 @@ class _Search:
         return None if source.requires_grad else "no requires_grad"
 
     def _leaves_above(self, edge: Edge) -> list[int]:
-        bits = self.above.get(edge.source, 0)
+        bits = self.reach.above.get(edge.source, 0)
         return [leaf for position, leaf in enumerate(self.experiment.leaves) if bits >> position & 1]
 
     def _confirmed(self, cut: Cut) -> bool:
@@ -159,7 +166,7 @@ class _Search:
         label = trace.arrays[cut.edge.source[0]].label
         reader = trace.launches[cut.edge.launch or 0]
         inputs = [trace.arrays[leaf].label for leaf in cut.leaves]
-        lost = {trace.arrays[leaf].label: self._is_zero(leaf) for leaf in cut.leaves}
+        lost = {trace.arrays[leaf].label: self.is_zero(leaf) for leaf in cut.leaves}
         launch, location, cause, fix = self._cause(cut, reader)
         detached = self._detached(launch)
         severity: Severity = "error" if set(cut.leaves) & self.experiment.wrong else "warning"
@@ -242,124 +249,7 @@ class _Search:
         info = self.trace.kernels[kernel]
         return Location(file=info.file, line=info.line, column=0, function=info.name)
 
-    def _is_zero(self, leaf: int) -> bool:
+    def is_zero(self, leaf: int) -> bool:
+        """Whether the gradient of an input is exactly 0."""
         values = self.gradients.get(leaf)
         return values is not None and not np.any(values)
-
-    # ------------------------------------------------------------ zero gradients
-
-    def zero(self, leaves: list[int]) -> list[Finding]:
-        """Explain gradients of exactly 0 that no cut explains."""
-        zero = [leaf for leaf in leaves if self._is_zero(leaf)]
-        apart = [leaf for leaf in zero if (leaf, 0) not in self.reached]
-        findings = [self._unconnected(apart)] if apart and self._tell_unconnected() else []
-        dead = self.experiment.dead_adjoints() if len(zero) > len(apart) else []
-        return findings + [self._zero(leaf, dead) for leaf in zero if leaf not in apart]
-
-    def _zero(self, leaf: int, dead_adjoints: list[int]) -> Finding:
-        label = self.trace.arrays[leaf].label
-        moved = self.experiment.loss_moved(leaf, None, SCALE)
-        dead = [index for index in dead_adjoints if self._leads_to(index, leaf)]
-        launch = self.trace.launches[dead[0]] if dead else None
-        at = f": it becomes 0 in the adjoint of {words.launch_words(launch)}" if launch is not None else ""
-        if moved > 0:
-            why = f", although perturbing {label} by {SCALE:.1%} moves the loss by {words.number(moved)}"
-        else:
-            why = f", and so is the slope: perturbing {label} by {SCALE:.1%} does not move the loss"
-        return Finding(
-            rule=RULE,
-            severity="error" if moved > 0 and self._zero_is_wrong(leaf) else "info",
-            message=f"the gradient of {label} is exactly 0{at}{why}.",
-            launches=[launch.index] if launch is not None else [],
-            arrays=[label],
-            call_site=launch.call_site if launch is not None else None,
-            evidence={"kind": "zero slope", "inputs": [label], "perturbation": SCALE, "loss_moves": moved},
-        )
-
-    def _zero_is_wrong(self, leaf: int) -> bool:
-        """Whether a consumed gradient of 0 is not the right one; what an overwrite makes of 0 is not 0."""
-        return leaf in self.experiment.wrong and not np.any(self.experiment.without(())[leaf])
-
-    def came_back(self, case: Case) -> Finding | None:
-        """What was computed from an input left the tape, through NumPy, and came back as another array."""
-        lost = [leaf for leaf in self.experiment.leaves if (leaf, 0) not in self.reached]
-        bits = sum(1 << self.experiment.leaves.index(leaf) for leaf in lost)
-        found = came_back(case, bits, self.above, self.reached) if lost else None
-        return None if found is None else self._came_back(found, lost)
-
-    def _came_back(self, found: CameBack, lost: list[int]) -> Finding:
-        trace, writer = self.trace, self.graph.versions[found.source].written_by
-        source, target = (trace.arrays[node[0]].label for node in (found.source, found.target))
-        bits = self.above[found.source]
-        leaves = [leaf for leaf in lost if bits >> self.experiment.leaves.index(leaf) & 1]
-        labels = [trace.arrays[leaf].label for leaf in leaves]
-        launch, reader = trace.launches[writer or 0], trace.launches[found.reader]
-        alike = (
-            "the same to the bit"
-            if found.same
-            else f"times {words.number(found.factor)}, plus {words.number(found.offset)}"
-        )
-        return Finding(
-            rule=RULE,
-            severity="warning",
-            message=(
-                f"the gradient of {words.listed(labels)} is exactly 0: no launch on the tape leads from "
-                f"{source}, which {words.launch_words(launch)} writes, to {target}, which "
-                f"{words.launch_words(reader)} reads. But the values of {target} are those of {source} "
-                f"({found.count} values, {alike}): they went through NumPy, where no gradient follows."
-            ),
-            launches=[launch.index, reader.index],
-            arrays=[target, source, *labels],
-            location=words.access_location(trace, reader, words.param_of(reader, found.target[0]), ("read",)),
-            call_site=reader.call_site,
-            evidence={
-                "kind": "through NumPy",
-                "inputs": labels,
-                "from": source,
-                "to": target,
-                "values": found.count,
-                "factor": found.factor,
-                "offset": found.offset,
-            },
-            fix=f"pass {source} to {reader.name}"
-            if found.same
-            else f"compute {target} in a kernel, of {source}",
-        )
-
-    def _tell_unconnected(self) -> bool:
-        """An input that leads nowhere is worth a word if it was asked for, or if no input leads anywhere."""
-        return self.experiment.named or not any((leaf, 0) in self.reached for leaf in self.experiment.leaves)
-
-    def _unconnected(self, leaves: list[int]) -> Finding:
-        losses = words.listed(self.trace.arrays[array].label for array in self.experiment.losses)
-        labels = [self.trace.arrays[leaf].label for leaf in leaves]
-        readers = {leaf: reads[-1] for leaf in leaves if (reads := self.trace.versions_of(leaf)[0].reads)}
-        leaf = max(readers, key=readers.__getitem__, default=leaves[0])
-        launch = self.trace.launches[readers[leaf]] if readers else None
-        told = words.listed(labels)
-        message = f"the gradient of {told} is exactly 0: no launch on the tape leads from {told} to {losses}."
-        if launch is not None:
-            them = "it" if len(leaves) == 1 else "any of them"
-            message += f" The last launch that reads {them} is {words.launch_words(launch)}."
-        return Finding(
-            rule=RULE,
-            severity="warning",
-            message=message,
-            launches=[launch.index] if launch is not None else [],
-            arrays=labels,
-            location=words.access_location(self.trace, launch, words.param_of(launch, leaf), ("read",))
-            if launch is not None
-            else None,
-            call_site=launch.call_site if launch is not None else None,
-            evidence={"kind": "no data flow", "inputs": labels},
-            fix="hand on the arrays that were computed; what goes through NumPy is not on the tape",
-        )
-
-    def _leads_to(self, index: int, leaf: int) -> bool:
-        reads = [
-            (arg.array, arg.read_version)
-            for arg in self.trace.launches[index].args
-            if arg.read_version is not None
-        ]
-        nodes = [(array, version) for array, version in reads if array is not None and version is not None]
-        return (leaf, 0) in self.graph.upstream(nodes, with_gradient=True)

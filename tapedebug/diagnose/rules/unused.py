@@ -60,9 +60,10 @@ class _Study:
         """Two arguments of one type, each with the name of the other's parameter."""
         for launch, given in self.launches:
             for one, other in combinations(given, 2):
-                if not crossed(one, other) or self._other_way_round(launch, one, other):
+                if self._other_way_round(launch, one, other):
                     continue
-                finding = self._exchangeable(launch, one, other)
+                finding = self._exchangeable(launch, one, other) if crossed(one, other) else None
+                finding = finding or self._values_lost(launch, one, other)
                 if finding is not None:
                     yield finding
 
@@ -89,6 +90,42 @@ class _Study:
         if change is not None and change <= NOTICED:
             return None  # it makes no difference
         return self._crossed(launch, one, other, change)
+
+    def _values_lost(self, launch: Launch, one: Given, other: Given) -> Finding | None:
+        """An input of zeros beside an output that was created with values, which nothing has read."""
+        if one.array is None or other.array is None or not self._alike(launch, one, other):
+            return None
+        read, written = (other, one) if one.array.writes else (one, other)
+        source, target = read.array, written.array
+        if source is None or target is None or source.writes or not target.writes or target.reads:
+            return None
+        zeros, lost = self.trace.arrays[source.array or 0], self.trace.arrays[target.array or 0]
+        first = self.trace.versions_of(lost.id)[0]
+        untouched = lost.requires_grad and not first.reads and first.overwritten_by == launch.index
+        if not (untouched and source.read_version == 0 and self._zeros(zeros.id)):
+            return None
+        if not self.case.experiment.given(lost.id):
+            return None
+        return Finding(
+            rule=RULE,
+            severity="warning",
+            message=(
+                f"{words.launch_words(launch)} reads {zeros.label}, which holds zeros that nothing wrote, "
+                f"and overwrites {lost.label}, which was created with values that nothing has read: input "
+                f"and output look crossed. The values that {lost.label} was created with have no gradient."
+            ),
+            launches=[each.index for each in self._of(launch)],
+            arrays=[lost.label, zeros.label],
+            location=words.access_location(self.trace, launch, read.args[0][0], ("read",)),
+            call_site=launch.call_site,
+            evidence={
+                "kind": "crossed values",
+                "params": [read.name, written.name],
+                "given": [zeros.label, lost.label],
+                "inputs": [lost.label],
+            },
+            fix=f"pass {lost.label} as {read.name} and {zeros.label} as {written.name}",
+        )
 
     def _alike(self, launch: Launch, one: Given, other: Given) -> bool:
         """Whether two arguments could be exchanged."""

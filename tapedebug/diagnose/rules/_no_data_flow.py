@@ -1,0 +1,305 @@
+"""Inputs from which no launch leads to the loss: where their data ends, and how it left the tape.
+
+What was read through NumPy while the tape recorded, and what was computed and never read, is a `warning`. An
+input that leads to another result (a second objective, something that was looked at afterwards, the state
+that another tape goes on with) has a right gradient of 0: an `info`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._came_back import came_back, tells_apart
+from tapedebug.diagnose.experiments._experiment import HostRead
+from tapedebug.diagnose.reading._graph import Node, is_float
+from tapedebug.diagnose.reading._reach import Reach
+from tapedebug.trace import Finding, Launch, Location
+
+RULE = "disconnected"
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the data of inputs ends: the `node` that `launch` writes, and when it was read meanwhile."""
+
+    node: Node
+    launch: Launch
+    read: HostRead | None
+    use: str
+    """What else it is good for, in words; empty where nothing else uses it."""
+
+
+def unconnected(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding]:
+    """Return a finding for each place where the data of inputs ends; `leaves` lead to no loss."""
+    groups: dict[Any, tuple[_End | None, list[int]]] = {}
+    for leaf in leaves:
+        end = _end_of(case, reach, leaf)
+        groups.setdefault(None if end is None else end.node, (end, []))[1].append(leaf)
+    return [
+        _unused(case, reach, group) if end is None else _ended(case, reach, end, group)
+        for end, group in groups.values()
+    ]
+
+
+def _end_of(case: Case, reach: Reach, leaf: int) -> _End | None:
+    """Where values were read through NumPy meanwhile, else the last array that was computed."""
+    ends, computed = reach.ends(leaf), reach.computed_from(leaf)
+    reads = case.experiment.host_reads()
+    losses = {array for array, _ in reach.roots}  # which a user prints, and goes on
+    for node in reversed([node for node in computed if node[0] not in losses]):
+        read = next((read for read in reads if _was_read(reach, node, read)), None)
+        if read is not None:
+            return _End(node, _writer(reach, node), read, "")
+    if not ends:
+        return None
+    use = next((use for node in ends if (use := _use(case, reach, node, reads))), "")
+    return _End(ends[0], _writer(reach, ends[0]), None, use)
+
+
+def _was_read(reach: Reach, node: Node, read: HostRead) -> bool:
+    """Whether a version was read outside of kernels while the tape recorded."""
+    if read.at is None or node[0] not in read.arrays:
+        return False
+    version = reach.graph.versions[node]
+    stop = len(reach.trace.launches) if version.overwritten_by is None else version.overwritten_by
+    return (version.written_by or 0) < read.at <= stop
+
+
+def _use(case: Case, reach: Reach, node: Node, reads: Sequence[HostRead]) -> str:
+    """What a result that is no part of the loss is good for."""
+    info = reach.trace.arrays[node[0]]
+    later = next((read for read in reads if read.at is None and node[0] in read.arrays), None)
+    if later is not None:
+        return f"was read at {words.place(later.place)}"
+    if reach.after_the_loss(node):
+        return f"is written after {words.listed(reach.trace.arrays[array].label for array, _ in reach.roots)}"
+    if case.experiment.used_elsewhere(node[0]):
+        return "another tape uses"
+    if int(np.prod(info.shape)) == 1 and info.requires_grad and is_float(info):
+        return "is another scalar result"
+    return ""
+
+
+def _writer(reach: Reach, node: Node) -> Launch:
+    return reach.trace.launches[reach.graph.versions[node].written_by or 0]
+
+
+# ------------------------------------------------------------------------------------------------ findings
+
+
+def _ended(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> Finding:
+    trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
+    labels = [trace.arrays[leaf].label for leaf in leaves]
+    told = words.listed(labels)
+    losses = words.listed(trace.arrays[array].label for array in case.experiment.losses)
+    start = f"the gradient of {told} is exactly 0"
+    evidence: dict[str, Any] = {"kind": "no data flow", "inputs": labels, "end": label}
+    calm = bool(end.use) and not case.experiment.named
+    if calm:
+        message = (
+            f"{start}, as {told} lead{'s' * (len(labels) == 1)} to {label} and not to {losses}: "
+            f"{words.launch_words(end.launch)} writes {label}, which {end.use}."
+        )
+        fix = ""
+    elif end.read is None:
+        message = (
+            f"{start}: its data ends at {label}, which {words.launch_words(end.launch)} writes and "
+            f"{_fate(reach, end.node)}. No launch on the tape leads from {told} to {losses}."
+        )
+        fix = (
+            f"pass {label} to the launch that should read it; if the gradient of {told} is not wanted, "
+            f"create {'it' if len(labels) == 1 else 'them'} without requires_grad"
+        )
+    else:
+        evidence = {**evidence, "kind": "through NumPy", "from": label, "read_at": _as_data(end.read)}
+        message = (
+            f"{start}: {label}, which {words.launch_words(end.launch)} writes, was read at "
+            f"{words.place(end.read.place)} while the tape recorded, and no gradient follows through NumPy."
+        )
+        more, fix = _onward(case, reach, end, evidence)
+        message += f"{more} No launch on the tape leads from {told} to {losses}."
+    location, site = _written_at(reach, end.node), end.launch.call_site
+    if end.read is not None:
+        location, site = None, end.read.place
+    return Finding(
+        rule=RULE,
+        severity="info" if calm else "warning",
+        message=message,
+        launches=[end.launch.index],
+        arrays=list(dict.fromkeys([*labels, label])),
+        location=location,
+        call_site=site,
+        evidence=evidence,
+        fix=fix,
+    )
+
+
+def _written_at(reach: Reach, node: Node) -> Location | None:
+    launch = _writer(reach, node)
+    param = words.written_param(launch, reach.trace.arrays[node[0]], reach.trace)
+    return words.access_location(reach.trace, launch, param, ("write", "atomic"))
+
+
+def _fate(reach: Reach, node: Node) -> str:
+    """What became of a version of which nothing is computed: `no launch reads`."""
+    version = reach.graph.versions[node]
+    if version.reads:
+        reader = reach.trace.launches[version.reads[-1]]
+        return f"only {words.launch_words(reader)} reads"
+    if version.overwritten_by is not None:
+        by = reach.trace.launches[version.overwritten_by]
+        return f"{words.launch_words(by)} overwrites before a launch reads it"
+    return "no launch reads"
+
+
+def _as_data(read: HostRead) -> dict[str, Any]:
+    return dict(read.place)
+
+
+def _onward(case: Case, reach: Reach, end: _End, evidence: dict[str, Any]) -> tuple[str, str]:
+    """Where the values that were read through NumPy came back to the tape, as far as that can be known."""
+    trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
+    number = _as_number(case, reach, end)
+    if number is not None:
+        reader, param, value = number
+        evidence.update({"to": param, "value": value, "reader": reader.index})
+        more = f" L{words.launch_words(reader)[1:]} is given {param} = {value:.6g}, the value of {label}."
+        return more, f"give {reader.name} the array {label} in place of the number {param}"
+    target = _given_later(case, reach, end)
+    if target is not None:
+        reader = trace.launches[reach.graph.versions[target].reads[0]]
+        if reader.kind == "copy":
+            copied = trace.arrays[reader.args[0].array or 0].label
+            evidence.update({"to": copied, "reader": reader.index})
+            more = (
+                f" After that {words.launch_words(reader)} fills {copied} with values from outside the tape."
+            )
+            if copied == label:
+                return more, f"change {label} in a kernel"
+            return more, f"compute {copied} in a kernel, of {label}"
+        name = trace.arrays[target[0]].label
+        evidence.update({"to": name, "reader": reader.index})
+        more = f" After that {words.launch_words(reader)} reads {name}, which no launch wrote."
+        return more, f"compute {name} in a kernel, of {label}"
+    return "", f"compute in a kernel what NumPy computes of {label}"
+
+
+def _as_number(case: Case, reach: Reach, end: _End) -> tuple[Launch, str, float] | None:
+    """A launch that was given the only value of the array as a number: launch, parameter, value."""
+    info = reach.trace.arrays[end.node[0]]
+    if end.read is None or end.read.at is None or int(np.prod(info.shape)) != 1 or not is_float(info):
+        return None
+    wanted = end.node[0], end.launch.index + 1
+    value = float(case.experiment.values_at([wanted])[wanted].reshape(-1)[0])
+    for launch in reach.trace.launches[end.read.at :]:
+        for arg in launch.args:
+            same = isinstance(arg.value, float) and np.float32(arg.value) == np.float32(value)
+            if same and value not in (0.0, 1.0, -1.0):
+                return launch, arg.name, value
+    return None
+
+
+def _given_later(case: Case, reach: Reach, end: _End) -> Node | None:
+    """An array with telling values that leads to the loss and that a launch first reads after the read."""
+    if end.read is None or end.read.at is None:
+        return None
+    trace, size = reach.trace, int(np.prod(reach.trace.arrays[end.node[0]].shape))
+    given = [
+        (int(np.prod(trace.arrays[array].shape)) != size, version.reads[0], (array, number))
+        for (array, number), version in reach.graph.versions.items()
+        if number == 0 and version.reads and (array, number) in reach.reached
+        if version.reads[0] >= end.read.at and is_float(trace.arrays[array])
+    ]
+    for _, reader, node in sorted(given):
+        values = case.experiment.values_at([(node[0], reader)])[node[0], reader]
+        if trace.launches[reader].kind == "copy" or tells_apart(values):
+            return node
+    return None
+
+
+def _unused(case: Case, reach: Reach, leaves: Sequence[int]) -> Finding:
+    """Nothing is computed of the inputs."""
+    trace = reach.trace
+    losses = words.listed(trace.arrays[array].label for array in case.experiment.losses)
+    labels = [trace.arrays[leaf].label for leaf in leaves]
+    readers = {leaf: reads[-1] for leaf in leaves if (reads := trace.versions_of(leaf)[0].reads)}
+    leaf = max(readers, key=readers.__getitem__, default=leaves[0])
+    launch = trace.launches[readers[leaf]] if readers else None
+    told = words.listed(labels)
+    message = f"the gradient of {told} is exactly 0: no launch on the tape leads from {told} to {losses}."
+    fix = "pass on the arrays that were computed; NumPy is not on the tape"
+    location, site = None, None
+    if launch is not None:
+        them = "it" if len(leaves) == 1 else "any of them"
+        message += f" The last launch that reads {them} is {words.launch_words(launch)}."
+        location = words.access_location(trace, launch, words.param_of(launch, leaf), ("read",))
+        site = launch.call_site
+    elif (by := trace.versions_of(leaf)[0].overwritten_by) is not None:
+        launch = trace.launches[by]
+        message = (
+            f"the gradient of {told} is exactly 0: {words.launch_words(launch)} overwrites {labels[0]} "
+            "before any launch reads it. On this tape it is a result, and no input."
+        )
+        fix = f"pass {labels[0]} as an input of {launch.name}, and another array as its output"
+        written = words.written_param(launch, trace.arrays[leaf], trace)
+        location = words.access_location(trace, launch, written, ("write", "atomic"))
+        site = launch.call_site
+    return Finding(
+        rule=RULE,
+        severity="warning",
+        message=message,
+        launches=[launch.index] if launch is not None else [],
+        arrays=labels,
+        location=location,
+        call_site=site,
+        evidence={"kind": "no data flow", "inputs": labels},
+        fix=fix,
+    )
+
+
+def through_numpy(case: Case, reach: Reach, leaves: Sequence[int]) -> Finding | None:
+    """What was computed from inputs left the tape, through NumPy, and came back as another array."""
+    bits = sum(1 << reach.leaves.index(leaf) for leaf in leaves)
+    found = came_back(case, bits, reach.above, reach.reached) if leaves else None
+    if found is None:
+        return None
+    trace, writer = reach.trace, reach.graph.versions[found.source].written_by
+    source, target = (trace.arrays[node[0]].label for node in (found.source, found.target))
+    above = reach.above[found.source]
+    labels = [trace.arrays[leaf].label for leaf in leaves if above >> reach.leaves.index(leaf) & 1]
+    launch, reader = trace.launches[writer or 0], trace.launches[found.reader]
+    alike = (
+        "the same to the bit"
+        if found.same
+        else f"times {words.number(found.factor)}, plus {words.number(found.offset)}"
+    )
+    return Finding(
+        rule=RULE,
+        severity="warning",
+        message=(
+            f"the gradient of {words.listed(labels)} is exactly 0: no launch on the tape leads from "
+            f"{source}, which {words.launch_words(launch)} writes, to {target}, which "
+            f"{words.launch_words(reader)} reads. But the values of {target} are those of {source} "
+            f"({found.count} values, {alike}): they went through NumPy, where no gradient follows."
+        ),
+        launches=[launch.index, reader.index],
+        arrays=[target, source, *labels],
+        location=words.access_location(trace, reader, words.param_of(reader, found.target[0]), ("read",)),
+        call_site=reader.call_site,
+        evidence={
+            "kind": "through NumPy",
+            "inputs": labels,
+            "from": source,
+            "to": target,
+            "values": found.count,
+            "factor": found.factor,
+            "offset": found.offset,
+        },
+        fix=f"pass {source} to {reader.name}" if found.same else f"compute {target} in a kernel, of {source}",
+    )
