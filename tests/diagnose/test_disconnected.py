@@ -450,19 +450,29 @@ def test_a_result_that_is_never_read_is_where_the_gradient_ends() -> None:
 def test_a_result_of_its_own_is_none(change: Any) -> None:
     """It was looked at afterwards, or is another objective."""
     diagnosis = wp.diagnose(two_chains(**change))
-    assert (diagnosis.level, len(diagnosis.findings)) == ("good", 1)
-    (finding,) = diagnosis.findings
-    assert finding.severity == "info"
-    use = (
-        f"was read at test_disconnected.py:{line_of('other.numpy()')}"
-        if "look" in change
-        else ("is another scalar result")
-    )
-    kernel = "push" if "look" in change else "total"
-    assert finding.message == (
-        "the gradient of v is exactly 0, as v leads to other and not to loss: launch 0 "
-        f"({kernel}) writes other, which {use}."
-    )
+    assert (diagnosis.level, diagnosis.findings) == ("good", [])
+    line = line_of("other.numpy()")
+    use = f"was read at test_disconnected.py:{line}" if "look" in change else "is another scalar result"
+    assert diagnosis.coverage.notes == [
+        "exactly zero: the gradient with respect to v, which leads to other and not to loss: launch 0 "
+        f"({'push' if 'look' in change else 'total'}) writes other, which {use}"
+    ]
+
+
+def test_the_last_values_of_a_state_are_a_result_of_their_own() -> None:
+    x, y, c, loss = floats(1.0, 2.0, 3.0), zeros(3), floats(4.0, 5.0, 6.0), zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(squares_of, dim=3, inputs=[x], outputs=[y])
+        wp.launch(squares_of, dim=3, inputs=[c], outputs=[x])
+        wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert [item.rule for item in diagnosis.findings] == ["overwrite"]
+    assert diagnosis.level == "good"
+    assert diagnosis.coverage.notes == [
+        "exactly zero: the gradient with respect to c, which leads to x and not to loss: launch 1 "
+        "(squares_of) writes x, which launches read before that"
+    ]
 
 
 def test_a_result_of_its_own_is_told_where_its_input_was_asked_for() -> None:

@@ -170,7 +170,7 @@ def test_tapes_are_listed_in_the_order_of_recording_and_losses_go_with_them() ->
     data = backwards.to_json()
     assert [item["tape"] for item in data["findings"]] == [1]
     text = str(backwards)
-    assert text.startswith("3 tapes · 18 launches · gradient AGREE\n")
+    assert text.startswith("3 tapes · 18 launches · gradient AGREE, 1 warning\n")
     assert "! warning · truncated · x, self.k · [1] " in text
 
 

@@ -587,7 +587,7 @@ def alike_two_structs_of_their_own():
 
 @tape
 def alike_other_field():
-    state, y, c, loss = bodies(1.0, 2.0), zeros(2), floats(4.0, 3.0), zeros(1)
+    state, y, c, loss = bodies(1.0, 2.0), zeros(2), floats(4.0, 3.0, requires_grad=False), zeros(1)
     with wp.Tape() as tape:
         launch(square, 2, state.q, y)
         launch(put, 2, c, state.v)

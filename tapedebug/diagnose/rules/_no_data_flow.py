@@ -1,8 +1,8 @@
 """Inputs from which no launch leads to the loss: where their data ends, and how it left the tape.
 
 What was read through NumPy while the tape recorded, and what was computed and never read, is a `warning`. An
-input that leads to another result (a second objective, something that was looked at afterwards, the state
-that another tape goes on with) has a right gradient of 0: an `info`.
+input that leads to another result (a second objective, something that was looked at afterwards, the last
+values of a state) has a right gradient of 0: a note of the coverage says so.
 """
 
 from __future__ import annotations
@@ -41,10 +41,15 @@ def unconnected(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding
     for leaf in leaves:
         end = _end_of(case, reach, leaf)
         groups.setdefault(None if end is None else end.node, (end, []))[1].append(leaf)
-    return [
-        _unused(case, reach, group) if end is None else _ended(case, reach, end, group)
-        for end, group in groups.values()
-    ]
+    found = []
+    for end, group in groups.values():
+        if end is None:
+            found.append(_unused(case, reach, group))
+        elif end.use and not case.experiment.named:
+            _note(case, reach, end, group)
+        else:
+            found.append(_ended(case, reach, end, group))
+    return found
 
 
 def _end_of(case: Case, reach: Reach, leaf: int) -> _End | None:
@@ -83,6 +88,9 @@ def _use(case: Case, reach: Reach, node: Node, reads: Sequence[HostRead]) -> str
         return "another tape uses"
     if int(np.prod(info.shape)) == 1 and info.requires_grad and is_float(info):
         return "is another scalar result"
+    near = [other.id for other in reach.trace.arrays if other.buffer == info.buffer]
+    if any(version.reads for array in near for version in reach.trace.versions_of(array)):
+        return "launches read before that"  # a state, with its last values
     return ""
 
 
@@ -93,6 +101,21 @@ def _writer(reach: Reach, node: Node) -> Launch:
 # ------------------------------------------------------------------------------------------------ findings
 
 
+def _note(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> None:
+    """Say in the coverage why a gradient of 0 is right."""
+    trace, notes = reach.trace, case.trace.coverage.notes
+    labels = [trace.arrays[leaf].label for leaf in leaves]
+    told, label = words.listed(labels), trace.arrays[end.node[0]].label
+    losses = words.listed(trace.arrays[array].label for array in case.experiment.losses)
+    for zero in [f"exactly zero: the gradient with respect to {name}" for name in labels]:
+        if zero in notes:
+            notes.remove(zero)
+    case.skipped(
+        f"exactly zero: the gradient with respect to {told}, which lead{'s' * (len(labels) == 1)} to {label} "
+        f"and not to {losses}: {words.launch_words(end.launch)} writes {label}, which {end.use}"
+    )
+
+
 def _ended(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> Finding:
     trace, label = reach.trace, reach.trace.arrays[end.node[0]].label
     labels = [trace.arrays[leaf].label for leaf in leaves]
@@ -100,14 +123,7 @@ def _ended(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> Findin
     losses = words.listed(trace.arrays[array].label for array in case.experiment.losses)
     start = f"the gradient of {told} is exactly 0"
     evidence: dict[str, Any] = {"kind": "no data flow", "inputs": labels, "end": label}
-    calm = bool(end.use) and not case.experiment.named
-    if calm:
-        message = (
-            f"{start}, as {told} lead{'s' * (len(labels) == 1)} to {label} and not to {losses}: "
-            f"{words.launch_words(end.launch)} writes {label}, which {end.use}."
-        )
-        fix = ""
-    elif end.read is None:
+    if end.read is None:
         message = (
             f"{start}: its data ends at {label}, which {words.launch_words(end.launch)} writes and "
             f"{_fate(reach, end.node)}. No launch on the tape leads from {told} to {losses}."
@@ -129,7 +145,7 @@ def _ended(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> Findin
         location, site = None, end.read.place
     return Finding(
         rule=RULE,
-        severity="info" if calm else "warning",
+        severity="warning",
         message=message,
         launches=[end.launch.index],
         arrays=list(dict.fromkeys([*labels, label])),
