@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs pictures notebook format clean distclean setup system
+.PHONY: help demo lab test lint python-tests js-tests browser-tests gallery bench bench-ui fuzz docs pictures packaging notebook format clean distclean setup system
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -16,6 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 PY_STAMP     := $(VENV)/.installed
+UV_STAMP     := $(VENV)/.installed-uv
 DOCS_STAMP   := $(VENV)/.installed-docs
 BENCH_STAMP  := $(VENV)/.installed-bench
 NPM_STAMP    := js/node_modules/.installed
@@ -43,6 +44,9 @@ $(PY_STAMP): pyproject.toml | $(VENV)/bin/python
 	@mkdir -p $(VENV)/share/jupyter/labextensions
 	@ln -s $(CURDIR)/tapedebug/labextension $(VENV)/share/jupyter/labextensions/tapedebug
 	@touch $@
+
+$(UV_STAMP): | $(VENV)/bin/python
+	@$(BIN)/python -m pip install -qq 'uv>=0.5' && touch $@
 
 $(DOCS_STAMP): $(PY_STAMP)
 	@echo "make: installing Sphinx"
@@ -110,6 +114,9 @@ browser-tests: setup system  ## real JupyterLab in real Chromium
 
 python-tests: setup  ## pytest
 	@echo "== pytest" && $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+packaging: $(UV_STAMP)  ## build sdist and wheel, use them in bare environments, test oldest and newest dependencies
+	@echo "== packaging" && $(BIN)/python scripts/check_packages.py --jobs $(WORKERS) build/packaging
 
 gallery: $(PY_STAMP)  ## wrong and right adjoints and their verdicts; a 1 % error in every rule; writes docs/gallery.md
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from scripts import check_packages
 from tests._processes import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -167,3 +168,98 @@ def test_a_build_asks_for_node_only_where_it_needs_it(
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text("")
     assert made.dependencies() == needs
+
+
+# ------------------------------------------------------------------ the check of packages
+
+
+def test_a_path_without_node_has_all_the_rest(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, said in ((first, "1"), (second, "2")):
+        folder.mkdir()
+        programs(folder, node=said, npm=said, git=said)
+    programs(second, cc="2")
+    path = f"{first}{os.pathsep}{tmp_path / 'nothing'}{os.pathsep}{second}"
+    bare = check_packages.path_without_node(tmp_path / "bare", path)
+    assert sorted(os.listdir(bare)) == ["cc", "git"]
+    done = subprocess.run(["git"], env={"PATH": bare}, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n", "the first of a name is meant"
+
+
+def test_only_a_python_of_the_version_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_packages, "UV", ("false",))
+    own = "{}.{}".format(*sys.version_info[:2])
+    assert check_packages.interpreter(own) == sys.executable
+    # a stub of pyenv's, which stands for no installed version
+    monkeypatch.setenv("PATH", programs(tmp_path, **{"python9.9": "not installed", "pyenv": str(tmp_path)}))
+    assert check_packages.interpreter("9.9") is None
+
+
+LISTED = """JupyterLab v4.6.6
+/elsewhere/share/jupyter/labextensions
+        tapedebug v0.1.0 \x1b[32menabled\x1b[0m \x1b[32mOK\x1b[0m (python, tapedebug)
+{}/share/jupyter/labextensions
+        jupyterlab_pygments v0.3.0 enabled OK (python, jupyterlab_pygments)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("", False),
+        ("        tapedebug v0.1.0 disabled OK (python, tapedebug)\n", False),
+        ("        tapedebug v0.1.0 enabled  X (python, tapedebug)\n", False),
+        ("        tapedebug v0.1.0 \x1b[32menabled\x1b[0m \x1b[32mOK\x1b[0m (python, tapedebug)\n", True),
+    ],
+)
+def test_the_extension_must_be_enabled_in_the_environment(line: str, shown: bool) -> None:
+    listed = LISTED.format("/venv") + line
+    if shown:
+        check_packages.require_extension(listed, Path("/venv"))
+        return
+    with pytest.raises(check_packages.CheckFailed, match="does not show tapedebug"):
+        check_packages.require_extension(listed, Path("/venv"))
+
+
+def test_every_check_is_told_and_failures_are_counted(tmp_path: Path, capsys: Any) -> None:
+    place = check_packages.Place(tmp_path / "place", os.environ["PATH"])
+    code = "import sys; print('line 1'); print('line 2', file=sys.stderr); sys.exit(3)"
+
+    def fails() -> None:
+        place.run(sys.executable, "-c", code)
+
+    failed = check_packages.run_all({"good": lambda: None, "bad": fails}, 1)
+    assert failed == ["bad"]
+    assert capsys.readouterr().out == (
+        "passed: good (0 s)\n"
+        f"FAILED: bad\n`{sys.executable} -c {code}` ended with 3 instead of 0\nline 1\nline 2\n"
+    )
+    assert place.log.read_text() == f"$ {sys.executable} -c {code}\nline 1\nline 2\n\n"
+
+
+def test_a_python_that_is_absent_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def built(place: object, source: Path, dist: Path) -> None:
+        dist.mkdir()
+        for name in ("tapedebug-1.tar.gz", "tapedebug-1.whl"):
+            (dist / name).touch()
+
+    tested = []
+    monkeypatch.setattr(check_packages, "copy_sources", lambda place: None)
+    monkeypatch.setattr(check_packages, "build", built)
+    monkeypatch.setattr(check_packages, "use_installed", lambda place, package: None)
+    monkeypatch.setattr(check_packages, "interpreter", {"3.11": "python3.11", "3.13": "python3.13"}.get)
+    monkeypatch.setattr(
+        check_packages, "test_with", lambda place, python, how, *rest: tested.append((python, how))
+    )
+    assert check_packages.main(["--jobs", "1", str(tmp_path / "work")]) == 0
+    assert tested == [
+        (python, how) for python in ("python3.11", "python3.13") for how in ("lowest-direct", "highest")
+    ]
+    absent = "absent: Python 3.12 is not on this machine, and nothing was tested with it\n"
+    assert absent in capsys.readouterr().out
+
+
+def test_what_the_check_runs_is_there() -> None:
+    assert [test for test in check_packages.TESTS if not (ROOT / test).exists()] == []
