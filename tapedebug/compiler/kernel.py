@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._config import LOG, config
 from tapedebug._errors import KernelTypeError
 from tapedebug._source import Span, display_file
-from tapedebug.compiler import modules
+from tapedebug.compiler import crashes, modules
 from tapedebug.compiler.analysed import Analysed
 from tapedebug.compiler.backend import is_in_lanes
 from tapedebug.compiler.effects import AdjointInfo, Analysis, differentiable
@@ -363,6 +363,7 @@ class Kernel(Analysed):
         start = perf_counter()
         entry = self._notes.code(str(variant), lambda: self._text(variant))
         LOG.debug("%s of %s: %.1f ms", variant.kind, self.key, 1e3 * (perf_counter() - start))
+        crashes.watch(self, variant.kind, entry)
         return entry
 
     def source(self, kind: str = "forward") -> str:

@@ -36,6 +36,7 @@ LIBRARIES = (None, "libm.so.6", VECTOR_LIBRARY)
 """Where functions are looked for: in what the process has loaded, and the C library's mathematics."""
 
 _given: dict[str, int] = {}
+_spans: dict[int, tuple[int, int]] = {}
 
 
 def give(name: str, address: int) -> None:
@@ -46,6 +47,11 @@ def give(name: str, address: int) -> None:
 def given() -> dict[str, int]:
     """All that was given."""
     return dict(_given)
+
+
+def span_of(address: int) -> tuple[int, int] | None:
+    """Where the object code of a symbol at an address begins and ends; None where LLVM has linked it."""
+    return _spans.get(address)
 
 
 class _Unplain(Exception):
@@ -123,7 +129,9 @@ class _Object:
         base = _reserve(self.size)
         try:
             _fill(base, self._image(base))
-            return self._address(number, base)
+            address = self._address(number, base)
+            _spans[address] = base, base + self.size
+            return address
         except BaseException:
             _system().munmap(base, self.size)
             raise

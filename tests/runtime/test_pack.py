@@ -141,7 +141,7 @@ def test_no_plan_outlives_the_settings_that_it_was_made_for():
         with pytest.raises(wp.BoundsError):
             wp.launch(scale, 3, [x, y, 2.0])
     finally:
-        wp.config.check_bounds = False
+        wp.config.check_bounds = None
     wp.launch(scale, 2, [x, y, 2.0])
     wp.launch(scale, 2, [x, y, 2.0])
     assert scale.latest is before or before is None
