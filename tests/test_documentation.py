@@ -231,3 +231,9 @@ def test_no_page_says_that_an_index_has_the_package() -> None:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     wrong = re.compile(r"pip install '?tapedebug\b")
     assert [page.name for page in pages if wrong.search(page.read_text(encoding="utf-8"))] == []
+
+
+def test_every_notebook_is_in_the_list() -> None:
+    page = (ROOT / "docs" / "notebooks" / "index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"\(([\w-]+\.ipynb)\)", page)
+    assert sorted(listed) == sorted(book.name for book in (ROOT / "notebooks").glob("*.ipynb"))
