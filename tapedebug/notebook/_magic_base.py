@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,6 +76,8 @@ class Base(Magics):
                 name, [known for known in self.shell.user_ns if known[:1] != "_"], 1
             )
             mean = f"; did you mean {near[0]}?" if near else ""
+            if "," in name:
+                mean = f"; separate names by spaces: {option} {' '.join(name.split(','))}"
             raise UsageError(f"{magic}: {option} {name}: there is no variable {name!r}{mean}") from None
 
 
@@ -85,4 +88,15 @@ def told(magic: str) -> Iterator[None]:
     try:
         yield
     except (TapedebugError, OSError, TypeError, ValueError) as error:
-        raise UsageError(f"{magic}: {error}") from None
+        raise UsageError(f"{magic}: {_as_options(str(error))}") from None
+
+
+def _as_options(text: str) -> str:
+    """A message in which hints speak of options, where Python's keywords are meant."""
+    message, hint, rest = text.rpartition("\n  = hint: ")
+    rest = _KEYWORD.sub(lambda found: f"--{found[1].replace('_', '-')}{_VALUES[found[2]]}", rest)
+    return message + hint + rest.replace("inside `with tape:`", "in this cell")
+
+
+_VALUES = {"True": "", "…": " ARRAY"}
+_KEYWORD = re.compile(rf"\b(end_to_end|loss)=({'|'.join(_VALUES)})(?!\w)")

@@ -155,7 +155,7 @@ def _culprit(message: str, known: list[str], name: str) -> tuple[str, str]:
     shows_all = f"{name}? shows the options"
     unknown = re.search(r"unrecognized arguments: (\S+)", message)
     if unknown:
-        near = difflib.get_close_matches(unknown[1], known, 1)
+        near = difflib.get_close_matches(unknown[1], known, 1) if unknown[1] != "--help" else []
         return unknown[1], f"did you mean {near[0]}? {shows_all}" if near else shows_all
     quoted = re.search(r"invalid \w+(?: value)?: '([^']*)'", message)
     if quoted:

@@ -76,8 +76,8 @@ def trace_of(obj: Any, *, diagnose: bool = True) -> tuple[Trace, Tape | None]:
     if isinstance(obj, Trace):
         return obj, None
     raise TypeError(
-        "a report is made of a Tape, a Trace, a Diagnosis or the JSON data of a trace, "
-        f"not of {type(obj).__name__} {obj!r:.80}"
+        "a report or a diff takes a Tape, a Trace, a Diagnosis or the JSON data of a trace; "
+        f"got {obj!r:.80} ({type(obj).__name__})"
     )
 
 

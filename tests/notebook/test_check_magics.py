@@ -222,3 +222,36 @@ def test_a_cell_without_launches_has_no_tape_to_show(front_end, capsys):
     assert "panel" not in front_end.user_ns
     loss = "loss = wp.zeros(1, dtype=float, requires_grad=True)"
     assert refused(front_end, f"%%tape --loss loss\n{loss}") == NOTHING.format("%%tape")
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        (
+            "%%gradcheck --end-to-end\n" + CUBE,
+            "%%gradcheck: end_to_end: no loss is known: backward has not been called on this tape\n"
+            "  = hint: pass --loss ARRAY",
+        ),
+        (
+            "%%gradcheck --loss y\n" + CUBE,
+            "%%gradcheck: gradcheck_tape: loss without end_to_end=True: launches are checked one by one, "
+            "with all that they read and write\n  = hint: pass --end-to-end",
+        ),
+        (
+            "%%tape --loss other\nother = wp.zeros(1, requires_grad=True)\n" + CUBE,
+            "%%tape: backward: the loss, an array(shape=(1,), dtype=float32), is not on this tape: "
+            "none of its 1 records uses it\n  = hint: launch what computes it in this cell",
+        ),
+        (
+            "%%tape --loss y --inputs x,y\n" + CUBE,
+            "%%tape: --inputs x,y: there is no variable 'x,y'; separate names by spaces: --inputs x y",
+        ),
+        (
+            "%%tape --help\n" + CUBE,
+            "%%tape: unrecognized arguments: --help\n   | %%tape --help\n   |        ^^^^^^\n"
+            "  = hint: %%tape? shows the options",
+        ),
+    ],
+)
+def test_hints_of_magics_speak_of_options(shell, cell, told):
+    assert refused(shell, cell) == told

@@ -286,15 +286,15 @@ def test_a_report_is_of_the_newest_tape_with_launches_and_says_what_was_found(sh
         rf"Report of .*bad.* \(tape {number}, 4 launches, gradient WRONG\) written to {file} \(\d+ kB\)\n",
         capsys.readouterr().out,
     )
-    assert "Gradient: WRONG." in file.read_text()
+    assert "gradient WRONG." in file.read_text()
     run(shell, "%tape_report --no-diagnose again.html")
-    assert "Gradient: WRONG." in (tmp_path / "again.html").read_text(), "it was diagnosed a moment ago"
+    assert "gradient WRONG." in (tmp_path / "again.html").read_text(), "it was diagnosed a moment ago"
 
 
 def test_a_report_can_leave_a_tape_undiagnosed(shell, tmp_path, wrong):
     shell.user_ns["bad"], _, _ = wrong
     run(shell, "%tape_report --no-diagnose raw.html")
-    assert "Gradient: NOT CHECKED." in (tmp_path / "raw.html").read_text()
+    assert "gradient NOT CHECKED." in (tmp_path / "raw.html").read_text()
 
 
 def test_a_notebook_links_to_what_was_written(front_end, tmp_path, wrong, monkeypatch):

@@ -185,7 +185,7 @@ def test_what_is_no_tape_is_refused(net: Json, tmp_path: Path) -> None:
     with pytest.raises(TypeError) as error:
         report(3, target)  # type: ignore[arg-type]
     assert str(error.value) == (
-        "a report is made of a Tape, a Trace, a Diagnosis or the JSON data of a trace, not of int 3"
+        "a report or a diff takes a Tape, a Trace, a Diagnosis or the JSON data of a trace; got 3 (int)"
     )
     with pytest.raises(TypeError, match="there is nothing to report: the sequence is empty"):
         report([], target)
