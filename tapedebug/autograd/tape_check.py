@@ -269,7 +269,7 @@ class _TapeCheck:
         summary, covered = self._summary(pairs)
         launches = len(self.tape.records)
         return GradcheckResult(
-            subject=f"tape of {launches} launches",
+            subject=f"tape of {launches} launch{'es' * (launches != 1)}",
             verdict=worst(pair.verdict for pair in pairs),
             pairs=PairResults(pairs),
             coverage=Coverage(summary, launches, covered, tuple(dict.fromkeys([*notes, *self.unmatched]))),
@@ -283,11 +283,8 @@ class _TapeCheck:
         if not launches:
             return "nothing was checked: the tape is empty", 0
         if not pairs:
-            nothing = (
-                f"nothing was checked: none of {launches} launches has an input and an output "
-                "with requires_grad=True"
-            )
-            return nothing, 0
+            none = "the launch does not have" if launches == 1 else f"none of {launches} launches has"
+            return f"nothing was checked: {none} an input and an output with requires_grad=True", 0
         covered = sum(any(pair.evaluated or pair.zeros for pair in check.pairs) for check in self.found)
         summary = (
             f"{covered} of {launches} launches checked one by one: {len(pairs)} input-output pairs, "

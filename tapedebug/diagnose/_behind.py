@@ -1,4 +1,4 @@
-"""What one bug hides of another: a tape is looked at again with the first one mended in private memory.
+"""What one bug hides of another: a tape is looked at again with the first one fixed in private memory.
 
 Where a chain is severed, or the loss is reset on the tape, gradients are 0; where one number is NaN, all
 are: then nothing that happens further up can be measured. So arrays get the gradient that they lack, what
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._rules import RULES, apply
 from tapedebug.diagnose._settle import settle
-from tapedebug.diagnose.experiments._mended_shadow import Mend
-from tapedebug.diagnose.experiments._mended_tape import mended_tape
+from tapedebug.diagnose.experiments._fixed_shadow import Fix
+from tapedebug.diagnose.experiments._fixed_tape import fixed_tape
 from tapedebug.diagnose.reading._graph import is_float
 from tapedebug.diagnose.rules import (
     after_loss,
@@ -60,9 +60,9 @@ def reveal(case: Case, again: Again, depth: int = DEPTH) -> None:
     replay = case.replay
     if replay is None or depth == 0:
         return
-    for hiding, mended in _mended(case, replay, again):
-        reveal(mended, again, depth - 1)
-        _add(case, mended.trace.findings, hiding)
+    for hiding, fixed in _fixed(case, replay, again):
+        reveal(fixed, again, depth - 1)
+        _add(case, fixed.trace.findings, hiding)
     if depth == DEPTH:
         _reveal_latent(case)
 
@@ -78,14 +78,14 @@ def _reveal_latent(case: Case) -> None:
             return
 
 
-def _mended(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding, Case]]:
+def _fixed(case: Case, replay: Replay, again: Again) -> Iterator[tuple[Finding, Case]]:
     """The case without the bugs that hide others, and the first of those."""
     serious = [finding for finding in case.trace.findings if finding.severity != "info"]
     cuts = [f for f in serious if f.rule == disconnected.RULE and f.evidence["kind"] in CUT]
     late = [f for f in serious if f.rule == after_loss.RULE and f.evidence["relative_error"]]
     if cuts or late:
         stop = late[0].evidence["last"] + 1 if late else None
-        tape = mended_tape(replay.recorded, _between(case) if cuts else (), stop)
+        tape = fixed_tape(replay.recorded, _between(case) if cuts else (), stop)
         case.progress("looking for what stands behind what was found")
         few = len(tape.records) <= FEW
         if not few:
@@ -141,7 +141,7 @@ def _calmed(case: Case, replay: Replay, finite: bool, flat: list[Finding]) -> Ca
     """The same tape with finite numbers, and adjoints past its flat operations."""
     trace = copy.copy(case.trace)
     trace.findings, trace.coverage, trace.checks = [], Coverage(), []
-    experiment = replay.mended(Mend(finite, _past(case, flat)))
+    experiment = replay.fixed(Fix(finite, _past(case, flat)))
     found = Case(trace, experiment, case.as_warp, case.named_loss, case.progress)
     apply(found, only=MEASURABLE)
     trace.findings = settle(trace.findings)

@@ -124,7 +124,7 @@ def _check_tapes(tapes: Sequence[Any]) -> None:
     for item in tapes:
         if not isinstance(item, Tape):
             raise TypeError(
-                f"diagnose takes a Tape or a list of tapes, not {item!r} (a {type(item).__name__})"
+                f"diagnose takes a Tape or a list of tapes, not {item!r} (of type {type(item).__name__})"
             )
 
 

@@ -124,7 +124,7 @@ def subject_of(obj: Any) -> Subject:
         subject = Subject(obj, None)
     else:
         raise TypeError(
-            f"a panel shows a Tape, a Trace or a Diagnosis, not {obj!r} (a {type(obj).__name__}); "
+            f"a panel shows a Tape, a Trace or a Diagnosis, not {obj!r} (of type {type(obj).__name__}); "
             "record launches with `with Tape() as tape:` and show that tape"
         )
     if subject.tape is not None:

@@ -305,8 +305,8 @@ def test_a_tape_on_which_nothing_can_be_checked_is_not_agreement() -> None:
     with pytest.raises(GradcheckFailure) as caught:
         gradcheck_tape(tape, show_summary=False)
     assert caught.value.message == (
-        "Gradient check for tape of 1 launches failed: UNDECIDABLE: nothing was checked: none of 1 launches "
-        "has an input and an output with requires_grad=True"
+        "Gradient check for tape of 1 launch failed: UNDECIDABLE: nothing was checked: the launch does not "
+        "have an input and an output with requires_grad=True"
     )
     assert gradcheck_tape(wp.Tape(), **QUIET).verdict == "UNDECIDABLE"
 

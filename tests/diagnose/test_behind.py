@@ -1,4 +1,4 @@
-"""What one bug hides of another: tapes and runs with the first one mended."""
+"""What one bug hides of another: tapes and runs with the first one fixed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.diagnose.experiments._mended_tape import mended_tape
+from tapedebug.diagnose.experiments._fixed_tape import fixed_tape
 from tapedebug.trace._record import record_with_arrays
 
 HERE = Path(__file__)
@@ -75,14 +75,14 @@ def chain(kernel: Any, *, alive: bool, mode: str = "preserve", outside: bool = F
 
 @pytest.mark.parametrize("mode", ["preserve", "ignore"])
 @pytest.mark.parametrize("outside", [False, True])
-def test_a_mended_tape_has_the_gradient_of_the_right_one(mode: str, outside: bool) -> None:
+def test_a_fixed_tape_has_the_gradient_of_the_right_one(mode: str, outside: bool) -> None:
     tape, x, y, loss = chain(square, alive=False, mode=mode, outside=outside)
     right, other, _, right_loss = chain(square, alive=True, mode=mode, outside=outside)
     right.backward(right_loss)
     recorded = record_with_arrays(tape)
     number = recorded.id_of(y)
     assert number is not None
-    shadow = mended_tape(recorded, {number}).replay()
+    shadow = fixed_tape(recorded, {number}).replay()
     shadow.backward({loss: np.ones(1)}, consume="current" if mode == "ignore" else "versions")
     assert shadow.gradient(x).tolist() == other.grad.numpy().tolist()
     assert shadow.values(loss).tolist() == loss.numpy().tolist()
@@ -93,12 +93,12 @@ def test_a_kernel_without_an_adjoint_gets_one() -> None:
     recorded = record_with_arrays(tape)
     number = recorded.id_of(y)
     assert number is not None
-    mended = mended_tape(recorded, {number})
-    mended_trace = record_with_arrays(mended).trace
+    fixed = fixed_tape(recorded, {number})
+    fixed_trace = record_with_arrays(fixed).trace
     assert [kernel.enable_backward for kernel in recorded.trace.kernels] == [False, True, True]
-    assert [kernel.enable_backward for kernel in mended_trace.kernels] == [True, True, True]
+    assert [kernel.enable_backward for kernel in fixed_trace.kernels] == [True, True, True]
     assert not cube_without_adjoint.enable_backward, "the user's kernel is what it was"
-    shadow = mended.replay()
+    shadow = fixed.replay()
     shadow.backward({loss: np.ones(1)})
     values = np.float32([1.5, 2.0, 3.0])
     # loss = Σ x³ + Σ x · x³
@@ -107,9 +107,9 @@ def test_a_kernel_without_an_adjoint_gets_one() -> None:
 
 def test_the_first_launches_alone() -> None:
     tape, x, _, loss = chain(square, alive=True, mode="ignore")
-    mended = mended_tape(record_with_arrays(tape), (), 3)
-    shadow = mended.replay()
-    assert len(mended.records) == 3
+    fixed = fixed_tape(record_with_arrays(tape), (), 3)
+    shadow = fixed.replay()
+    assert len(fixed.records) == 3
     shadow.backward({loss: np.ones(1)}, consume="current")
     assert shadow.gradient(x).tolist() == [3.0, 4.0, 6.0], "nothing has overwritten y yet"
 
@@ -120,7 +120,7 @@ def test_the_tape_and_its_arrays_are_as_they_were() -> None:
     before = {a: (a.numpy().copy(), len(a.buffer.watch), a.buffer.writes) for a in (x, y, loss)}
     records, needs = list(tape.records), [len(ledger.needs) for ledger in tape.ledgers()]
     recorded = record_with_arrays(tape)
-    mended_tape(recorded, {recorded.id_of(y) or 0})
+    fixed_tape(recorded, {recorded.id_of(y) or 0})
     for a, (values, watch, writes) in before.items():
         assert a.numpy().tolist() == values.tolist()
         assert (len(a.buffer.watch), a.buffer.writes) == (watch, writes)

@@ -242,7 +242,7 @@ def test_an_input_whose_values_were_read_through_numpy_is_told_with_the_line() -
         assert (finding.location, finding.arrays, finding.launches) == (None, ["v", "out"], [0])
         assert finding.call_site is not None
         assert finding.call_site.line == line
-        assert finding.fix == "compute in a kernel what NumPy computes of out"
+        assert finding.fix == "compute in a kernel what NumPy computes from out"
 
 
 def test_an_input_without_requires_grad_that_was_asked_for_is_told() -> None:
@@ -259,7 +259,7 @@ def test_an_input_without_requires_grad_that_was_asked_for_is_told() -> None:
 
 def test_bad_arguments_are_refused_by_name() -> None:
     tape, _ = through_numpy()
-    with pytest.raises(TypeError, match=r"^diagnose takes a Tape or a list of tapes, not 3 \(a int\)$"):
+    with pytest.raises(TypeError, match=r"^diagnose takes a Tape or a list of tapes, not 3 \(of type int\)$"):
         wp.diagnose(3)
     with pytest.raises(TypeError, match=r"^diagnose: the list of tapes is empty$"):
         wp.diagnose([])
@@ -348,7 +348,7 @@ def test_values_that_numpy_changed_by_a_factor_are_known_again() -> None:
     assert finding.evidence["kind"] == "through NumPy"
     assert finding.evidence["factor"] == pytest.approx(1 / 4.3**2, rel=1e-4)
     assert "(9 values, times 0.0541, plus -0.5)" in finding.message
-    assert finding.fix == "compute seen in a kernel, of squares"
+    assert finding.fix == "compute seen from squares in a kernel"
 
 
 def test_assigning_what_numpy_saw_is_the_same() -> None:
@@ -366,7 +366,7 @@ def test_values_that_numpy_changed_in_another_way_are_told_by_where_they_were_re
         f"test_disconnected.py:{line} while the tape recorded, and no gradient follows through NumPy. After "
         "that launch 1 (total) reads seen, which no launch wrote. No launch on the tape leads from v to loss."
     )
-    assert finding.fix == "compute seen in a kernel, of squares"
+    assert finding.fix == "compute seen from squares in a kernel"
 
 
 def test_assigning_what_numpy_changed_names_the_array_that_it_was_assigned_to() -> None:
@@ -376,7 +376,7 @@ def test_assigning_what_numpy_changed_names_the_array_that_it_was_assigned_to() 
         "while the tape recorded, and no gradient follows through NumPy. After that launch 1 (copy) fills "
         "seen with values from outside the tape."
     ) in finding.message
-    assert finding.fix == "compute seen in a kernel, of squares"
+    assert finding.fix == "compute seen from squares in a kernel"
 
 
 def test_an_array_that_numpy_changed_and_assigned_back() -> None:

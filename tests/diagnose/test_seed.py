@@ -114,6 +114,19 @@ def test_a_zero_seed_is_an_error() -> None:
     assert "the gradient that was consumed is 0, that of the objective is not." in finding.message
 
 
+def test_a_pass_without_a_seed_or_with_a_seed_of_0_says_so() -> None:
+    sums = Sums()
+    sums.tape.backward(grads={})
+    (finding,) = found(sums.tape, "seed", loss=sums.total)
+    here = line_of("sums.tape.backward(grads={})", __file__)
+    rest = "and the objective is total: the gradient that was consumed is 0, that of the objective is not."
+    assert finding.message == f"Backward ran at test_seed.py:{here} without a seed, {rest}"
+    sums.tape.backward(grads={sums.root: np.zeros(1)})
+    (finding,) = found(sums.tape, "seed", loss=sums.total)
+    here = line_of("sums.tape.backward(grads={sums.root: np.zeros(1)})", __file__)
+    assert finding.message == f"Backward ran at test_seed.py:{here} from root with a seed of 0, {rest}"
+
+
 def test_the_loss_of_an_earlier_pass_is_no_mismatch() -> None:
     sums = Sums()
     sums.tape.backward(sums.total)

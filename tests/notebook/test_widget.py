@@ -84,7 +84,10 @@ def test_a_mask_that_does_not_fit_is_refused_and_the_old_one_stays(panel):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("wp.TapeDebugger(7)", "TypeError: a panel shows a Tape, a Trace or a Diagnosis, not 7 (a int)"),
+        (
+            "wp.TapeDebugger(7)",
+            "TypeError: a panel shows a Tape, a Trace or a Diagnosis, not 7 (of type int)",
+        ),
         ("wp.TapeDebugger(tape, mask=[(1, 'x', 'speed')])", "TraitError: mask entry [1, 'x', 'speed']"),
         ("wp.TapeDebugger(tape, mask=3)", "TraitError: a mask is a list of [launch, input, output]; not 3"),
         ("wp.TapeDebugger(tape, height='tall')", "TraitError: height is a number of CSS pixels"),
@@ -240,7 +243,7 @@ def test_other_things_are_refused():
     with pytest.raises(TypeError) as caught:
         wp.TapeDebugger(42)
     assert str(caught.value) == (
-        "a panel shows a Tape, a Trace or a Diagnosis, not 42 (a int); "
+        "a panel shows a Tape, a Trace or a Diagnosis, not 42 (of type int); "
         "record launches with `with Tape() as tape:` and show that tape"
     )
 

@@ -235,7 +235,7 @@ class WholeCheck:
         checked = 0 if whole is None else whole.coverage.checked
         summary += f"; {self.stepped} launches in lockstep"
         return GradcheckResult(
-            subject=f"tape of {launches} launches",
+            subject=f"tape of {launches} launch{'es' * (launches != 1)}",
             verdict=worst(pair.verdict for pair in self.pairs),
             pairs=PairResults(self.pairs),
             coverage=Coverage(summary, launches, checked, tuple(dict.fromkeys(self.notes))),

@@ -70,16 +70,16 @@ class Replay:
         self.leaves = list(leaves)
         self.losses = [number for a in seeds if (number := recorded.id_of(a)) is not None]
         self.blocked = self._why_blocked()
-        self.mend: Callable[[Shadow], None] | None = None
+        self.fix: Callable[[Shadow], None] | None = None
         self._single: Shadow | None = None
         self._gradients: dict[Any, dict[int, Values]] = {}
         self._limits: dict[int, tuple[Limit, ...]] | None = None
         self._kept: dict[int, list[Kept]] | None = None
 
-    def mended(self, mend: Callable[[Shadow], None]) -> Replay:
-        """Return the experiment on the same tape with each of its runs mended."""
+    def fixed(self, fix: Callable[[Shadow], None]) -> Replay:
+        """Return the experiment on the same tape with each of its runs fixed."""
         found = Replay(self.recorded, self.seeds, self.leaves, named=self.named, pulse=self.pulse)
-        found.mend = mend
+        found.fix = fix
         return found
 
     def _why_blocked(self) -> str:
@@ -414,8 +414,8 @@ class Replay:
 
     def _prepared(self, shadow: Shadow) -> Shadow:
         shadow.pulse = self.pulse
-        if self.mend is not None:
-            self.mend(shadow)
+        if self.fix is not None:
+            self.fix(shadow)
         return shadow
 
 

@@ -1,7 +1,7 @@
 """What a gradient of 0 hides of its own story: that nothing zeroes it between passes shows only later.
 
 Passes that add 0 to 0 do no harm. But where a chain is severed or an operation is flat, and the gradient is 0
-because of that, the mend of the one makes the other matter.
+because of that, the fix of the one makes the other matter.
 """
 
 from __future__ import annotations

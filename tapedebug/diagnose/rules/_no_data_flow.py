@@ -184,7 +184,7 @@ def _onward(case: Case, reach: Reach, end: _End, evidence: dict[str, Any]) -> tu
     number = _as_number(case, reach, end)
     if number is not None:
         reader, param, value = number
-        evidence.update({"to": param, "value": value, "reader": reader.index})
+        evidence.update({"to": param, "value": value, "next_launch": reader.index})
         more = f" L{words.launch_words(reader)[1:]} is given {param} = {value:.6g}, the value of {label}."
         return more, f"give {reader.name} the array {label} in place of the number {param}"
     target = _given_later(case, reach, end)
@@ -192,18 +192,18 @@ def _onward(case: Case, reach: Reach, end: _End, evidence: dict[str, Any]) -> tu
         reader = trace.launches[reach.graph.versions[target].reads[0]]
         if reader.kind == "copy":
             copied = trace.arrays[reader.args[0].array or 0].label
-            evidence.update({"to": copied, "reader": reader.index})
+            evidence.update({"to": copied, "next_launch": reader.index})
             more = (
                 f" After that {words.launch_words(reader)} fills {copied} with values from outside the tape."
             )
             if copied == label:
                 return more, f"change {label} in a kernel"
-            return more, f"compute {copied} in a kernel, of {label}"
+            return more, f"compute {copied} from {label} in a kernel"
         name = trace.arrays[target[0]].label
-        evidence.update({"to": name, "reader": reader.index})
+        evidence.update({"to": name, "next_launch": reader.index})
         more = f" After that {words.launch_words(reader)} reads {name}, which no launch wrote."
-        return more, f"compute {name} in a kernel, of {label}"
-    return "", f"compute in a kernel what NumPy computes of {label}"
+        return more, f"compute {name} from {label} in a kernel"
+    return "", f"compute in a kernel what NumPy computes from {label}"
 
 
 def _as_number(case: Case, reach: Reach, end: _End) -> tuple[Launch, str, float] | None:
@@ -317,5 +317,7 @@ def through_numpy(case: Case, reach: Reach, leaves: Sequence[int]) -> Finding | 
             "factor": found.factor,
             "offset": found.offset,
         },
-        fix=f"pass {source} to {reader.name}" if found.same else f"compute {target} in a kernel, of {source}",
+        fix=f"pass {source} to {reader.name}"
+        if found.same
+        else f"compute {target} from {source} in a kernel",
     )

@@ -60,7 +60,8 @@ def _told(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
     scaled = began == reported and found.name in ("factor", "sign")  # who passes a number means it
     known = (found.name != "other" or downstream) and not scaled
     severity: Severity = "error" if known else "info"
-    return [_finding(case, severity, began, reported, found, _readers(case, began, reported))]
+    zero = not any(np.any(seed) for seed in seeds.values())
+    return [_finding(case, severity, began, reported, found, _readers(case, began, reported), zero)]
 
 
 def _seen(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
@@ -99,11 +100,14 @@ def _finding(
     reported: list[ArrayInfo],
     found: Signature,
     launches: list[Launch],
+    zero: bool = False,
 ) -> Finding:
     event = _last_pass(case)
     start, aim = words.listed(info.label for info in began), words.listed(info.label for info in reported)
     same = [info.id for info in began] == [info.id for info in reported]
-    what = f"from {start}" if not same else f"from {start} with a seed that is not 1"
+    what = f"from {start}" if began else "without a seed"
+    if began and (zero or same):
+        what += " with a seed of 0" if zero else " with a seed that is not 1"
     text = f"Backward ran{at(event)} {what}, and the objective is {aim}: "
     text += _comparison(case, found, began, reported)
     fix = f"call backward({aim})" if len(reported) == 1 else f"begin backward from {aim}"

@@ -1,4 +1,4 @@
-"""A tape with a bug mended, in private: gradients where arrays had none, launches after the loss left out."""
+"""A tape with a bug fixed, in private: gradients where arrays had none, launches after the loss left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tapedebug.trace import Recorded
 
 
-def mended_tape(recorded: Recorded, revived: Collection[int], stop: int | None = None) -> Tape:
+def fixed_tape(recorded: Recorded, revived: Collection[int], stop: int | None = None) -> Tape:
     """Return a tape of the same launches, of which some arrays have a gradient that they did not have.
 
     Args:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class Fix:
     """What is done in each run.
 
     Attributes:
@@ -32,10 +32,10 @@ class Mend:
     kicks: Mapping[int, Collection[int]] = field(default_factory=dict)
 
     def __call__(self, shadow: Shadow) -> None:
-        """Mend all runs of a new shadow."""
-        mended: Any = shadow
-        mended.__class__ = _mended_shadow()
-        mended.after_forward, mended.after_adjoint, mended.incoming = self._values, self._adjoints, 1.0
+        """Fix all runs of a new shadow."""
+        fixed: Any = shadow
+        fixed.__class__ = _fixed_shadow()
+        fixed.after_forward, fixed.after_adjoint, fixed.incoming = self._values, self._adjoints, 1.0
 
     def _values(self, shadow: Shadow, record: Record) -> None:
         for p in record.plan.written if self.finite else ():
@@ -72,11 +72,11 @@ def _look_ahead(shadow: Any, record: Record) -> None:
 
 
 @functools.cache
-def _mended_shadow() -> type[Shadow]:
+def _fixed_shadow() -> type[Shadow]:
     from tapedebug.runtime.replay import Shadow
 
-    class MendedShadow(Shadow):
-        """A shadow that is mended after each launch."""
+    class FixedShadow(Shadow):
+        """A shadow that is fixed after each launch."""
 
         after_forward: Callable[[Shadow, Record], None]
         after_adjoint: Callable[[Shadow, Record], None]
@@ -102,7 +102,7 @@ def _mended_shadow() -> type[Shadow]:
             options["on_launch"] = then
             return super().backward(*args, **options)
 
-    return MendedShadow
+    return FixedShadow
 
 
 def _tell(on_launch: OnLaunch | None, record: Record) -> None:
