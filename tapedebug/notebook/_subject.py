@@ -172,7 +172,7 @@ def tape_row(tape: Tape) -> dict[str, Any]:
     place = _CELLS[tape][0] if tape in _CELLS else f"{display_file(made.file)}:{made.line}"
     return {
         "tape": tape.id,
-        "name": _NAMES.get(tape, ""),
+        "name": _name_now(tape),
         "madeAt": place,
         "launches": len(tape.records),
         "arrays": len(tape.tracker.states),
@@ -184,6 +184,14 @@ def tape_row(tape: Tape) -> dict[str, Any]:
         "partial": diagnosis is not None and diagnosis.coverage.partial,
         "findings": None if diagnosis is None else count_findings(diagnosis),
     }
+
+
+def _name_now(tape: Tape) -> str:
+    """Return the variable that holds a tape, else what it was called, unless another tape is called so."""
+    variables: dict[str, Any] = getattr(_shell.current(), "user_ns", {})
+    own = (name for name, value in list(variables.items()) if value is tape and not name.startswith("_"))
+    before = _NAMES.get(tape, "")
+    return next(own, "" if isinstance(variables.get(before), type(tape)) else before)
 
 
 def count_findings(diagnosis: Diagnosis) -> dict[str, int]:

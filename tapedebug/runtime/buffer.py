@@ -7,6 +7,7 @@ views, tensors that share its memory, buffers of foreign memory that overlap it.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 import weakref
 from collections.abc import Callable
@@ -42,6 +43,9 @@ ZERO = b"\0"
 """The `fill` of a buffer that is known to hold zeros only."""
 
 
+_numbers = itertools.count()
+
+
 class _Gradients:
     """How many times a buffer has got gradient memory, or another one: what relies on it looks again."""
 
@@ -68,6 +72,8 @@ class Buffer:
         writes: How many writes through this package have happened.
         history: What happened around tapes, of memory that has a gradient or is one; else None.
         held: What must live as long as the buffer.
+        number: Tells it from all other buffers of the process, also from those that are gone.
+        views: How many NumPy views of it were opened so far.
         owed: Its memory, where that should hold zeros and is not cleared yet; `data` and `address` clear it.
         undefined: Its content was undefined when it was made, and nobody could write it unseen since.
     """
@@ -81,8 +87,10 @@ class Buffer:
         "held",
         "history",
         "nbytes",
+        "number",
         "owed",
         "undefined",
+        "views",
         "watch",
         "windows",
         "writes",
@@ -105,7 +113,8 @@ class Buffer:
         self.fill = fill
         self.watch: tuple[weakref.ref[Tracker], ...] = ()
         self.windows = 1 if foreign else 0
-        self.writes = 0
+        self.writes = self.views = 0
+        self.number = next(_numbers)
         self.history: History | None = None
         self.held: list[object] = []
         self.undefined = False
@@ -262,6 +271,7 @@ class Window:
             interface["data"] = (buffer.data.ctypes.data, False)
         self.__array_interface__ = interface
         buffer.windows += 1
+        buffer.views += 1
         # From now on somebody can write without telling; a known constant is known no more.
         buffer.fill = None
         window_opened(buffer)

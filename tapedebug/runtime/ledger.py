@@ -14,6 +14,9 @@ from tapedebug._ranges import Ranges, range_key
 from tapedebug.runtime._history import clock
 from tapedebug.runtime.buffer import Buffer, Bytes
 
+VIEWS = 20
+"""Bits for the number of views in the counts of a buffer: one number, which no garbage collector visits."""
+
 if TYPE_CHECKING:
     from tapedebug.runtime.array import array
     from tapedebug.runtime.record import Site
@@ -203,12 +206,15 @@ class Ledger:
         given: When the tape first used the buffer, it held the different values that it was created with.
         unwritten: When the tape first used the buffer, nothing had ever been written there.
         opened: Number of records on the tape when NumPy could first write to it unseen, or None.
+        counts: How often the buffer had been written and viewed when the tape first used it, in one
+            number.
     """
 
     __slots__ = (
         "_by_range",
         "_ranges",
         "buffer",
+        "counts",
         "given",
         "guarded",
         "liveins",
@@ -229,6 +235,7 @@ class Ledger:
         self.given = not (buffer.writes or buffer.undefined) and buffer.fill is None and _differ(buffer)
         self.unwritten = buffer.undefined and buffer.unwritten
         self.opened: int | None = 0 if buffer.windows else None
+        self.counts = buffer.writes << VIEWS | buffer.views
         if not tracker.dry:
             known = buffer.watch
             if len(known) > 1 or (known and known[0]() is not None):

@@ -13,6 +13,7 @@ from tapedebug.runtime import _backward, _late, _observers
 from tapedebug.runtime._calls import BackwardCall, Scope
 from tapedebug.runtime._gradients import Gradients
 from tapedebug.runtime._history import Event, Pass, clock
+from tapedebug.runtime._leftovers import remember
 from tapedebug.runtime._lent import Lent, same_seed
 from tapedebug.runtime._named import Names
 from tapedebug.runtime._recorded import Recorded
@@ -127,6 +128,8 @@ class Tape(Recorded):
         if self.records and _observers.are_heard():
             self._names.look(self.tracker, sys._getframe(1))
         self.ended = clock.tick()
+        if self.records and _observers.are_heard():
+            self.tracker.recording = remember(self.records, self.tracker.ledgers)
         _observers.notify("tape_exited", self)
 
     @property

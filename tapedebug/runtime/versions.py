@@ -32,6 +32,7 @@ from tapedebug.runtime.ledger import (
 )
 
 if TYPE_CHECKING:
+    from tapedebug.runtime._leftovers import Recording
     from tapedebug.runtime.array import array
     from tapedebug.runtime.record import Record, Site
 
@@ -61,6 +62,7 @@ class Tracker:
             structs had been changed since.
         like_warp: The reverse pass gives what Warp's would, right or wrong.
         watch: What a buffer refers to it by, if it is the only one.
+        recording: What its tape recorded, as later tapes may need it; None before it has ended.
     """
 
     def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
@@ -80,6 +82,7 @@ class Tracker:
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self.structs: dict[int, tuple[Any, ...]] = {}
         self.watch = (weakref.ref(self),)
+        self.recording: Recording | None = None
         self._warned: set[tuple[Any, ...]] = set()
         self._told: set[tuple[Any, ...]] = set()
 

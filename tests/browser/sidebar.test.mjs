@@ -25,6 +25,8 @@ const SLOW = `with wp.Tape() as slow:
     for _ in range(40):
         wp.launch(square, dim=3, inputs=[x], outputs=[y])
         time.sleep(0.1)`;
+const AGAIN = `%%tape --no-panel
+wp.launch(square, dim=3, inputs=[x], outputs=[y])`;
 let lab;
 let browser;
 let page;
@@ -33,7 +35,7 @@ let bar;
 
 before(async () => {
   [lab, browser] = await Promise.all([startLab(), startBrowser()]);
-  await lab.write("first.ipynb", notebook(KERNELS, RECORD, SLOW, "del slow"));
+  await lab.write("first.ipynb", notebook(KERNELS, RECORD, SLOW, "del slow", AGAIN));
   await lab.write("second.ipynb", notebook("1 + 1"));
   ({ page, finish } = await openPage(browser, lab, "first.ipynb"));
   await kernelIdle(page);
@@ -150,12 +152,28 @@ test("a tape that nobody holds any more leaves the list", async () => {
   await page.waitForFunction(() => document.querySelectorAll("#tapedebug-sidebar [data-tape]").length === 1);
 });
 
+test("a tape is called by its cell where no variable holds it, and a cell that runs again lists one", async () => {
+  const names = () => bar.locator(".td-side-name").allTextContents();
+  const called = async (number) => {
+    await runCell(4);
+    const cell = bar.locator(".td-side-name", { hasText: `In [${number}] · tape` });
+    await cell.waitFor();
+    assert.equal((await names()).length, 2, String(await names()));
+    return await names();
+  };
+  const numbers = [];
+  for (let number = 5; number < 9; number += 1) numbers.push((await called(number))[0]);
+  assert.equal(new Set(numbers).size, 4);
+  assert.match((await names())[1], /^parabola · tape \d+$/);
+  await screenshot(page, "sidebar-names");
+});
+
 test("it follows the notebook in front, and a console", async () => {
   await front("second.ipynb");
   await bar.getByText("tapedebug is not loaded in this kernel.").waitFor();
   assert.equal(await bar.locator(".td-side-notebook").textContent(), "second.ipynb");
   await front("first.ipynb");
-  await bar.locator("[data-tape]").waitFor();
+  await bar.locator("[data-tape]").first().waitFor();
   assert.equal(await bar.locator(".td-side-notebook").textContent(), "first.ipynb");
   await command(page, "console:create", { kernelPreference: { name: "python3" } });
   await page.locator(".jp-CodeConsole").waitFor();

@@ -7,6 +7,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.notebook import _comm, _subject
 from tapedebug.notebook._gate import gate
+from tapedebug.notebook._subject import tape_row
 from tests.notebook.conftest import square, total
 from tests.trace.unpacked import unpacked
 
@@ -52,6 +53,20 @@ def test_it_says_hello_with_its_version_and_what_it_will_do_next(channel):
     }
 
 
+def test_a_tape_is_called_by_the_variable_that_holds_it_now(front_end, wrong):
+    tape, other = wrong[0], wp.Tape()
+    user = front_end.user_ns
+    assert tape_row(tape)["name"] == ""
+    user["net"] = user["_1"] = tape
+    assert tape_row(tape)["name"] == "net"
+    del user["net"]
+    assert tape_row(tape)["name"] == ""
+    _subject._NAMES[tape] = "net"  # as a panel called it
+    assert tape_row(tape)["name"] == "net"
+    user["net"] = other
+    assert tape_row(tape)["name"] == "", "another tape is called so now"
+
+
 def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wrong, monkeypatch):
     monkeypatch.setattr("tapedebug.trace._record.record_with_arrays", None)
     tape, _, _ = wrong
@@ -74,6 +89,7 @@ def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wron
         "checking": False,
         "verdict": "NOT CHECKED",
         "findings": None,
+        "partial": False,
     }
     assert rows[newer.id]["launches"] == 0
 

@@ -1,12 +1,14 @@
 """The magics, through IPython itself."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 import tapedebug as wp
 from tapedebug.diagnose import Diagnosis
 from tapedebug.runtime.record import site_span
+from tests.diagnose.looping import line_of
 
 CELL = """\
 x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
@@ -369,3 +371,68 @@ def test_what_can_not_be_compared_is_a_message(shell, tmp_path, line, message):
     with pytest.raises(UsageError) as caught:
         run(shell, f"%tape_diff {line}")
     assert str(caught.value).startswith(message)
+
+
+def test_a_loss_that_a_cell_does_not_reset_is_a_finding_when_it_runs_again(shell):
+    run(shell, CELL)
+    for _ in range(6):
+        run(shell, "%%tape --no-panel --loss loss --name tape\n" + LAUNCHES)
+    (finding,) = wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False).findings
+    line = line_of("wp.atomic_add(loss, 0, y[i])", str(Path(__file__).with_name("conftest.py")))
+    assert (finding.rule, finding.severity, finding.location.line) == ("not-reset", "warning", line)
+    loss = finding.arrays[0]
+    assert finding.message == (
+        f"{loss} held 84 when the recording began: an earlier recording of the same launches had left it "
+        f"there. Launch 1 (total) adds to it at conftest.py:{line}: {loss} ends at 98, and this recording "
+        "alone gives 14."
+    )
+    assert finding.fix == f"put {loss}.zero_() into the cell, before its launches"
+    run(shell, "%%tape --no-panel --loss loss --name tape\nloss.zero_()\n" + LAUNCHES)
+    assert wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False).findings == []
+    assert shell.user_ns["loss"].numpy().tolist() == [14.0]
+
+
+def test_inputs_that_the_cell_itself_overwrites_are_told_when_it_runs_again(shell):
+    run(shell, CELL)
+    cell = (
+        "%%tape --no-panel --loss loss --name tape\nloss.zero_()\n"
+        "wp.launch(square, dim=3, inputs=[x], outputs=[y])\n"
+        "wp.launch(total, dim=3, inputs=[y], outputs=[loss])\n"
+        "wp.launch(square, dim=3, inputs=[y], outputs=[x])\n"
+    )
+
+    def told():
+        found = wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False)
+        return [finding for finding in found.findings if finding.rule == "not-reset"]
+
+    run(shell, cell)
+    assert told() == []
+    run(shell, cell)
+    (finding,) = told()
+    x = finding.arrays[0]
+    line = line_of("y[i] = x[i] * x[i]", str(Path(__file__).with_name("conftest.py")))
+    assert finding.severity == "info"
+    assert finding.message == (
+        f"{x} held what an earlier recording of the same launches had left there when the recording began. "
+        f"Launch 3 (square) writes it at conftest.py:{line}, so each run of the cell starts from other "
+        f"values: this one changes {x} by up to 4.3e+07."
+    )
+    assert finding.fix == (
+        "nothing has to change where the runs of the cell go on from one another; else set "
+        f"{x} in the cell, before its launches"
+    )
+    run(shell, cell.replace("loss.zero_()", "loss.zero_(); x.assign([1.0, 2.0, 3.0])"))
+    assert told() == []
+
+
+def test_a_loop_in_one_cell_goes_on_as_in_a_script(shell):
+    run(shell, CELL)
+    loop = (
+        "for _ in range(3):\n    loss.zero_()\n    with wp.Tape() as tape:\n"
+        "        wp.launch(square, dim=3, inputs=[x], outputs=[y])\n"
+        "        wp.launch(total, dim=3, inputs=[y], outputs=[loss])\n"
+        "        wp.launch(square, dim=3, inputs=[y], outputs=[x])\n"
+    )
+    run(shell, loop)
+    found = wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False)
+    assert [finding for finding in found.findings if finding.rule == "not-reset"] == []

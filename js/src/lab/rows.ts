@@ -28,9 +28,11 @@ export function counts(findings: Counts | null): Badge[] {
   return [{ kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" }];
 }
 
-/** The variable that holds the tape, and its number; `tape` and `tape 4` as names say nothing. */
-export function title(row: Pick<TapeRow, "tape" | "name">): string {
-  return /^(tape( \d+)?)?$/.test(row.name) ? `Tape ${row.tape}` : `${row.name} · tape ${row.tape}`;
+/** The variable that holds the tape, else the cell that made it, and its number; `tape` and `tape 4` as names say nothing. */
+export function title(row: Pick<TapeRow, "tape" | "name"> & Partial<TapeRow>): string {
+  const cell = /^In \[\d+\]/.exec(row.madeAt ?? "")?.[0] ?? "";
+  const name = /^(tape( \d+)?)?$/.test(row.name) ? cell : row.name;
+  return name === "" ? `Tape ${row.tape}` : `${name} · tape ${row.tape}`;
 }
 
 export function facts(row: TapeRow): string {

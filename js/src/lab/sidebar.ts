@@ -209,7 +209,7 @@ export class SideBar extends Widget {
     const open = button(
       "td-side-tape",
       "",
-      `Open the debugger on tape ${row.tape}`,
+      `Open the debugger on ${title(row)}`,
       this.act(() => this.open(row.tape)),
     );
     key(open, `open-${row.tape}`).dataset.tape = String(row.tape);
@@ -236,7 +236,7 @@ export class SideBar extends Widget {
       return made;
     };
     const box = element("div", "td-side-actions");
-    box.append(make("open", "Open", `Open the debugger on tape ${tape}`, () => this.open(tape), session.busy));
+    box.append(make("open", "Open", `Open the debugger on ${title(row)}`, () => this.open(tape), session.busy));
     if (this.progress.has(tape)) {
       box.append(
         make("cancel", "Cancel checks", "End the checks after the pair they are at", () =>

@@ -62,6 +62,15 @@ describe("a row of the side bar", () => {
   });
 
   it.each([
+    ["", "In [12]", "In [12] · tape 4"],
+    ["tape", "In [12]:3", "In [12] · tape 4"],
+    ["net", "In [12]:3", "net · tape 4"],
+    ["", "net.py:12", "Tape 4"],
+  ])("a tape called %j that was made at %s is called %s", (name, madeAt, text) => {
+    expect(title({ ...ROW, name, madeAt })).toBe(text);
+  });
+
+  it.each([
     [0, "0 B"],
     [999, "999 B"],
     [122_880, "123 kB"],

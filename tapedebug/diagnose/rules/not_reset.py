@@ -1,0 +1,263 @@
+"""Rule `not-reset`: a recording adds to the loss of an earlier one, or starts from what that has left.
+
+A cell that runs again, and a loop that resets nothing, find in memory what the run before has left there. The
+gradient does not show it: what is added to a constant has the same slope. The loss does, and so does every
+input that the launches themselves overwrite.
+
+That is no bug where it is meant: several tapes may add to one loss, and a simulation goes on from where it
+was. So there must be the same launches as before, and either a notebook cell that ran in between, or the same
+values of everything that they read. What was left counts as far as a run without it ends elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.reading import _passes as passes
+from tapedebug.trace import ArrayInfo, Finding, Launch, Version
+
+if TYPE_CHECKING:
+    from tapedebug.diagnose.experiments._replay import Replay
+    from tapedebug.runtime._leftovers import Recording
+
+RULE = "not-reset"
+LARGEST = 1 << 22
+"""Bytes up to which it is measured how far launches change an array that they start from."""
+
+Why = Literal["cell", "again", "updated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A loss that began with what an earlier recording had left in it.
+
+    Attributes:
+        info: The loss.
+        held: What it held when the recording began.
+        alone: What it holds at the end where it begins with 0.
+        total: What it holds at the end.
+    """
+
+    info: ArrayInfo
+    held: float
+    alone: float
+    total: float
+
+
+def find(case: Case) -> list[Finding]:
+    """Return a finding for each loss that was not reset, and one for the inputs that the launches changed."""
+    replay = case.replay
+    if replay is None:
+        return []
+    findings = []
+    for loss in replay.losses:
+        left = _left(replay, loss)
+        why = None if left is None else _why(case, replay, loss, left)
+        found = None if why is None else _sum(case, replay, loss)
+        if why is not None and found is not None:
+            findings.append(_not_reset(case, replay, found, why))
+    return [*findings, *_inputs(case, replay)]
+
+
+def _left(replay: Replay, array: int) -> Recording | None:
+    """The recording of the same launches that wrote what this one found in an array, if there is one."""
+    from tapedebug.runtime._leftovers import left_by
+
+    tracker, a = replay.recorded.tape.tracker, replay.arrays[array]
+    before, now = left_by(a.buffer, replay.recorded.tape.began), tracker.recording
+    if before is None or now is None or not before.wrote(a.buffer) or not now.repeats(before):
+        return None
+    left = before.left(a.buffer, tracker.ledgers[a.buffer], _content(replay, array))
+    return before if left else None
+
+
+def _content(replay: Replay, array: int) -> bytes | None:
+    """What a tape found in a buffer, of which it uses the whole as one array; else None."""
+    a = replay.arrays[array]
+    if a.start or a.stop != a.buffer.nbytes or not a.is_contiguous:
+        return None
+    return np.asarray(replay._shadow().forward(stop=0).values(a)).tobytes()
+
+
+def _why(case: Case, replay: Replay, loss: int, left: Recording) -> Why | None:
+    """Why two recordings are taken for two runs that should begin alike; None if they are not."""
+    now = replay.recorded.tape.tracker.recording
+    assert now is not None
+    if now.cell != left.cell:
+        return "cell"
+    if not now.has_values_of(left):
+        return None
+    why: Why = "again"
+    for version in _found(case):
+        if version.array == loss:
+            continue
+        if not _unchanged(replay, version.array, left):
+            if not _updated(case, replay, version.array, left):
+                return None
+            why = "updated"
+    return why
+
+
+def _found(case: Case) -> list[Version]:
+    """What the launches read of what they found."""
+    return [version for version in case.trace.versions if version.version == 0 and version.reads]
+
+
+def _unchanged(replay: Replay, array: int, left: Recording) -> bool:
+    """Whether an array held the same when the earlier recording began."""
+    buffer = replay.arrays[array].buffer
+    ledger = replay.recorded.tape.tracker.ledgers[buffer]
+    fresh = bool(ledger.liveins) and all(live.fill is not None for live in ledger.liveins)
+    return fresh or (not left.wrote(buffer) and left.left(buffer, ledger))
+
+
+def _updated(case: Case, replay: Replay, array: int, left: Recording) -> bool:
+    """Whether an optimiser's step, and not other data, came between the recordings."""
+    if array not in replay.leaves:
+        return False
+    story = passes.story_of(case.trace, array)
+    return bool(passes.updates(story.between(left.ended, case.trace.tape.began)))
+
+
+def _sum(case: Case, replay: Replay, loss: int) -> Sum | None:
+    """What a loss is with and without what it held; None where that makes no difference."""
+    a = replay.arrays[loss]
+    if a.size != 1:
+        return None
+    shadow = replay._shadow().forward(stop=0)
+    held = _number(shadow.values(a))
+    total = _number(shadow.forward().values(a))
+    again = replay._shadow()
+    again.set(a, np.zeros_like(np.asarray(shadow.values(a))))
+    alone = _number(again.forward().values(a))
+    if not all(map(math.isfinite, (held, alone, total))) or not held or alone == total:
+        return None
+    return Sum(case.trace.arrays[loss], held, alone, total)
+
+
+def _number(values: Any) -> float:
+    return float(np.asarray(values, np.float64).reshape(-1)[0])
+
+
+def _not_reset(case: Case, replay: Replay, found: Sum, why: Why) -> Finding:
+    label, number = found.info.label, words.number
+    launch = _writer(case, found.info)
+    param = words.written_param(launch, found.info, case.trace)
+    location = words.access_location(case.trace, launch, param, ("atomic", "write"))
+    seen = why == "cell" or _is_read(replay, found.info.id)
+    message = (
+        f"{label} held {number(found.held)} when the recording began: an earlier recording of the same "
+        f"launches had left it there. {_first(words.launch_words(launch))} adds to it at "
+        f"{words.place(location)}: {label} ends at {number(found.total)}, and this recording alone gives "
+        f"{number(found.alone)}."
+    )
+    if why == "updated":
+        message += " Inputs were updated in between, so it is a sum over different values."
+    if not seen:
+        message += f" {label} is not read, so nothing depends on that."
+    where = "the cell, before its launches" if why == "cell" else "the program, before each recording"
+    return Finding(
+        rule=RULE,
+        severity="warning" if seen else "info",
+        message=message,
+        launches=[launch.index],
+        arrays=[label],
+        location=location,
+        call_site=launch.call_site,
+        evidence={
+            "kind": "loss",
+            "because": why,
+            "held": found.held,
+            "alone": found.alone,
+            "total": found.total,
+        },
+        fix=f"put {label}.zero_() into {where}",
+    )
+
+
+def _is_read(replay: Replay, loss: int) -> bool:
+    """Whether somebody has read the number that a loss ended at."""
+    a = replay.arrays[loss]
+    return any(read.buffer is a.buffer for read, _ in replay.recorded.tape.tracker.looks.values())
+
+
+def _writer(case: Case, info: ArrayInfo) -> Launch:
+    """The first launch that writes over what an array held."""
+    first = case.trace.versions_of(info.id)[0].overwritten_by
+    return case.trace.launches[first or 0]
+
+
+def _inputs(case: Case, replay: Replay) -> list[Finding]:
+    """One finding for all inputs of a cell that its launches overwrite, and its next run starts from."""
+    now = replay.recorded.tape.tracker.recording
+    carried: dict[int, float] = {}
+    for version in _found(case):
+        info = case.trace.arrays[version.array]
+        if version.array in replay.losses or version.overwritten_by is None:
+            continue
+        left = _left(replay, version.array)
+        again = left is not None and now is not None and left.cell != now.cell
+        if again and info.stop - info.start <= LARGEST:
+            carried[version.array] = _change(replay, version.array)
+    changed = [array for array, change in carried.items() if change]
+    if not changed:
+        return []
+    first = max(changed, key=lambda array: carried[array])
+    info = case.trace.arrays[first]
+    labels = [info.label, *[case.trace.arrays[array].label for array in changed if array != first]]
+    launch = _writer(case, info)
+    location = words.access_location(
+        case.trace, launch, words.written_param(launch, info, case.trace), ("write", "atomic")
+    )
+    return [
+        Finding(
+            rule=RULE,
+            severity="info",
+            message=_carried(case, info, labels, launch, words.place(location), carried[first]),
+            launches=[launch.index],
+            arrays=labels,
+            location=location,
+            call_site=launch.call_site,
+            evidence={
+                "kind": "inputs",
+                "because": "cell",
+                "changes": {case.trace.arrays[array].label: carried[array] for array in changed},
+            },
+            fix=(
+                f"nothing has to change where the runs of the cell go on from one another; else set "
+                f"{words.listed(labels)} in the cell, before its launches"
+            ),
+        )
+    ]
+
+
+def _carried(
+    case: Case, info: ArrayInfo, labels: Sequence[str], launch: Launch, place: str, change: float
+) -> str:
+    others = f" Likewise {words.listed(labels[1:])}." if len(labels) > 1 else ""
+    return (
+        f"{info.label} held what an earlier recording of the same launches had left there when the recording "
+        f"began. {_first(words.launch_words(launch))} writes it at {place}, so each run of the cell starts "
+        f"from other values: this one changes {info.label} by up to {words.number(change)}.{others}"
+    )
+
+
+def _change(replay: Replay, array: int) -> float:
+    """By how much the launches change an array."""
+    a = replay.arrays[array]
+    shadow = replay._shadow().forward(stop=0)
+    before = np.asarray(shadow.values(a), np.float64)
+    after = np.asarray(shadow.forward().values(a), np.float64)
+    with np.errstate(all="ignore"):
+        return float(np.abs(after - before).max(initial=0.0))
+
+
+def _first(text: str) -> str:
+    return text[:1].upper() + text[1:]
