@@ -48,6 +48,7 @@ _MACHINERY = (
     "ipywidgets",
     "anywidget",
     "traitlets",
+    "marimo",
 )
 """Packages between the user's frames and ours; one of their variables is the shell, and in it everything."""
 

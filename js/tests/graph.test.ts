@@ -606,7 +606,7 @@ describe("graph view", { timeout: 30_000 }, () => {
     expect(force().textContent).toContain("‖value‖ 2");
     expect(force().classList.toString()).toContain("td-g-level");
     set("time");
-    expect(force().textContent).toBe("force v1vec3[256]");
+    expect(force().textContent?.trim()).toBe("force v1 vec3[256]");
     expect(labelled("launch 1, spring").textContent).toContain("20 µs");
     set("findings");
     expect(labelled("launch 1, spring").classList.toString()).not.toContain("td-g-level");

@@ -103,12 +103,12 @@ describe("panel", () => {
     expect(text(".td-choice[aria-selected=true]")).toBe("Launch 1 · spring");
     expect(text(".td-line.td-marked .td-number")).toBe("23");
     expect(text(".td-line.td-chosen .td-badges")).toBe("✕ errorr x ● ×2w force");
-    expect(find(".td-line.td-chosen").getAttribute("aria-label")).toBe(
-      "line 23: force[i] = x[i] * x[i]; reads x; the adjoint needs these values; writes force; the finding: error",
+    expect(find(".td-line.td-chosen").getAttribute("aria-description")).toBe(
+      "reads x; the adjoint needs these values; writes force; the finding: error",
     );
     expect(host.querySelector(".td-adjoint")).toBeNull(); // nobody has asked for it
     find(".td-line.td-marked").click();
-    expect(find(".td-line.td-chosen").nextElementSibling?.className).toBe("td-adjoint");
+    expect(find(".td-line.td-chosen").parentElement?.nextElementSibling?.className).toBe("td-adjoint");
     expect(text(".td-adjoint pre")).toBe("adj_x = 2.0 * x * adj_force");
     find(".td-line.td-marked").click();
     expect(host.querySelector(".td-adjoint")).toBeNull();
@@ -201,7 +201,9 @@ describe("panel", () => {
     store.select({ launch: 1 });
     expect(text(".td-called")).toBe("calls square helpers.py:7");
     const marked = host.querySelectorAll(".td-source .td-marked");
-    expect([...marked].map((row) => row.getAttribute("aria-label"))).toEqual(["line 8: x; the finding: error"]);
+    expect([...marked].map((row) => [row.textContent, row.getAttribute("aria-description")])).toEqual([
+      ["8    x✕ error", "the finding: error"],
+    ]);
   });
 
   it("walks the lines of the source with up and down", () => {

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import widget from "../src/entry/widget.js";
+import widget, { leaveOutOfSavedState } from "../src/entry/widget.js";
 import { fakeModel, traitsOfNet } from "./fake-model.js";
 
 let cleanup: unknown;
@@ -113,5 +113,21 @@ describe("widget", () => {
     cleanup = null;
     expect(el.childElementCount).toBe(0);
     expect([...handlers.values()].every((set) => set.size === 0)).toBe(true);
+  });
+
+  it("is left out of the state of widgets that a notebook saves: its output has the tape already", () => {
+    const state = {
+      a: { state: { _anywidget_id: "tapedebug.notebook._widget.TapeDebugger", _esm: "…", layout: "IPY_MODEL_b" } },
+      b: { state: { height: null } },
+      c: { state: { _anywidget_id: "other.Widget" } },
+      d: { state: {} },
+    };
+    const manager = { get_state_sync: () => ({ version_major: 2, state: { ...state } }) };
+    leaveOutOfSavedState(manager);
+    const once = manager.get_state_sync;
+    leaveOutOfSavedState(manager);
+    expect(manager.get_state_sync).toBe(once);
+    expect(Object.keys(manager.get_state_sync().state)).toEqual(["c", "d"]);
+    for (const other of [undefined, null, {}, { get_state_sync: 1 }]) leaveOutOfSavedState(other);
   });
 });

@@ -109,6 +109,11 @@ class Diagnosis:
             return {"text/plain": str(self)}
         return mimebundle(self)
 
+    def _display_(self) -> Any:
+        from tapedebug.notebook.display import marimo_view
+
+        return marimo_view(self)
+
 
 def severity(finding: Finding) -> tuple[int, int]:
     """Worst first; what the engine had to take care of comes before what is harmless."""

@@ -67,7 +67,7 @@ def _finding(finding: dict[str, Any]) -> str:
             "<code>" + escape(", launched at ".join(text for text in (place, site) if text)) + "</code>"
         )
     if finding["fix"]:
-        lines.append(f"→ {escape(str(finding['fix']))}")
+        lines.append(f"<strong>Fix:</strong> {escape(str(finding['fix']))}")
     style = f"border-left:3px solid {COLOURS[severity]};margin:6px 0;padding:2px 10px"
     return f'<li style="{style}">{"<br>".join(lines)}</li>'
 

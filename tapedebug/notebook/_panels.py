@@ -69,13 +69,13 @@ def open_panel(obj: Any, **options: Any) -> TapeDebugger:
     cell = _cell(panel)
     if cell is None:
         return panel
-    run, execution = _BY_CELL.pop(cell, None), _execution()
+    run, execution = _BY_CELL.pop(cell, None), _shell.execution()
     if run is not None and run.execution != execution:
         _replace(run)
         run = None
     if run is None:
-        shell: Any = _shell.current()
-        run = _Run(execution, shell.displayhook.prompt_count)
+        hook = getattr(_shell.current(), "displayhook", None)
+        run = _Run(execution, getattr(hook, "prompt_count", 0))
     run.panels.append(panel)
     run.objects.add(id(obj))
     _BY_CELL[cell] = run  # the newest last
@@ -113,6 +113,8 @@ def _replace(run: _Run) -> None:
     for panel in list(run.panels):
         panel.close()
     shell: Any = _shell.current()
+    if shell is None:  # marimo keeps no results
+        return
     result = shell.user_ns.get("_oh", {}).get(run.number)
     if result is None or id(result) not in run.objects:
         return
@@ -123,9 +125,3 @@ def _replace(run: _Run) -> None:
             shell.user_ns[name] = shell.user_ns_hidden[name] = ""
     for names in (shell.user_ns, shell.user_ns_hidden):
         names.pop(f"_{run.number}", None)
-
-
-def _execution() -> str:
-    shell = _shell.current()
-    parent = getattr(shell, "parent_header", None) or {}
-    return str(parent.get("header", {}).get("msg_id", ""))

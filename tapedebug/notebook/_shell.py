@@ -17,12 +17,46 @@ def current() -> Any | None:
 
 
 def in_notebook() -> bool:
-    """Whether outputs go to a Jupyter front end, which can show more than text."""
-    return getattr(current(), "kernel", None) is not None
+    """Whether outputs go to a front end that can show more than text: Jupyter's, or marimo's."""
+    return getattr(current(), "kernel", None) is not None or in_marimo()
+
+
+def in_marimo() -> bool:
+    """Whether a marimo notebook is running."""
+    running = getattr(sys.modules.get("marimo"), "running_in_notebook", None)
+    return bool(running()) if callable(running) else False
+
+
+def execution() -> str:
+    """Return what is another for each run of a cell; "" if nobody tells."""
+    if in_marimo():
+        return str(id(_marimo_execution()))
+    parent = getattr(current(), "parent_header", None) or {}
+    return str(parent.get("header", {}).get("msg_id", ""))
+
+
+def _marimo_execution() -> Any:
+    context = sys.modules.get("marimo._runtime.context")  # marimo has no public name for the running cell
+    return getattr(context.get_context(), "execution_context", None) if context is not None else None
+
+
+def is_batch() -> bool:
+    """Whether the running cell was sent by a program that takes no input, such as nbconvert or papermill.
+
+    Nobody looks at a live widget then: what it shows has to stand in the output.
+    """
+    kernel = getattr(current(), "kernel", None)
+    get_parent = getattr(kernel, "get_parent", None)
+    parent = get_parent() if callable(get_parent) else None
+    content = parent.get("content") if isinstance(parent, dict) else None
+    return isinstance(content, dict) and content.get("allow_stdin") is False
 
 
 def cell_id() -> str | None:
     """Return the id of the notebook cell that is running, where the front end tells it."""
+    if in_marimo():
+        cell = getattr(_marimo_execution(), "cell_id", None)
+        return None if cell is None else str(cell)
     shell = current()
     parent = getattr(shell, "parent_header", None) if shell is not None else None
     metadata = parent.get("metadata") if isinstance(parent, dict) else None

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import anywidget
 import traitlets
+from comm.base_comm import BaseComm
 
 from tapedebug._errors import GradcheckError, TapedebugError
 from tapedebug.notebook import _panels, _shell, _siblings
@@ -96,7 +97,10 @@ class TapeDebugger(anywidget.AnyWidget):
         # the validators of `mask` and `selection` need the trace, so it is there before any trait is set
         self._runner = CheckRunner(subject, self._report)
         self._runner.learn(_siblings.found_elsewhere(subject))
+        # a program that runs a notebook keeps all that widgets send: the tape again, and the front end
+        unheard = {"comm": _Unheard()} if _shell.is_batch() else {}
         super().__init__(
+            **unheard,
             mask=mask,
             checks=self._runner.checks,
             can_run=subject.tape is not None,
@@ -318,11 +322,19 @@ class TapeDebugger(anywidget.AnyWidget):
         """Return what a notebook keeps of the panel: MIME data and metadata."""
         subject, checks = self._runner.subject, self.checks
         answers = saved_answers(subject, checks)
-        return bundle_of(subject, checks, repr(self), model_id=self.model_id, mask=self.mask, answers=answers)
+        model_id = None if _shell.is_batch() else self.model_id
+        return bundle_of(subject, checks, repr(self), model_id=model_id, mask=self.mask, answers=answers)
 
     def __repr__(self) -> str:
         trace = self._runner.subject.source
         return f"TapeDebugger({trace.name!r}, tape {trace.tape.id}, {trace.tape.launches} launches)"
+
+
+class _Unheard(BaseComm):
+    """The line to a front end that is not there."""
+
+    def publish_msg(self, *_: Any, **__: Any) -> None:
+        """Send nothing."""
 
 
 def _checked_mask(mask: Iterable[Any], subject: Subject) -> list[Any]:

@@ -18,7 +18,7 @@ WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 MOST_SAVED = 4_000_000
 """Bytes of JSON that a notebook may be made to carry for one panel; a tape of about 100,000 launches."""
 
-MOST_ANSWERS = Room(bytes=300_000, seconds=1.0)
+MOST_ANSWERS = Room(bytes=100_000, seconds=1.0)
 """What a notebook may be made to carry, and wait for, of what is only computed when somebody looks."""
 MOST_ANSWERED = 5_000
 """Launches of a tape up to which a saved notebook has such answers: showing it must not take long."""
@@ -30,13 +30,18 @@ def tape_bundle(obj: Any, include: Any = None, exclude: Any = None) -> Bundle:
     """Return the MIME bundle (data, metadata) of a `Tape`, `Trace` or `Diagnosis`.
 
     In a notebook it holds the live panel, the trace for a saved notebook without a kernel, static HTML and
-    plain text; elsewhere only the text. `include` and `exclude` are IPython's, which filters by itself.
+    plain text; elsewhere only the text. A notebook that a program runs has no live panel: nbconvert would
+    prefer it to the static HTML, and fetch what shows it from the network. `include` and `exclude` are
+    IPython's, which filters by itself.
     """
     text = _plain(obj)
     if not _shell.in_notebook():
         return {"text/plain": text}, {}
     from tapedebug.notebook._panels import open_panel
 
+    if _shell.is_batch():
+        subject = subject_of(obj)
+        return bundle_of(subject, subject.checks, text, answers=saved_answers(subject, subject.checks))
     try:
         panel = open_panel(obj)
     except ImportError as error:
@@ -45,6 +50,30 @@ def tape_bundle(obj: Any, include: Any = None, exclude: Any = None) -> Bundle:
         return bundle_of(subject, subject.checks, text)
     data, metadata = panel.bundle()
     return {**data, "text/plain": text}, metadata
+
+
+def marimo_view(obj: Any) -> Any:
+    """Return what marimo shows of a `Tape`, `Trace` or `Diagnosis`: the panel, or its static form.
+
+    marimo asks for it by `_display_`, and shows widgets by itself.
+    """
+    from tapedebug.notebook._panels import open_panel
+
+    try:
+        return open_panel(obj)
+    except ImportError as error:
+        warnings.warn(f"The panel can not be shown ({error}); this is its static form.", stacklevel=2)
+        return _Html(trace_html(subject_of(obj).head))
+
+
+class _Html:
+    """HTML for a front end that asks an object for it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _repr_html_(self) -> str:
+        return self.text
 
 
 def static_bundle(obj: Any) -> Bundle:

@@ -167,6 +167,9 @@ class Recorded:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return _room("notebook.display").tape_bundle(self, include, exclude)
 
+    def _display_(self) -> Any:
+        return _room("notebook.display").marimo_view(self)
+
 
 def _room(name: str) -> Any:
     """A room that shows tapes, loaded when it is asked for: the runtime knows none of them."""

@@ -529,3 +529,8 @@ class Trace:
         from tapedebug.notebook import mimebundle
 
         return mimebundle(self)
+
+    def _display_(self) -> Any:
+        from tapedebug.notebook.display import marimo_view
+
+        return marimo_view(self)

@@ -231,7 +231,7 @@ describe("inspector", () => {
     await says(page, ".td-values h2", "^state\\.q v1");
     assert.match(await text(page, ".td-line.td-marked .td-badges"), /w ✕ overwrites/);
     await page.locator(".td-line.td-marked").click();
-    assert.match(await text(page, ".td-code .td-adjoint pre"), /_adj/);
+    assert.match(await text(page, ".td-adjoint pre"), /_adj/);
     await page.locator(".td-open summary").click();
     assert.match(await text(page, ".td-evidence"), /elements changed24/);
     await page

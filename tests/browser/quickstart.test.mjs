@@ -154,7 +154,12 @@ test("a saved notebook keeps the results of the checks", async () => {
   await show(panel);
   await screenshot(page, "quickstart-dark");
   await command(page, "docmanager:save");
-  const saved = JSON.parse(await readFile(join(lab.root, NAME), "utf8"));
+  const text = await readFile(join(lab.root, NAME), "utf8");
+  const saved = JSON.parse(text);
+  // the tape once, and nothing of the front end: the state of the widgets would be both, for each panel
+  assert.ok(!text.includes("_esm") && !text.includes('TapeDebugger"'), "the state of a panel is saved");
+  assert.ok(text.length < 280_000, `${text.length} characters`);
+  console.log(`the saved quickstart has ${text.length} characters`);
   const outputs = saved.cells
     .flatMap((cell) => cell.outputs ?? [])
     .filter((output) => TRACE_MIME in (output.data ?? {}));

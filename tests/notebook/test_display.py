@@ -90,3 +90,20 @@ def test_a_panel_in_a_terminal_is_a_line_of_text(shell, wrong, capsys):
     assert capsys.readouterr().out == f"{panel!r}\n"
     assert repr(panel) == f"TapeDebugger({panel.trace['name']!r}, tape {tape.id}, 4 launches)"
     panel.close()
+
+
+class _Program:
+    """A kernel whose client takes no input, as nbclient's does not."""
+
+    def get_parent(self):
+        return {"content": {"allow_stdin": False}}
+
+
+def test_a_notebook_that_a_program_runs_gets_no_live_panel(front_end, wrong):
+    front_end.kernel = _Program()
+    tape, _, _ = wrong
+    data, metadata = front_end.display_formatter.format(tape)
+    assert set(data) == {"text/plain", "text/html", display.TRACE_MIME}
+    assert set(metadata[display.TRACE_MIME]) == {"mask", "answers"}
+    data, _ = wp.TapeDebugger(tape).bundle()
+    assert display.WIDGET_MIME not in data

@@ -168,3 +168,33 @@ def test_the_notebook_about_diffusion(printed) -> None:
     assert re.findall(r"^gradient of power: \[(.*)\]$", text, re.M) == ["0.", "39.8759"]
     assert re.findall(r"verdict +(\w+ → \w+)", text) == ["WRONG → AGREE"]
     assert re.findall(r"findings +(.+)", text) == ["4 gone, 0 new, 0 still there"]
+
+
+def test_html_of_nbconvert_shows_the_static_report_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nbconvert import HTMLExporter
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    book = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell(
+                "import tapedebug as wp\n"
+                "%load_ext tapedebug\n"
+                "@wp.kernel\n"
+                "def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):\n"
+                "    y[0] = x[0] * x[0]\n"
+                "x = wp.array([3.0], dtype=float, requires_grad=True)\n"
+                "y = wp.zeros(1, dtype=float, requires_grad=True)"
+            ),
+            nbformat.v4.new_code_cell(
+                "%%tape --loss y --panel panel --on-overwrite ignore\n"
+                "wp.launch(square, dim=1, inputs=[x], outputs=[y])\n"
+                "x.fill_(5.0)"
+            ),
+            nbformat.v4.new_code_cell("panel"),
+        ]
+    )
+    NotebookClient(book, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
+    page, _ = HTMLExporter().from_notebook_node(book)
+    assert page.count('<div class="tapedebug-static">') == 2
+    assert "<strong>Fix:</strong>" in page and "gradient WRONG" in page
+    assert '<script type="application/vnd.jupyter.widget-view+json">' not in page

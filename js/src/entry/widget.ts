@@ -123,6 +123,7 @@ function pushSelection(model: AnyModel<Traits>, selection: Selection): void {
 }
 
 function render({ model, el }: RenderProps<Traits>): () => void {
+  leaveOutOfSavedState("widget_manager" in model ? model.widget_manager : null); // not every host has one
   const say = (type: "cancel" | "export") => (): void => model.send({ type });
   const run = (only?: readonly MaskEntry[]): void => model.send(only ? { type: "run", mask: only } : { type: "run" });
   const questions = new Questions<Question>((request, question) => model.send({ type: "ask", request, question }));
@@ -222,6 +223,40 @@ async function fetchPart<Name extends PartName>(panel: Panel, name: Name): Promi
   } finally {
     URL.revokeObjectURL(url);
   }
+}
+
+/** What JupyterLab and Notebook have as the manager of a notebook's widgets, as far as this module uses it. */
+interface StateManager {
+  get_state_sync(options?: unknown): { state: Record<string, SavedModel> };
+}
+
+interface SavedModel {
+  readonly state?: { readonly _anywidget_id?: unknown; readonly layout?: unknown };
+}
+
+const LEAVES_OUT = Symbol("tapedebug leaves its panels out of the saved state");
+const REFERENCE = "IPY_MODEL_";
+
+/**
+ * A notebook keeps the tape in the output that shows it, with which it is shown when the notebook is opened again. The state of
+ * its widgets would be the tape once more, and the whole front end for each panel.
+ */
+export function leaveOutOfSavedState(manager: unknown): void {
+  if (typeof manager !== "object" || manager === null || LEAVES_OUT in manager) return;
+  const saver = manager as StateManager;
+  if (typeof saver.get_state_sync !== "function") return;
+  const whole = saver.get_state_sync.bind(saver);
+  saver.get_state_sync = (options) => {
+    const saved = whole(options);
+    for (const [id, { state }] of Object.entries(saved.state)) {
+      if (!String(state?._anywidget_id ?? "").startsWith("tapedebug.")) continue;
+      delete saved.state[id];
+      const layout = String(state?.layout ?? "");
+      if (layout.startsWith(REFERENCE)) delete saved.state[layout.slice(REFERENCE.length)];
+    }
+    return saved;
+  };
+  Object.defineProperty(manager, LEAVES_OUT, { value: true });
 }
 
 fetchParts(fetchPart);

@@ -9,7 +9,8 @@ import { fate, origin } from "./words.js";
 export function argTable(panel: Panel, launch: Launch, backward: boolean, shown: number | null): HTMLElement {
   const rows = launch.args.map((arg) => argRow(panel, arg, backward, shown));
   const norm = backward ? "‖adj‖" : "‖value‖";
-  const head = h("tr", {}, ...["argument", "", "version", norm].map((text) => h("th", { scope: "col" }, text)));
+  const access = h("span", { class: "td-sr" }, "access");
+  const head = h("tr", {}, ...["argument", access, "version", norm].map((text) => h("th", { scope: "col" }, text)));
   return h(
     "div",
     { class: "td-tablebox" },

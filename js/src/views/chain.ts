@@ -25,8 +25,8 @@ export function chainView(panel: Panel): Child {
     items.push(item(panel, words(panel, step), hidden + i + 1, here));
   });
   return h(
-    "nav",
-    { class: "td-chain", "aria-label": "Who wrote this?" },
+    "div",
+    { class: "td-chain", role: "group", "aria-label": "Who wrote this?" },
     h("ol", {}, ...items),
     h("span", { class: "td-hint" }, "w goes on, Shift+W back"),
   );

@@ -23,8 +23,8 @@ const NAMES: Readonly<Record<Severity, string>> = { error: "error", warning: "wa
 
 export function buildFindings(panel: Panel, lanes: LanesView): HTMLElement {
   return h(
-    "aside",
-    { class: "td-left", "aria-label": "Findings and display" },
+    "div",
+    { class: "td-left", role: "group", "aria-label": "Findings and display" },
     findingList(panel),
     showOptions(panel, lanes),
     legend(panel),

@@ -20,7 +20,7 @@ export interface Header {
 export function buildHeader(panel: Panel, toggleHelp: () => void): Header {
   const search = searchBox(panel);
   const element = h(
-    "header",
+    "div",
     { class: "td-header" },
     title(panel),
     h("div", { class: "td-tools" }, search.element, colourMenu(panel), ...kernelTools(panel), helpButton(toggleHelp)),

@@ -50,7 +50,7 @@ export function buildInspector(panel: Panel): HTMLElement {
     }),
   );
   lifetime.add(view.subscribe((changed) => (changed.has("tab") || changed.has("backward")) && render()));
-  return h("aside", { class: "td-right", "aria-label": "Inspector" }, tabs, body, mask);
+  return h("div", { class: "td-right", role: "group", "aria-label": "Inspector" }, tabs, body, mask);
 }
 
 const TABS: Readonly<Record<ViewState["tab"], (panel: Panel, values: ValuesShell) => Tab>> = {

@@ -62,7 +62,7 @@ export function buildMask(panel: Panel): HTMLElement {
   const body = h("div", {});
   const element = h(
     "section",
-    { class: "td-mask", "aria-label": "Input–output mask" },
+    { class: "td-mask", role: "group", "aria-label": "Input–output mask" },
     h("h2", {}, "Input–output mask"),
     body,
   );
@@ -271,7 +271,7 @@ function cellOf(panel: Panel, grid: Grid, cell: Cell | null, chosen: ReadonlySet
       class: `${styleOf(cell.worst.verdict)}${off ? " td-off" : ""}${pending ? " td-pending" : ""}${looked ? " td-looked" : ""}`,
       tabindex: -1,
       "data-cell": at,
-      "aria-label": name,
+      "aria-description": name,
       "aria-selected": String(looked),
       title: `${cellTitle(cell)}\nopens the Jacobian`,
     },

@@ -44,12 +44,14 @@ export function buildSource(panel: Panel, launch: Launch, kernel: Kernel): HTMLE
     const row = chosen?.row(line) ?? null;
     if (open && row && line) {
       replace(adjoint, ...adjointView(panel, kernel, line.line, chosen?.text(line)));
-      row.after(adjoint);
+      chosen?.list.after(adjoint);
     } else if (whole) {
       replace(adjoint, ...adjointView(panel, kernel, null));
       toggle.parentElement?.after(adjoint);
     }
-    if (scroll && chosen && row) scrollWithin(chosen.list, row, adjoint.isConnected ? adjoint : row);
+    if (scroll && chosen && row) scrollWithin(chosen.list, row);
+    const column = adjoint.closest<HTMLElement>(".td-right");
+    if (scroll && column) scrollWithin(column, adjoint);
   };
   update(false);
   requestAnimationFrame(() => update(true)); // only what is on the page can be scrolled to
@@ -186,13 +188,12 @@ function row(
   // what is wrong comes first: the rest may be cut off
   const badges = [...(note?.badges ?? [])].sort((a, b) => Number(grave(b)) - Number(grave(a)));
   const said = [...badges.map(({ title }) => title), here ? `the finding: ${here}` : ""].filter(Boolean);
-  const text = short(code.lines[index]?.trim() ?? "", 200);
   const sign = here ? h("span", { class: `td-access td-finding-${here}` }, `${SEVERITY_SIGNS[here]} ${here}`) : null;
   return h(
     "div",
     {
       class: `td-line${note?.wrong ? " td-wrong" : ""}${here ? ` td-marked td-${here}` : ""}`,
-      "aria-label": `line ${line}: ${text}${said.map((words) => `; ${words}`).join("")}`,
+      "aria-description": said.join("; ") || null,
     },
     h("span", { class: "td-number" }, line),
     h("span", {

@@ -196,7 +196,7 @@ function checks({ trace }: TraceModel): HTMLElement {
       seconds(check.seconds),
       short(check.message, 400),
     ]);
-  const head = ["of", "derivative", "verdict", "relative error", "absolute error", "time", ""];
+  const head = ["of", "derivative", "verdict", "relative error", "absolute error", "time", "message"];
   return section(
     "Checks",
     rows.length > 0 ? table(head, rows, "checks") : h("p", { class: "td-empty" }, "No pair was checked."),

@@ -45,7 +45,7 @@ export function sourceOf(panel: Panel, launch: Launch, kernel: Kernel): HTMLElem
 
 /** Values as they were then; until their code is here, the figures that the trace has. */
 export class ValuesShell implements ValuesView {
-  readonly element = h("section", { class: "td-values", "aria-label": "Values then" });
+  readonly element = h("section", { class: "td-values", role: "group", "aria-label": "Values then" });
   private view: ValuesView | null = null;
   private coming = false;
   private wanted: Version | null = null;

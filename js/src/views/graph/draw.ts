@@ -172,7 +172,13 @@ function drawNode(model: TraceModel, node: GraphNode, at: Point, shape: Shape): 
       class: classes.join(" "),
       role: node.kind === "launch" ? "group" : "button", // of a launch the ports are buttons
       tabindex: -1,
-      "aria-label": nodeLabel(model, node),
+      "aria-label":
+        node.kind === "launch"
+          ? nodeLabel(model, node)
+          : withShown(
+              nodeLabel(model, node),
+              shape.lines.map(({ text }) => text),
+            ),
       "data-node": node.key,
       transform: `translate(${round(at.x)} ${round(at.y)})`,
     },
@@ -180,12 +186,21 @@ function drawNode(model: TraceModel, node: GraphNode, at: Point, shape: Shape): 
   );
 }
 
-function lines(all: readonly Line[], x: number, height: number): SVGElement[] {
-  const top = (height - all.length * LINE) / 2 + 10;
-  return all.map((line, i) => label(line.text, x, round(top + i * LINE), `td-g-text td-g-${line.tone}`));
+/** What a button is called has the text that is seen on it: who speaks to a computer says what they see. */
+function withShown(name: string, seen: readonly string[]): string {
+  const text = seen.join(" ");
+  return name.includes(text) ? name : `${name}; ${text}`;
 }
 
-function arrayParts({ width, height, lines: all }: Shape): SVGElement[] {
+function lines(all: readonly Line[], x: number, height: number): Node[] {
+  const top = (height - all.length * LINE) / 2 + 10;
+  return all.flatMap((line, i) => [
+    label(line.text, x, round(top + i * LINE), `td-g-text td-g-${line.tone}`),
+    document.createTextNode(" "), // not seen: it keeps the words of two lines apart
+  ]);
+}
+
+function arrayParts({ width, height, lines: all }: Shape): Node[] {
   const ellipse = svg("ellipse", {
     cx: width / 2,
     cy: height / 2,
@@ -196,7 +211,7 @@ function arrayParts({ width, height, lines: all }: Shape): SVGElement[] {
   return [ellipse, ...lines(all, width / 2, height)];
 }
 
-function launchParts(model: TraceModel, node: LaunchNode, shape: Shape): SVGElement[] {
+function launchParts(model: TraceModel, node: LaunchNode, shape: Shape): Node[] {
   const { width, height, title, ports } = shape;
   const stack = node.unit.sequence
     ? [svg("rect", { x: 3, y: 3, width, height, rx: 3, class: "td-g-shape td-g-stack" })]
@@ -206,9 +221,15 @@ function launchParts(model: TraceModel, node: LaunchNode, shape: Shape): SVGElem
     const middle = cell.x + cell.width / 2;
     return svg(
       "g",
-      { class: "td-g-port", role: "button", "aria-label": portLabel(model, node, port), "data-port": port.slot },
+      {
+        class: "td-g-port",
+        role: "button",
+        "aria-label": withShown(portLabel(model, node, port), [short(port.name, 18), badge(port)]),
+        "data-port": port.slot,
+      },
       svg("rect", { x: cell.x, y: 0, width: cell.width, height, class: "td-g-cell" }),
       label(short(port.name, 18), middle, height / 2 - 1, "td-g-text td-g-portname"),
+      document.createTextNode(" "),
       label(badge(port), middle, height / 2 + 12, `td-g-text td-g-badge${port.needed ? " td-g-needed" : ""}`),
     );
   });

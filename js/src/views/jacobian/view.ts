@@ -42,7 +42,7 @@ export function jacobianTab(panel: Panel, host: Host): Child[] {
 /** The maps in the middle column, as large as it is. */
 export function buildWideJacobian(panel: Panel, host: Host): HTMLElement {
   const source = sourceOf(panel, host);
-  const element = h("section", { class: "td-jac-wide", "aria-label": "Jacobian", hidden: true });
+  const element = h("section", { class: "td-jac-wide", role: "group", "aria-label": "Jacobian", hidden: true });
   let shown: Jacobian["cells"] = null;
   const update = (): void => {
     const { jacobian } = source.value;

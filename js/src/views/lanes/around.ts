@@ -14,7 +14,7 @@ const MOST_EVENTS = 12;
 
 /** Follows the selection. It can not be seen; its buttons are no tab stops, but a screen reader finds and presses them. */
 export function buildAround(panel: Panel): HTMLElement {
-  const element = h("div", { class: "td-sr td-around", role: "region", "aria-label": "Around the selection, as text" });
+  const element = h("div", { class: "td-sr td-around", role: "group", "aria-label": "Around the selection, as text" });
   let frame = 0;
   const update = (): void => {
     cancelAnimationFrame(frame);
