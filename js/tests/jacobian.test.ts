@@ -302,7 +302,7 @@ describe("the mask as a grid", () => {
 
   it("says of each cell what it is, and is walked with the arrows", () => {
     const store = mount(state);
-    expect(cells().map((cell) => cell.getAttribute("aria-label"))).toEqual([
+    expect(cells().map((cell) => cell.getAttribute("aria-description"))).toEqual([
       "force by x, AGREE, largest error 3e−8, switched on",
       "loss by throw, WRONG, largest error 0.38, switched off, whole tape",
       "loss by x, not run, switched off, whole tape",
@@ -313,7 +313,7 @@ describe("the mask as a grid", () => {
     expect(document.activeElement).toBe(cells()[2]);
     press(" ");
     expect(store.get("mask")).toEqual([PAIR, [null, "x", "loss"]]);
-    expect(document.activeElement?.getAttribute("aria-label")).toContain("loss by x, not run, switched on");
+    expect(document.activeElement?.getAttribute("aria-description")).toContain("loss by x, not run, switched on");
     press("ArrowLeft");
     press("ArrowLeft");
     press(" "); // the row of loss: on where one was off
@@ -334,7 +334,7 @@ describe("the mask as a grid", () => {
     [...host.querySelectorAll<HTMLElement>(".td-scope")][1]?.click();
     expect(text(".td-mask caption")).toBe("all launches of spring (3)");
     expect(cells()[0]?.textContent).toBe("∧ KINK 1/2−1 | 1");
-    expect(cells()[0]?.getAttribute("aria-label")).toContain("1 KINK, 1 AGREE, slopes −1 on the left, 1 on the right");
+    expect(cells()[0]?.getAttribute("aria-description")).toContain("1 KINK, 1 AGREE, slopes −1 on the left, 1 on the right");
     const box = cells()[0]?.querySelector("input");
     expect([box?.checked, box?.indeterminate]).toEqual([false, true]);
     box?.click();
@@ -358,7 +358,7 @@ describe("the mask as a grid", () => {
   it("says why nothing was decided", () => {
     const message = "not checked: the kernel does not read x";
     mount({ ...state, checks: [{ launch: 1, input: "x", output: "force", verdict: "UNDECIDABLE", message }] });
-    expect(cells()[0]?.getAttribute("aria-label")).toContain(`UNDECIDABLE, ${message}`);
+    expect(cells()[0]?.getAttribute("aria-description")).toContain(`UNDECIDABLE, ${message}`);
     expect(cells()[0]?.title).toContain(message);
   });
 });
