@@ -556,3 +556,26 @@ def test_an_optimizer_without_gradients() -> None:
     assert str(caught.value) == (
         "Adam.step: grad must be a list of gradients; got None\n  = hint: pass [parameter.grad, …]"
     )
+
+
+@pytest.mark.parametrize("decorator", ["kernel", "func"])
+def test_what_is_decorated_is_a_function(decorator: str) -> None:
+    class Model:
+        pass
+
+    with pytest.raises(wp.KernelTypeError) as caught:
+        getattr(wp, decorator)(Model)
+    assert str(caught.value) == (
+        f"{decorator}: only functions can be decorated; got the class `Model`\n"
+        f"  = hint: write @{decorator} above a `def`"
+    )
+
+
+def test_seeds_that_are_no_dictionary() -> None:
+    tape, _, y, _ = recorded()
+    with pytest.raises(wp.TapeError) as caught:
+        tape.backward(grads=[y])
+    assert str(caught.value) == (
+        "backward: grads must be a dictionary from arrays to their adjoints; got a list\n"
+        "  = hint: pass grads={array: adjoint}"
+    )

@@ -72,10 +72,25 @@ def kernel(
     options = {**(module_options or {}), **{key: value for key, value in own.items() if value is not None}}
 
     def decorate(python: Callable[..., Any], frame: Any = None) -> Kernel:
+        _require_function("kernel", python)
         read_annotations(python, frame or sys._getframe(1))
         return Kernel(python, name, options=options)
 
     return decorate if function is None else decorate(function, sys._getframe(1))
+
+
+def _require_function(decorator: str, given: Any) -> None:
+    """Refuse what is no function.
+
+    Raises:
+        KernelTypeError: It is a class, or something else.
+    """
+    if not hasattr(given, "__code__"):
+        what = f"the class `{given.__name__}`" if isinstance(given, type) else f"{given!r}"
+        raise KernelTypeError(
+            f"{decorator}: only functions can be decorated; got {what}",
+            hint=f"write @{decorator} above a `def`",
+        )
 
 
 @overload
@@ -105,6 +120,7 @@ def func(
     """
 
     def decorate(python: Callable[..., Any], frame: Any = None) -> Function:
+        _require_function("func", python)
         frame = frame or sys._getframe(1)
         read_annotations(python, frame)
         made = Function(python)

@@ -42,6 +42,12 @@ def checked_seeds(
             "backward: nothing was recorded on this tape",
             hint="run the launches inside `with tape:` first",
         )
+    if grads and not isinstance(grads, Mapping):
+        given = type(grads).__name__
+        raise TapeError(
+            f"backward: grads must be a dictionary from arrays to their adjoints; got a {given}",
+            hint="pass grads={array: adjoint}",
+        )
     seeds: Held = {}
     if loss is not None:
         if loss is not known or not known._requires_grad:

@@ -111,9 +111,10 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
         return one
     if isinstance(one, Quantity) and isinstance(two, Quantity):
         if one.type is not two.type:
+            what = "this" if name.startswith("%") else f"`{name}`"  # `%choice`: of a conditional expression
             ctx.type_error(
                 node,
-                f"`{name}` is {t.type_name(one.type)} on one branch and {t.type_name(two.type)} on the other",
+                f"{what} is {t.type_name(one.type)} on one branch and {t.type_name(two.type)} on the other",
                 "give it one type on both, for example with float(…)",
             )
         return _merged_quantity(ctx, name, one, two, node_if)

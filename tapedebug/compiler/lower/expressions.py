@@ -282,6 +282,13 @@ def apply(ctx: Context, node: ast.AST, name: str, shown: str, *operands: Quantit
 
 
 def _binary(ctx: Context, node: ast.BinOp) -> Item:
+    for side in (node.left, node.right):
+        if isinstance(side, ast.Constant) and isinstance(side.value, str):
+            ctx.syntax_error(
+                node,
+                f"a kernel cannot compute with text: {side.value!r}",
+                'to print values, list them: print("x is", x), or wp.printf("x is %f\\n", x)',
+            )
     left, right = value(ctx, node.left), value(ctx, node.right)
     return binary(ctx, node, node.op, left, right)
 
