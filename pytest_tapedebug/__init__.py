@@ -10,7 +10,6 @@ import array
 import hashlib
 import re
 import reprlib
-import sys
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -31,8 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Fix the folder while the directory is the user's: workers of pytest-xdist begin in another one."""
-    if sys.version_info < (3, 12):
-        _tell_arrays_apart()
+    _tell_arrays_apart()
     given = config.getoption("--tapedebug-reports")
     if given:
         config.option.tapedebug_reports = str(config.invocation_params.dir / given)
@@ -41,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def _tell_arrays_apart() -> None:
     """Let pytest show our arrays in assertions.
 
-    Before Python 3.12 reprlib takes everything that is called `array` for one of the standard library's, and
-    fails at its `typecode`; since then it looks, as this does.
+    The reprlib of Python 3.11 and of early releases of 3.12 takes everything that is called `array` for one
+    of the standard library's, and fails at its `typecode`; later ones look, as this does.
     """
     theirs = reprlib.Repr.repr_array
     if theirs.__module__ != "reprlib":

@@ -91,7 +91,9 @@ def _formatted(ctx: Context, node: ast.expr, values: list[Value]) -> list[Piece]
         message = f"`{ast.unparse(node.value)}` ({t.type_name(q.type)}) has no format {spec!r}".replace(
             "\0", "…"
         )
-        ctx.type_error(node, message, "formats are constant text, such as :.3f for a float or :5d for an int")
+        # the value's place: until Python 3.12 the whole f-string is that of its parts
+        hint = "formats are constant text, such as :.3f for a float or :5d for an int"
+        ctx.type_error(node.value, message, hint)
     values.append(q.scalar.value)
     return [Shown(q.type, format=spec)]
 
