@@ -19,13 +19,16 @@ def sentences(head: Json) -> list[str]:
     return [_run(head), _result(head), _change(head)]
 
 
-def compared(names: Sequence[str], heads: Sequence[Json], counts: tuple[int, int, int]) -> list[str]:
+def compared(
+    names: Sequence[str], heads: Sequence[Json], counts: tuple[int, int, int], worst: Json | None = None
+) -> list[str]:
     """Return the sentences about two tapes, before and after a change.
 
     Args:
         names: What the two are called.
         heads: The heads of their packed traces.
         counts: How many findings are gone, new, and still there.
+        worst: The worst finding that is gone.
     """
     before, after = heads
     gone, new, still = counts
@@ -37,8 +40,17 @@ def compared(names: Sequence[str], heads: Sequence[Json], counts: tuple[int, int
     return [
         f"Two tapes are compared, before and after a change: {launches}.",
         f"Before: {_result(before)} After: {_result(after)}",
-        f"{_plural(gone, 'finding')} gone, {new} new, {still} still there. {left}",
+        f"{_plural(gone, 'finding')} gone{_named(worst)}, {new} new, {still} still there. {left}",
     ]
+
+
+def _named(finding: Json | None) -> str:
+    """`` (the worst: overwrite of x, x_next at net.py:177)``."""
+    if finding is None:
+        return ""
+    of = f" of {', '.join(finding['arrays'][:4])}" if finding["arrays"] else ""
+    at = finding["call_site"] or finding["location"]
+    return f" (the worst: {finding['rule']}{of}{f' at {_place(at)}' if at else ''})"
 
 
 def _run(head: Json) -> str:

@@ -129,11 +129,12 @@ def test_names_of_tapes(net: Json) -> None:
 
 
 def test_before_and_after(net: Json, fine: Json) -> None:
-    assert compared(("first", "mended"), (net, fine), (2, 0, 1)) == [
+    assert compared(("first", "mended"), (net, fine), (2, 0, 1), net["findings"][0]) == [
         "Two tapes are compared, before and after a change: first (11 launches, gradient WRONG) and mended "
         f"({fine['tape']['launches']} launches, gradient AGREE).",
         f"Before: {sentences(net)[1]} After: {sentences(fine)[1]}",
-        "2 findings gone, 0 new, 1 still there. Nothing is left to change.",
+        "2 findings gone (the worst: overwrite of x, x_next at net.py:86), 0 new, 1 still there. "
+        "Nothing is left to change.",
     ]
 
 

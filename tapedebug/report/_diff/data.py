@@ -12,7 +12,7 @@ from tapedebug.report._sentences import compared
 
 Json = dict[str, Any]
 
-BRIEFLY = 110
+BRIEFLY = 90
 """Characters of the message of a finding that is gone: all of it is in the panel of the first tape."""
 MOST = 500
 """Rows of one kind; a page of more is not read."""
@@ -36,6 +36,7 @@ def to_data(diff: Diff, heads: Sequence[Json], *, redact: bool = False) -> Json:
         return text
 
     counts = (len(diff.gone), len(diff.new), len(diff.still))
+    worst = diff.gone[0].to_json() if diff.gone else None
     partner = {run.before + k: run.after + k for run in diff.matches for k in range(run.length)}
 
     def place(launches: list[int]) -> int | None:
@@ -64,6 +65,6 @@ def to_data(diff: Diff, heads: Sequence[Json], *, redact: bool = False) -> Json:
         "verdicts": [diff.before.verdict, diff.after.verdict],
         "overview": [[name, words(text)] for name, text in overview(diff)],
         "rows": rows,
-        "sentences": [words(text) for text in compared(diff.names, heads, counts)],
+        "sentences": [words(text) for text in compared(diff.names, heads, counts, worst)],
         "matches": [list(run) for run in diff.matches],
     }
