@@ -146,9 +146,7 @@ def test_recorded_traces_and_json() -> None:
     assert "on_overwrite='ignore' → 'preserve'" in str(found)
     severities = [(one.severity, other.severity) for one, other in found.still]
     assert ("error", "info") in severities or found.gone
-    with pytest.raises(
-        TypeError, match=r"the JSON data of a trace; got 3 \(int\)$"):
-    ):
+    with pytest.raises(TypeError, match=r"the JSON data of a trace; got 3 \(int\)$"):
         diff(3, found.before)  # type: ignore[arg-type]
     with pytest.raises(TraceError, match="not a tapedebug trace"):
         diff({}, found.before)
