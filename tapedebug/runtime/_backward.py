@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +16,7 @@ from tapedebug.runtime import _bulk, _messages
 from tapedebug.runtime._call_list import CallList, Times
 from tapedebug.runtime._finite import Finite
 from tapedebug.runtime._history import leaves_of, note
+from tapedebug.runtime._inside import Checked
 from tapedebug.runtime._interrupts import deferred
 from tapedebug.runtime._lending import Lending
 from tapedebug.runtime._lent import Lent, values_of
@@ -28,7 +29,7 @@ from tapedebug.runtime._seeds import Held
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ZERO, Buffer, gradients
 from tapedebug.runtime.config import config
-from tapedebug.runtime.plan import Plan, Runner, has_gradient
+from tapedebug.runtime.plan import CHECKED, Plan, Runner, has_gradient
 from tapedebug.runtime.record import Record, Site
 from tapedebug.runtime.versions import Tracker, announce
 
@@ -148,8 +149,8 @@ class Prepared:
         self.retained = Retained(records, groups)
         self.table = Table(records[self.first :], self.space)
         steps = self.table.steps(records[self.first :], None if self.first else groups)
-        self.may_raise = config.verify_fp or any(p.kind == "func" or p.heard_back for p, _, _ in groups)
         self.calls, self.times = self._calls(steps)
+        self.may_raise = config.verify_fp or self._may_fail([plan for plan, _, _ in groups])
         self.fixed = sum([memory.nbytes for memory in self.memories.values()])
         self.fixed += tracker.preserved_bytes if tracker.kept else 0
         written = _written(groups)
@@ -158,6 +159,17 @@ class Prepared:
         self.written = [a for a in written if a.buffer not in emptied]
         self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
         return emptied
+
+    def _may_fail(self, plans: Sequence[Plan]) -> bool:
+        """Whether something of a pass may raise: functions of the user's, remarks, and indices."""
+        if any(plan.kind == "func" or plan.heard_back - CHECKED for plan in plans):
+            return True
+        if self.first or self.retained.at or config.interpreted:
+            return any(plan.heard_back for plan in plans)
+        return any(
+            type(run) is Checked and (at is None or not run.is_shown(threads, at))
+            for run, threads, at in self.calls
+        )
 
     def _follow(self, outline: Outline, tracker: Tracker) -> set[Buffer]:
         """Take what was worked out for a tape that recorded the same, as `_work_out` does."""

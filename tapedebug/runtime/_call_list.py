@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug.compiler.objects import Entry
+from tapedebug.runtime._inside import Checked
 from tapedebug.runtime._large import Large
 from tapedebug.runtime.plan import Runner
 
@@ -91,6 +92,9 @@ class CallList:
     def _prepare(self) -> None:
         """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
         calls = len(self._runs)
+        for number, (run, threads, at) in enumerate(self):
+            if type(run) is Checked and at is not None and run.is_shown(threads, at):
+                self._runs[number] = run.plain
         self._runs = [
             self._resolved(number, run) if type(run) is Large else run
             for number, run in enumerate(self._runs)

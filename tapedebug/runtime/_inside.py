@@ -113,6 +113,11 @@ class Checked:
         finally:
             before.restore()
 
+    def is_shown(self, threads: int, address: int) -> bool:
+        """True if ranges show that no index can be outside: whatever memory holds."""
+        found, known, _ = self._looked_up(threads, address)
+        return known and not found.unknown
+
     def is_inside(self, threads: int, address: int) -> bool:
         """True if no index of a launch can be outside; False where one is, or where it cannot be shown."""
         found, known, raw = self._looked_up(threads, address)
