@@ -99,25 +99,33 @@ class Config:
 LISTENERS: list[Callable[[], Any]] = []
 """Called after a setting has changed."""
 
-_debuggers = 0
+_debuggers: list[bool] = []
 
 
 @contextmanager
-def debugging() -> Iterator[None]:
-    """A block in which a debugger runs the program: what settings leave open is checked."""
-    global _debuggers
-    _debuggers += 1
+def debugging(*, shown: bool = False) -> Iterator[None]:
+    """A block in which a debugger runs the program: what settings leave open is checked.
+
+    Args:
+        shown: Whether it was shown that indices are inside, for the values that the program had.
+    """
+    _debuggers.append(shown)
     _changed()
     try:
         yield
     finally:
-        _debuggers -= 1
+        _debuggers.remove(shown)
         _changed()
 
 
 def is_debugging() -> bool:
     """True inside a block of `debugging`."""
-    return _debuggers > 0
+    return bool(_debuggers)
+
+
+def is_shown() -> bool:
+    """True inside a block of `debugging` of which that is said."""
+    return bool(_debuggers) and _debuggers[-1]
 
 
 def _changed() -> None:

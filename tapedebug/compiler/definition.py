@@ -68,7 +68,12 @@ class Definition:
     def check_bounds(self) -> bool:
         """Whether an index outside its array ends a launch."""
         chosen = self.option("check_bounds")
-        return bool(is_debugging() if chosen is None else chosen) or self.option("mode") == "debug"
+        return self.demands_bounds or (chosen is None and is_debugging())
+
+    @property
+    def demands_bounds(self) -> bool:
+        """Whether the user has said so."""
+        return bool(self.option("check_bounds")) or self.option("mode") == "debug"
 
     @cached_property
     def origin(self) -> Origin:

@@ -327,6 +327,10 @@ class Kernel(Analysed):
         """A variant without the tests of its indices, compiled when it is called."""
         return self._entry(replace(variant, heard=variant.heard - {BOUNDS}), late=True)
 
+    def held(self, variant: Variant) -> Entry | Interpreted:
+        """A variant that holds indices which depend on memory inside arrays, compiled when it is called."""
+        return self._entry(replace(variant, heard=variant.heard - {BOUNDS}, guarded=True), late=True)
+
     def probing(self, variant: Variant, kind: str) -> Entry | Interpreted:
         """What tests the indices of a variant and does nothing else (`passes.bounds`)."""
         return self._entry(replace(variant, heard=frozenset({BOUNDS}), probes=kind), late=True)

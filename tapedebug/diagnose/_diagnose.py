@@ -100,11 +100,22 @@ def diagnose(
 
 
 def _checked(tapes: Sequence[Tape]) -> contextlib.AbstractContextManager[None]:
-    """Replays that check indices, where one of them may reach out of the memory that replays have."""
-    from tapedebug.runtime._inside import are_confined
+    """Replays that check indices, where one of them may reach out of the memory that replays have.
 
-    confined = all(are_confined(item.tracker.records) for item in tapes)
-    return contextlib.nullcontext() if confined else debugging()
+    Where none does with the values of the program, those that it has with other values are held inside.
+    """
+    from tapedebug.runtime._inside import are_confined
+    from tapedebug.runtime.replay import Shadow
+
+    if all(are_confined(item.tracker.records) for item in tapes):
+        return contextlib.nullcontext()
+    try:
+        with debugging():
+            for item in tapes:
+                Shadow(item.tracker).forward()
+    except TapedebugError:
+        return debugging()
+    return debugging(shown=True)
 
 
 def _reveal(case: Case, again: Again) -> None:

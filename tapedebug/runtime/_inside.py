@@ -23,7 +23,7 @@ from tapedebug.runtime._large import Large
 from tapedebug.runtime._memories import contiguous, memory
 from tapedebug.runtime._pack import address_of
 from tapedebug.runtime._shadow_memory import MARGIN
-from tapedebug.runtime.journal import FAILED, JOURNAL, Listener
+from tapedebug.runtime.journal import FAILED, JOURNAL
 
 if TYPE_CHECKING:
     from tapedebug.runtime.plan import Runner
@@ -49,7 +49,7 @@ def are_confined(records: Sequence[Record]) -> bool:
             continue
         if plan not in tests:
             variant = Variant("forward", strided=plan.strided)
-            tests[plan] = Checked(plan.kernel, variant, plan.large, Listener(plan.kernel, plan.large, ""))
+            tests[plan] = Checked(plan.kernel, variant, plan.large, plan.large)
         room = {}
         for param in plan.arrays:
             a = record.args[param]
@@ -67,14 +67,14 @@ class Checked:
         kernel: The kernel.
         variant: What runs, without tests.
         plain: It, compiled.
-        listener: The same with tests, which says what is outside.
+        otherwise: The same with tests, which says what is outside, or which holds it inside.
 
     Attributes:
         plain: As given.
     """
 
-    def __init__(self, kernel: Any, variant: Variant, plain: Runner, listener: Listener) -> None:
-        self.kernel, self.variant, self.plain, self.listener = kernel, variant, plain, listener
+    def __init__(self, kernel: Any, variant: Variant, plain: Runner, otherwise: Runner) -> None:
+        self.kernel, self.variant, self.plain, self.otherwise = kernel, variant, plain, otherwise
         self._reaches: Reaches | None = None
         self._words = Struct("")
         self._known: dict[Any, bool] = {}
@@ -86,7 +86,7 @@ class Checked:
         Raises:
             BoundsError: An index was outside its array.
         """
-        (self.plain if self.is_inside(hi, args) else self.listener)(lo, hi, args)
+        (self.plain if self.is_inside(hi, args) else self.otherwise)(lo, hi, args)
 
     def packing(self, packed: Callable[..., bytes | None], written: Sequence[int]) -> Callable[..., Any]:
         """What packs the slots of a launch, and raises where an index of it would be outside.
@@ -109,7 +109,7 @@ class Checked:
 
         before = Memory(written)
         try:
-            self.listener(0, threads, address)
+            self.otherwise(0, threads, address)
         finally:
             before.restore()
 

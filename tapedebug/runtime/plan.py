@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._config import is_shown
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
 from tapedebug.lang import types
@@ -277,26 +278,33 @@ class KernelPlan(Plan):
             self.tested = tests.packing(self.packed, self.written)
             self.fitted = tests.packing(self.fitted, self.written)
         self.run = self.large.entry if type(self.large) is Large else self.large  # compiled when it is called
-        self.twins: dict[tuple[bool, frozenset[str]], Runner] = {}
+        self.twins: dict[tuple[bool, frozenset[str], bool], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.warps: dict[tuple[Any, ...], Runner | None] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
 
     def forward_run(self, f64: bool) -> Runner:
         """The forward entry, or its float64 twin (compiled when first asked for); both print nothing."""
-        heard = self._checks
+        heard, holds = self._checks
         if not (f64 or heard or self.heard):
             return self.large
-        key = f64, heard
+        key = f64, heard, holds
         if key not in self.twins:
             entry = self.kernel.forward(f64=f64, strided=self.strided, heard=heard, late=True)
-            self.twins[key] = runner(entry, self.kernel, heard)
+            self.twins[key] = runner(entry, self.kernel, heard, holds=holds)
         return self.twins[key]
 
     @property
-    def _checks(self) -> frozenset[str]:
-        """What private runs make sure of: as the launch did, or as settings are now."""
-        return CHECKED if BOUNDS in self.heard or self.kernel.check_bounds else NOTHING_SAID
+    def _checks(self) -> tuple[frozenset[str], bool]:
+        """What private runs make sure of, and whether they hold indices inside of arrays.
+
+        They do so where the launch itself was inside: other values lead to others, which nobody asked for.
+        """
+        if self.kernel.demands_bounds:
+            return CHECKED, False
+        if BOUNDS in self.heard:
+            return CHECKED, True
+        return (CHECKED, is_shown()) if self.kernel.check_bounds else (NOTHING_SAID, False)
 
     def asserted_run(self) -> Runner:
         """The forward entry with the assertions of a launch, which prints nothing."""
@@ -319,8 +327,21 @@ class KernelPlan(Plan):
         Stores of `memory` are not re-executed: what they wrote is read as memory holds it. The incoming
         adjoints of `kept` stay as they are.
         """
-        heard = self.heard_back if live else NOTHING_SAID if guarded else self._checks
-        key = (replay, memory, f64, guarded, config.strong_zero, heard, config.interpreted, rounded, kept)
+        heard, holds = self._checks if not live and not guarded else (NOTHING_SAID, False)
+        if live:
+            heard = self.heard_back
+        key = (
+            replay,
+            memory,
+            f64,
+            guarded,
+            config.strong_zero,
+            heard,
+            config.interpreted,
+            rounded,
+            kept,
+            holds,
+        )
         found = self.adjoints.get(key)
         if found is None:
             entry = self.kernel.adjoint(
@@ -336,7 +357,7 @@ class KernelPlan(Plan):
                 kept=kept,
                 late=True,
             )
-            found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint")
+            found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint", holds=holds)
         return found
 
     def warp_run(self, retained: frozenset[int]) -> Runner | None:
@@ -368,15 +389,15 @@ class KernelPlan(Plan):
 
     def tangent_run(self, f64: bool, detached: bool) -> Runner:
         """The tangent entry (compiled when first asked for)."""
-        heard = self._checks
-        key = (f64, detached, config.strong_zero, config.interpreted, heard)
+        heard, holds = self._checks
+        key = (f64, detached, config.strong_zero, config.interpreted, heard, holds)
         found = self.tangents.get(key)
         if found is None:
             active = frozenset(p for p, _ in self.dotted(detached))
             entry = self.kernel.tangent(
                 active, f64=f64, strided=self.strided, strong_zero=config.strong_zero, heard=heard, late=True
             )
-            found = self.tangents[key] = runner(entry, self.kernel, heard, "tangent")
+            found = self.tangents[key] = runner(entry, self.kernel, heard, "tangent", holds=holds)
         return found
 
     def adjoint_tangent_run(self, replay: frozenset[int], f64: bool) -> Runner:
@@ -391,7 +412,9 @@ class KernelPlan(Plan):
         return found
 
 
-def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: str = "") -> Runner:
+def runner(
+    entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: str = "", *, holds: bool = False
+) -> Runner:
     """How an entry runs over its threads: many of them on several processors.
 
     A kernel that says something is heard in the order of its threads, and what it does without saying it is
@@ -402,6 +425,7 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         kernel: Its kernel.
         heard: The kinds of remarks that it makes: what it says is shown when it has run, what fails raises.
         of: What it is of the kernel: its `"adjoint"` or `"tangent"`, else the kernel itself.
+        holds: An index that is outside raises nothing: it is held inside.
     """
     if heard - {PAUSE}:
         listener = Listener(kernel, entry, of)
@@ -409,7 +433,8 @@ def runner(entry: Any, kernel: Any, heard: frozenset[str] = NOTHING_SAID, of: st
         if variant is None:
             return listener
         plain = runner(kernel.unchecked(variant), kernel, heard - CHECKED, of)
-        return Checked(kernel, replace(variant, heard=variant.heard - CHECKED), plain, listener)
+        otherwise = runner(kernel.held(variant), kernel, heard - CHECKED, of) if holds else listener
+        return Checked(kernel, replace(variant, heard=variant.heard - CHECKED), plain, otherwise)
     says = kernel.speech(back=of == "adjoint") - {PAUSE, BOUNDS}
     if isinstance(entry, Entry):
         return entry.settled() if says else Large(entry, kernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._config import debugging
 
 HERE = Path(__file__)
 NAME = HERE.name
@@ -456,3 +458,22 @@ def test_an_index_beyond_the_memory_of_replays_ends_in_a_finding(unknown: bool) 
     assert diagnosis.coverage.partial
     notes = [note for note in diagnosis.coverage.notes if "is outside axis 0" in note]
     assert len(notes) <= 2, notes
+
+
+@wp.kernel
+def by_value(v: wp.array(dtype=float), w: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = w[int(v[i])]
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_an_index_that_leaves_its_array_at_other_values_alone_is_no_finding(checked: bool) -> None:
+    """Finite differences move `v[2]` to where `int(v[2])` is outside: that is no bug of the program."""
+    v, w, out, loss = floats(0.5, 1.5, 2.65), floats(1, 2, 3), zeros(3), zeros(1)
+    with debugging() if checked else contextlib.nullcontext(), wp.Tape() as tape:
+        wp.launch(by_value, 3, inputs=[v, w, out])
+        wp.launch(total, 3, inputs=[out, loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert diagnosis.verdict == "AGREE"
+    assert not [finding for finding in diagnosis.findings if finding.rule == "out-of-bounds"]
