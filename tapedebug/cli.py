@@ -335,7 +335,7 @@ def _run(options: argparse.Namespace) -> int:
     from tapedebug._recording import Recorder
 
     try:
-        # Settings, engine and names of cells are the same for the diagnosis.
+        # Settings, engine, and names and lines of cells are the same for the diagnosis and what it prints.
         with _settings(options), _engine(as_warp=options.as_warp), program as run:
             with Recorder() as recorder:
                 outcome = run(options.args)
@@ -347,13 +347,13 @@ def _run(options: argparse.Namespace) -> int:
                 print(f"  = hint: {hint}", file=sys.stderr)
             sys.stderr.flush()
             diagnoses, notes = _diagnose(name, recorder, outcome, as_warp=options.as_warp)
+            done.traces, done.notes = [diagnosis.trace for diagnosis in diagnoses], notes
+            done.failed, done.reason, done.message = outcome.failed, outcome.reason, outcome.message
+            done.seconds = time.monotonic() - began
+            done.status = FAILED if done.failed else WRONG if any(_fails(done)) else CLEAN
+            return _conclude(diagnoses, done, outputs, options)
     except NoProgram as error:
         raise UsageError(str(error)) from None
-    done.traces, done.notes = [diagnosis.trace for diagnosis in diagnoses], notes
-    done.failed, done.reason, done.message = outcome.failed, outcome.reason, outcome.message
-    done.seconds = time.monotonic() - began
-    done.status = FAILED if done.failed else WRONG if any(_fails(done)) else CLEAN
-    return _conclude(diagnoses, done, outputs, options)
 
 
 def _fails(run: Run) -> Iterator[bool]:

@@ -31,6 +31,7 @@ TITLES = {
     "flat-op": "A gradient is 0 because of an operation without a slope",
     "loop-memory": "Adjoints keep much of their loops",
     "nonfinite": "NaN or Inf was born on the tape",
+    "not-reset": "A recording adds to the loss of an earlier one",
     "out-of-bounds": "An index is outside its array",
     "overwrite": "Values that an adjoint needs were overwritten",
     "race": "Two threads of a launch race on an element",

@@ -48,6 +48,9 @@ def test_a_notebook_is_run_cell_by_cell_with_its_magics(tmp_path: Path) -> None:
     number = HEAD.splitlines().index("    x[i] = z[i]") + 2
     assert f"    kernel at In [1]:{number}, in put" in lines
     assert "        x[i] = z[i]" in lines
+    number = HEAD.splitlines().index("            wp.launch(put, dim=3, inputs=[z], outputs=[x])") + 2
+    assert f"    launched at In [1]:{number}, in record" in lines
+    assert "        wp.launch(put, dim=3, inputs=[z], outputs=[x])" in lines
 
 
 @pytest.mark.parametrize("ipython", [True, False])
