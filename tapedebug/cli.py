@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -503,11 +504,9 @@ def _print(diagnoses: list[Diagnosis], run: Run, options: argparse.Namespace) ->
     colour = wants_colour(sys.stdout)
     lines: list[str] = []
     told: dict[str, str] = {}
-    for diagnosis in diagnoses:
-        if options.quiet:
-            loud = [finding for finding in diagnosis.findings if finding.severity != "info"]
-            lines += [paint(one_line(finding, run.root), finding.severity, colour) for finding in loud]
-            continue
+    if options.quiet:
+        lines += [paint(line, severity, colour) for line, severity in _short_lines(run)]
+    for diagnosis in () if options.quiet else diagnoses:
         lines.append(format_diagnosis(diagnosis.trace, colour=colour, told=told))
         lines += [*(format_details(diagnosis.trace) if options.verbose else ()), ""]
     if options.verbose:
@@ -516,6 +515,14 @@ def _print(diagnoses: list[Diagnosis], run: Run, options: argparse.Namespace) ->
     lines += () if options.quiet else run.notes
     lines.append(paint(_summary(diagnoses, run), _style(diagnoses), colour))
     _say("\n".join(lines if options.quiet else ["", *lines]))
+
+
+def _short_lines(run: Run) -> list[tuple[str, str]]:
+    """A line for each error and warning, with its severity; the same on several tapes is one."""
+    findings = [finding for trace in run.traces for finding in trace.findings]
+    loud = [finding for finding in findings if finding.severity != "info"]
+    counts = Counter((one_line(finding, run.root), finding.severity) for finding in loud)
+    return [(f"{line} ({n} times)" if n > 1 else line, severity) for (line, severity), n in counts.items()]
 
 
 def _style(diagnoses: list[Diagnosis]) -> str:

@@ -252,6 +252,8 @@ class TapeMagics(Base):
             from tapedebug.notebook._subject import subject_of, text_of
 
             print(text_of(subject_of(tape)))
+            if given.panel:  # later cells may use its traits, also where the notebook runs as a program
+                self.keep(given.panel, open_panel(tape, height=given.height))
             return
         panel = open_panel(tape, height=given.height)
         self.keep(given.panel, panel)

@@ -395,6 +395,9 @@ def test_quiet_is_a_line_for_each_finding(
         + data(tmp_path / "out.json")["findings"][0]["message"].partition(". ")[0]
     ]
     assert f"(read at script.py:{square})" in lines[0]
+    (tmp_path / "script.py").write_text(HEAD + BODY, encoding="utf-8")
+    assert main(["run", "-q", "script.py"]) == 1
+    assert capsys.readouterr().out.splitlines()[0] == f"{lines[0]} (2 times)"
     assert lines[-1].startswith("tapedebug: 1 tape diagnosed: 1 error, 0 warnings, 0 ")
 
 

@@ -85,6 +85,19 @@ def test_a_notebook_that_ends_itself(tmp_path: Path, ipython: bool) -> None:
     assert done.stdout.startswith("\nno tape was recorded: nothing to check\n")
 
 
+def test_a_panel_that_later_cells_use(tmp_path: Path) -> None:
+    write_notebook(
+        tmp_path / "study.ipynb",
+        "%load_ext tapedebug\n" + HEAD,
+        "x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)\ny = wp.zeros_like(x)",
+        "%%tape --panel panel\nwp.launch(square, dim=2, inputs=[x], outputs=[y])",
+        "print(type(panel).__name__, panel.mask)",
+    )
+    done = command(tmp_path, "run", "study.ipynb")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "TapeDebugger []" in done.stdout.splitlines()
+
+
 def test_magics_need_ipython(tmp_path: Path) -> None:
     without_ipython(tmp_path)
     write_notebook(tmp_path / "study.ipynb", "%load_ext tapedebug")
