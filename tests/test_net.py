@@ -186,7 +186,7 @@ def test_the_command_of_the_docstring(tmp_path: Path) -> None:
         "123 of 123 launches checked end to end",
         "kernel at notebooks/net.py:107, in integrate",
         "launched at notebooks/net.py:177, in simulate",
-        "0 errors, 0 warnings, 4 notes",
+        "0 errors, 0 warnings, 4 infos",
     ):
         assert part in done.stdout, done.stdout
     assert report.stat().st_size > 100_000
