@@ -7,6 +7,7 @@ import tomllib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import llvmlite.binding  # noqa: F401  pytester forgets what its runs import; our compiler keeps what it got of it
 import pytest
 
 import tapedebug as wp
