@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 
 from scripts import check_packages
 from tests._processes import ROOT
+from tests.test_repository import tracked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NEED_NODE = ROOT / "scripts" / "need_node.py"
@@ -27,6 +30,90 @@ def requirement(listed: list[str], name: str) -> str:
 def test_a_build_brings_the_builder_that_tests_use() -> None:
     builder = requirement(PROJECT["build-system"]["requires"], "jupyter-builder")
     assert builder == requirement(PROJECT["project"]["optional-dependencies"]["test"], "jupyter-builder")
+
+
+# ------------------------------------------------------------------ what people see of it
+
+REPOSITORY = "https://github.com/tapedebug/tapedebug"
+
+
+def links(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+def test_links_and_authors_are_the_same_in_both_languages() -> None:
+    project, package = PROJECT["project"], json.loads((ROOT / "js" / "package.json").read_text("utf-8"))
+    assert project["urls"]["Repository"] == project["urls"]["Homepage"] == package["homepage"] == REPOSITORY
+    assert package["repository"]["url"] == f"git+{REPOSITORY}.git"
+    assert package["bugs"]["url"] == project["urls"]["Issues"] == f"{REPOSITORY}/issues"
+    assert [author["name"] for author in project["authors"]] == [package["author"]]
+
+
+def test_no_link_of_the_readme_is_relative_on_an_index_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    written = links(text)
+    for each in PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    shown = links(text)
+    assert len(shown) == len(written) > 20
+    assert [link for link in shown if not link.startswith(("https://", "#"))] == []
+    assert f"{REPOSITORY}/raw/main/docs/_static/panel.png" in shown
+    assert f"{REPOSITORY}/blob/main/docs/start/install.md" in shown
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    local = [link.partition("#")[0] for link in links((ROOT / "README.md").read_text(encoding="utf-8"))]
+    assert [link for link in local if not link.startswith("https:") and not (ROOT / link).exists()] == []
+
+
+def installs_from_an_index(text: str) -> list[str]:
+    """Commands that ask a package index for tapedebug, which none has."""
+    return re.findall(
+        r"(?:pipx?|uv(?: pip)?|conda|mamba) (?:install|add) [^\n`]*(?<![\w/.-])tapedebug(?![\w/-]).*", text
+    )
+
+
+def test_no_page_installs_from_an_index() -> None:
+    kinds = {".md", ".ipynb", ".toml", ".yml", ".yaml", ".py", ".ts", ".html", ".txt", ".cff"}
+    pages = [path for path in tracked() if path.suffix in kinds and ROOT / "tests" not in path.parents]
+    assert len(pages) > 100
+    found = {path.name: lines for path in pages if (lines := installs_from_an_index(path.read_text("utf-8")))}
+    assert found == {}
+
+
+def test_no_page_installs_from_an_index_can_fail() -> None:
+    for wrong in ("pip install tapedebug", "pip install -U 'tapedebug[lab]'", "uv add tapedebug"):
+        assert installs_from_an_index(f"Run `{wrong}` first.") != []
+    for right in (
+        "pip install '/path/to/tapedebug[lab]'",
+        "pip install dist/tapedebug-*.whl",
+        "pip install .",
+    ):
+        assert installs_from_an_index(f"Run `{right}` first.") == []
+
+
+# ------------------------------------------------------------------ steps of make
+
+
+def test_steps_show_which_is_running_and_how_long_each_took(tmp_path: Path) -> None:
+    make = tmp_path / "make"
+    make.write_text('#!/bin/sh\necho "ran $2"\n[ "$2" != bad ]\n')
+    make.chmod(0o755)
+    command = [ROOT / "scripts" / "steps.sh", "one", "bad", "three"]
+    done = subprocess.run(
+        command, env={**os.environ, "MAKE": str(make)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert re.sub(r"\d+ s", "0 s", done.stdout).splitlines() == [
+        "==== step 1 of 3: one",
+        "ran one",
+        "==== step 2 of 3: bad",
+        "ran bad",
+        "==== time of each step",
+        "  one                0 min 0 s",
+        "  bad                0 min 0 s",
+        "==== step 2 of 3, bad, failed",
+    ]
 
 
 # ------------------------------------------------------------------ Node.js

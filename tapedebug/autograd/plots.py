@@ -186,7 +186,7 @@ def require_matplotlib() -> Any:
         import matplotlib.pyplot as plt
     except ImportError:
         raise TapedebugError(
-            "plots need matplotlib, which is not installed", hint="pip install 'tapedebug[plot]'"
+            "plots need matplotlib, which is not installed", hint="pip install matplotlib"
         ) from None
     return plt
 

@@ -138,7 +138,7 @@ def test_missing_matplotlib_is_told_before_anything_runs(check: str, monkeypatch
         else:
             gradcheck_tape(tape, plot_relative_error=True)
     assert str(caught.value) == (
-        "plots need matplotlib, which is not installed\n  = hint: pip install 'tapedebug[plot]'"
+        "plots need matplotlib, which is not installed\n  = hint: pip install matplotlib"
     )
 
 

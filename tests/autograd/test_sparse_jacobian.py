@@ -208,7 +208,7 @@ def test_sparse_without_scipy_says_what_to_install(monkeypatch: pytest.MonkeyPat
             method(k.tridiagonal, 12, [x], [y], sparse=True)
         assert str(caught.value) == (
             "jacobian: sparse=True needs scipy, which is not installed\n"
-            "  = hint: pip install 'tapedebug[sparse]', or leave sparse out for dense arrays"
+            "  = hint: pip install scipy, or leave sparse out for dense arrays"
         )
 
 

@@ -34,7 +34,7 @@ def require_scipy() -> Any:
     except ImportError:
         raise TapedebugError(
             "jacobian: sparse=True needs scipy, which is not installed",
-            hint="pip install 'tapedebug[sparse]', or leave sparse out for dense arrays",
+            hint="pip install scipy, or leave sparse out for dense arrays",
         ) from None
     return scipy.sparse
 
