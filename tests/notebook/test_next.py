@@ -113,3 +113,15 @@ def test_it_does_not_end_what_it_has_not_begun():
     fresh = NextCell()
     fresh.cell_ends(None)
     assert fresh.state == "off"
+
+
+def test_a_cell_that_is_recorded_again_adds_to_its_loss_and_that_is_found(front_end, told):
+    run(front_end, "loss = wp.zeros(1, dtype=float, requires_grad=True)")
+    cell = "wp.launch(total, dim=3, inputs=[x], outputs=[loss])"
+    severities = []
+    for _ in range(2):
+        next_cell.arm(True)
+        run(front_end, cell)
+        found = wp.diagnose(newest(), progress=False)
+        severities.append([(finding.rule, finding.severity) for finding in found.findings])
+    assert severities == [[], [("not-reset", "warning")]]
