@@ -23,7 +23,7 @@ from tapedebug.runtime.ledger import VIEWS
 if TYPE_CHECKING:
     from tapedebug.runtime.buffer import Buffer
     from tapedebug.runtime.ledger import Ledger
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.record import Record, Site
 
 KEPT = 32
 """How many recordings are remembered."""
@@ -57,7 +57,10 @@ class Recording:
             as ledgers have it, times two, plus one if it wrote them.
         open: The numbers of those that could be written through NumPy then.
         contents: For small ones that it wrote, what they held then.
-        cell: The number of the notebook cell that ran; None outside of notebooks.
+        site: Where the first of its launches was called.
+        execution: The number of the execution of a notebook cell that it was in, or of the next; None outside
+            of notebooks.
+        cell: The id of that cell, if the client told it.
     """
 
     ended: int
@@ -68,7 +71,9 @@ class Recording:
     counts: dict[int, int]
     open: set[int]
     contents: dict[int, bytes]
-    cell: int | None
+    site: Site
+    execution: int | None
+    cell: str | None
 
     def repeats(self, other: Recording) -> bool:
         """Whether another recording had the same launches, on whatever arrays and values."""
@@ -78,6 +83,17 @@ class Recording:
     def has_values_of(self, other: Recording) -> bool:
         """Whether the arguments that are no arrays were the same, too."""
         return repr(self.values) == repr(other.values)
+
+    def runs_again(self, other: Recording) -> bool:
+        """Whether this is a later run of the notebook cell that the other recording was in.
+
+        Where the client has told no ids, cells with the same code are one; code objects are equal if all but
+        their files are.
+        """
+        if self.execution == other.execution:
+            return False
+        known = self.cell is not None and other.cell is not None
+        return self.cell == other.cell if known else self.site == other.site
 
     def left(self, buffer: Buffer, ledger: Ledger, content: bytes | None = None) -> bool:
         """Whether what a later tape found in a buffer is what this recording had left there.
@@ -121,7 +137,8 @@ def remember(records: list[Record], ledgers: Mapping[Buffer, Ledger]) -> Recordi
         counts,
         {buffer.number for buffer in ledgers if buffer.windows},
         {buffer.number: buffer.data.tobytes() for buffer in small[-MOST_SMALL:]},
-        _running_cell(),
+        records[0].site,
+        *_running_cell(),
     )
     _recordings.append(recording)
     return recording
@@ -135,8 +152,12 @@ def left_by(buffer: Buffer, before: int) -> Recording | None:
     return None
 
 
-def _running_cell() -> int | None:
-    """Return the number of the notebook cell that is running, or of the next: runs of cells differ in it."""
+def _running_cell() -> tuple[int | None, str | None]:
+    """Return the number of the running execution of a notebook cell, or of the next, and the cell's id."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
-    return None if shell is None else int(shell.execution_count)
+    if shell is None:
+        return None, None
+    parent = getattr(shell, "parent_header", None)
+    metadata = parent.get("metadata") if isinstance(parent, dict) else None
+    return int(shell.execution_count), metadata.get("cellId") if isinstance(metadata, dict) else None

@@ -436,3 +436,36 @@ def test_a_loop_in_one_cell_goes_on_as_in_a_script(shell):
     run(shell, loop)
     found = wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False)
     assert [finding for finding in found.findings if finding.rule == "not-reset"] == []
+
+
+def test_two_cells_that_add_to_one_loss_are_no_cell_that_runs_again(shell):
+    run(shell, CELL.replace("wp.launch(total", "wp.launch(square, dim=3, inputs=[x], outputs=[y])  # (total"))
+    run(shell, "other = wp.array([2.0, 3.0, 4.0], dtype=float, requires_grad=True)")
+    run(shell, "%%tape --no-panel --loss loss\nwp.launch(total, dim=3, inputs=[x], outputs=[loss])")
+    second = (
+        "%%tape --no-panel --loss loss --name tape\nwp.launch(total, dim=3, inputs=[other], outputs=[loss])"
+    )
+
+    def told():
+        found = wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False)
+        return [finding.severity for finding in found.findings if finding.rule == "not-reset"]
+
+    run(shell, second)
+    assert told() == []
+    run(shell, second)
+    assert told() == ["warning"]
+
+
+def test_the_id_of_a_cell_tells_it_from_others_whatever_its_text(front_end, capsys):
+    run(front_end, CELL)
+    cell = "%%tape --no-panel --loss loss --name tape\n" + LAUNCHES
+
+    def told(message, id, text):
+        front_end.parent_header = {"header": {"msg_id": message}, "metadata": {"cellId": id}}
+        run(front_end, text)
+        found = wp.diagnose(front_end.user_ns["tape"], front_end.user_ns["loss"], progress=False)
+        return [finding.evidence["because"] for finding in found.findings if finding.rule == "not-reset"]
+
+    assert told("2", "a", cell) == []
+    assert told("3", "a", cell + "edited = True\n") == ["cell"]
+    assert told("4", "b", cell) == ["again"]

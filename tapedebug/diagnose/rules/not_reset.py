@@ -90,7 +90,7 @@ def _why(case: Case, replay: Replay, loss: int, left: Recording) -> Why | None:
     """Why two recordings are taken for two runs that should begin alike; None if they are not."""
     now = replay.recorded.tape.tracker.recording
     assert now is not None
-    if now.cell != left.cell:
+    if now.runs_again(left):
         return "cell"
     if not now.has_values_of(left):
         return None
@@ -203,7 +203,7 @@ def _inputs(case: Case, replay: Replay) -> list[Finding]:
         if version.array in replay.losses or version.overwritten_by is None:
             continue
         left = _left(replay, version.array)
-        again = left is not None and now is not None and left.cell != now.cell
+        again = left is not None and now is not None and now.runs_again(left)
         if again and info.stop - info.start <= LARGEST:
             carried[version.array] = _change(replay, version.array)
     changed = [array for array, change in carried.items() if change]
