@@ -99,7 +99,8 @@ class Config:
 LISTENERS: list[Callable[[], Any]] = []
 """Called after a setting has changed."""
 
-_debuggers: list[bool] = []
+_debuggers: dict[object, bool] = {}
+"""Of each block of `debugging`, what it says."""
 
 
 @contextmanager
@@ -109,12 +110,13 @@ def debugging(*, shown: bool = False) -> Iterator[None]:
     Args:
         shown: Whether it was shown that indices are inside, for the values that the program had.
     """
-    _debuggers.append(shown)
-    _changed()
+    own = object()
     try:
+        _debuggers[own] = shown
+        _changed()
         yield
     finally:
-        _debuggers.remove(shown)
+        _debuggers.pop(own, None)
         _changed()
 
 
@@ -125,7 +127,7 @@ def is_debugging() -> bool:
 
 def is_shown() -> bool:
     """True inside a block of `debugging` of which that is said."""
-    return bool(_debuggers) and _debuggers[-1]
+    return bool(_debuggers) and [*_debuggers.values()][-1]
 
 
 def _changed() -> None:

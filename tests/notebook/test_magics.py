@@ -166,6 +166,32 @@ def test_an_error_reaches_the_user_and_leaves_no_tape_recording(shell):
     assert len(shell.user_ns["again"].records) == 2
 
 
+@pytest.mark.parametrize("magic", ["%%tape --loss loss", "%%gradcheck", "%%jacobian"])
+@pytest.mark.parametrize("threads", [4, 1_000, 100_000])
+def test_a_wrong_dim_is_an_error_that_names_it(magic, threads, shell):
+    before = wp.config.check_bounds
+    with pytest.raises(wp.BoundsError) as caught:
+        run(shell, f"{magic}\n{CELL}".replace("square, dim=3", f"square, dim={threads}"))
+    assert caught.value.message == (
+        "kernel `square`: the index 3 is outside axis 0 of `x`, which has length 3, in thread 3"
+    )
+    assert caught.value.notes[0] == f"the launch has dim={threads}"
+    assert caught.value.hint.startswith("launch with dim=3, which fits `x`, or test the index")
+    assert shell.user_ns["y"].numpy().tolist() == [0, 0, 0]
+    assert wp.config.check_bounds is before
+    run(shell, f"{magic}\n{CELL}")
+
+
+def test_a_cell_may_say_that_indices_are_not_checked(shell):
+    body = "part = wp.zeros(9, dtype=float)[0:3]\nwp.launch(square, dim=4, inputs=[part], outputs=[part])"
+    with pytest.raises(wp.BoundsError):
+        run(shell, f"%%tape --no-panel\n{body}")
+    try:
+        run(shell, f"%%tape --no-panel\nwp.config.check_bounds = False\n{body}")
+    finally:
+        wp.config.check_bounds = None
+
+
 def test_overwrite_mode_is_the_tapes(shell):
     with pytest.raises(wp.OverwriteError):
         run(
