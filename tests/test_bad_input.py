@@ -579,3 +579,29 @@ def test_seeds_that_are_no_dictionary() -> None:
         "backward: grads must be a dictionary from arrays to their adjoints; got a list\n"
         "  = hint: pass grads={array: adjoint}"
     )
+
+
+def test_a_static_method_is_no_function() -> None:
+    with pytest.raises(wp.KernelTypeError) as caught:
+
+        class Model:
+            @wp.kernel
+            @staticmethod
+            def step(x: wp.array(dtype=float)):
+                x[wp.tid()] = 1.0
+
+    assert str(caught.value) == (
+        "kernel: only functions can be decorated; got the staticmethod `step`\n"
+        "  = hint: leave @staticmethod out: in a class, @kernel alone makes it `Class.step`"
+    )
+
+
+def test_a_kernel_in_a_class_is_launched_by_its_name() -> None:
+    class Model:
+        @wp.kernel
+        def step(x: wp.array(dtype=float)):
+            x[wp.tid()] = 2.0
+
+    x = floats(1, 1, 1)
+    wp.launch(Model().step, dim=3, inputs=[x])
+    assert x.numpy().tolist() == [2.0, 2.0, 2.0]

@@ -87,10 +87,12 @@ def _require_function(decorator: str, given: Any) -> None:
     """
     if not hasattr(given, "__code__"):
         what = f"the class `{given.__name__}`" if isinstance(given, type) else f"{given!r}"
-        raise KernelTypeError(
-            f"{decorator}: only functions can be decorated; got {what}",
-            hint=f"write @{decorator} above a `def`",
-        )
+        hint = f"write @{decorator} above a `def`"
+        if isinstance(given, staticmethod | classmethod):
+            kind, name = type(given).__name__, given.__name__
+            what = f"the {kind} `{name}`"
+            hint = f"leave @{kind} out: in a class, @{decorator} alone makes it `Class.{name}`"
+        raise KernelTypeError(f"{decorator}: only functions can be decorated; got {what}", hint=hint)
 
 
 @overload
