@@ -44,7 +44,7 @@ const FIXED = BUG.replace("outputs=[x])", "outputs=[wp.zeros_like(y)])");
 /** Each report as a reader sees it first. */
 async function reports(browser) {
   for (const name of (await readdir(folder)).filter((name) => name.endsWith(".html"))) {
-    const { width, height, schemes } = SIZES[name] ?? { width: 1000, height: 600, schemes: ["light"] };
+    const { width, height, schemes } = SIZES[name] ?? { width: 1000, height: 720, schemes: ["light"] };
     for (const colorScheme of schemes) {
       const context = await browser.newContext({ viewport: { width, height }, colorScheme, deviceScaleFactor: 1.5 });
       const page = await context.newPage();

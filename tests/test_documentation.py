@@ -237,3 +237,13 @@ def test_every_notebook_is_in_the_list() -> None:
     page = (ROOT / "docs" / "notebooks" / "index.md").read_text(encoding="utf-8")
     listed = re.findall(r"\(([\w-]+\.ipynb)\)", page)
     assert sorted(listed) == sorted(book.name for book in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+def test_the_page_of_a_finding_shows_its_picture() -> None:
+    folder = ROOT / "docs" / "findings"
+    for page in finding_pages.pages():
+        if page != finding_pages.FIRST:
+            assert f"](pictures/{page.stem}.webp)" in finding_pages.text_of(page), page.name
+            assert (folder / "pictures" / f"{page.stem}.webp").exists(), "`make pictures` makes it"
+    pictures = [*folder.glob("pictures/*"), *(ROOT / "docs" / "start").glob("*.webp")]
+    assert {path.name for path in pictures if path.stat().st_size > 300_000} == set()
