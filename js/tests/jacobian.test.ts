@@ -4,6 +4,7 @@ import { type Answer, type MaskEntry, NOTHING, type PanelState, PanelStore, Unan
 import { type HeatColours, heatBar, heatScale, heatShade } from "../src/views/heat.js";
 import { cellColour, errorShade } from "../src/views/jacobian/colours.js";
 import { cellAt, entryName, entryNumbers, readJacobian } from "../src/views/jacobian/data.js";
+import { fieldCells, fieldShape, linesOf } from "../src/views/jacobian/field.js";
 import { makeJacobian } from "../src/views/jacobian/index.js";
 import { asked, clamped, closeTo, following, whole, zoomed } from "../src/views/jacobian/window.js";
 import { mountPanel } from "../src/views/panel.js";
@@ -191,6 +192,38 @@ describe("colours", () => {
   });
 });
 
+describe("fields", () => {
+  const side = (name: string, shape: number[], suffixes = [""]) => ({ name, shape, suffixes });
+
+  it("are what a side of two axes is; a list is none", () => {
+    expect(fieldShape(side("u", [32, 32]))).toEqual([32, 32]);
+    expect(fieldShape(side("v", [4, 8, 16], [".x", ".y"]))).toEqual([32, 32]);
+    expect([fieldShape(side("x", [1024])), fieldShape(side("loss", [1])), fieldShape(side("r", [1, 9]))]).toEqual([
+      null,
+      null,
+      null,
+    ]);
+  });
+
+  it("are the row of the entry that is pointed at by the input, and its column by the output", () => {
+    const { jacobian, cells } = read(PAIR, answer());
+    const field = { ...jacobian, input: side("x", [2, 1]), output: side("force", [2, 2]), worst: [] };
+    expect(linesOf(field, { row: 3, column: 1 })).toEqual([{ along: "column", index: 1 }]);
+    const column = fieldCells(cells, { along: "column", index: 1 }, [2, 2]);
+    expect([...(column?.ad ?? [])]).toEqual([0, 1, 2, 3].map((row) => cells.ad[row * cells.width + 1]));
+    const row = fieldCells(cells, { along: "row", index: 3 }, [1, 2]);
+    expect([...(row?.ad ?? [])]).toEqual([...cells.ad.slice(3 * cells.width, 4 * cells.width)]);
+    expect(fieldCells({ ...cells, pooled: [2, 1] }, { along: "row", index: 3 }, [1, 2])).toBeNull();
+    expect(fieldCells(cells, { along: "row", index: 9 }, [1, 2])).toBeNull();
+  });
+});
+
+function read(...question: Parameters<typeof readJacobian>) {
+  const jacobian = readJacobian(...question);
+  if (!jacobian.cells) throw new Error("no cells");
+  return { jacobian, cells: jacobian.cells };
+}
+
 let host: HTMLElement;
 let unmount: () => void = () => {};
 
@@ -334,7 +367,9 @@ describe("the mask as a grid", () => {
     [...host.querySelectorAll<HTMLElement>(".td-scope")][1]?.click();
     expect(text(".td-mask caption")).toBe("all launches of spring (3)");
     expect(cells()[0]?.textContent).toBe("∧ KINK 1/2−1 | 1");
-    expect(cells()[0]?.getAttribute("aria-description")).toContain("1 KINK, 1 AGREE, slopes −1 on the left, 1 on the right");
+    expect(cells()[0]?.getAttribute("aria-description")).toContain(
+      "1 KINK, 1 AGREE, slopes −1 on the left, 1 on the right",
+    );
     const box = cells()[0]?.querySelector("input");
     expect([box?.checked, box?.indeterminate]).toEqual([false, true]);
     box?.click();

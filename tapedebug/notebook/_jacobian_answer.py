@@ -27,7 +27,7 @@ import numpy as np
 
 from tapedebug._errors import GradcheckError, TapedebugError
 from tapedebug.notebook._gate import gate
-from tapedebug.notebook._jacobian_cells import ADJOINT, Looked, Window
+from tapedebug.notebook._jacobian_cells import ADJOINT, MOST_UNPOOLED, MOST_WINDOW, Looked, Window
 from tapedebug.notebook._kept import kept
 from tapedebug.notebook._mask import check_mask
 
@@ -67,7 +67,8 @@ def respond(subject: Subject, question: Mapping[str, Any]) -> Answer:
     shape = looked.compared.shape
     rows = _window(question, "rows", shape[0])
     columns = _window(question, "columns", shape[1])
-    cells, found = looked.cells(rows, columns)
+    windowed = "rows" in question or "columns" in question
+    cells, found = looked.cells(rows, columns, MOST_WINDOW if windowed else MOST_UNPOOLED)
     value, error = looked.scale()
     blocks = [
         math.ceil((to - start) / count) for (start, to), count in zip((rows, columns), cells, strict=True)

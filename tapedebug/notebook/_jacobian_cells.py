@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 256
 """On a side; of more entries a cell stands for a block of them."""
+MOST_UNPOOLED = 2_048
+"""Entries up to which none are pooled: the gradient of a field of 32 × 32 is one row of 1,024."""
+MOST_WINDOW = MOST_CELLS**2
+"""The same, of a window that somebody asks for."""
 
 NOTHING, COMPARED, ZERO, ADJOINT = 0, 1, 2, 3
 """What is known of a cell: nothing, both sides, that it is zero (by its sparsity), the gradient alone."""
@@ -65,9 +69,12 @@ class Looked:
         sides = [self.compared.ad, self.compared.fd, *([] if self.reference is None else [self.reference])]
         return _largest(np.concatenate(sides)), _largest(self.error)
 
-    def cells(self, rows: Window, columns: Window) -> tuple[tuple[int, int], dict[str, np.ndarray[Any, Any]]]:
+    def cells(
+        self, rows: Window, columns: Window, most_unpooled: int = MOST_UNPOOLED
+    ) -> tuple[tuple[int, int], dict[str, np.ndarray[Any, Any]]]:
         """The height and width of the maps, and what is in their cells, (height, width) each, by name.
 
+        Of up to `most_unpooled` entries each has a cell of its own, of more at most `MOST_CELLS` on a side.
         ``row`` and ``column`` say which entry a cell shows, -1 for none.
         """
         from tapedebug.autograd.told.heatmap import Blocks
@@ -75,17 +82,19 @@ class Looked:
         inside = (self.compared.rows >= rows[0]) & (self.compared.rows < rows[1])
         inside &= (self.compared.columns >= columns[0]) & (self.compared.columns < columns[1])
         chosen = np.flatnonzero(inside)
-        entry = Blocks.of(self._telling().within(rows, columns), MOST_CELLS).entry
+        sides = (rows[1] - rows[0], columns[1] - columns[0])
+        most = max(sides) if sides[0] * sides[1] <= most_unpooled else MOST_CELLS
+        entry = Blocks.of(self._telling().within(rows, columns), most).entry
         shape = (int(entry.shape[0]), int(entry.shape[1]))
         there = entry >= 0
         place = chosen[entry[there]]
         zeros = self.compared.zeros
         found: dict[str, np.ndarray[Any, Any]] = {}
-        sides = {"ad": self.compared.ad, "fd": self.compared.fd, "error": self.error}
-        sides["bar"] = self.compared.bar
+        known = {"ad": self.compared.ad, "fd": self.compared.fd, "error": self.error}
+        known["bar"] = self.compared.bar
         if self.reference is not None:
-            sides["reference"] = self.reference
-        for name, values in sides.items():
+            known["reference"] = self.reference
+        for name, values in known.items():
             found[name] = np.full(shape, 0.0 if zeros else np.nan)
             found[name][there] = values[place]
         for name, where in {"row": self.compared.rows, "column": self.compared.columns}.items():

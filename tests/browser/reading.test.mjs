@@ -140,4 +140,20 @@ describe("the panel", () => {
     assert.deepEqual(strongest[0], strongest[1]);
     await finish();
   });
+
+  test("shows the gradient of a field as that field", async () => {
+    const { page, finish } = await reports.open("field");
+    await page.locator("td[role=gridcell]", { hasText: "WRONG" }).last().click();
+    const field = page.locator(".td-jac-field");
+    await field.waitFor();
+    assert.match(await field.locator("h3").textContent(), /^∂ loss \/ ∂ \w+ as a field$/);
+    const { width, height } = await field.locator("canvas").first().boundingBox();
+    assert.ok(Math.abs(width - height) <= 1 && width > 60, `${width} × ${height} pixels`);
+    await field
+      .locator("canvas")
+      .first()
+      .hover({ position: { x: width / 2, y: height / 2 } });
+    assert.match(await page.locator(".td-jac-readout").textContent(), /^loss by \w+\[1[56], 1[56]\]: AD /);
+    await finish();
+  });
 });

@@ -21,6 +21,12 @@ def mixes(x: wp.array(dtype=wp.vec3), y: wp.array(dtype=wp.vec3)):
 
 
 @wp.kernel
+def squares(u: wp.array2d(dtype=float), loss: wp.array(dtype=float)):
+    i, j = wp.tid()
+    wp.atomic_add(loss, 0, u[i, j] * u[i, j])
+
+
+@wp.kernel
 def clipped(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     y[i] = wp.abs(x[i])
@@ -143,6 +149,22 @@ def test_a_large_one_is_pooled_by_the_largest_error_and_a_window_is_exact():
     assert set(np.unique(near["known"])) == {1, 2}
     assert window["scale"] == data["scale"]
     assert "the others are zero (traced, verified by random products)" in data["evaluation"]
+    row, line = ask(subject, 0, "x", "y", rows=[171, 172], columns=[0, n])
+    assert (row["cells"], row["pooled"]) == ([1, n], None)  # a whole row, to be seen as a field
+    assert line["column"][0, 171] == 171 and line["error"][0, 171] == cells["error"][place, place]
+
+
+def test_the_gradient_of_a_field_is_told_entry_by_entry():
+    side = 32
+    values = np.random.default_rng(0).normal(size=(side, side)).astype(np.float32)
+    u = wp.array(values, dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(squares, dim=(side, side), inputs=[u], outputs=[loss])
+    tape.backward(loss)
+    data, cells = ask(subject_of(tape), None, "u", "loss")
+    assert (data["cells"], data["pooled"], data["input"]["shape"]) == ([1, side * side], None, [side, side])
+    np.testing.assert_allclose(cells["ad"][0].reshape(side, side), 2 * values, rtol=1e-6)
 
 
 def test_all_entries_can_be_asked_for_where_a_sample_was_taken():

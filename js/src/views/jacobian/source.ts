@@ -18,6 +18,8 @@ export interface LookedAt {
   jacobian: Jacobian | null;
   /** Finer cells of a part, where the first ones are pooled. */
   detail: Cells | null;
+  /** Whole rows and columns, entry by entry, where the first cells are pooled: the newest one first. */
+  lines: readonly Cells[];
   window: Window;
   /** The entry that is pointed at. */
   cursor: { readonly row: number; readonly column: number } | null;
@@ -28,17 +30,21 @@ export interface LookedAt {
 
 /** Milliseconds for which the view stays where it is before finer cells are asked for. */
 const SETTLED = 150;
+/** Rows and columns that are kept: what one points at changes quickly. */
+const MOST_LINES = 8;
 
 export class JacobianSource extends Observable<LookedAt> {
   private turn = 0;
   private timer = 0;
+  private line = "";
+  private lineTimer = 0;
 
   constructor(
     private readonly panel: Panel,
     private readonly host: Host,
   ) {
     super({
-      ...{ pair: null, check: null, jacobian: null, detail: null, cursor: null },
+      ...{ pair: null, check: null, jacobian: null, detail: null, cursor: null, lines: [] },
       window: { top: 0, left: 0, height: 0, width: 0 },
       loading: false,
       refusal: "",
@@ -50,6 +56,7 @@ export class JacobianSource extends Observable<LookedAt> {
       }),
     );
     lifetime.add(() => window.clearTimeout(this.timer));
+    lifetime.add(() => window.clearTimeout(this.lineTimer));
     lifetime.add(() => {
       this.turn += 1;
     });
@@ -65,7 +72,7 @@ export class JacobianSource extends Observable<LookedAt> {
     const samePair = key(pair) === key(before.pair);
     if (samePair && JSON.stringify(check) === JSON.stringify(before.check)) return;
     this.turn += 1;
-    if (!samePair) this.set({ jacobian: null, detail: null, cursor: null });
+    if (!samePair) this.set({ jacobian: null, detail: null, cursor: null, lines: [] });
     this.set({ pair, check, refusal: "", loading: false });
     if (pair !== null && check?.verdict != null && check.verdict !== "NOT CHECKED") void this.load();
   }
@@ -97,6 +104,7 @@ export class JacobianSource extends Observable<LookedAt> {
     this.set({
       jacobian,
       detail: null,
+      lines: [],
       loading: false,
       window: same ? this.value.window : whole(jacobian.shape),
       cursor: same ? this.value.cursor : null,
@@ -162,6 +170,33 @@ export class JacobianSource extends Observable<LookedAt> {
       if (cells && at !== null) return { cells, at };
     }
     return null;
+  }
+
+  /** Asks for a whole row or column once nobody has pointed elsewhere for a moment. */
+  wantLine({ along, index }: { readonly along: "row" | "column"; readonly index: number }): void {
+    const { pair, jacobian } = this.value;
+    const wanted = `${along} ${index}`;
+    if (pair === null || !jacobian?.cells?.pooled || wanted === this.line) return;
+    this.line = wanted;
+    window.clearTimeout(this.lineTimer);
+    this.lineTimer = window.setTimeout(() => void this.loadLine(pair, along, index), SETTLED);
+  }
+
+  private async loadLine(pair: MaskEntry, along: "row" | "column", index: number): Promise<void> {
+    const { turn } = this;
+    const [launch, input, output] = pair;
+    const [height, width] = this.shape;
+    const window_ =
+      along === "row"
+        ? { rows: [index, index + 1], columns: [0, width] }
+        : { rows: [0, height], columns: [index, index + 1] };
+    try {
+      const answer = await this.panel.store.ask({ type: "jacobian", ...{ launch, input, output }, ...window_ });
+      const { cells } = readJacobian(pair, answer);
+      if (turn === this.turn && cells) this.set({ lines: [cells, ...this.value.lines].slice(0, MOST_LINES) });
+    } catch {
+      // a report has no finer cells: there the maps are all there is
+    }
   }
 
   private look(seen: Window): void {

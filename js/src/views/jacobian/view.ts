@@ -6,6 +6,7 @@ import type { Panel } from "../state.js";
 import { launchName, VERDICT_MEANINGS, VERDICT_SIGNS } from "../words.js";
 import { topError } from "./colours.js";
 import { entryNumbers, type Jacobian, sideSize, type WorstEntry } from "./data.js";
+import { buildFields } from "./field.js";
 import { buildMaps } from "./maps.js";
 import type { Host } from "./part.js";
 import { buildScript } from "./script.js";
@@ -15,12 +16,13 @@ export function jacobianTab(panel: Panel, host: Host): Child[] {
   const source = sourceOf(panel, host);
   const body = h("div", { class: "td-jac" });
   const maps = h("div", {});
+  const fields = buildFields(panel, source);
   let shown: Jacobian | null = null;
   const render = (): void => {
     const { jacobian } = source.value;
     const same = shown !== null && jacobian !== null && shown.cells === jacobian.cells;
     shown = jacobian;
-    replace(body, ...content(panel, host, source, maps));
+    replace(body, ...content(panel, host, source, maps, fields));
     if (!same) replace(maps, jacobian?.cells && !panel.view.get("wide") ? buildMaps(panel, source, false) : null);
   };
   const change = (changed: ReadonlySet<string>): void => {
@@ -53,7 +55,7 @@ export function buildWideJacobian(panel: Panel, host: Host): HTMLElement {
       shown = null;
     } else if (shown !== jacobian.cells) {
       shown = jacobian.cells;
-      replace(element, title(jacobian), buildMaps(panel, source, true), legend(jacobian));
+      replace(element, title(jacobian), buildMaps(panel, source, true), buildFields(panel, source), legend(jacobian));
     }
   };
   update();
@@ -83,7 +85,7 @@ function badge(verdict: Jacobian["verdict"]): HTMLElement {
   );
 }
 
-function content(panel: Panel, host: Host, source: JacobianSource, maps: HTMLElement): Child[] {
+function content(panel: Panel, host: Host, source: JacobianSource, maps: HTMLElement, fields: HTMLElement): Child[] {
   const { pair, check, jacobian, loading, refusal } = source.value;
   if (pair === null) {
     return [h("p", { class: "td-hint" }, "Choose a pair: click a cell of the input–output mask below.")];
@@ -100,7 +102,7 @@ function content(panel: Panel, host: Host, source: JacobianSource, maps: HTMLEle
   if (refusal !== "") parts.push(h("p", { class: "td-jac-refusal", role: "status" }, short(refusal, 600)));
   if (loading && !jacobian) parts.push(h("p", { class: "td-hint", role: "status" }, "Asking the kernel …"));
   if (!jacobian && !loading) parts.push(...notRun(panel, host, source, check?.verdict == null));
-  if (jacobian) parts.push(...found(panel, source, jacobian, maps));
+  if (jacobian) parts.push(...found(panel, source, jacobian, maps, fields));
   return parts;
 }
 
@@ -143,7 +145,13 @@ function writtenAt(panel: Panel, host: Host, jacobian: Jacobian | null): Child[]
   ];
 }
 
-function found(panel: Panel, source: JacobianSource, jacobian: Jacobian, maps: HTMLElement): Child[] {
+function found(
+  panel: Panel,
+  source: JacobianSource,
+  jacobian: Jacobian,
+  maps: HTMLElement,
+  fields: HTMLElement,
+): Child[] {
   const { loading } = source.value;
   const [worst] = jacobian.worst;
   const parts: Child[] = [];
@@ -162,7 +170,7 @@ function found(panel: Panel, source: JacobianSource, jacobian: Jacobian, maps: H
   }
   if (jacobian.cells) {
     parts.push(panel.view.get("wide") ? wideNote(panel) : maps);
-    if (!panel.view.get("wide")) parts.push(legend(jacobian));
+    if (!panel.view.get("wide")) parts.push(fields, legend(jacobian));
   }
   parts.push(h("p", { class: "td-jac-note" }, evaluation(jacobian)));
   if (jacobian.lacks && panel.store.get("canRun")) {
