@@ -324,6 +324,27 @@ def test_running_a_cell_again_closes_the_panels_it_had_shown(front_end):
     assert third.comm is not None
 
 
+def test_of_cells_without_an_id_the_newest_panels_stay_open(front_end):
+    """They may have been edited and run again, which nobody tells the kernel."""
+    from tapedebug.notebook import _panels
+    from tapedebug.notebook.display import tape_bundle
+
+    tape, shown = wp.Tape(), []
+
+    def show(number, text):
+        front_end.parent_header = {"header": {"msg_id": f"no id {number}"}, "content": {"code": text}}
+        tape_bundle(tape)
+        shown.append(latest_panel())
+
+    for number in range(_panels.MOST_UNKNOWN + 2):
+        show(number, f"tape  # {number}")
+    assert [panel.comm is None for panel in shown] == [True, True] + _panels.MOST_UNKNOWN * [False]
+    show("again", "tape  # 2")
+    assert [panel.comm is None for panel in shown[:4]] == [True, True, True, False], "the same text"
+    for panel in shown:
+        panel.close()
+
+
 def test_values_are_summarised_only_where_that_is_quick(wrong, monkeypatch):
     from tapedebug.notebook import _subject
 
