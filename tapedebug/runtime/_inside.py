@@ -165,14 +165,16 @@ class Checked:
             return not JOURNAL.header[FAILED]
 
     def _look(self, threads: int, words: memoryview) -> Callable[[str, int, int], int]:
-        layout = self.kernel.layout
+        layout, rest = self.kernel.layout, prod(words[1 : max(1, self.kernel.axes)])
 
         def look(kind: str, a: int, b: int) -> int:
             if kind == "argument":
                 return int(words[layout.values[a] + b])
             if kind == "extent":
                 return int(words[layout.shape(a, b)])
-            return int(words[a]) if a else -(-threads // prod(words[1:DIMS]))
+            return (
+                int(words[a]) if a else -(-threads // rest)
+            )  # a kernel may ask for fewer axes than there are
 
         return look
 

@@ -7,6 +7,7 @@ something. It is bounded: what does not fit is counted.
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import threading
 from collections.abc import Sequence
@@ -99,7 +100,8 @@ class Listener:
             dropped = int(JOURNAL.header[DROPPED])
         remarks: tuple[Remark, ...] = self.entry.remarks
         grid = ctypes.cast(args, ctypes.POINTER(ctypes.c_int64))[:DIMS]
-        dims = tuple(grid[: self.kernel.axes])
+        inner = grid[1 : self.kernel.axes]
+        dims = (-(-hi // max(1, math.prod(inner))), *inner)  # a launch may have more axes than are asked for
         text = "".join(self._line(remarks[number], thread, words, dims) for number, thread, words in entries)
         if dropped:
             text += self._dropped(dropped)
@@ -107,7 +109,7 @@ class Listener:
             print(text, end="")
         if failure is not None:
             number, thread, words = failure
-            raise self._error(remarks[number], thread, words, grid)
+            raise self._error(remarks[number], thread, words, dims, grid)
 
     def _line(self, remark: Remark, thread: int, words: Words, dims: tuple[int, ...]) -> str:
         if remark.kind != EXPECT:
@@ -124,8 +126,9 @@ class Listener:
     def _name(self) -> str:
         return f"{self.of} of kernel `{self.kernel.__name__}`".removeprefix(" of ")
 
-    def _error(self, remark: Remark, number: int, words: Words, grid: list[int]) -> TapedebugError:
-        dims = tuple(grid[: self.kernel.axes])
+    def _error(
+        self, remark: Remark, number: int, words: Words, dims: tuple[int, ...], grid: list[int]
+    ) -> TapedebugError:
         thread = thread_name(number, dims)
         undone = "the reverse pass" if self.of == "adjoint" else "the launch"
         left = f"nothing of {undone} is left: arrays and tape are as they were before it"
@@ -151,7 +154,7 @@ def _fitting(remark: Remark, index: int, length: int, thread: Sequence[Any], gri
     """What to do about an index that is outside: where it is the thread's own, the launch is too large."""
     array = re.fullmatch(r"axis \d of (`.*`)", remark.text)
     own = [axis for axis, place in enumerate(thread) if place == index and grid[axis] > length]
-    if array is None or len(own) != 1 or not length:
+    if array is None or len(own) != 1 or not length or any(size > 1 for size in grid[len(thread) :]):
         return "test the index before it is used, make the array larger, or launch fewer threads"
     fitting = [*grid]
     fitting[own[0]] = length
