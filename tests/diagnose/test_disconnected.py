@@ -630,7 +630,12 @@ def test_an_input_that_is_overwritten_first_is_none() -> None:
         wp.launch(squares_of, dim=3, inputs=[y], outputs=[x])
         wp.launch(total, dim=3, inputs=[x], outputs=[loss])
     tape.backward(loss)
-    (finding,) = wp.diagnose(tape, inputs=[x]).findings
+    diagnosis = wp.diagnose(tape, inputs=[x])
+    assert (diagnosis.verdict, diagnosis.level) == ("NOT CHECKED", "warning")
+    assert diagnosis.coverage.summary == (
+        "0 of 2 launches checked end to end: none of the inputs can be checked"
+    )
+    (finding,) = diagnosis.findings
     assert finding.severity == "warning"
     assert finding.message == (
         "the gradient of x is exactly 0: launch 0 (squares_of) overwrites x before any launch reads it. On "

@@ -141,6 +141,8 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck]) -> Coverage:
         verdict = worst(check.verdict for check in checks)
         bad = sorted((check for check in checks if check.verdict == verdict), key=_error, reverse=True)
         summary += f"; {verdict} with respect to {_inputs(bad)}: {bad[0].reason}"
+    elif any(note.startswith("not checked: ") for note in program.notes):
+        summary += ": none of the inputs can be checked"
     else:
         summary += ": no input has requires_grad=True"
     zero = [check.name for check in agreeing if not check.reference.any()]
