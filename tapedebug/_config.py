@@ -116,8 +116,16 @@ def debugging(*, shown: bool = False) -> Iterator[None]:
         _changed()
         yield
     finally:
-        _debuggers.pop(own, None)
-        _changed()
+        try:
+            _leave(own)
+        except BaseException:  # Ctrl-C at this moment: what follows must not be checked for that
+            _leave(own)
+            raise
+
+
+def _leave(block: object) -> None:
+    _debuggers.pop(block, None)
+    _changed()
 
 
 def is_debugging() -> bool:

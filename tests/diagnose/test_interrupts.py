@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._config import is_debugging
 from tapedebug.runtime._observers import observers
 from tapedebug.runtime._state import state
 from tests._processes import ROOT
@@ -53,7 +54,7 @@ class World:
             ],
             [len(tracker.states), tracker.kept, len(tracker.outside), tracker.settled],
             [self.tape.preserved_bytes, self.tape.livein_bytes, len(self.tape.backward_calls)],
-            [repr(wp.config), state.tape, list(observers), signal.getsignal(signal.SIGINT)],
+            [repr(wp.config), is_debugging(), state.tape, list(observers), signal.getsignal(signal.SIGINT)],
             [np.random.get_state()[1].tobytes(), random.getstate(), np.geterr(), gc.isenabled()],  # type: ignore[union-attr]
         ]
 

@@ -331,7 +331,7 @@ def test_without_a_loss_elements_say_whether_an_overwrite_can_matter(
     first: int, severity: str, both: int
 ) -> None:
     """Even and odd elements, and threes among twos: no array is a range here."""
-    x, z, y = floats(*range(1, 10)), floats(-1.0, -2.0, -3.0), zeros(4)
+    x, z, y = floats(*range(1, 11)), floats(-1.0, -2.0, -3.0), zeros(4)
     with wp.Tape(on_overwrite="ignore") as tape:
         wp.launch(square_every, dim=4, inputs=[x, 0, 2], outputs=[y])
         wp.launch(put_every, dim=3, inputs=[z, first, 3 if first == 3 else 2], outputs=[x])
@@ -339,7 +339,7 @@ def test_without_a_loss_elements_say_whether_an_overwrite_can_matter(
     assert (finding.severity, finding.evidence["both"]) == (severity, both)
     if not both:
         assert finding.message.endswith(
-            "3 of 9 elements changed value, by up to 9. Harmless: none of the 3 elements that were written "
+            "3 of 10 elements changed value, by up to 9. Harmless: none of the 3 elements that were written "
             "are among the 4 that launch 0 (square_every) read."
         )
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug._config import debugging
+from tapedebug._config import debugging, is_debugging
 from tapedebug.compiler.bounds import ALL, UNKNOWN
 from tapedebug.compiler.late import LateEntry
 from tapedebug.compiler.remarks import BOUNDS
@@ -470,3 +470,31 @@ def test_checked_launches_are_compiled_as_others_are() -> None:
     plan = own.latest
     assert not plan.watched
     assert not isinstance(plan.large, Checked)
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_an_interrupt_leaves_no_debugger_behind(at: int) -> None:
+    """Whichever call of the block's end is interrupted."""
+    wp.config.check_bounds = None
+    wp.launch(own, N, [floats(1, 2, 3), zeros()])
+    calls = 0
+
+    def stop(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        if event == "c_call" and getattr(argument, "__name__", "") == "__exit__":
+            return
+        calls += 1
+        if calls == at:
+            raise KeyboardInterrupt
+
+    try:
+        with debugging():
+            sys.setprofile(stop)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    assert not is_debugging()
+    assert BOUNDS not in own.heard
+    part = floats(*range(9))[0:3]
+    wp.launch(own, 4, [part, part])  # not checked, and within the memory
