@@ -5,6 +5,7 @@ import { labelStride } from "../src/views/lanes/axis.js";
 import { Columns } from "../src/views/lanes/columns.js";
 import {
   buildColumns,
+  canFold,
   foldsByDefault,
   sequenceKey,
   toggledScope,
@@ -30,6 +31,7 @@ import {
   ADJOINT_DEAD,
   ADJOINT_UNKNOWN,
   buildTracks,
+  foldedNames,
   gallop,
   lowerBound,
   type Spans,
@@ -364,5 +366,25 @@ describe("strip of norms", () => {
       [1, 3, 5],
       [2, 4, 6],
     ]);
+  });
+});
+
+describe("arrays that a loop makes anew", () => {
+  it("are folded to the first two and the last, and the selected one", () => {
+    const trace = makeNet({ extra: 100 });
+    (trace.arrays as Json[]).slice(6).forEach((array, i) => {
+      array.label = i === 0 ? "k" : `k#${i + 1}`;
+      array.requires_grad = true;
+    });
+    const net = model(trace);
+    expect([...foldedNames(net.trace.arrays)].map(([name, list]) => [name, list.length])).toEqual([["k", 97]]);
+    const labels = (fold: boolean, selected: number | null = null): string[] =>
+      visibleTracks(buildTracks(net), net, { gradientOnly: true, readOnly: true, fold }, selected)
+        .map(({ array }) => array.label)
+        .filter((label) => label.startsWith("k"));
+    expect(labels(false)).toHaveLength(100);
+    expect(labels(true)).toEqual(["k", "k#2", "k#100"]);
+    expect(labels(true, net.arrayId("k#50"))).toEqual(["k", "k#2", "k#50", "k#100"]);
+    expect([canFold(net), canFold(model())]).toEqual([true, false]);
   });
 });

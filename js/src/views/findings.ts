@@ -1,11 +1,14 @@
 /** The left column: findings, what is shown, and what the signs mean. */
 
+import type { TraceModel } from "../trace/model.js";
 import type { Finding, Severity } from "../trace/types.js";
 import { selectFinding, selectLaunch, selectVersion } from "./actions.js";
 import { copyButton } from "./copy.js";
 import { button, type Child, checkbox, h, link, replace, scrollWithin } from "./dom.js";
 import { evidenceView } from "./evidence.js";
 import { place, plural, short, whole } from "./format.js";
+import { canFold } from "./lanes/folds.js";
+import { foldedNames } from "./lanes/tracks.js";
 import type { LanesView } from "./lanes/view.js";
 import { legend } from "./legend.js";
 import type { Panel } from "./state.js";
@@ -284,7 +287,6 @@ function callLinks(panel: Panel, finding: Finding): HTMLElement[] {
 function showOptions(panel: Panel, lanes: LanesView): HTMLElement {
   const { view, lifetime, model } = panel;
   const count = h("p", { class: "td-empty", role: "status" });
-  const sequences = model.trace.sequences.length;
   const suspects = model.trace.arrays.some((array) => model.isSuspect(array));
   const boxes = [
     toggle(
@@ -299,18 +301,30 @@ function showOptions(panel: Panel, lanes: LanesView): HTMLElement {
       panel,
       "fold",
       "fold repetitions",
-      "of launches that repeat, the first rounds are shown, and ×N",
-      sequences > 0,
+      "of launches that repeat, the first rounds are shown, and ×N; of arrays k, k#2 … k#100, the first two and the last",
+      canFold(model),
     ),
   ];
   const update = (): void => {
     for (const box of boxes) box.update();
     count.hidden = lanes.hidden === 0;
-    replace(count, `${plural(lanes.hidden, "array")} hidden`);
+    replace(count, `${plural(lanes.hidden, "array")} hidden${view.get("fold") ? foldedText(model) : ""}`);
   };
   update();
   lifetime.add(view.subscribe(update));
   return h("section", { class: "td-show" }, h("h2", {}, "Show"), ...boxes.map(({ element }) => element), count);
+}
+
+const MOST_NAMES = 4;
+
+/** "; folded: k#3 … k#99". */
+function foldedText(model: TraceModel): string {
+  const names = [...foldedNames(model.trace.arrays).values()].map((list) =>
+    list.length === 1 ? list[0]?.label : `${list[0]?.label} … ${list.at(-1)?.label}`,
+  );
+  if (names.length === 0) return "";
+  const more = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} more` : "";
+  return `; folded: ${names.slice(0, MOST_NAMES).join(", ")}${more}`;
 }
 
 type Switch = "gradientOnly" | "suspectOnly" | "readOnly" | "fold";

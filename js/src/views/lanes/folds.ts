@@ -4,6 +4,7 @@ import type { Scope, Sequence } from "../../trace/types.js";
 import { short } from "../format.js";
 import type { ViewState } from "../state.js";
 import { Columns, type Fold } from "./columns.js";
+import { foldedNames } from "./tracks.js";
 
 /** Below this a tape is readable as it is, and folding would only hide. */
 const WORTH_FOLDING = 40;
@@ -16,8 +17,13 @@ export function scopeKey(scope: Scope): string {
   return `scope ${scope.id}`;
 }
 
+/** Whether something repeats: a sequence of launches, or arrays that a loop makes anew. */
+export function canFold(model: TraceModel): boolean {
+  return model.trace.sequences.length > 0 || foldedNames(model.trace.arrays).size > 0;
+}
+
 export function foldsByDefault(model: TraceModel): boolean {
-  return model.launchCount > WORTH_FOLDING && model.trace.sequences.length > 0;
+  return model.launchCount > WORTH_FOLDING && canFold(model);
 }
 
 export function isFolded(sequence: Sequence, view: Pick<ViewState, "fold" | "unfolded">): boolean {

@@ -81,6 +81,29 @@ export interface LaneFilter {
   readonly gradientOnly: boolean;
   readonly readOnly: boolean;
   readonly suspectOnly?: boolean;
+  /** Of arrays that a loop makes anew, `k`, `k#2` … `k#100`, only the first ones and the last one. */
+  readonly fold?: boolean;
+}
+
+const NUMBERED = /^(.+)#\d+$/;
+/** So many of one name are shown; with more, the first ones and the last. */
+export const SHOWN_OF_A_NAME = 3;
+
+/** The arrays that folding leaves out, by what their names begin with: those that differ by their numbers alone. */
+export function foldedNames(arrays: readonly ArrayInfo[]): ReadonlyMap<string, readonly ArrayInfo[]> {
+  const byName = new Map<string, ArrayInfo[]>();
+  for (const array of arrays) {
+    if (array.parent !== null) continue;
+    const name = NUMBERED.exec(array.label)?.[1] ?? array.label;
+    const list = byName.get(name);
+    if (list) list.push(array);
+    else byName.set(name, [array]);
+  }
+  const folded = new Map<string, readonly ArrayInfo[]>();
+  for (const [name, list] of byName) {
+    if (list.length > SHOWN_OF_A_NAME + 1) folded.set(name, list.slice(SHOWN_OF_A_NAME - 1, -1));
+  }
+  return folded;
 }
 
 export function buildTracks(model: TraceModel): readonly Track[] {
@@ -96,9 +119,11 @@ export function visibleTracks(
   filter: LaneFilter,
   selected: number | null = null,
 ): readonly Track[] {
+  const folded = filter.fold ? new Set([...foldedNames(model.trace.arrays).values()].flat()) : null;
   return tracks.filter((track) => {
     const { array } = track;
     if (array.id === selected || model.isSuspect(array)) return true;
+    if (folded?.has(array)) return false;
     if (filter.suspectOnly) return false;
     if (array.requiresGrad) return true;
     return track.readOnly ? filter.readOnly : !filter.gradientOnly;

@@ -183,7 +183,8 @@ export class LanesView {
 
   private onView(changed: ReadonlySet<string>): void {
     const { model, view } = this.panel;
-    if (changed.has("gradientOnly") || changed.has("readOnly") || changed.has("suspectOnly")) this.refilter();
+    if (changed.has("gradientOnly") || changed.has("readOnly") || changed.has("suspectOnly") || changed.has("fold"))
+      this.refilter();
     if (changed.has("fold") || changed.has("unfolded") || changed.has("collapsed")) this.refold();
     if (changed.has("colour")) this.scale = colourScale(model, view.get("colour"));
     this.chooseSeries();
