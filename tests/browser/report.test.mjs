@@ -76,7 +76,7 @@ async function overflow(page) {
 }
 
 const RED = "185,36,43,255";
-const KEEP = "27,127,134,255";
+const KEEP = "18,102,108,255";
 
 describe("report", () => {
   test("opens on what is wrong: finding, lanes, source", async () => {
