@@ -65,7 +65,8 @@ def run(program: str, arguments: str, *options: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "tapedebug", "run", *options, *flags, name],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            # the C library clears new blocks of 1 kB and more: `wp.empty` holds the same each time
+            env={**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_PERTURB_": "255"},
             capture_output=True,
             text=True,
             timeout=300,

@@ -52,9 +52,8 @@ class Recording:
         names: What was launched, of the first and last of them.
         dims: Their sizes.
         values: Their arguments that are no arrays.
-        counts: For its buffers, by their number, how often they had been written and viewed when it ended
-           , in one number
-            as ledgers have it, times two, plus one if it wrote them.
+        counts: For its buffers, by their number, how often they had been written and viewed when it ended: in
+            one number as ledgers have it, times two, plus one if it wrote them.
         open: The numbers of those that could be written through NumPy then.
         contents: For small ones that it wrote, what they held then.
         site: Where the first of its launches was called.
