@@ -95,7 +95,7 @@ test("pairs are switched by cell, row and key, and Python sees the mask", async 
   await cellOf(0, "k", "y").focus();
   await page.keyboard.press("ArrowLeft");
   assert.equal(
-    await page.evaluate(() => document.activeElement.getAttribute("aria-label")),
+    await page.evaluate(() => document.activeElement.getAttribute("aria-description")),
     "y by x, not run, switched on",
   );
   await page.keyboard.press("Space");

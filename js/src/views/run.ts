@@ -15,7 +15,7 @@ export function runButton(panel: Panel, name: string): HTMLButtonElement {
     const { canRun, running, progress, asked, mask } = store.value;
     const chosen = new Set(mask.map(entryKey)).size;
     const waiting = asked !== null && !running;
-    run.classList.toggle("td-cancel", running);
+    run.classList.toggle(name === "td-run" ? "td-cancel" : "td-cancel-head", running);
     run.disabled = !canRun || (!running && (chosen === 0 || waiting));
     run.title = titleOf(canRun, running, chosen);
     replace(run, running ? `Cancel · ${Math.round(progress * 100)} %` : waiting ? "Asking the kernel …" : "Run checks");
