@@ -56,7 +56,7 @@ def test_a_wrong_gradient_shows_itself_and_raises_only_where_asked(shell):
     assert result.verdict == "WRONG"
     assert shell.user_ns["found"] is result
     said = refused(shell, "%%gradcheck --raise-exception\n" + BENT)
-    assert said.startswith("%%gradcheck: Gradient check for tape of 1 launches failed: WRONG: launch 0 ")
+    assert said.startswith("%%gradcheck: Gradient check for tape of 1 launch failed: WRONG: launch 0 ")
 
 
 def test_a_result_keeps_no_tape_and_says_so_where_a_script_needs_one(shell):

@@ -14,7 +14,7 @@ from tapedebug.autograd.slopes.verdict import VERDICTS, Verdict
 from tapedebug.autograd.told.heatmap import Blocks, heat_map
 from tapedebug.autograd.told.html_style import PAGE_STYLE, STYLE
 from tapedebug.autograd.told.pair_result import PairResult
-from tapedebug.autograd.told.table import HEADER
+from tapedebug.autograd.told.table import HEADER, MEANINGS
 
 if TYPE_CHECKING:
     from tapedebug.autograd.told.results import GradcheckResult
@@ -161,6 +161,11 @@ def _span(pair: PairResult, side: str) -> str:
     return f"{text} × {width} components" if width > 1 else text
 
 
+def _heading(name: str) -> str:
+    title = f' title="{escape(MEANINGS[name])}"' if name in MEANINGS else ""
+    return f"<th{title}>{escape(name)}</th>"
+
+
 def _table(result: GradcheckResult, failing: list[PairResult]) -> Iterator[str]:
     if not result.pairs:
         return
@@ -173,7 +178,7 @@ def _table(result: GradcheckResult, failing: list[PairResult]) -> Iterator[str]:
         chosen = {id(pair) for pair in [*failing, *agreeing][:MOST_ROWS]}
         shown = type(shown)(pair for pair in shown if id(pair) in chosen)
     yield '<div class="td-scroll"><table>'
-    yield f"<thead><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr></thead><tbody>"
+    yield f"<thead><tr>{''.join(map(_heading, head))}</tr></thead><tbody>"
     for pair in shown:
         cells = ([pair.subject] if launches else []) + ([pair.check] if checks else []) + [*pair.row()[:-1]]
         columns = "".join(f"<td>{escape(_cut(cell, 200))}</td>" for cell in cells)
