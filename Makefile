@@ -84,7 +84,7 @@ setup:  ## install and build everything, run nothing
 	@$(MAKE) -s --no-print-directory -j3 $(PY_STAMP) $(NPM_STAMP) $(JS_STAMP)
 
 ## ------------------------------------------------------------------ using it
-demo: setup  ## descend along a wrong gradient, find its line, mend it; writes build/report.html
+demo: setup  ## descend along a wrong gradient, find its line, fix it; writes build/report.html
 	@mkdir -p build
 	@$(BIN)/python notebooks/demo.py --report build/report.html
 

@@ -1,4 +1,4 @@
-"""The demo: gradient descent that follows a wrong gradient, the line that makes it wrong, and the mended run.
+"""The demo: gradient descent that follows a wrong gradient, the line that makes it wrong, and the fixed run.
 
 The problem is that of `net.py`: a net is thrown at a target. Nothing is preserved while it is recorded
 (`on_overwrite="ignore"`), which is how Warp records: then the two position buffers that take turns make the
@@ -57,7 +57,7 @@ def explain(diagnosis: Any) -> None:
 
 
 def main() -> None:
-    """Descend, find the bug, mend it, descend again, and write both tapes side by side."""
+    """Descend, find the bug, fix it, descend again, and write both tapes side by side."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--report", metavar="FILE.html", help="write before and after as one HTML file")
     options = parser.parse_args()
