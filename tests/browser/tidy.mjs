@@ -150,12 +150,26 @@ function inspect(root) {
     }
     return layers.reverse().reduce((under, layer) => over(layer, under), [255, 255, 255]);
   };
+  // a sign in a drawing stands on the shape that was drawn before it
+  const shapeBehind = (element, ground) => {
+    const { left, right, top, bottom } = element.getBoundingClientRect();
+    const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+    let under = ground;
+    for (let at = element.previousElementSibling; at !== null; at = at.previousElementSibling) {
+      const box = at.getBoundingClientRect();
+      if (x < box.left || x > box.right || y < box.top || y > box.bottom) continue;
+      if (styleOf(at).fill === "none") continue;
+      under = over(rgba(styleOf(at).fill), ground);
+      break;
+    }
+    return under;
+  };
   const light = (colour) => {
     const [r, g, b] = colour.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   for (const { element, text } of seen) {
-    const ground = behind(element);
+    const ground = element instanceof SVGElement ? shapeBehind(element, behind(element)) : behind(element);
     let opacity = 1;
     for (let at = element; at !== null && root.contains(at); at = at.parentElement)
       opacity *= Number(styleOf(at).opacity);
