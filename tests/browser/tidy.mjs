@@ -159,7 +159,8 @@ function inspect(root) {
       const box = at.getBoundingClientRect();
       if (x < box.left || x > box.right || y < box.top || y > box.bottom) continue;
       if (styleOf(at).fill === "none") continue;
-      under = over(rgba(styleOf(at).fill), ground);
+      const [r, g, b, a] = rgba(styleOf(at).fill);
+      under = over([r, g, b, a * Number(styleOf(at).opacity)], ground);
       break;
     }
     return under;
