@@ -538,6 +538,21 @@ def test_a_symmetry_is_right() -> None:
     assert (diagnosis.level, finding.severity, finding.evidence["response"]) == ("good", "info", "none")
 
 
+@wp.kernel
+def up_and_down(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    y[0] = x[0]
+    y[1] = -x[0]
+
+
+@pytest.mark.parametrize("seed", [(1.0, 1.0), (0.0, 0.0)])
+def test_outputs_that_move_while_their_weighted_sum_does_not(seed: tuple[float, float]) -> None:
+    x, y = floats(3.0), zeros(2)
+    with wp.Tape() as tape:
+        wp.launch(up_and_down, dim=1, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wp.array(seed, dtype=float)})
+    assert alarms(tape) == []
+
+
 def test_many_inputs_without_effect_are_displaced_together() -> None:
     xs = [floats(1.0, 2.0, 3.5) for _ in range(15)]
     y, loss = zeros(3), zeros(1)

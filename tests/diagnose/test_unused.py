@@ -160,6 +160,20 @@ def test_values_that_are_overwritten_before_they_are_read_beside_zeros_look_cros
     assert finding.call_site.line == line_of("wp.launch(squares, dim=3, inputs=[y], outputs=[x])")
 
 
+def test_arguments_that_are_called_like_their_parameters_are_not_crossed() -> None:
+    y, out = zeros(3), floats(1.0, 2.0, 3.5)
+
+    @wp.kernel
+    def sines(y: wp.array(dtype=float), out: wp.array(dtype=float)):
+        i = wp.tid()
+        out[i] = wp.sin(y[i])
+
+    with wp.Tape() as tape:
+        wp.launch(sines, dim=3, inputs=[y], outputs=[out])
+    tape.backward(grads={out: floats(1.0, 1.0, 1.0)})
+    assert found(tape) == []
+
+
 def test_results_of_other_steps_constants_and_values_that_were_read_are_not_crossed() -> None:
     used = floats(1.0, 2.0, 3.5)
     wp.launch(squares, dim=3, inputs=[floats(3.0, 4.0, 5.0)], outputs=[used])

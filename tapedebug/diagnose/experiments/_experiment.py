@@ -180,7 +180,8 @@ class Experiment(Protocol):
     def loss_changes(self, arrays: Sequence[int], scales: Sequence[float]) -> list[float]:
         """How much the loss changes when the initial `arrays` are displaced by each of `scales`, up or down.
 
-        The last entry is the size of the loss, to compare with.
+        The loss is the sum of the outputs, each weighted by its seed. The last entry is its size, to compare
+        with.
         """
         ...
 

@@ -245,15 +245,15 @@ class Replay:
         shadow = self._shadow(double=True)
         shadow.forward(stop=0)
         values = {array: shadow.values(self.arrays[array]) for array in arrays}
-        plain = self._losses(shadow.forward(start=0))
+        plain, size = self._weighted(shadow.forward(start=0))
         found = []
         for scale in scales:
             shadow.forward(stop=0)
             for array in arrays:
                 shadow.set(self.arrays[array], perturbed(values[array], scale))
             shadow.forward(start=0)
-            found.append(_distance(plain, self._losses(shadow)))
-        return [*found, max((float(np.max(np.abs(values), initial=0.0)) for values in plain), default=0.0)]
+            found.append(abs(self._weighted(shadow)[0] - plain))
+        return [*found, size]
 
     def host_reads(self) -> list[HostRead]:
         """See `Experiment`."""
@@ -301,6 +301,15 @@ class Replay:
 
     def _losses(self, shadow: Shadow) -> list[Values]:
         return [shadow.values(a) for a in self.seeds]
+
+    def _weighted(self, shadow: Shadow) -> tuple[float, float]:
+        """The number that the gradient belongs to, the outputs weighted by their seeds, and its size."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            terms = [
+                np.asarray(seed, np.float64).ravel() * values.astype(np.float64).ravel()
+                for seed, values in zip(self.seeds.values(), self._losses(shadow), strict=True)
+            ]
+            return float(sum(map(np.sum, terms))), float(sum(np.sum(np.abs(term)) for term in terms))
 
     def dead_adjoints(self) -> list[int]:
         """See `Experiment`."""

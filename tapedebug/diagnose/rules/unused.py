@@ -95,6 +95,8 @@ class _Study:
         """An input of zeros beside an output that was created with values, which nothing has read."""
         if one.array is None or other.array is None or not self._alike(launch, one, other):
             return None
+        if (one.text, other.text) == (one.name, other.name):
+            return None  # each is called what its parameter is called
         read, written = (other, one) if one.array.writes else (one, other)
         source, target = read.array, written.array
         if source is None or target is None or source.writes or not target.writes or target.reads:
