@@ -20,6 +20,8 @@ PARTS = re.compile(
     r"^```text\n(?P<output>.*?)^```$",
     re.S | re.M,
 )
+CLEARED = {"MALLOC_PERTURB_": "255", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+"""Makes glibc clear new blocks, as they often are: what `wp.empty` holds is then the same each time."""
 
 
 def pages() -> list[Path]:
@@ -65,8 +67,7 @@ def run(program: str, arguments: str, *options: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "tapedebug", "run", *options, *flags, name],
             cwd=folder,
-            # the C library clears new blocks of 1 kB and more: `wp.empty` holds the same each time
-            env={**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_PERTURB_": "255"},
+            env={**os.environ, **CLEARED, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=300,
