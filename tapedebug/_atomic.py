@@ -121,7 +121,7 @@ def _alike(temporary: Path, final: Path, status: os.stat_result) -> None:
 
 
 def _status(target: Path) -> os.stat_result | None:
-    """What stands at a path, behind its symbolic links; None where nothing does."""
+    """Return the status of a path, behind its symbolic links; None if there is nothing."""
     try:
         return target.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -217,7 +217,7 @@ def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = 
 
 
 def _is_closed(stream: Any) -> bool:
-    """Whether the reader of a pipe has ended; where the system cannot tell, it has not."""
+    """True if the reader of a pipe has ended; where the system cannot tell, it has not."""
     try:
         watched = select.poll()
         watched.register(stream.fileno(), 0)

@@ -411,7 +411,7 @@ def _existing(name: str) -> Path:
 
 
 def _program(options: argparse.Namespace) -> tuple[str, contextlib.AbstractContextManager[Runner]]:
-    """What tapes of the program are named after, and what runs it with arguments."""
+    """Return the name for tapes of the program, and a function that runs it with arguments."""
     name = options.script
     if options.module:
         if name.endswith(".py") and Path(name).is_file():

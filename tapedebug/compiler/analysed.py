@@ -158,7 +158,7 @@ class Analysed(Definition):
         )
 
     def reaches(self, variant: Variant) -> Reaches:
-        """What is known of the indices of a variant, before it is launched."""
+        """Facts about the indices of a variant, before it is launched."""
         checked = replace(variant, heard=frozenset({BOUNDS}))
         return self._notes.known(
             f"reaches {checked}", Reaches, lambda: pipeline.reaches(self._function(checked))

@@ -1,4 +1,4 @@
-"""What is known of a function's indices before it is launched, as plain data (of `passes.bounds`)."""
+"""Facts about a function's indices that are known before a launch, as plain data (of `passes.bounds`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tapedebug.compiler.sharing import Bound, Place, evaluated
 
 UNKNOWN, ALL = "unknown", "all"
-"""What a probe tests: the indices of which no range is known, or every one."""
+"""The indices that a probe tests: those without a known range, or every one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where one index lies: from `low` to `high` of an axis of `length`.
+    """The range of one index: from `low` to `high` of an axis of `length`.
 
     Attributes:
         wraps: Whether a negative one counts from the end.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tapedebug.compiler.objects import Entry
 
 COUNTER_OF = {"x86_64": 168, "aarch64": 440}
-"""Where Linux keeps the address of the instruction, in the context that it passes to a handler."""
+"""Offset of the instruction's address in the context that Linux passes to a handler."""
 SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT")
 """The last one is what the C library raises where it finds its own memory overwritten."""
 BEFORE, ACTION = 64, 256
@@ -35,7 +35,7 @@ each handler."""
 SIGINFO, ON_STACK = 4, 0x08000000
 SUFFIX = ".crash"
 FIRST = 1 << 15
-"""Where the rows begin: the header is before them, with the earlier handlers."""
+"""Offset of the rows: the header is before them, with the earlier handlers."""
 ROW = struct.Struct("=4Q")
 MOST = 4096
 TEXTS = FIRST + MOST * ROW.size
@@ -107,7 +107,7 @@ _lock = threading.Lock()
 
 
 class _Table:
-    """What the handler reads: in pages of its own, which kernels that go astray cannot write to."""
+    """The table of the handler: in pages of its own, which kernels that go astray cannot write to."""
 
     def __init__(self) -> None:
         self.memory = mmap.mmap(-1, SIZE)
@@ -118,7 +118,7 @@ class _Table:
         struct.pack_into("=4Q", self.memory, 0, 0, self.address + FIRST, *later)
 
     def text(self, text: str) -> tuple[int, int]:
-        """Where a text stands from now on, and its length.
+        """Store a text, and return its address and length.
 
         Raises:
             OverflowError: There is no room.

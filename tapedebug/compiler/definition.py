@@ -72,7 +72,7 @@ class Definition:
 
     @property
     def demands_bounds(self) -> bool:
-        """Whether the user has said so."""
+        """True if the user has said so."""
         return bool(self.option("check_bounds")) or self.option("mode") == "debug"
 
     @cached_property

@@ -25,7 +25,7 @@ DIFFERING: weakref.WeakSet[Any] = weakref.WeakSet()
 """The gradients that are meant to differ from the derivative: mostly none, so that nobody has to look."""
 
 METHODS = ("self", "cls")
-"""What the first parameter of a method is called."""
+"""Usual names of the first parameter of a method."""
 
 
 class Function:

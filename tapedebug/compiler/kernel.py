@@ -332,7 +332,7 @@ class Kernel(Analysed):
         return self._entry(replace(variant, heard=variant.heard - {BOUNDS}, guarded=True), late=True)
 
     def probing(self, variant: Variant, kind: str) -> Entry | Interpreted:
-        """What tests the indices of a variant and does nothing else (`passes.bounds`)."""
+        """The probe: tests the indices of a variant and does nothing else (`passes.bounds`)."""
         return self._entry(replace(variant, heard=frozenset({BOUNDS}), probes=kind), late=True)
 
     def variant_of(self, entry: Entry | Interpreted) -> Variant | None:

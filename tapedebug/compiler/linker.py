@@ -50,7 +50,7 @@ def given() -> dict[str, int]:
 
 
 def span_of(address: int) -> tuple[int, int] | None:
-    """Where the object code of a symbol at an address begins and ends; None where LLVM has linked it."""
+    """Return where the object code of a symbol begins and ends; None if LLVM has linked it."""
     return _spans.get(address)
 
 

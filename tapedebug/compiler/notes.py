@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
 SUFFIX = ".json"
 CODE = tuple[str, tuple[Remark, ...]]
-"""What a note says of machine code: the key of the object, and its remarks."""
+"""The note of a piece of machine code: the key of the object, and its remarks."""
 
 Known = TypeVar("Known")
 
@@ -233,7 +233,7 @@ def _fields(kind: Hashable) -> dict[str, Any]:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is what an annotation says; dataclasses in it were checked when they were made."""
+    """True if a value is what an annotation says; dataclasses in it were checked when they were made."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
         return True

@@ -300,7 +300,7 @@ def traced(
 
 
 def probing(function: Function, kind: str) -> Function:
-    """What tests the indices of a function, and does nothing else, in IR."""
+    """The probe of a function in IR: tests its indices, and does nothing else."""
     return verify(probe(function, kind))
 
 

@@ -49,7 +49,7 @@ def _unused(finding: Finding, cause: Finding) -> None:
 
 
 def _after_loss(finding: Finding, cause: Finding) -> None:
-    """What launches after the loss overwrite, or make NaN of, is theirs to fix."""
+    """Leave to `after-loss` the findings that launches after the loss cause."""
     if finding.severity == "info":
         return
     if finding.rule == disconnected.RULE and finding.evidence["kind"] in ("no data flow", "through NumPy"):

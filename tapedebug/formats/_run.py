@@ -1,4 +1,4 @@
-"""What a run of a program has to say: its tapes, how it ended, and what makes it fail."""
+"""The result of running a program: its tapes, how it ended, and what makes it fail."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def failing(trace: Trace, fail_on: FailOn) -> list[Finding]:
 
 
 def fails(trace: Trace, fail_on: FailOn) -> bool:
-    """Whether a tape makes a run fail.
+    """True if a tape makes a run fail.
 
     With ``"wrong"`` its gradient is WRONG; with ``"error"`` that, or a finding is an error; with
     ``"warning"`` that, or a finding is a warning.

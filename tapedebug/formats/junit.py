@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from tapedebug.formats._run import Run, failing, fails
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, as the colours of a terminal."""
+"""Characters that XML 1.0 cannot hold, such as the colours of a terminal."""
 
 
 def junit(run: Run, texts: list[str]) -> str:

@@ -26,7 +26,7 @@ MOST_UNKNOWN = 16
 
 @dataclass
 class _Run:
-    """What one run of a cell has shown.
+    """The displays of one run of a cell.
 
     Attributes:
         execution: Which request of the client it was.
@@ -89,7 +89,7 @@ def latest() -> TapeDebugger | None:
 
 
 def _cell(panel: TapeDebugger) -> Hashable:
-    """What tells a cell from others, in all its runs; None where there is no cell."""
+    """Key of a cell, the same in all its runs; None outside of cells."""
     id = _shell.cell_id()
     if id is not None:
         return id

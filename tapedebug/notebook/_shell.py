@@ -17,12 +17,12 @@ def current() -> Any | None:
 
 
 def in_notebook() -> bool:
-    """Whether outputs go to a front end that can show more than text: Jupyter's, or marimo's."""
+    """True if outputs go to a front end that can show more than text: Jupyter's, or marimo's."""
     return getattr(current(), "kernel", None) is not None or in_marimo()
 
 
 def in_marimo() -> bool:
-    """Whether a marimo notebook is running."""
+    """True if a marimo notebook is running."""
     running = getattr(sys.modules.get("marimo"), "running_in_notebook", None)
     return bool(running()) if callable(running) else False
 
@@ -41,7 +41,7 @@ def _marimo_execution() -> Any:
 
 
 def is_batch() -> bool:
-    """Whether the running cell was sent by a program that takes no input, such as nbconvert or papermill.
+    """True if the running cell was sent by a program that takes no input, such as nbconvert or papermill.
 
     Nobody looks at a live widget then: what it shows has to stand in the output.
     """

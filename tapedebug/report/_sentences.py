@@ -10,7 +10,7 @@ from typing import Any
 Json = dict[str, Any]
 
 TITLES = ("Run", "Result", "Change")
-"""What the sentences are about, in their order."""
+"""The subjects of the sentences, in their order."""
 _COMPARED = "finite differences of the loss"
 
 

@@ -161,7 +161,7 @@ class Prepared:
         return emptied
 
     def _may_fail(self, plans: Sequence[Plan]) -> bool:
-        """Whether something of a pass may raise: functions of the user's, remarks, and indices."""
+        """True if something of a pass may raise: functions of the user's, remarks, and indices."""
         if any(plan.kind == "func" or plan.heard_back - CHECKED for plan in plans):
             return True
         if self.first or self.retained.at or config.interpreted:

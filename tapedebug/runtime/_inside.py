@@ -89,7 +89,7 @@ class Checked:
         (self.plain if self.is_inside(hi, args) else self.otherwise)(lo, hi, args)
 
     def packing(self, packed: Callable[..., bytes | None], written: Sequence[int]) -> Callable[..., Any]:
-        """What packs the slots of a launch, and raises where an index of it would be outside.
+        """Return the function that packs a launch, and raises if an index would be outside.
 
         Nothing of a launch that raises is left.
         """
@@ -141,7 +141,7 @@ class Checked:
         return known or self._are_near(found, threads, raw, room)
 
     def _looked_up(self, threads: int, address: int) -> tuple[Reaches, bool, bytes]:
-        """What is known of indices, whether the ranges are inside in this launch, and its slots."""
+        """Facts about indices, whether the ranges are inside in this launch, and its slots."""
         found = self._reaches
         if found is None:
             found = self._reaches = self.kernel.reaches(self.variant)
@@ -232,7 +232,7 @@ class Checked:
         return Struct("=" + "".join("q" if slot in wanted else "8x" for slot in slots))
 
     def _meet(self, found: Reaches, read: Sequence[int], raw: bytes) -> bool:
-        """Whether the function may write to what its probe reads: arrays may share memory."""
+        """True if the function may write to what its probe reads: arrays may share memory."""
         if not read or not found.written:
             return False
         words = memoryview(raw).cast("q")

@@ -1,4 +1,4 @@
-"""What earlier recordings left in memory, for later ones to find.
+"""Values that earlier recordings left in memory, for later ones to find.
 
 A cell that runs again, or a loop that resets nothing, finds in its arrays what the run before has left there.
 When a recording ends, it notes for its buffers how often they had been written and viewed. A later tape whose
@@ -75,16 +75,16 @@ class Recording:
     cell: str | None
 
     def repeats(self, other: Recording) -> bool:
-        """Whether another recording had the same launches, on whatever arrays and values."""
+        """True if another recording had the same launches, on whatever arrays and values."""
         same = self.launches == other.launches and self.names == other.names
         return same and self.dims == other.dims
 
     def has_values_of(self, other: Recording) -> bool:
-        """Whether the arguments that are no arrays were the same, too."""
+        """True if the arguments that are no arrays were the same, too."""
         return repr(self.values) == repr(other.values)
 
     def runs_again(self, other: Recording) -> bool:
-        """Whether this is a later run of the notebook cell that the other recording was in.
+        """True if this is a later run of the notebook cell that the other recording was in.
 
         Where the client has told no ids, cells with the same code are one; code objects are equal if all but
         their files are.
@@ -95,7 +95,7 @@ class Recording:
         return self.cell == other.cell if known else self.site == other.site
 
     def left(self, buffer: Buffer, ledger: Ledger, content: bytes | None = None) -> bool:
-        """Whether what a later tape found in a buffer is what this recording had left there.
+        """True if what a later tape found in a buffer is what this recording had left there.
 
         Args:
             buffer: The buffer.
@@ -110,7 +110,7 @@ class Recording:
         return counts >> 1 == ledger.counts and buffer.number not in self.open
 
     def wrote(self, buffer: Buffer) -> bool:
-        """Whether it wrote a buffer."""
+        """True if it wrote a buffer."""
         return bool(self.counts.get(buffer.number, 0) & 1)
 
 

@@ -21,7 +21,7 @@ WRITTEN = f"{__file__} (written)"
 
 _PROBE = b"tapedebug"
 HEADER = bytes.__basicsize__ - 1
-"""Where CPython keeps the content of a bytes object: arguments are passed at its address, without a copy."""
+"""Offset of the content of a bytes object in CPython: arguments are passed there, without a copy."""
 
 if ctypes.string_at(id(_PROBE) + HEADER, len(_PROBE)) != _PROBE:  # pragma: no cover - another Python
     raise ImportError("tapedebug needs CPython: bytes objects are not laid out as expected")

@@ -151,7 +151,7 @@ class Listener:
 
 
 def _fitting(remark: Remark, index: int, length: int, thread: Sequence[Any], grid: list[int]) -> str:
-    """What to do about an index that is outside: where it is the thread's own, the launch is too large."""
+    """Hint for an index that is outside: if it is the thread's own, the launch is too large."""
     array = re.fullmatch(r"axis \d of (`.*`)", remark.text)
     own = [axis for axis, place in enumerate(thread) if place == index and grid[axis] > length]
     if array is None or len(own) != 1 or not length or any(size > 1 for size in grid[len(thread) :]):

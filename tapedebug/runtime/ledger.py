@@ -189,7 +189,7 @@ class RangeState:
 
 
 def _differ(buffer: Buffer) -> bool:
-    """Whether the first numbers of a buffer, of 4 or 8 bytes, are not all the same."""
+    """True if the first numbers of a buffer, of 4 or 8 bytes, are not all the same."""
     head = buffer.data[:SAMPLE]
     return all((head[step:] != head[:-step]).any() for step in (4, 8))
 

@@ -296,7 +296,7 @@ class KernelPlan(Plan):
 
     @property
     def _checks(self) -> tuple[frozenset[str], bool]:
-        """What private runs make sure of, and whether they hold indices inside of arrays.
+        """The checks of private runs, and whether they hold indices inside of arrays.
 
         They do so where the launch itself was inside: other values lead to others, which nobody asked for.
         """

@@ -26,7 +26,6 @@ import net as example
 pytestmark = pytest.mark.usefixtures("quick_collections")
 
 POINTS = 100
-MOMENTS = 40  # each takes seconds
 
 
 class World:
@@ -135,7 +134,7 @@ def test_at_a_hundred_random_points_of_the_program() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_at_forty_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) -> None:
+def test_at_a_hundred_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) -> None:
     world = World(steps=333, side=4)
     assert len(world.tape.records) > 1000
     first = wp.diagnose(world.tape)
@@ -146,7 +145,7 @@ def test_at_forty_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) 
     assert whole < 20.0, "a thousand launches take seconds"
     rng = np.random.default_rng(1)
     landed = late = 0
-    while landed < MOMENTS:
+    while landed < POINTS:
         moment = rng.uniform(0.0, whole)
         try:
             alarm.set(max(moment, 1e-4))
@@ -159,8 +158,8 @@ def test_at_forty_random_moments_of_a_tape_of_a_thousand_launches(alarm: Alarm) 
             whole *= 0.95  # the run that was measured was slower than others are
         world.check(before, f"after {moment:.3f} s of {whole:.3f} s")
         swallowed = alarm.rang - landed
-        assert swallowed <= MOMENTS // 10, "Python itself swallows few: those in what it cleans up"
-        assert late <= MOMENTS, "most moments are before the end"
+        assert swallowed <= POINTS // 10, "Python itself swallows few: those in what it cleans up"
+        assert late <= POINTS, "most moments are before the end"
     assert str(wp.diagnose(world.tape)) == str(first)
     world.tape.zero()
     world.tape.backward(world.loss)

@@ -20,7 +20,7 @@ from tapedebug.lang.types import type_name
 SEARCH = 1 << 20  # steps of the search for an element that two blocks share; past it they count as sharing
 
 Problem = tuple[str, str]
-"""What is wrong, and the hint."""
+"""The error and its hint."""
 
 
 def refuse_overlaps(name: str, pairs: Pairs, arrays: Iterable[tuple[str, Any]], *, launch: bool) -> None:

@@ -151,7 +151,7 @@ class _Test:
         return max(abs(self.inner(cut, scale)[0] - value) for scale in SCALES for cut, value in ends)
 
     def _only_overwritten(self, forward: float, allowed: float) -> bool:
-        """Whether every adjoint is right for the values that its launch had.
+        """True if every adjoint is right for the values that its launch had.
 
         If one is not, the search for it goes on with these values, so that no launch is blamed for what
         others overwrote.

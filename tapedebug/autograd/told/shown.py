@@ -28,7 +28,7 @@ def show(result: GradcheckResult) -> None:
 
 
 def was_shown(result: GradcheckResult) -> bool:
-    """Whether `show` displayed a result in the cell that is running; true once.
+    """True if `show` displayed a result in the cell that is running; true once.
 
     The value of a cell's last line is displayed by the notebook, and would stand below the cell twice.
     """

@@ -197,7 +197,7 @@ def require(ctx: Context, node: ast.AST, place: Place, q: Quantity) -> None:
 
 
 def hint_value(expected: Any, got: Any, node: ast.AST | None = None) -> str:
-    """What to do with a value of type `got`, written as `node`, where `expected` is needed."""
+    """Hint for a value of type `got`, written as `node`, where `expected` is needed."""
     if expected is t.float32 and got is t.int32:
         number = node.operand if isinstance(node, ast.UnaryOp) else node
         if isinstance(number, ast.Constant) and type(number.value) is int:

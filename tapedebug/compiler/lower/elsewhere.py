@@ -61,7 +61,7 @@ _ROWS = (
     ("open", "read the file before the launch, and pass its values"),
 )
 _BY_NAME = {name: hint for names, hint in _ROWS for name in names.split()}
-"""What to write in place of a function, by its name: the same for NumPy, PyTorch, JAX and Python's own."""
+"""Replacements of functions, by name: the same for NumPy, PyTorch, JAX and Python's own."""
 _SAME = {"arctan2": "atan2", "absolute": "abs", "fabs": "abs", "maximum": "max", "minimum": "min"}
 """Functions that the kernel language has by another name."""
 REDUCTIONS = frozenset(("average", "max", "mean", "min", "prod", "std", "sum", "var"))
@@ -69,7 +69,7 @@ REDUCTIONS = frozenset(("average", "max", "mean", "min", "prod", "std", "sum", "
 
 
 def hint(name: str) -> str | None:
-    """What to write in a kernel in place of a function that other libraries call `name`."""
+    """Return the replacement, in a kernel, of a function that other libraries call `name`."""
     name = name.rpartition(".")[2]
     same = _SAME.get(name, name.replace("arc", "a", 1) if name.startswith("arc") else name)
     if name not in _BY_NAME and same in BUILTINS and same not in BOTH:

@@ -199,7 +199,7 @@ def _digest(path: Path) -> str:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a shared object is in the cache, undamaged, and nobody else's."""
+    """True if a shared object is in the cache, undamaged, and nobody else's."""
     beside = path.with_suffix(".sha256")
     try:
         private = objects.is_private(path.stat()) and objects.is_private(beside.stat())

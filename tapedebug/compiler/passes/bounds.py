@@ -39,7 +39,7 @@ from tapedebug.compiler.sharing import Bound
 from tapedebug.lang import types as t
 
 ORDERED = frozenset({"note", "recall", "trace"})
-"""What ties threads to each other, so that there is no probe."""
+"""Operations that tie threads to each other, so that there is no probe."""
 COUNTING = (t.int32, t.int64)
 """Integers that do not wrap within `sharing.LIMIT`."""
 EXACT = frozenset(
@@ -55,7 +55,7 @@ Index = tuple[Value, Value]
 
 
 def reaches(function: Function) -> Reaches:
-    """What is known of the indices of a function."""
+    """The facts about the indices of a function."""
     finder = _Finder(function)
     written = {
         (side_of(op), op.data[0]): None
@@ -99,7 +99,7 @@ class _Limited(Ranges):
 
     @contextmanager
     def where(self, condition: Value, *, holds: bool) -> Iterator[None]:
-        """What is known in a branch."""
+        """The conditions that hold in a branch."""
         before = self.found, self.limits
         self.limits = {key: list(limits) for key, limits in self.limits.items()}
         self._learn(condition, holds, DEPTH)

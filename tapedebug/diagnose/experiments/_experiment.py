@@ -190,15 +190,15 @@ class Experiment(Protocol):
         ...
 
     def retains(self) -> bool:
-        """Whether an array of the tape keeps its adjoint on purpose."""
+        """True if an array of the tape keeps its adjoint on purpose."""
         ...
 
     def given(self, array: int) -> bool:
-        """Whether an array was created with values that differ, and first used by this tape."""
+        """True if an array was created with values that differ, and first used by this tape."""
         ...
 
     def used_elsewhere(self, array: int) -> bool:
-        """Whether another live tape uses what an array holds."""
+        """True if another live tape uses what an array holds."""
         ...
 
     def loss_moved(self, array: int, writer: int | None, scale: float) -> float:

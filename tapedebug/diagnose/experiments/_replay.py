@@ -274,16 +274,16 @@ class Replay:
         return found
 
     def retains(self) -> bool:
-        """Whether an array of the tape keeps its adjoint on purpose."""
+        """True if an array of the tape keeps its adjoint on purpose."""
         return any(a.retain_grad for a in self.arrays)
 
     def given(self, array: int) -> bool:
-        """Whether an array was created with values that differ, and first used by this tape."""
+        """True if an array was created with values that differ, and first used by this tape."""
         a = self.arrays[array]
         return self.recorded.tape.tracker.ledgers[a.buffer].given
 
     def used_elsewhere(self, array: int) -> bool:
-        """Whether another live tape uses what an array holds."""
+        """True if another live tape uses what an array holds."""
         a, own = self.arrays[array], self.recorded.tape.tracker
         return any(tracker is not own and tracker.uses(a) for _, tracker in a.buffer.watchers())
 

@@ -121,7 +121,7 @@ class Dependencies:
 
 
 def _replaces(launch: Launch | None, array: int) -> bool:
-    """Whether nothing stays of what an array held: a copy or a fill writes all of its target."""
+    """True if nothing stays of what an array held: a copy or a fill writes all of its target."""
     return launch is not None and launch.kind in ("copy", "fill") and launch.args[0].array == array
 
 
@@ -143,7 +143,7 @@ def is_float(info: ArrayInfo) -> bool:
 
 
 def is_integer(info: ArrayInfo) -> bool:
-    """Whether the elements are integers, or vectors or matrices of them: not floats, not structs."""
+    """True if the elements are integers, or vectors or matrices of them: not floats, not structs."""
     compound = info.dtype.startswith(("vec", "mat", "quat"))
     return info.dtype.startswith(("int", "uint", "bool")) or (compound and not is_float(info))
 

@@ -29,16 +29,16 @@ class Reach:
         self.above = graph.leaves_above(leaves)
 
     def leads_to_loss(self, leaf: int) -> bool:
-        """Whether any chain of launches leads from an input to the loss."""
+        """True if any chain of launches leads from an input to the loss."""
         return (leaf, 0) in self.reached and self.is_read(leaf)
 
     def is_read(self, leaf: int) -> bool:
-        """Whether anything reads the first values of an input, through it or a view."""
+        """True if anything reads the first values of an input, through it or a view."""
         near = [leaf, *self.graph.sharing(leaf)]
         return any(self.graph.versions[array, 0].reads for array in near)
 
     def after_the_loss(self, node: Node) -> bool:
-        """Whether a version was written when the losses were complete."""
+        """True if a version was written when the losses were complete."""
         done = [self.graph.versions[root].written_by for root in self.roots]
         written = self.graph.versions[node].written_by
         return written is not None and all(index is not None and index < written for index in done)

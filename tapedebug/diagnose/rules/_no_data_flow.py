@@ -32,7 +32,7 @@ class _End:
     launch: Launch
     read: HostRead | None
     use: str
-    """What else it is good for, in words; empty where nothing else uses it."""
+    """Its other use, in words; empty if nothing else uses it."""
 
 
 def unconnected(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding]:
@@ -68,7 +68,7 @@ def _end_of(case: Case, reach: Reach, leaf: int) -> _End | None:
 
 
 def _was_read(reach: Reach, node: Node, read: HostRead) -> bool:
-    """Whether a version was read outside of kernels while the tape recorded."""
+    """True if a version was read outside of kernels while the tape recorded."""
     if read.at is None or node[0] not in read.arrays:
         return False
     version = reach.graph.versions[node]
@@ -77,7 +77,7 @@ def _was_read(reach: Reach, node: Node, read: HostRead) -> bool:
 
 
 def _use(case: Case, reach: Reach, node: Node, reads: Sequence[HostRead]) -> str:
-    """What a result that is no part of the loss is good for."""
+    """The use of a result that is no part of the loss."""
     info = reach.trace.arrays[node[0]]
     later = next((read for read in reads if read.at is None and node[0] in read.arrays), None)
     if later is not None:

@@ -250,6 +250,6 @@ class _Search:
         return Location(file=info.file, line=info.line, column=0, function=info.name)
 
     def is_zero(self, leaf: int) -> bool:
-        """Whether the gradient of an input is exactly 0."""
+        """True if the gradient of an input is exactly 0."""
         values = self.gradients.get(leaf)
         return values is not None and not np.any(values)

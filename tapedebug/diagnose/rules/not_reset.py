@@ -79,7 +79,7 @@ def _left(replay: Replay, array: int) -> Recording | None:
 
 
 def _content(replay: Replay, array: int) -> bytes | None:
-    """What a tape found in a buffer, of which it uses the whole as one array; else None."""
+    """Return the initial values of a buffer that a tape uses as one whole array; else None."""
     a = replay.arrays[array]
     if a.start or a.stop != a.buffer.nbytes or not a.is_contiguous:
         return None
@@ -106,12 +106,12 @@ def _why(case: Case, replay: Replay, loss: int, left: Recording) -> Why | None:
 
 
 def _found(case: Case) -> list[Version]:
-    """What the launches read of what they found."""
+    """The initial values that the launches read."""
     return [version for version in case.trace.versions if version.version == 0 and version.reads]
 
 
 def _unchanged(replay: Replay, array: int, left: Recording) -> bool:
-    """Whether an array held the same when the earlier recording began."""
+    """True if an array held the same when the earlier recording began."""
     buffer = replay.arrays[array].buffer
     ledger = replay.recorded.tape.tracker.ledgers[buffer]
     fresh = bool(ledger.liveins) and all(live.fill is not None for live in ledger.liveins)
@@ -119,7 +119,7 @@ def _unchanged(replay: Replay, array: int, left: Recording) -> bool:
 
 
 def _updated(case: Case, replay: Replay, array: int, left: Recording) -> bool:
-    """Whether an optimiser's step, and not other data, came between the recordings."""
+    """True if an optimiser's step, and not other data, came between the recordings."""
     if array not in replay.leaves:
         return False
     story = passes.story_of(case.trace, array)
@@ -127,7 +127,7 @@ def _updated(case: Case, replay: Replay, array: int, left: Recording) -> bool:
 
 
 def _sum(case: Case, replay: Replay, loss: int) -> Sum | None:
-    """What a loss is with and without what it held; None where that makes no difference."""
+    """The loss with and without its initial value; None if they are the same."""
     a = replay.arrays[loss]
     if a.size != 1:
         return None
@@ -183,7 +183,7 @@ def _not_reset(case: Case, replay: Replay, found: Sum, why: Why) -> Finding:
 
 
 def _is_read(replay: Replay, loss: int) -> bool:
-    """Whether somebody has read the number that a loss ended at."""
+    """True if somebody has read the number that a loss ended at."""
     a = replay.arrays[loss]
     return any(read.buffer is a.buffer for read, _ in replay.recorded.tape.tracker.looks.values())
 
