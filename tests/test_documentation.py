@@ -157,7 +157,7 @@ def test_the_page_about_arrays_prints_what_it_promises(torch: bool, tmp_path: Pa
     done = run_python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
     assert (done.returncode, done.stderr) == (0, "")
     wanted = promised(script)
-    assert len(wanted) == page.count("  # [") - (not torch)
+    assert len(wanted) == page.count("  # [") - 2 * (not torch)
     assert [line for line in done.stdout.splitlines() if line in wanted] == wanted
 
 

@@ -159,7 +159,8 @@ class ByAdjoint(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, adj_z):
-        ctx.z.grad = wp.from_torch(adj_z)
+        ctx.xy.grad.zero_()
+        ctx.z.grad = wp.from_torch(adj_z.contiguous())
         wp.launch(
             rosenbrock,
             ctx.xy.shape,
@@ -169,7 +170,7 @@ class ByAdjoint(torch.autograd.Function):
             adj_outputs=[ctx.z.grad],
             adjoint=True,
         )
-        return wp.to_torch(ctx.xy.grad)
+        return wp.to_torch(ctx.xy.grad).clone()
 
 
 class ByTape(torch.autograd.Function):
@@ -185,8 +186,9 @@ class ByTape(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, adj_z):
-        ctx.tape.backward(grads={ctx.z: wp.from_torch(adj_z)})
-        return wp.to_torch(ctx.xy.grad)
+        ctx.tape.zero()
+        ctx.tape.backward(grads={ctx.z: wp.from_torch(adj_z.contiguous())})
+        return wp.to_torch(ctx.xy.grad).clone()
 
 
 def _reference(xy):
@@ -216,6 +218,16 @@ def test_functions_of_autograd(function, program):
         loss(function.apply, ours).backward()
         loss(_reference, theirs).backward()
     np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("function", [ByAdjoint, ByTape])
+def test_functions_of_autograd_may_be_reversed_again(function):
+    xy = torch.tensor([[1.0, 2.0], [0.5, 0.25]], requires_grad=True)
+    (right,) = torch.autograd.grad(_reference(xy).sum(), xy)
+    loss = function.apply(xy).sum()
+    first, second = (torch.autograd.grad(loss, xy, retain_graph=True)[0] for _ in range(2))
+    np.testing.assert_allclose(first, right, rtol=1e-5)
+    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize(
