@@ -47,6 +47,9 @@ AT_ONCE = 4096
 BLOCKS, BLOCK = 32, 64
 """How many runs of how many numbers, evenly spread, an estimate looks at."""
 
+GLANCE = 32
+"""How many numbers of an array are kept with an event, evenly spread."""
+
 Kind = Literal["backward", "zero", "read", "write", "reset"]
 
 
@@ -88,6 +91,8 @@ class Event:
         number: Of a pass, which one of its tape it is, from 1 on.
         again: Of a pass, it began from the same seeds as the one before on that tape.
         norm: Of the gradient that was read.
+        glance: Some numbers, as `glance_at` takes them: of a gradient that was read; of values before they
+            were written, where no tape recorded.
         viewed: Of a pass: when it ended, somebody could see the gradient through NumPy.
         inputs: The bytes of the inputs that a pass gives gradients to; of more than `LISTED` in one buffer
             only where the first begins and the last ends.
@@ -106,6 +111,7 @@ class Event:
     number: int = 0
     again: bool = False
     norm: float | None = None
+    glance: np.ndarray[Any, Any] | None = None
     viewed: bool = False
     inputs: tuple[tuple[int, int], ...] = ()
     norms: tuple[tuple[int, int, float, float], ...] = ()
@@ -191,6 +197,14 @@ def sample_of(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return row[: BLOCKS * length].reshape(BLOCKS, length)[:, :BLOCK].reshape(-1)
 
 
+def glance_at(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """A copy of at most `GLANCE` numbers of an array, evenly spread; None of one with holes."""
+    if not values.flags.c_contiguous:
+        return None
+    row = values.reshape(-1)
+    return row.copy() if row.size <= GLANCE else row[:: -(-row.size // GLANCE)].copy()
+
+
 def same_bits(values: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays of one type hold the same; of large ones a sample is compared."""
     some, other = sample_of(values), sample_of(others)
@@ -224,6 +238,8 @@ def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> Non
         return
     if kind == "write" and history.of_gradient and how in ("zero", "fill_"):
         kind = "zero"
+    if kind == "write" and not history.of_gradient and how != "numpy" and state.tape is None:
+        facts["glance"] = glance_at(a._look())
     if history.events or kind != "zero":  # what has no past needs no zero
         history.add(Event(kind, now, a.start, a.stop, how, site, *recording(), **facts))
 
@@ -232,7 +248,8 @@ def note_read(a: array, how: str) -> None:
     """Somebody reads a gradient, or values that a tape uses, outside of kernels and of the reverse pass."""
     history = a.buffer.history
     if history is not None and history.of_gradient:
-        note("read", a, how, call_site(3), norm=norm_of(a))
+        values = a._look()
+        note("read", a, how, call_site(3), norm=_norm_of(a.buffer, values), glance=glance_at(values))
     elif a.buffer.watch:
         for _, tracker in a.buffer.watchers():
             tracker.looked_at(

@@ -3,6 +3,10 @@
 An optimiser's step before `backward` takes what the step before left (or zeros), and one after `zero()` takes
 zeros. A gradient that is only looked at, printed or compared with zero is no update: what counts is that the
 parameter was written afterwards.
+
+A helper may also copy the gradients before `backward` and the step use the copies after it. Then nobody reads
+what the pass wrote before the next step. That the step used what was read earlier is measured: it goes along
+that gradient.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._moved import Moved, Relation, moved_by, relation
 from tapedebug.diagnose.reading import _passes as passes
 from tapedebug.diagnose.reading._passes import Story, at
 from tapedebug.trace import Event, Finding
@@ -22,7 +27,7 @@ from tapedebug.trace.model import Severity
 
 RULE = "stale-gradient"
 
-Why = Literal["before backward", "after zero"]
+Why = Literal["before backward", "after zero", "copied before backward"]
 
 
 @dataclass(slots=True)
@@ -34,6 +39,8 @@ class Found:
         read: When the gradient was read.
         update: When the input was written.
         zero: When the gradient was zeroed, if that is why.
+        moved: How far the update went, where a copy of the gradient was read before backward.
+        relation: How the updates at this line compare with what had been read.
     """
 
     story: Story
@@ -42,18 +49,26 @@ class Found:
     read: Event
     update: Event
     zero: Event | None = None
+    moved: Moved | None = None
+    relation: Relation | None = None
 
     @property
     def sure(self) -> bool:
         """The read and the write are one step, not perhaps a print and a reset."""
+        if self.relation is not None:
+            return self.relation.name == "multiple" or self.relation.rests
         same = passes.same_line(self.read.call_site, self.update.call_site)
         return self.read.how in ("optimiser", "launch") or same
 
 
 def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
     """Return a finding for each line that updates inputs with stale gradients."""
-    groups = passes.grouped(cases, _look, lambda found: found.read)
-    return passes.told(groups, _finding)
+    early = _copied_early(cases)
+
+    def look(story: Story, case: Case) -> list[Found]:
+        return [*_look(story, case), *early.get((id(case), story.info.id), ())]
+
+    return passes.told(passes.grouped(cases, look, lambda found: found.read), _finding)
 
 
 def _look(story: Story, case: Case) -> list[Found]:
@@ -75,6 +90,67 @@ def _look(story: Story, case: Case) -> list[Found]:
         steps = [step for step in passes.updates(later) if step[0] is gradient[1]]
         found += [Found(story, event, "after zero", read, update, gradient[0]) for read, update in steps]
     return found
+
+
+def _copied_early(cases: Sequence[Case]) -> dict[tuple[int, int], list[Found]]:
+    """The updates with a gradient that was copied before backward, by the tape and the input."""
+    places: dict[Any, dict[tuple[int, str], Found]] = {}
+    own: list[tuple[Case, Found]] = []
+    for case, following in zip(cases, [*cases[1:], None], strict=True):
+        for story in passes.stories(case):
+            of_tape = {event.clock for event in story.passes(case.trace)}
+            for event in story.passes():  # those of tapes that are gone tell of the same line
+                found = _copied(story, event, case, following)
+                if found is None:
+                    continue
+                same = places.setdefault(passes.site_key(found.read.call_site), {})
+                same.setdefault((event.clock, story.info.label), found)
+                if event.clock in of_tape:
+                    own.append((case, found))
+    related = {place: _relation(list(found.values())) for place, found in places.items()}
+    kept: dict[tuple[int, int], list[Found]] = {}
+    for case, found in own:
+        found.relation = related[passes.site_key(found.read.call_site)]
+        if found.relation is not None:
+            kept.setdefault((id(case), found.story.info.id), []).append(found)
+    return kept
+
+
+def _copied(story: Story, event: Event, case: Case, following: Case | None) -> Found | None:
+    """The update after a pass whose gradient nobody has read, if one was read before that pass instead."""
+    if "viewed" in event.numbers:
+        return None  # somebody sees the gradient without another read
+    earlier = story.between(0, event.clock)
+    reads = [item for item in earlier if item.of == "gradient" and item.kind == "read"]
+    writes = [item.clock for item in earlier if item.of == "values" and item.kind == "write"]
+    if not reads or (writes and reads[-1].clock < writes[-1]):
+        return None  # nothing was read since the last update: a step that is tried out, for instance
+    later = story.between(event.clock, story.end_of(event))
+    update = next((item for item in later if item.of == "values" and item.kind == "write"), None)
+    if update is None or any(
+        item.of == "gradient" and item.kind == "read" and item.clock < update.clock for item in later
+    ):
+        return None
+    moved = moved_by(case, following, story, event, reads[-1], update)
+    if moved is None:
+        return None
+    return Found(story, event, "copied before backward", reads[-1], update, moved=moved)
+
+
+def _relation(found: Sequence[Found]) -> Relation | None:
+    """How the steps at one line compare with what was read: with one rate for all, or one for each pass."""
+    steps = {id(item): item.moved for item in found if item.moved is not None}
+    every = relation(list(steps.values()))
+    if every is not None and every.name == "multiple":
+        return every
+    by_pass: dict[int, list[Moved]] = {}
+    for item in found:
+        if item.moved is not None and item.moved.read.any():
+            by_pass.setdefault(item.event.clock, []).append(item.moved)
+    each = [relation(moved) for moved in by_pass.values()]
+    if each and all(one is not None and one.name == "multiple" for one in each):
+        return each[0]
+    return every
 
 
 def _finding(group: passes.Group[Found]) -> Finding | None:
@@ -111,6 +187,7 @@ def _finding(group: passes.Group[Found]) -> Finding | None:
             "read_by": chosen.read.how,
             "updated_at": _place(chosen.update),
             "zeroed_at": _place(chosen.zero),
+            "step": _related(chosen.relation),
             "backward_at": _place(chosen.event),
         },
         fix=_fix(chosen),
@@ -128,6 +205,8 @@ def _words(found: Found, facts: dict[str, float]) -> str:
             f"{step} that had been zeroed{zeroed} after {backward} and before anybody read it: "
             f"its norm was {words.number(consumed)}{gives}."
         )
+    if found.relation is not None:
+        return _copied_words(found, consumed, gives)
     if consumed == 0:
         return f"{step} that {backward} had not written yet: it was zero{gives}."
     return (
@@ -136,10 +215,37 @@ def _words(found: Found, facts: dict[str, float]) -> str:
     )
 
 
+def _copied_words(found: Found, consumed: float, gives: str) -> str:
+    related, label = found.relation, found.story.info.label
+    assert related is not None
+    held = (
+        "it was zero"
+        if consumed == 0
+        else f"it was that of an earlier pass, of norm {words.number(consumed)}"
+    )
+    if related.name == "multiple":
+        measured = f"each step is {words.number(-related.rate)} times the gradient that was read"
+    else:
+        measured = "the steps go along the gradient that was read"
+    if related.rests:
+        measured += ", and where that was zero, nothing moved"
+    return (
+        f"{label} was updated{at(found.update)}, after backward{at(found.event)}, with a gradient that had "
+        f"been read{at(found.read)}, before that pass wrote it: {held}{gives}, which nobody had read by "
+        f"then. Measured, {measured}."
+    )
+
+
 def _fix(found: Found) -> str:
     if found.why == "after zero":
         return f"zero the gradient after the update, not before it{at(found.zero)}"
+    if found.why == "copied before backward":
+        return f"read (and clear) the gradient after backward, not before it{at(found.read)}"
     return f"call backward before the update{at(found.read)}"
+
+
+def _related(found: Relation | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
 
 
 def _place(event: Event | None) -> dict[str, Any] | None:
