@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 else:
     pipeline = later("tapedebug.compiler.pipeline")
 
-Sets = tuple[frozenset[int], frozenset[int]]
-"""The array parameters with gradients, and those whose stores the adjoint does again."""
+Sets = tuple[frozenset[int], frozenset[int], frozenset[str]]
+"""The array parameters with gradients, those whose stores the adjoint does again, and the functions whose
+bodies it reverses although they have gradients of their own."""
 
 
 class Analysed(Definition):
@@ -126,16 +127,25 @@ class Analysed(Definition):
         """
         return self._notes.known("follows values", bool, lambda: pipeline.follows_values(self._lowered))
 
-    def adjoint_info(self, active: frozenset[int], *, replay: frozenset[int] = frozenset()) -> AdjointInfo:
-        """What the adjoint needs, for these array parameters with gradients; does not compile."""
-        key = (active, replay)
+    def adjoint_info(
+        self,
+        active: frozenset[int],
+        *,
+        replay: frozenset[int] = frozenset(),
+        derived: frozenset[str] = frozenset(),
+    ) -> AdjointInfo:
+        """What the adjoint needs, for these array parameters with gradients; does not compile.
+
+        The bodies of `derived` functions are reversed, whatever gradients they have.
+        """
+        key = (active, replay, derived)
         if key not in self._infos:
             self._infos[key] = info = self._notes.known(
-                f"adjoint {sorted(active)} {sorted(replay)}",
+                f"adjoint {sorted(active)} {sorted(replay)} {' '.join(sorted(derived))}".rstrip(),
                 AdjointInfo,
-                lambda: self._built_adjoint(active, replay),
+                lambda: self._built_adjoint(active, replay, derived),
             )
-            self._infos[active, info.replay] = info
+            self._infos[active, info.replay, derived] = info
         return self._infos[key]
 
     def trace_info(self, active: frozenset[int]) -> TraceInfo | None:
@@ -164,9 +174,11 @@ class Analysed(Definition):
             f"reaches {checked}", Reaches, lambda: pipeline.reaches(self._function(checked))
         )
 
-    def _built_adjoint(self, active: frozenset[int], replay: frozenset[int]) -> AdjointInfo:
-        function, info = pipeline.adjoint(self._lowered, active, replay)
-        self._adjoints[active, info.replay] = function
+    def _built_adjoint(
+        self, active: frozenset[int], replay: frozenset[int], derived: frozenset[str]
+    ) -> AdjointInfo:
+        function, info = pipeline.adjoint(self._lowered, active, replay, derived=derived)
+        self._adjoints[active, info.replay, derived] = function
         return info
 
     def _text(self, variant: Variant) -> Text:
@@ -210,11 +222,13 @@ class Analysed(Definition):
                 memory=variant.memory,
                 strong_zero=variant.strong_zero,
                 heard=variant.heard,
+                derived=variant.derived,
             )[0]
         else:
-            if (variant.active, variant.replay) not in self._adjoints:
-                self._built_adjoint(variant.active, variant.replay)
-            adjoint = self._adjoints[variant.active, variant.replay]
+            sets = variant.active, variant.replay, variant.derived
+            if sets not in self._adjoints:
+                self._built_adjoint(*sets)
+            adjoint = self._adjoints[sets]
         if variant.kind == "adjoint_tangent":
             return pipeline.adjoint_tangent(adjoint, variant.active, strong_zero=variant.strong_zero)
         return pipeline.leaving(adjoint, variant.kept) if variant.kept else adjoint

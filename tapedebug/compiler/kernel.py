@@ -227,6 +227,7 @@ class Kernel(Analysed):
         kept: frozenset[int] = frozenset(),
         lanes: bool = False,
         late: bool = False,
+        derived: frozenset[str] = frozenset(),
     ) -> Entry | Interpreted:
         """The compiled adjoint for these array parameters with gradients.
 
@@ -234,9 +235,10 @@ class Kernel(Analysed):
         a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
         parameters are read as memory holds them. With `rounded`, a float64 twin rounds as float32 does, but
         elsewhere. The incoming adjoints of `kept` are not used up: those of `AdjointInfo.once` can be.
-        `lanes` and `late` are as in `forward`.
+        The bodies of `derived` functions are reversed, whatever gradients they have. `lanes` and `late` are
+        as in `forward`.
         """
-        info = self.adjoint_info(active, replay=replay)
+        info = self.adjoint_info(active, replay=replay, derived=derived)
         if info.refused is not None:
             raise info.refused.with_traceback(None)
         replay = info.replay - memory
@@ -254,6 +256,7 @@ class Kernel(Analysed):
                 rounded=rounded,
                 kept=kept,
                 lanes=lanes,
+                derived=derived,
             ),
             late=late,
         )

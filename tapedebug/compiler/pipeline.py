@@ -47,6 +47,7 @@ from tapedebug.compiler.passes.bounds import probe
 from tapedebug.compiler.passes.bounds import reaches as reaches
 from tapedebug.compiler.passes.cells import in_lanes
 from tapedebug.compiler.passes.crossing import at_own_index, crossed
+from tapedebug.compiler.passes.custom import derived as without_gradients
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.division import divided as divided
@@ -212,19 +213,23 @@ def adjoint(
     memory: frozenset[int] = frozenset(),
     strong_zero: bool = False,
     heard: frozenset[str] = frozenset(),
+    derived: frozenset[str] = frozenset(),
 ) -> tuple[Function, AdjointInfo]:
     """The adjoint in IR, and what it needs.
 
     Which values it needs is known only once it is built and its dead code removed; where these include values
     that the launch itself overwrites, it is built again so that it replays those stores. Where threads read
     or overwrite what others wrote, all are replayed in order first, then reversed from the last to the first.
-    The parameters of `memory` are read as memory holds them, whatever the launch has written.
+    The parameters of `memory` are read as memory holds them, whatever the launch has written. The bodies of
+    `derived` functions are reversed, whatever gradients they have.
     """
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
     custom = kernel.custom
     if PAUSE in heard:
         custom = remove_dead_code(silenced(kernel.told, frozenset({PAUSE}), gradients=False))
+    if derived:
+        custom = verify(remove_dead_code(without_gradients(custom, derived)))
     replay = frozenset(replay) - memory
     while True:
         crossing = crossed(custom, active, replay) if replay or not memory else frozenset()
@@ -245,7 +250,7 @@ def adjoint(
                 spans.setdefault(p, {})[op.span] = None
     found = {p: tuple(s) for p, s in spans.items()}
     late = (needs & writes) - replay
-    refused = native.lost(kernel.custom, active)
+    refused = native.lost(custom, active)
     once, changes = taken_once(function), changed(function, active)
     return function, AdjointInfo(needs, replay, found, late, refused, once, changes)
 

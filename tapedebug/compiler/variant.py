@@ -29,6 +29,8 @@ class Variant:
         lanes: Threads run in lanes of vectors, where they may.
         math: Then vector functions of the C library are called.
         probes: It only tests indices (`passes.bounds`): `"unknown"` or `"all"`; empty for what runs.
+        derived: Of an adjoint, the functions whose bodies it reverses, although they have a gradient or a
+            replay of their own.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Variant:
     lanes: bool = False
     math: bool = False
     probes: str = ""
+    derived: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         """The same in every process."""

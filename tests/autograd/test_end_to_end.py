@@ -42,7 +42,8 @@ def test_preserve_agrees_where_ignore_is_wrong() -> None:
     result = end_to_end(tape, loss, [a])
     assert (result.verdict, bool(result)) == ("AGREE", True)
     assert result.inputs[0].consumed.tolist() == [2.0, 4.0, 6.0]
-    assert result.coverage.summary == "3 of 3 launches checked end to end; agrees to the last digit"
+    assert result.coverage.summary.startswith("3 of 3 launches checked end to end; agrees to ")
+    assert 0 < result.inputs[0].agreement < 1e-9  # differences have error bars, also where AD is exact
 
     tape, loss, a, _ = overwritten("ignore")
     result = end_to_end(tape, loss, [a])
@@ -195,7 +196,7 @@ def test_a_gradient_that_is_truly_zero_agrees() -> None:
         wp.launch(k.total, 2, [y, loss])
     result = end_to_end(tape, loss)
     assert (result.verdict, result.rel_error) == ("AGREE", 0.0)
-    assert result.coverage.summary == "2 of 2 launches checked end to end; agrees to the last digit"
+    assert result.coverage.summary == "2 of 2 launches checked end to end; agrees: it is exactly zero"
     assert result.coverage.notes == ("exactly zero: the gradient with respect to x",)
 
 
@@ -208,7 +209,10 @@ def test_a_wrong_adjoint_is_wrong_though_nothing_was_overwritten() -> None:
     result = end_to_end(tape, loss)
     assert result.verdict == "WRONG"
     assert result.rel_error == pytest.approx(0.02, rel=0.2)
-    assert end_to_end(tape, loss, rtol=0.03).verdict == "AGREE"
+    # `rtol` is for the rounding of float32: what is no transpose of the derivative never agrees.
+    lenient = end_to_end(tape, loss, rtol=0.03)
+    assert lenient.verdict == "WRONG"
+    assert "is not the transpose of its derivative" in lenient.inputs[0].reason
 
 
 def test_one_wrong_entry_of_many_is_found() -> None:

@@ -1,6 +1,8 @@
-"""A tape whose arrays have gradients that they did not have, in private: what would flow if they had.
+"""A tape with other adjoints, in private: of arrays that had no gradient, or derived by the engine.
 
-It refers to the arrays of the user, and writes none of them: like any tape it is only run in shadows.
+The first shows what would flow if an array had a gradient, the second what a gradient would be without the
+adjoints that a person wrote. It refers to the arrays of the user, and writes none of them: like any tape it
+is only run in shadows.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug.runtime._named import Names
 from tapedebug.runtime._without_kernel import COPY, FILL
+from tapedebug.runtime.ledger import Ledger, LiveIn, Need, RangeState
 from tapedebug.runtime.plan import KernelPlan
 from tapedebug.runtime.record import Record
 from tapedebug.runtime.versions import Tracker
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
+    from tapedebug.runtime.buffer import Buffer
 
 
 def reopened(tape: Tape, revived: Callable[[Record], frozenset[int]], stop: int | None = None) -> Tape:
@@ -28,20 +32,38 @@ def reopened(tape: Tape, revived: Callable[[Record], frozenset[int]], stop: int 
             adjoints, also with `enable_backward=False`.
         stop: How many launches it has; by default all.
     """
+    adjoints = _Revived()
+    return _recorded_again(tape, lambda old: adjoints.plan(old, revived(old)), stop)
+
+
+def derived_tape(tape: Tape, names: frozenset[str]) -> Tape:
+    """Return a tape of the same launches, whose adjoints reverse the bodies of some functions.
+
+    Args:
+        tape: The tape.
+        names: Functions with a gradient or a replay of their own, which do not count here; gradients that
+            are meant to differ, and those of native functions, stay.
+
+    Raises:
+        TapedebugError: The body of one of them has no adjoint: it calls a native function that has none.
+    """
+    return _recorded_again(tape, _Derived(names).plan, None)
+
+
+def _recorded_again(tape: Tape, plan_of: Callable[[Record], Any], stop: int | None) -> Tape:
     found = copy.copy(tape)
-    tracker = found.tracker = Tracker(tape.on_overwrite, dry=True)
+    tracker = found.tracker = _Unkept(tape.on_overwrite, dry=True)
     tracker.settled = True  # it has been told, or refused, once
     found.records = tracker.records
     found._names = Names(dict(tape.array_names))
     found._prepared, found._leftovers, found._spare = None, {}, {}
-    adjoints = _Adjoints()
     outside = list(tape.tracker.outside)
     count = len(tape.records) if stop is None else stop
     for old in tape.records[:count]:
         _write_outside(tracker, outside, old.index)
-        alive = revived(old)
-        plan = adjoints.plan(old, alive | old.plan.active, bool(alive & old.plan.writes))
-        item = Record(old.index, plan, old.args, old.dim, old.threads, old.packed, old.site, old.scope)
+        item = Record(
+            old.index, plan_of(old), old.args, old.dim, old.threads, old.packed, old.site, old.scope
+        )
         item.value, item.func, item.elapsed = old.value, old.func, old.elapsed
         tracker.before(item)
         tracker.records.append(item)
@@ -63,16 +85,78 @@ def _write_outside(tracker: Any, outside: list[Any], at: int) -> None:
             tracker.overwritten_outside(ledger, event.array, event.site, event.how)
 
 
-class _Adjoints:
+class _Unkept(Tracker):
+    """The tracker of launches that ran long ago: shadows find again what they overwrote."""
+
+    def _keep_need(self, need: Need, buffer: Buffer, live: LiveIn | None) -> None:
+        pass
+
+    def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
+        pass
+
+    def _guard(self, state: RangeState, ledger: Ledger) -> None:
+        pass
+
+
+class _Derived:
+    """Plans whose adjoints reverse the bodies of some functions; launches of one kind share one."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+        self.plans: dict[Any, Any] = {}
+
+    def plan(self, record: Record) -> Any:
+        """Return the plan of a record.
+
+        Raises:
+            TapedebugError: A body has no adjoint.
+        """
+        from tapedebug.compiler.passes.custom import is_derived, own_adjoints
+
+        old: Any = record.plan
+        if old.kind != "kernel" or old.info is None:
+            return old
+        if old not in self.plans:
+            called = {node.name for node in own_adjoints(old.kernel._lowered.custom.body) if is_derived(node)}
+            names = self.names & called
+            self.plans[old] = old
+            if names:
+                kernel: Any = _WithoutGradients(old.kernel, names)
+                plan = self.plans[old] = KernelPlan(kernel, record.args, old.packers, old.active)
+                if plan.info.refused is not None:
+                    raise plan.info.refused.with_traceback(None)
+        return self.plans[old]
+
+
+class _WithoutGradients:
+    """A kernel whose adjoint reverses the bodies of some functions, whatever gradients they have."""
+
+    def __init__(self, kernel: Any, names: frozenset[str]) -> None:
+        self._kernel, self._names = kernel, names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+    def adjoint_info(self, active: frozenset[int], **sets: Any) -> Any:
+        """What the adjoint needs; see `Kernel`."""
+        return self._kernel.adjoint_info(active, derived=self._names, **sets)
+
+    def adjoint(self, active: frozenset[int], **options: Any) -> Any:
+        """The compiled adjoint; see `Kernel`."""
+        return self._kernel.adjoint(active, derived=self._names, **options)
+
+
+class _Revived:
     """Plans with other active parameters; launches of one kind share one, as on any tape."""
 
     def __init__(self) -> None:
         self.plans: dict[Any, Any] = {}
         self.kernels: dict[int, Any] = {}
 
-    def plan(self, record: Record, active: frozenset[int], wanted: bool) -> Any:
-        """Return the plan of a record with these parameters active; `wanted`: its adjoint has work to do."""
+    def plan(self, record: Record, alive: frozenset[int]) -> Any:
+        """Return the plan of a record with these parameters active, too."""
         old: Any = record.plan
+        active, wanted = alive | old.active, bool(alive & old.writes)
         disabled = wanted and old.kind == "kernel" and not old.kernel.enable_backward
         if old.kind == "func" or (active == old.active and not disabled):
             return old

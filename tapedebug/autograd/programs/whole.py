@@ -25,6 +25,7 @@ class WholeTape(ShadowProgram):
     """A tape with a scalar objective: the sum of its outputs times `seeds`.
 
     Attributes:
+        tape: The tape.
         seeds: What the reverse pass starts from.
         launches: How many records the tape has.
         unchecked: How many of them could not be replayed.
@@ -44,6 +45,7 @@ class WholeTape(ShadowProgram):
             list(seeds),
             consume="versions" if self.preserves else "current",
         )
+        self.tape = tape
         self.seeds = dict(seeds)
         self._scatter: dict[Port, Floats] | None = None
         self.launches = len(tape.records)

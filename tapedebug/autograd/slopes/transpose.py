@@ -19,7 +19,7 @@ from tapedebug.autograd.programs.probes import random_directions
 from tapedebug.autograd.programs.program import Port, distinct
 from tapedebug.autograd.programs.shadowed import Consume, ShadowProgram
 
-ROUNDING = 1e-9  # a relative mismatch that float64 rounding explains without looking
+ROUNDING = 1e-14  # a relative mismatch that float64 rounding explains without looking
 NOISE = 100.0  # times the rounding that was measured: a mismatch beyond it is none
 SCALES = (3.0, 0.7, 1.3)  # the same test in other units: exactly proportional, but for rounding
 
@@ -35,7 +35,7 @@ class DotProduct:
         reverse: ⟨Jᵀ w, v⟩, by the adjoint.
         mismatch: Their difference, relative to the sum of the absolute values of their terms; NaN where a
             derivative is not finite.
-        rounding: What of it float64 rounding explains; measured where `mismatch` exceeds 1e-9.
+        rounding: What of it float64 rounding explains; measured where `mismatch` exceeds 1e-14.
         launch: Where they differ, the index of the last launch whose reverse pass is not the transpose of its
             derivative (0 for a kernel that was checked alone); None where they agree.
         message: Where they differ, a sentence with the numbers; else empty.

@@ -21,6 +21,7 @@ EPS = 1e-3  # the largest step, relative to the size of the input
 RUNS = 6  # forward runs that one direction usually takes
 TREMBLING = 1e-2  # of the gradient: where one float32 rounding of the inputs moves it that far
 LEAST = 1e-12  # a step below which float64 differences of a run that trembles are rounding
+FINE = 1e-8  # of a derivative: an error bar beside which that of float32 is seen
 NOTHING = 1e-11  # of the loss: a smaller difference in float64 is rounding
 
 
@@ -245,10 +246,11 @@ def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:
 
 def _fine_for(rtol: float, size: float) -> Callable[[Floats], Floats]:
     """Error bars to aim at: fine beside `size`, as random directions cancel, and beside the slope."""
+    fine = min(0.02 * rtol, FINE)
 
     def enough(slopes: Floats) -> Floats:
         found = np.abs(slopes)
-        bars: Floats = 0.02 * rtol * np.maximum(found, np.minimum(size, 100 * found)) + 1e-9 * found
+        bars: Floats = fine * np.maximum(found, np.minimum(size, 100 * found)) + 1e-9 * found
         return bars
 
     return enough

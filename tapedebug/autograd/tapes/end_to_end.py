@@ -9,6 +9,7 @@ error bars.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +26,9 @@ from tapedebug.autograd.programs.whole import WholeTape, whole_tape
 from tapedebug.autograd.slopes.transpose import DotProduct, dot_test
 from tapedebug.autograd.slopes.verdict import Verdict, worst
 from tapedebug.autograd.tapes.directional import Effort, Gradients, Probe, negligible, probe_input
-from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of
+from tapedebug.autograd.tapes.input_check import InputCheck, judge_input, result_of, unconfirmed
 from tapedebug.autograd.tapes.joint import BANDS, MANY, SAMPLE, Together
+from tapedebug.autograd.tapes.reference import ALIKE, Reference, reference_of
 from tapedebug.autograd.told.results import Coverage
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
@@ -94,7 +96,8 @@ def end_to_end(
             `Tape.backward(grads=…)`. By default what `Tape.backward` was last called with.
         inputs: The arrays whose gradients are wanted; by default all arrays with `requires_grad=True` whose
             values the tape read before it wrote them.
-        rtol: The relative error up to which a gradient agrees.
+        rtol: The relative error up to which a gradient in float32 agrees with what float64 gives. A reverse
+            pass that is no transpose of the derivative does not agree, however little it is off.
         directions: Random directions to displace each input in, beside its largest entries.
         max_seconds: Displace inputs in fewer directions where this would take longer, and say so; a gradient
             is compared in at least two.
@@ -116,14 +119,14 @@ def end_to_end(
         # A gradient that is meant to differ is no transpose of anything.
         program.notes += [dot.message] if dot is not None and dot.message and not program.meant else []
         checks, value, value64 = _check_inputs(
-            program, rtol, max(1, directions), max_seconds, checkpoint, each or (lambda _: None)
+            program, rtol, max(1, directions), max_seconds, checkpoint, each or (lambda _: None), dot
         )
     errors = [check.rel_error for check in checks]
     return EndToEnd(
         verdict=worst(check.verdict for check in checks),
         inputs=tuple(checks),
         rel_error=max(errors, key=lambda e: np.inf if np.isnan(e) else e) if errors else float("nan"),
-        coverage=_coverage(program, checks),
+        coverage=_coverage(program, checks, dot),
         loss=value,
         loss64=value64,
         seconds=time.perf_counter() - began,
@@ -131,12 +134,12 @@ def end_to_end(
     )
 
 
-def _coverage(program: WholeTape, checks: Sequence[InputCheck]) -> Coverage:
+def _coverage(program: WholeTape, checks: Sequence[InputCheck], dot: DotProduct | None) -> Coverage:
     checked = program.launches - program.unchecked if checks else 0
     summary = f"{checked} of {program.launches} launches checked end to end"
     agreeing = [check for check in checks if check.verdict == "AGREE"]
     if checks and len(agreeing) == len(checks):
-        summary += f"; agrees {_to(max(check.rel_error for check in checks))}"
+        summary += f"; {_agrees(checks, dot)}"
     elif checks:
         verdict = worst(check.verdict for check in checks)
         bad = sorted((check for check in checks if check.verdict == verdict), key=_error, reverse=True)
@@ -148,6 +151,18 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck]) -> Coverage:
     zero = [check.name for check in agreeing if not check.reference.any()]
     notes = [f"exactly zero: the gradient with respect to {name}" for name in zero]
     return Coverage(summary, program.launches, checked, (*program.notes, *notes))
+
+
+def _agrees(checks: Sequence[InputCheck], dot: DotProduct | None) -> str:
+    """How well gradients agree with what does not share the adjoint under test."""
+    seen = [check for check in checks if 0 < check.agreement < 1]
+    hidden = [check for check in checks if not check.agreement < 1]
+    least = 0.0 if dot is None or not dot.agrees else dot.mismatch
+    text = f"agrees to {_power(max([least, *(check.agreement for check in seen)]))}" if seen else ""
+    if hidden:
+        below = f"the gradient with respect to {_inputs(hidden)} is below the resolution of the check"
+        return f"{text}; {below}" if text else f"nothing contradicts it, but {below}"
+    return text or "agrees: it is exactly zero"
 
 
 def _error(check: InputCheck) -> float:
@@ -169,10 +184,13 @@ def _inputs(checks: Sequence[InputCheck]) -> str:
     return joint.join(filter(None, [", ".join(named[:-1]), named[-1]]))
 
 
-def _to(error: float) -> str:
-    """`to 3e-7`, or `to the last digit`."""
-    digits, _, exponent = f"{error:.0e}".partition("e")
-    return f"to {digits}e{int(exponent)}" if error else "to the last digit"
+def _power(error: float) -> str:
+    """`3e-7`, rounded up: what is claimed is never better than what was found."""
+    if not error:
+        return "0"
+    exponent = math.floor(math.log10(error))
+    digit = math.ceil(error / 10.0**exponent - 1e-9)
+    return f"{digit}e{exponent}" if digit < 10 else f"1e{exponent + 1}"
 
 
 def _percent(error: float) -> str:
@@ -189,6 +207,7 @@ def _check_inputs(
     max_seconds: float,
     checkpoint: Checkpoint | None,
     each: Callable[[InputCheck], Any],
+    dot: DotProduct | None,
 ) -> tuple[list[InputCheck], float, float]:
     value = program.loss(single=True)
     again = program.loss(single=True)
@@ -213,13 +232,30 @@ def _check_inputs(
     if len(program.inputs) >= MANY:
         shared = replace(effort, until=began + max_seconds)
         together = Together(program, gradients, rtol, shared, checkpoint).run()
+    reference = reference_of(program, gradients)
+    program.notes += [reference.note] if reference.note else []
+    program.forget()
     checks = []
     for number, port in enumerate(program.inputs, start=1):
         share = replace(effort, until=began + max_seconds * number / len(program.inputs))
         probes = together.get(port) or probe_input(program, port, gradients, rtol, share, checkpoint)
-        checks.append(judge_input(program, port, gradients, probes, rtol, diverged))
+        checks.append(judge_input(program, port, gradients, probes, rtol, diverged, reference))
         each(checks[-1])
+    if dot is not None and _transpose_fails(dot, program, reference, checks):
+        checks = [unconfirmed(check, dot.message) for check in checks]
+        for check in checks:
+            each(check)
     return checks, value, value64
+
+
+def _transpose_fails(
+    dot: DotProduct, program: WholeTape, reference: Reference, checks: Sequence[InputCheck]
+) -> bool:
+    """Whether the reverse pass is not the transpose of the derivative, and no input is known to be why."""
+    if not dot.message or program.meant or reference.confirms_own():
+        return False
+    small = dot.mismatch <= ALIKE * max(port.rounding for port in program.inputs)
+    return not small and all(check.verdict == "AGREE" for check in checks)
 
 
 def _effort(program: WholeTape, directions: int, max_seconds: float) -> Effort:

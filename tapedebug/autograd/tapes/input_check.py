@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,11 @@ from tapedebug.autograd.programs.whole import WholeTape
 from tapedebug.autograd.slopes.verdict import Verdict, worst
 from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligible, unit_direction
 from tapedebug.autograd.tapes.float32_bar import SPREAD, Rounding, rounding_of
+from tapedebug.autograd.tapes.reference import Departure, Reference
 from tapedebug.autograd.told.messages import kink_words
 
+REFUTED = 3.0  # error bars by which a difference is off: it is not the same number
+PRECISE = 1e-7  # of the size of a derivative: what no difference is trusted to refute
 ENTRY = 1e-5  # an entry this small beside the largest is rounding in float32
 SINGLE = 1e-2  # a float32 gradient that is further from its own float64 twin than this is not rounding alone
 
@@ -36,6 +39,10 @@ class InputCheck:
         consumed: The gradient that `Tape.backward` gives, of the input's shape with components last.
         reference: The float64 adjoint that sees the values of the forward pass, of the same shape.
         probes: The comparisons with differences.
+        agreement: How far it may be off the true gradient, of the size of that: the largest of its distance
+            to the float64 adjoint without gradients written by hand, and of that adjoint's distance to
+            differences, with their error bars. NaN where no difference says anything.
+        departure: Where it is not what that adjoint gives, entry by entry; None where it is.
     """
 
     name: str
@@ -48,6 +55,8 @@ class InputCheck:
     consumed: Floats
     reference: Floats
     probes: tuple[Probe, ...]
+    agreement: float = float("nan")
+    departure: Departure | None = None
 
     @property
     def kink(self) -> tuple[float, float] | None:
@@ -65,6 +74,7 @@ def judge_input(
     probes: Sequence[Probe],
     rtol: float,
     diverged: bool,
+    reference: Reference,
 ) -> InputCheck:
     """Weigh what was measured of one input.
 
@@ -75,8 +85,11 @@ def judge_input(
         probes: Comparisons with differences of the loss.
         rtol: The relative error up to which a gradient agrees.
         diverged: The float32 and the float64 run have different losses.
+        reference: What does not share the adjoint under test.
     """
     consumed = gradients.consumed[port]
+    departure: Departure | None = None
+    told = False
     numbers = _numbers(port, gradients, probes)
     rel_error: float | None = None
     if not np.isfinite(consumed).all():
@@ -92,17 +105,69 @@ def judge_input(
                 verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
             elif not _follows(program, port, consumed, rounding):
                 verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
-    if verdict == "UNDECIDABLE" and not program.meant:
+        departure = reference.departure(port)
+        if departure is not None and departure.right == "reference":
+            if departure.functions or verdict != "WRONG":
+                verdict, reason = "WRONG", departure.reason
+                rel_error = _off_by(departure, gradients.least[port])
+                numbers = f"{departure.difference}; {numbers}"
+        elif departure is not None and departure.right == "unknown" and verdict == "AGREE":
+            verdict, reason, told = "UNDECIDABLE", departure.reason, True
+    if verdict == "UNDECIDABLE" and not program.meant and not told:
         reason += _beside(program, port, probes)
     if program.blind and verdict in ("AGREE", "WRONG"):
         verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")
     message = f"{numbers}: {reason}".strip(": ")
-    return result_of(port, gradients, probes, verdict, reason, message, rel_error)
+    found = result_of(port, gradients, probes, verdict, reason, message, rel_error)
+    return replace(found, agreement=_agreement(port, gradients, probes, reference), departure=departure)
+
+
+def _off_by(departure: Departure, least: float) -> float:
+    """How far a gradient is off: as a whole, or in the entry that is off most, whichever is more."""
+    whole = _relative(departure.given, np.nan_to_num(departure.reference), least)
+    return max(whole, departure.error) if np.isfinite(departure.error) else whole
+
+
+def _agreement(port: Port, gradients: Gradients, probes: Sequence[Probe], reference: Reference) -> float:
+    """How far a gradient may be off, of its size, by all that was measured; see `InputCheck`."""
+    consumed, derived = gradients.consumed[port], reference.derived[port]
+    right = derived if np.isfinite(derived).all() else gradients.exact[port]
+    if not (consumed.any() or right.any()):
+        return 0.0
+    size = float(np.linalg.norm(right))
+    found = [float(np.linalg.norm(consumed - right)) / size if size else float("inf")]
+    whole = max((probe.size for probe in probes), default=0.0)
+    for probe in sure_of(probes):
+        # A difference along one entry is told of the size of all, as the gradient is.
+        error, of = abs(probe.exact - probe.fd) + probe.bar, max(probe.size, whole)
+        found.append(error / of if of else float("inf"))
+    return max(found) if len(found) > 1 else float("nan")
+
+
+def unconfirmed(check: InputCheck, why: str) -> InputCheck:
+    """The result for an input whose gradient agrees, where its reverse pass is no transpose of anything."""
+    refuted = [p for p in sure_of(check.probes) if _refutes(p)]
+    verdict: Verdict = "WRONG" if refuted else "UNDECIDABLE"
+    reason = f"the adjoint disagrees with differences of the loss; {why}" if refuted else why
+    rel_error = max([check.rel_error, *(probe.rel_error for probe in refuted)])
+    message = f"{check.message}: {reason}".strip(": ")
+    return replace(check, verdict=verdict, reason=reason, message=message, rel_error=rel_error)
+
+
+def sure_of(probes: Sequence[Probe]) -> list[Probe]:
+    """The probes whose differences have an error bar that says something, and no kink."""
+    return [probe for probe in probes if probe.verdict != "KINK" and probe.bar <= probe.allowed]
+
+
+def _refutes(probe: Probe) -> bool:
+    """Whether a difference is not what the float64 adjoint gives, by more than its error bar explains."""
+    error = abs(probe.exact - probe.fd)
+    return error > REFUTED * probe.bar and error > PRECISE * probe.size
 
 
 def confirmed(probes: Sequence[Probe]) -> bool:
     """Whether differences of the loss confirm the float64 adjoint, wherever they can say anything."""
-    sure = [p for p in probes if p.verdict != "KINK" and p.bar <= p.allowed]
+    sure = sure_of(probes)
     return bool(sure) and all(abs(p.exact - p.fd) <= p.allowed + p.bar for p in sure)
 
 

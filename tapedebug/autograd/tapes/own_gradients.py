@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,41 @@ def check_own_gradients(
                 )
     notes += [f"not checked alone: {reason}" for reason in lost]
     return found
+
+
+def functions_off(
+    tape: Any, names: Sequence[str], threads: Iterable[int], checkpoint: Checkpoint | None = None
+) -> bool:
+    """Whether the gradient of one of some functions is not its derivative, by differences of it alone.
+
+    Args:
+        tape: The tape.
+        names: The functions.
+        threads: The threads whose calls are looked at, beside some that are spread over each launch.
+        checkpoint: Called often; may raise to cancel.
+    """
+    records = [record for record in tape.records if record.kernel is not None and record.active]
+    records = [record for record in records if set(names) & set(_functions(record.kernel))]
+    wanted = list(islice(threads, THREADS))
+    for record, values in launch_values(tape.tracker, _chosen(records, []), checkpoint):
+        held = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
+        among = [index for index in wanted if index < record.threads]
+        for index in dict.fromkeys([*among, *_spread(record.threads)]):
+            for call in _calls(record, index, held):
+                if call.node.name in names and any(call.is_off(partial) for partial in call.partials):
+                    return True
+            if checkpoint is not None:
+                checkpoint()
+    return False
+
+
+def _calls(record: Any, index: int, held: dict[int, Any]) -> list[Call]:
+    """The calls in one thread of a launch, as far as it can be followed."""
+    thread = thread_of(record, index, held, record.kernel._lowered.custom)
+    single = CallsOf(thread.function, index, thread.dim, thread.arrays, thread.scalars, thread.active)
+    with contextlib.suppress(Lost):
+        single.run()
+    return single.checked
 
 
 def _functions(kernel: Any) -> list[str]:

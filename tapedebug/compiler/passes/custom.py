@@ -6,7 +6,7 @@ runs the gradient, from the adjoints of the results to those of the inputs; with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,25 @@ if TYPE_CHECKING:
 
 def opened(function: Function) -> Function:
     """The function with the body of each `Custom` in its place: all but adjoints are made from it."""
-    return replace(function, body=_opened(function.body))
+    return replace(function, body=_opened(function.body, lambda node: True))
+
+
+def derived(function: Function, names: frozenset[str]) -> Function:
+    """The function with the bodies of some functions in their place: adjoints reverse these instead.
+
+    Native functions keep their adjoint snippets, as nothing else reverses them, and gradients that are meant
+    to differ stay.
+    """
+    return replace(
+        function, body=_opened(function.body, lambda node: is_derived(node) and node.name in names)
+    )
+
+
+def is_derived(node: Custom) -> bool:
+    """Whether the engine has a derivative of its own that a call should agree with."""
+    if node.function is None:
+        return False
+    return node.gradient is None or not node.function.gradient.differs
 
 
 def own_gradients(block: Block) -> Iterator[Custom]:
@@ -37,18 +55,31 @@ def calls_with_gradient(block: Block) -> Iterator[Custom]:
     return (node for node in own_gradients(block) if node.function is not None)
 
 
-def _opened(block: Block) -> Block:
+def own_adjoints(block: Block) -> Iterator[Custom]:
+    """The calls of functions with a gradient or a replay of the user's, at any depth, native ones too."""
+    for node in block.ops:
+        if isinstance(node, Custom):
+            yield node
+        for inner in blocks_of(node):
+            yield from own_adjoints(inner)
+
+
+def _opened(block: Block, wanted: Callable[[Custom], bool]) -> Block:
     ops: list[Node] = []
     for node in block.ops:
         match node:
+            case Custom() if wanted(node):
+                ops.extend(_opened(node.body, wanted).ops)
             case Custom():
-                ops.extend(_opened(node.body).ops)
+                ops.append(replace(node, body=_opened(node.body, wanted)))
             case If():
-                ops.append(replace(node, then=_opened(node.then), orelse=_opened(node.orelse)))
+                then, orelse = _opened(node.then, wanted), _opened(node.orelse, wanted)
+                ops.append(replace(node, then=then, orelse=orelse))
             case For():
-                ops.append(replace(node, body=_opened(node.body)))
+                ops.append(replace(node, body=_opened(node.body, wanted)))
             case While():
-                ops.append(replace(node, test=_opened(node.test), body=_opened(node.body)))
+                test, body = _opened(node.test, wanted), _opened(node.body, wanted)
+                ops.append(replace(node, test=test, body=body))
             case _:
                 ops.append(node)
     return Block(ops, list(block.yields))

@@ -1,0 +1,282 @@
+"""A reference for the gradient of a whole tape that does not share the adjoint under test.
+
+The float64 twin of a wrong gradient is as wrong as the gradient, so agreement with it is no evidence. The
+reference is the float64 adjoint that reverses the bodies of all functions, whatever gradients or replays they
+have of their own (`func_grad`, `func_replay`), at the values of the forward pass. It is compared entry by
+entry. Where entries differ by more than float32 can explain, differences decide which of the two is right: of
+the loss, or where the gradient is too small beside the loss, of the function alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from tapedebug._errors import TapedebugError
+from tapedebug._source import display_file
+from tapedebug.autograd.kinds import Checkpoint, Floats, Indices
+from tapedebug.autograd.programs.named import entry_name
+from tapedebug.autograd.programs.probes import shape_index, sizes_of
+from tapedebug.autograd.programs.program import Port
+from tapedebug.autograd.programs.reopened import derived_tape
+from tapedebug.autograd.programs.shadowed import tape_shadow
+from tapedebug.autograd.programs.whole import WholeTape
+from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
+from tapedebug.autograd.tapes.float32_bar import SCALES, SPREAD
+from tapedebug.autograd.tapes.own_gradients import functions_off
+
+ALIKE = 8.0
+"""Roundings of its dtype by which an entry may differ: constants in a gradient are rounded, too."""
+SURE = 0.25
+"""Of what the two gradients differ by along a direction: an error bar of differences that still decides."""
+
+Right = Literal["reference", "own", "unknown"]
+
+
+@dataclass(frozen=True, eq=False)
+class Departure:
+    """Where the gradient of one input is not what the reference gives, and which of the two is right.
+
+    Attributes:
+        port: The input.
+        entries: Flat positions, the largest difference first.
+        given: The float64 twin of the gradient that is consumed, (size,).
+        reference: The reference, (size,).
+        right: Which of them differences confirm.
+        functions: Whose gradients are to blame; empty where values were overwritten.
+        probe: The difference of the loss along all of these entries.
+    """
+
+    port: Port
+    entries: Indices
+    given: Floats
+    reference: Floats
+    right: Right
+    functions: tuple[Any, ...]
+    probe: Probe
+
+    @property
+    def error(self) -> float:
+        """The largest difference of an entry, relative to its own size; infinite where that is 0."""
+        given, right = self.given[self.entries], self.reference[self.entries]
+        with np.errstate(all="ignore"):
+            return float(np.max(np.abs(given - right) / np.abs(right)))
+
+    def entry(self, flat: int) -> str:
+        """The name of an entry."""
+        return entry_name(self.port.name, shape_index(flat, self.port.shape), self.port.array.dtype)
+
+    @property
+    def numbers(self) -> str:
+        """How many entries differ, and the one that differs most."""
+        worst, count = int(self.entries[0]), len(self.entries)
+        return (
+            f"{count} of {self.port.size} entries {'is' if count == 1 else 'are'} off, most "
+            f"{self.entry(worst)}: AD {self.given[worst]:.6g}, the derivative of the forward pass "
+            f"{self.reference[worst]:.6g}"
+        )
+
+    @property
+    def by_hand(self) -> str:
+        """The gradients to blame, each with its line."""
+        if not self.functions:
+            return "overwritten values"
+        return " and ".join(f"{companion.name} ({place_of(companion)})" for companion in self.companions)
+
+    @property
+    def companions(self) -> list[Any]:
+        """The gradients of the functions, or their replays where they have no gradient."""
+        return [function.gradient or function.replay for function in self.functions]
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in a clause."""
+        if self.right == "reference":
+            cause = (
+                f"{self.by_hand} is not the derivative of {' and '.join(f.name for f in self.functions)}"
+                if self.functions
+                else "values that the adjoint needs were overwritten before the reverse pass"
+            )
+            return f"{cause}: {self.numbers}"
+        subject = (
+            f"{self.by_hand} differs from the derivative of {' and '.join(f.name for f in self.functions)}"
+        )
+        return f"{subject}: {self.numbers}; {self.difference}, which can not tell which is right"
+
+    @property
+    def difference(self) -> str:
+        """What the loss says of these entries."""
+        probe = self.probe
+        if not np.isfinite(probe.bar):
+            return "no difference of the loss is known"
+        return (
+            f"along {'it' if len(self.entries) == 1 else 'them'} AD {probe.ad:.6g}, the derivative "
+            f"{probe.exact:.6g}, a difference of the loss {probe.fd:.6g} ± {probe.bar:.1g}"
+        )
+
+
+def place_of(function: Any) -> str:
+    """`file.py:7`: where a function stands."""
+    span = function.origin.span(function.origin.tree)
+    return f"{display_file(span.file)}:{span.line}"
+
+
+@dataclass
+class Reference:
+    """The reference of one tape.
+
+    Attributes:
+        program: The tape.
+        gradients: Those that are under test.
+        functions: Those with a gradient or a replay of their own that the reference leaves out, by name.
+        derived: The reference.
+        note: Why there is none, although gradients were written by hand; empty where there is one.
+    """
+
+    program: WholeTape
+    gradients: Gradients
+    functions: Mapping[str, Any]
+    derived: Mapping[Port, Floats]
+    note: str = ""
+    _departures: dict[Port, Departure | None] = field(default_factory=dict)
+
+    def departure(self, port: Port, checkpoint: Checkpoint | None = None) -> Departure | None:
+        """Where the gradient of an input differs from the reference; None where it does not."""
+        if port not in self._departures:
+            self._departures[port] = self._compared(port, checkpoint)
+        return self._departures[port]
+
+    def confirms_own(self) -> bool:
+        """Whether differences side with a gradient that was written by hand, against the derived one."""
+        return any(found is not None and found.right == "own" for found in self._departures.values())
+
+    def relative(self, port: Port) -> Floats:
+        """How far each entry of the float64 twin is off the reference, relative to the entry."""
+        derived = self.derived[port]
+        with np.errstate(all="ignore"):
+            found = np.abs(self.gradients.same[port] - derived) / np.abs(derived)
+        return np.where(np.isfinite(found), found, 0.0)
+
+    def _compared(self, port: Port, checkpoint: Checkpoint | None) -> Departure | None:
+        given, derived = self.gradients.same[port], self.derived[port]
+        with np.errstate(all="ignore"):
+            error = np.abs(given - derived)
+            off = np.isfinite(error) & (error > ALIKE * port.rounding * np.abs(derived))
+        if off.any():  # what rounding does is dear to measure, and mostly there is nothing to explain
+            off &= (
+                error > ALIKE * port.rounding * np.abs(derived) + SPREAD * self.program.scatter(SCALES)[port]
+            )
+        if not off.any():
+            return None
+        entries = np.flatnonzero(off)
+        entries = entries[np.argsort(-error[entries], kind="stable")]
+        probe, right = self._decided(port, given - derived, entries, checkpoint)
+        functions = self._blamed(port, entries)
+        if right == "unknown" and functions:
+            threads = [int(at) // max(1, port.components) for at in entries]
+            if functions_off(self.program.tape, [f.name for f in functions], threads, checkpoint):
+                right = "reference"
+        return Departure(port, entries, given, derived, right, functions, probe)
+
+    def _decided(
+        self, port: Port, apart: Floats, entries: Indices, checkpoint: Checkpoint | None
+    ) -> tuple[Probe, Right]:
+        """Take the difference of the loss along a direction in which all that differs adds up."""
+        direction = np.zeros(port.size)
+        direction[entries] = (np.sign(apart) * sizes_of(self.program.values(port)))[entries]
+        given, derived = self.gradients.same[port], np.nan_to_num(self.derived[port])
+        gap = float(np.abs(apart[entries]) @ np.abs(direction[entries]))
+        size = float(np.sqrt(((derived * direction) ** 2).sum()))
+        plain = Probe(
+            None, float(given @ direction), float(derived @ direction), float("nan"), float("inf"), size, 0.0
+        )
+        noise = float(self.gradients.floor(port) @ np.abs(direction))
+        fine = SURE * gap / max(size, gap)
+        probe, found = measured(self.program, {port: direction}, plain, fine, noise, checkpoint)
+        low, high = sorted((float(found.left[0]), float(found.right[0])))
+        if bool(found.kink[0]) and high - low > SURE * gap:
+            # Beside a kink, each slope between those of both sides is as good as the other.
+            between = low - SURE * gap <= probe.ad <= high + SURE * gap
+            return probe, "own" if between else "unknown"
+        if not probe.bar <= SURE * gap or not np.isfinite(probe.fd):
+            return probe, "unknown"
+        if abs(probe.exact - probe.fd) <= probe.bar + SURE * gap:
+            return probe, "reference"
+        return probe, "own" if abs(probe.ad - probe.fd) <= probe.bar + SURE * gap else "unknown"
+
+    def _blamed(self, port: Port, entries: Indices) -> tuple[Any, ...]:
+        """The functions without whose own gradient the worst entry is another one."""
+        worst = int(entries[0])
+        exact = self.gradients.exact[port][worst]
+        total = abs(exact - self.derived[port][worst])
+        if not total > 0.5 * abs(self.gradients.same[port][worst] - self.derived[port][worst]):
+            return ()  # with the values of the forward pass it is right
+        if len(self.functions) == 1:
+            return tuple(self.functions.values())
+        found = []
+        for name, function in self.functions.items():
+            alone = _derived(self.program, frozenset({name}))[port][worst]
+            if not abs(alone - exact) <= 0.1 * total:
+                found.append(function)
+        return tuple(found) or tuple(self.functions.values())
+
+
+def reference_of(program: WholeTape, gradients: Gradients) -> Reference:
+    """The reference of a tape; of one without gradients written by hand, its float64 adjoint."""
+    functions = own_functions(program.tape)
+    if not functions:
+        return Reference(program, gradients, functions, gradients.exact)
+    try:
+        derived = _derived(program, frozenset(functions))
+    except TapedebugError as error:
+        names = " and ".join(functions)
+        note = f"the gradient of {names} was compared with differences only: {error.message}"
+        return Reference(program, gradients, {}, gradients.exact, note)
+    lost = [port.name for port in program.inputs if not np.isfinite(derived[port]).all()]
+    note = (
+        f"{' and '.join(lost)}: where the derivative of {' and '.join(functions)} is not finite, the "
+        "gradient was compared with differences only"
+        if lost
+        else ""
+    )
+    return Reference(program, gradients, functions, derived, note)
+
+
+def _derived(program: WholeTape, names: frozenset[str]) -> dict[Port, Floats]:
+    """The float64 adjoint that reverses the bodies of these functions."""
+    shadow = tape_shadow(derived_tape(program.tape, names))(True)
+    shadow.pulse = program.pulse
+    shadow.forward(0)
+    shadow.backward({port.array: seed.reshape(port.shape) for port, seed in program.seeds.items()})
+    return {port: shadow.gradient(port.array).ravel().astype(np.float64) for port in program.inputs}
+
+
+def own_functions(tape: Any) -> dict[str, Any]:
+    """The functions with a gradient or a replay of their own that kernels of a tape call, by name.
+
+    Those whose gradients are meant to differ are left out, and native ones: nothing else reverses them.
+    """
+    kernels = {id(r.kernel): r.kernel for r in tape.records if r.kernel is not None and r.info is not None}
+    return {function.name: function for kernel in kernels.values() for function in own_functions_of(kernel)}
+
+
+def own_functions_of(kernel: Any) -> Iterable[Any]:
+    """The same of one kernel."""
+    from tapedebug.compiler.passes.custom import is_derived, own_adjoints
+
+    if not _may_have_own(kernel):
+        return []
+    nodes = own_adjoints(kernel._lowered.custom.body)
+    return dict.fromkeys(node.function for node in nodes if is_derived(node))
+
+
+def _may_have_own(kernel: Any) -> bool:
+    """Whether to look: what a kernel calls is mostly known without lowering it."""
+    notes = kernel._notes
+    if notes.identity is None or not notes.valid:
+        return True
+    versions = (version for function in kernel.functions for version in function.overloads)
+    return any(version.gradient is not None or version.replay is not None for version in versions)
