@@ -134,45 +134,116 @@ unfinished:
 }}
 """
 
-SUM = """define void @{symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {{
+SUM = """declare i64 @llvm.smin.i64(i64, i64)
+
+define void @{symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {{
 start:
   %copies.at = getelementptr i64, ptr %args, i64 1
   %stride.at = getelementptr i64, ptr %args, i64 2
   %count.at = getelementptr i64, ptr %args, i64 3
+  %run.at = getelementptr i64, ptr %args, i64 4
+  %outer.at = getelementptr i64, ptr %args, i64 5
   %target = load ptr, ptr %args
   %first = load ptr, ptr %copies.at
   %stride = load i64, ptr %stride.at
   %count = load i64, ptr %count.at
+  %run = load i64, ptr %run.at
+  %outer = load i64, ptr %outer.at
   %some.copies = icmp sgt i64 %count, 0
   %some.elements = icmp slt i64 %lo, %hi
   %some = and i1 %some.copies, %some.elements
-  br i1 %some, label %copy, label %end
+  br i1 %some, label %begin, label %end
+begin:
+  %begin.r = sdiv i64 %lo, %run
+  %before = mul i64 %begin.r, %run
+  %begin.at = sub i64 %lo, %before
+  %last = sub i64 %outer, 1
+  br label %stretch
+stretch:
+  %done = phi i64 [ %lo, %begin ], [ %next.done, %stretched ]
+  %r = phi i64 [ %begin.r, %begin ], [ %next.r, %stretched ]
+  %at = phi i64 [ %begin.at, %begin ], [ 0, %stretched ]
+  %left = sub i64 %run, %at
+  %rest = sub i64 %hi, %done
+  %length = call i64 @llvm.smin.i64(i64 %left, i64 %rest)
+  %is.one = icmp sle i64 %outer, 0
+  br i1 %is.one, label %placed, label %axes
+axes:
+  %several = icmp sgt i64 %last, 0
+  br i1 %several, label %axis, label %outermost
+axis:
+  %j = phi i64 [ 0, %axes ], [ %next.j, %axis ]
+  %number = phi i64 [ %r, %axes ], [ %quotient, %axis ]
+  %offset = phi i64 [ 0, %axes ], [ %next.offset, %axis ]
+  %pair = mul i64 %j, 2
+  %extent.word = add i64 %pair, 6
+  %step.word = add i64 %pair, 7
+  %extent.at = getelementptr i64, ptr %args, i64 %extent.word
+  %step.at = getelementptr i64, ptr %args, i64 %step.word
+  %extent = load i64, ptr %extent.at
+  %step = load i64, ptr %step.at
+  %quotient = sdiv i64 %number, %extent
+  %whole = mul i64 %quotient, %extent
+  %index = sub i64 %number, %whole
+  %moved = mul i64 %index, %step
+  %next.offset = add i64 %offset, %moved
+  %next.j = add i64 %j, 1
+  %more.axes = icmp slt i64 %next.j, %last
+  br i1 %more.axes, label %axis, label %outermost
+outermost:
+  %outer.number = phi i64 [ %r, %axes ], [ %quotient, %axis ]
+  %outer.offset = phi i64 [ 0, %axes ], [ %next.offset, %axis ]
+  %outer.pair = mul i64 %last, 2
+  %outer.word = add i64 %outer.pair, 7
+  %outer.step.at = getelementptr i64, ptr %args, i64 %outer.word
+  %outer.step = load i64, ptr %outer.step.at
+  %outer.moved = mul i64 %outer.number, %outer.step
+  %outer.place = add i64 %outer.offset, %outer.moved
+  br label %placed
+placed:
+  %place = phi i64 [ 0, %stretch ], [ %outer.place, %outermost ]
+  %here = getelementptr i8, ptr %target, i64 %place
+  %there = getelementptr i8, ptr %first, i64 %place
+  %stop = add i64 %at, %length
+  br label %copy
 copy:
-  %k = phi i64 [ 0, %start ], [ %next.k, %copied ]
+  %k = phi i64 [ 0, %placed ], [ %next.k, %copied ]
   %from = mul i64 %k, %stride
-  %source = getelementptr i8, ptr %first, i64 %from
+  %source = getelementptr i8, ptr %there, i64 %from
   br label %element
 element:
-  %i = phi i64 [ %lo, %copy ], [ %next.i, %element ]
-  %into = getelementptr {kind}, ptr %target, i64 %i
+  %i = phi i64 [ %at, %copy ], [ %next.i, %element ]
+  %into = getelementptr {kind}, ptr %here, i64 %i
   %of = getelementptr {kind}, ptr %source, i64 %i
   %a = load {kind}, ptr %into
   %b = load {kind}, ptr %of
   %c = {add} {kind} %a, %b
   store {kind} %c, ptr %into
   %next.i = add i64 %i, 1
-  %more = icmp slt i64 %next.i, %hi
+  %more = icmp slt i64 %next.i, %stop
   br i1 %more, label %element, label %copied
 copied:
   %next.k = add i64 %k, 1
   %more.copies = icmp slt i64 %next.k, %count
-  br i1 %more.copies, label %copy, label %end
+  br i1 %more.copies, label %copy, label %stretched
+stretched:
+  %next.done = add i64 %done, %length
+  %next.r = add i64 %r, 1
+  %more.elements = icmp slt i64 %next.done, %hi
+  br i1 %more.elements, label %stretch, label %end
 end:
   ret void
 }}
 """
-"""Adds copies of memory to it, one after the other: arguments are it, the first copy, the bytes from one to
-the next, how many there are."""
+"""Adds copies of an array to it, one after the other, and leaves what lies between its elements alone.
+
+Arguments are its first byte, that of the first copy, the bytes from one copy to the next, how many copies
+there are, how many numbers are side by side, on how many axes such runs repeat, and for each of these, the
+innermost first, how many runs there are and the bytes from one to the next. All are positive: a reversed axis
+begins at its other end. Numbers are counted in the order of memory."""
+
+SUMMED = 6
+"""Words of these arguments before those of the axes."""
 
 COPY = """declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 

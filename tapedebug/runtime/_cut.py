@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapedebug.compiler.crew import CALL, HEAD, adder
+from tapedebug.compiler.crew import CALL, HEAD, SUMMED, adder
 from tapedebug.compiler.sharing import NEAR, SUM, Place, Share, evaluated
 from tapedebug.lang import types
 from tapedebug.runtime._blocks import memory as memory_of
-from tapedebug.runtime._memories import Memory
+from tapedebug.runtime._memories import Memory, Runs, runs
 from tapedebug.runtime._pool import address_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ PAID = 2
 the time of the chunk. With longer copies all threads run in one chunk sooner than in two."""
 PIECE = 65536
 """Elements of a copy that are added up in one call."""
+ADDED = SUMMED + 2 * 4
+"""Words of what adds up the copies of one memory: arrays have up to four axes."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Jobs:
         sums: The rows that add up the copies, each with the number of the memory.
         size: Bytes of the copies of one chunk.
         parts: Of each memory: the slot of its pointer, how many bytes after that the part that is copied
-            begins, and where its copy is.
+            begins (negative: before it), where its copy is, and how its numbers lie (`crew.SUM`).
         spare: Memory of jobs that have run.
     """
 
@@ -66,7 +68,7 @@ class Jobs:
     chunks: np.ndarray[Any, np.dtype[np.int64]]
     sums: list[tuple[int, int]]
     size: int
-    parts: list[tuple[int, int, int]]
+    parts: list[tuple[int, int, int, tuple[int, ...]]]
     spare: list[_Made] = field(default_factory=list)
 
     def job(self, args: int, raw: bytes) -> tuple[Table, Any]:
@@ -99,11 +101,12 @@ class Jobs:
         calls[self.chunks, 3] = np.arange(number) * (8 * words) + made.where
         calls[self.chunks, 5] = starts = np.arange(number) * self.size + made.base
         calls[self.chunks, 6] = self.size
-        for k, (slot, before, place) in enumerate(self.parts):
+        for k, (slot, before, place, lie) in enumerate(self.parts):
             each[:, slot] = starts + (place - before)
-            packed[number * words + 4 * k :][:4] = given[slot] + before, made.base + place, self.size, number
+            summed = (given[slot] + before, made.base + place, self.size, number, *lie)
+            packed[number * words + ADDED * k :][: len(summed)] = summed
         for row, k in self.sums:
-            calls[row, 3] = made.where + 8 * (number * words + 4 * k)
+            calls[row, 3] = made.where + 8 * (number * words + ADDED * k)
         made.raw = raw
 
 
@@ -124,7 +127,7 @@ class _Made:
         self.raw = b""
         self.calls, self.job = table.copy(), table.copy()
         self.private = memory_of(chunks * size)
-        self.packed = np.empty(chunks * words + 4 * parts, dtype=np.int64)
+        self.packed = np.empty(chunks * words + ADDED * parts, dtype=np.int64)
         self.base, self.where = address_of(self.private), address_of(self.packed)
 
 
@@ -146,11 +149,11 @@ def cut(
 
 @dataclass(frozen=True)
 class _Part:
-    """What is copied of a memory: bytes before it, its numbers, and its bytes with what pads them."""
+    """What is copied of a memory: bytes before it, how it lies, and its bytes with what pads them."""
 
     share: Share
     before: int
-    numbers: int
+    runs: Runs
     size: int
 
 
@@ -253,9 +256,8 @@ class _Cutter:
             bounds = [(a + rows, b + rows) if b < 0 else (a, b) for a, b in bounds]
             if all(a >= 0 and b < rows for a, b in bounds):
                 low, high = min(a for a, _ in bounds), max(b for _, b in bounds)
-        scalar, row = self.survey.scalar(share.param), memory.strides[0]
-        size = max(0, high - low + 1) * row
-        return _Part(share, low * row, size // scalar, -(-size // 64) * 64)
+        lie = runs((max(0, high - low + 1), *memory.shape[1:]), memory.strides, memory.item)
+        return _Part(share, low * memory.strides[0] + lie.low, lie, -(-lie.span // 64) * 64)
 
     def _written(self, entry: Any, chunks: list[tuple[int, int]], parts: list[_Part]) -> Jobs:
         """The calls: chunks, then what adds up the copies, memory after memory."""
@@ -269,12 +271,15 @@ class _Cutter:
         placed, sums, size = [], [], 0
         for number, part in enumerate(parts):
             place = part.share.place
-            placed.append((self.survey.slots[place], part.before, size))
+            scalar = self.survey.scalar(part.share.param)
+            lie = part.runs.run // scalar, len(part.runs.axes), *chain.from_iterable(part.runs.axes)
+            placed.append((self.survey.slots[place], part.before, size, lie))
             size += part.size
             needs, add = len(calls), adder(self._kind(part.share.param))
-            for start in range(0, part.numbers, PIECE):
+            numbers = part.runs.used // scalar
+            for start in range(0, numbers, PIECE):
                 sums.append((len(calls), number))
-                calls.append([add, start, min(part.numbers, start + PIECE), 0, needs, 0, 0, 0])
+                calls.append([add, start, min(numbers, start + PIECE), 0, needs, 0, 0, 0])
         last = len(calls) - 1
         head = [0, len(calls), 0, 0]
         return Jobs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from tapedebug.compiler.sharing import Place
@@ -65,6 +65,48 @@ def memory(place: Place, first: int, shape: tuple[int, ...], strides: tuple[int,
     if 0 in shape:
         stop = start = first
     return Memory(place, first, start, stop, shape, strides, item)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Elements in the order of memory, whatever the order and the signs of their axes.
+
+    Attributes:
+        low: Bytes from the first element to the lowest one: negative where axes are reversed.
+        run: Bytes that are side by side.
+        axes: How often such runs repeat and the bytes from one to the next, the innermost axis first.
+    """
+
+    low: int
+    run: int
+    axes: tuple[tuple[int, int], ...]
+
+    @property
+    def used(self) -> int:
+        """Bytes of all elements."""
+        return self.run * prod(count for count, _ in self.axes)
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first one to the last, with what lies between elements."""
+        return self.run + sum((count - 1) * step for count, step in self.axes) if self.used else 0
+
+
+def runs(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Runs:
+    """The runs of elements of which no two share memory."""
+    if 0 in shape:
+        return Runs(0, 0, ())
+    pairs = [(s, n) for s, n in zip(strides, shape, strict=True) if n > 1]
+    axes: list[tuple[int, int]] = []
+    run = item
+    for step, count in sorted((abs(s), n) for s, n in pairs):
+        if not axes and step == run:
+            run *= count
+        elif axes and step == axes[-1][0] * axes[-1][1]:
+            axes[-1] = axes[-1][0] * count, axes[-1][1]
+        else:
+            axes.append((count, step))
+    return Runs(sum((n - 1) * s for s, n in pairs if s < 0), run, tuple(axes))
 
 
 def contiguous(shape: tuple[int, ...], item: int) -> tuple[int, ...]:

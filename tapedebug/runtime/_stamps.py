@@ -115,14 +115,12 @@ def _may_race(plan: Any, args: Sequence[Any], params: list[int]) -> bool:
     first = args[params[0]]
     steps = [abs(s) for n, s in zip(first.shape, first.strides, strict=True) if n > 1]
     step = min(steps, default=0)
-    # Fields of one struct lie beside each other; any other difference may bring threads together.
-    met = [
-        a
-        for a in (args[p] for p in params)
-        if (a.shape, a.strides) != (first.shape, first.strides)
-        or (a.ptr != first.ptr and abs(a.ptr - first.ptr) + a.item_size > step)
-    ]
-    return bool(met) or 0 in steps
+    # Fields of one struct lie beside each other, in any order; else threads may meet.
+    others = [args[p] for p in params]
+    low, high = min(a.ptr for a in others), max(a.ptr + a.item_size for a in others)
+    apart = high - low > step and (bool(steps) or any(a.ptr != first.ptr for a in others))
+    met = apart or any((a.shape, a.strides) != (first.shape, first.strides) for a in others)
+    return met or 0 in steps
 
 
 def _only_atomic(analysis: Any) -> frozenset[int]:

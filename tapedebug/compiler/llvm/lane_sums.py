@@ -12,6 +12,10 @@ from tapedebug.compiler.llvm.lane_shapes import Shapes
 from tapedebug.compiler.llvm.lane_values import LaneValues, Line
 from tapedebug.compiler.llvm.library import FLOATS, llvm_type
 
+NOWHERE = str(-(2**63))
+"""The place of a sum to which nothing has been added. Places of elements may be negative, where an axis is
+reversed, but not that much."""
+
 Group = tuple[str, str | None]
 """An array's pointer and the name of a place."""
 
@@ -45,7 +49,7 @@ class Carry:
         kind: The type of the elements.
         values: For each addition but those to the first element: the distance from there, and where what the
             block's lanes add is kept.
-        place: Where the next block's first element is kept; -1 where nothing is.
+        place: Where the next block's first element is kept; `NOWHERE` where nothing is.
         pointer: The array.
     """
 
@@ -105,7 +109,7 @@ class LaneSums(LaneValues):
             total = self._kept_in_frame(of, self._nothing(kind))
             assert isinstance(node.target, ast.Subscript) and isinstance(node.target.value, ast.Name)
             pointer = self.values[node.target.value.id][1]
-            self.sums[id(node)] = Sum(kind, total, self._kept_in_frame("i64", "-1"), pointer)
+            self.sums[id(node)] = Sum(kind, total, self._kept_in_frame("i64", NOWHERE), pointer)
         found = self.sums[id(node)]
         old = self._value("", f"load {of}, ptr {found.total}")[1]
         new = self._value("", f"{self._adding(kind)} {of} {old}, {self._counted(kind, value)}")[1]
@@ -123,7 +127,7 @@ class LaneSums(LaneValues):
         """Add what was kept to the elements that it belongs to."""
         for found in self.sums.values():
             index = self._value("i64", f"load i64, ptr {found.place}")[1]
-            some = self._value("b1", f"icmp sge i64 {index}, 0")[1]
+            some = self._value("b1", f"icmp ne i64 {index}, {NOWHERE}")[1]
 
             def add(found: Sum = found, index: str = index) -> None:
                 values = self._value("", f"load {self._type('~' + found.kind)}, ptr {found.total}")[1]
@@ -230,7 +234,7 @@ class LaneSums(LaneValues):
         if site not in self.carries:
             of, nothing = self._type("~" + kind), self._nothing(kind)
             values = [(by, self._kept_in_frame(of, nothing)) for by in distances]
-            self.carries[site] = Carry(kind, values, self._kept_in_frame("i64", "-1"), pointer)
+            self.carries[site] = Carry(kind, values, self._kept_in_frame("i64", NOWHERE), pointer)
         return self.carries[site]
 
     def _add_carried(self, carry: Carry, start: str, values: list[tuple[int, str]]) -> None:
@@ -271,7 +275,7 @@ class LaneSums(LaneValues):
         kind = carry.kind
         of, most = self._type("~" + kind), carry.values[-1][0]
         place = self._value("i64", f"load i64, ptr {carry.place}")[1]
-        some = self._value("b1", f"icmp sge i64 {place}, 0")[1]
+        some = self._value("b1", f"icmp ne i64 {place}, {NOWHERE}")[1]
         lanes = ", ".join(f"i1 {'true' if lane < most else 'false'}" for lane in range(self.width))
 
         def add() -> None:
@@ -281,6 +285,6 @@ class LaneSums(LaneValues):
                 over.append(self._over(kind, by, value))
                 self._write(f"store {of} {self._nothing(kind)}, ptr {slot}")
             self._add_some(self._at(carry.pointer, kind, place), kind, self._sum(kind, over), f"<{lanes}>")
-            self._write(f"store i64 -1, ptr {carry.place}")
+            self._write(f"store i64 {NOWHERE}, ptr {carry.place}")
 
         self._either(some, add, lambda: None)
