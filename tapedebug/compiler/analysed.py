@@ -197,8 +197,10 @@ class Analysed(Definition):
         )
 
     def _stamping(self, variant: Variant) -> Stamping:
-        atomic = frozenset((a.param, a.span) for a in self.analysis.accesses if a.kind == "atomic")
-        return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic)
+        atomics = [a for a in self.analysis.accesses if a.kind == "atomic"]
+        atomic = frozenset((a.param, a.span) for a in atomics)
+        ordered = frozenset((a.param, a.span) for a in atomics if a.ordered)
+        return Stamping(variant.raced, variant.fresh, variant.tracked == "report", atomic, ordered)
 
     def _function(self, variant: Variant) -> ir.Function:
         if variant.probes:

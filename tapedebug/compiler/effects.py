@@ -15,11 +15,19 @@ from tapedebug.lang import types as t
 
 @dataclass(frozen=True, slots=True)
 class AccessRecord:
-    """One place in the source that touches an array parameter."""
+    """One place in the source that touches an array parameter.
+
+    Attributes:
+        param: The parameter.
+        kind: "read", "write" or "atomic".
+        span: The place.
+        ordered: An atomic after which the element holds what the last thread, or the first, brought.
+    """
 
     param: int
     kind: str
     span: Span
+    ordered: bool = False
 
 
 @dataclass(frozen=True)

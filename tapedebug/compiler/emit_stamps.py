@@ -23,6 +23,9 @@ from tapedebug.compiler.stamps import (
 
 KINDS: dict[str, AccessKind] = {"load": "read", "store": "write", "atomic_add": "atomic"}
 
+REPLACING = ("write", "exchange")
+"""What conflicts with whatever other threads wrote."""
+
 
 class StampWriter(RemarkWriter):
     """Emits the stamps of a tracked variant."""
@@ -59,7 +62,7 @@ class StampWriter(RemarkWriter):
         if (param, op.span) in stamping.atomic:
             if kind == "read" and not fresh:
                 return  # the first half of an atomic that is no sum
-            kind = "atomic"
+            kind = "exchange" if (param, op.span) in stamping.ordered else "atomic"
         bulk = not (raced or fresh) and id(op) in self.always and at_own_index(self.function, op)
         remark = Site(kind, param, component if bulk else None).remark(op.span)
         site = self.remarks.setdefault(remark, len(self.remarks))
@@ -69,13 +72,13 @@ class StampWriter(RemarkWriter):
         n, memory = self.stamped, f"{self._param(param)}_st"
         place = self._text(op.args[0]) + (f" + {component}" if component else "")
         self._line(f"s{n} = ({place}) * {stamping.words}")
-        constant = (min(site, SITES) << SITE_SHIFT) + (PLAIN if kind == "write" else 0)
+        constant = (min(site, SITES) << SITE_SHIFT) + (PLAIN if kind in REPLACING else 0)
         mine = f"epoch + {constant} + {self._linear()}"
         if raced or (fresh and kind != "write"):
             self._line(f"w{n} = {memory}[s{n}]")
         if fresh and kind != "write":
             self._meet(f"w{n} == 0", "unset", site, n, f"w{n}", NEVER)
-            if op.kind == "load" and kind == "atomic":
+            if op.kind == "load" and kind in ("atomic", "exchange"):
                 return  # stamped by its second half
         if raced:
             mine = self._look(kind, site, n, memory, mine)
@@ -92,7 +95,7 @@ class StampWriter(RemarkWriter):
         if kind == "read":
             self._meet(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
             return f"{mine} + select(b{n}, {MANY}, 0)"
-        if kind == "write":
+        if kind in REPLACING:
             self._meet(f"a{n}", "raced", site, n, f"w{n}", WRITTEN)
             self._meet(f"b{n}", "raced", site, n, f"r{n}", READ)
             return mine

@@ -6,7 +6,7 @@ and the later of two stamps is the larger:
 
     bits 0 … 31   the thread
     bit  32       MANY: in this launch other threads did the same before
-    bit  33       PLAIN: of writes: in this launch it was written by more than atomics
+    bit  33       PLAIN: of writes: in this launch it was written by more than atomics that commute
     bits 34 … 42  the site: the place in the source, as the number of a remark of the variant
     bits 43 … 62  the epoch; 0 stands for nothing at all
 """
@@ -36,7 +36,8 @@ WRITTEN, READ, NEVER = range(3)
 RACED, UNSET = 1, 2
 """What a tracked launch tells, as bits: threads met, or something was read that nothing wrote."""
 
-AccessKind = Literal["read", "write", "atomic"]
+AccessKind = Literal["read", "write", "atomic", "exchange"]
+"""An exchange is `atomic_exch` or `atomic_cas`: it replaces the value, and those of two threads conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,14 @@ class Stamping:
         report: Whether each conflict is told, with both sides, and nothing else noted; else the variant only
             says whether there was one, which takes a fraction of the time.
         atomic: (Parameter, place in the source) of what atomics read and write.
+        ordered: Those of them that are exchanges.
     """
 
     raced: frozenset[int]
     fresh: frozenset[int]
     report: bool
     atomic: frozenset[tuple[int, Span]]
+    ordered: frozenset[tuple[int, Span]]
 
     @property
     def words(self) -> int:
@@ -97,7 +100,12 @@ def site_of(remark: Remark) -> Site | None:
     if remark.kind != TOUCH:
         return None
     kind, param, *component = remark.text.split()
-    known: dict[str, AccessKind] = {"read": "read", "write": "write", "atomic": "atomic"}
+    known: dict[str, AccessKind] = {
+        "read": "read",
+        "write": "write",
+        "atomic": "atomic",
+        "exchange": "exchange",
+    }
     return Site(known[kind], int(param), int(component[0]) if component else None)
 
 

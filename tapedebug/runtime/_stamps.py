@@ -107,9 +107,9 @@ def _may_race(plan: Any, args: Sequence[Any], params: list[int]) -> bool:
     analysis, own = plan.kernel.analysis, frozenset(params)
     if not own & plan.writes:
         return False
-    stored = {access.param for access in analysis.accesses if access.kind == "write"}
+    stored = {access.param for access in analysis.accesses if access.kind == "write" or access.ordered}
     if not own & (stored | (plan.reads - _only_atomic(analysis))):
-        return False  # nothing but atomics
+        return False  # nothing but atomics that commute
     if own & analysis.elsewhere:
         return True
     first = args[params[0]]

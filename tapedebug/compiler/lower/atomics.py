@@ -129,7 +129,7 @@ def _in_order(
     ctx: Context, node: ast.AST, name: str, place: arrays.Place, operands: list[Quantity]
 ) -> Quantity:
     builder, index = ctx.builder, place.view.param.index
-    ctx.accesses.append(AccessRecord(index, "atomic", ctx.span(node)))
+    ctx.accesses.append(AccessRecord(index, "atomic", ctx.span(node), ordered=name in _ORDERED))
     offset = arrays.offset_of(ctx, place.view)
     scalar = t.scalar_of(place.type)
     before = []

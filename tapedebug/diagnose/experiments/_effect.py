@@ -27,6 +27,7 @@ class Effect:
         largest: By up to how much.
         loss: The relative change of the loss; None where none is known.
         gradient: That of the gradient, ‖difference‖ / ‖gradient‖; None where it was not measured.
+        displaced: It shows where the inputs are displaced, and not with those of the tape.
     """
 
     changed: int = 0
@@ -34,6 +35,7 @@ class Effect:
     largest: float = 0.0
     loss: float | None = None
     gradient: float | None = None
+    displaced: bool = False
 
     def worst(self, other: Effect) -> Effect:
         """The larger of each."""
@@ -43,6 +45,7 @@ class Effect:
             max(self.largest, other.largest),
             _larger(self.loss, other.loss),
             _larger(self.gradient, other.gradient),
+            self.displaced or other.displaced,
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._errors import BoundsError
 from tapedebug.diagnose.experiments._effect import (
     Effect,
     Values,
@@ -16,14 +18,22 @@ from tapedebug.diagnose.experiments._effect import (
     relative,
     slope_of,
 )
+from tapedebug.diagnose.experiments._replay import Replay, perturbed
 
 if TYPE_CHECKING:
-    from tapedebug.diagnose.experiments._replay import Replay
     from tapedebug.diagnose.experiments._schedules import Schedule
     from tapedebug.runtime._call_list import CallList
+    from tapedebug.runtime.replay import Shadow
 
 DIRECTIONS = 2
 """Along how many random directions the slope of the loss is compared."""
+SCALE = 1e-3
+"""How far inputs are displaced, as a part of their typical size."""
+PLAIN = 1e-3
+"""An effect on the gradient above this is plain to see without displacing anything."""
+DUST = 1e-9
+"""A slope below this part of the loss is rounding, where the gradient is 0."""
+_SMALLEST = 1e-300
 
 
 class Orders:
@@ -50,29 +60,67 @@ class Orders:
         self.directions = [] if replay.blocked else _directions(replay)
 
     def effect(self) -> Effect:
-        """The largest effect of the schedules."""
-        plain, found = self._written(None), Effect()
+        """The largest effect of the schedules, on the tape's own inputs or on inputs displaced a little.
+
+        One set of values shows little: a sum of zeros is the same in every order, and an extreme that comes
+        first is never replaced.
+        """
+        found = self._effect()
+        if self.replay.blocked or not self.replay.leaves or (found.gradient or 0.0) > PLAIN:
+            return found
+        try:
+            other = replace(self._effect(displaced=True), displaced=True)
+        except BoundsError:  # the displaced values lead outside of an array
+            return found
+        return max(found, other, key=lambda effect: (effect.gradient or 0.0, effect.loss or 0.0))
+
+    def _effect(self, displaced: bool = False) -> Effect:
+        plain, found = self._written(None, displaced), Effect()
         for schedule in self.schedules:
-            found = found.worst(_first_difference(plain, self._written(schedule)))
-        if not found.changed or self.replay.blocked:
+            found = found.worst(_first_difference(plain, self._written(schedule, displaced)))
+        if self.replay.blocked:
             return found
         shadow = self.replay._shadow(double=True)
-        loss, slopes = self._slopes(None)
-        size = _size(self.replay)
+        loss, slopes = self._slopes(None, displaced)
+        if displaced and not (np.isfinite(loss) and np.isfinite(slopes).all()):
+            return Effect()
         for schedule in self.schedules:
-            other, moved = self._slopes(schedule)
-            gradient = None
-            if size is not None and self.directions:
-                gradient = float(np.sqrt(np.mean(np.square(moved - slopes)))) / size
-                gradient = beyond_rounding(gradient if np.isfinite(gradient) else float("inf"), shadow)
+            other, moved = self._slopes(schedule, displaced)
+            gradient = self._change(slopes, moved, loss)
             found = found.worst(
-                Effect(loss=beyond_rounding(relative(loss, other), shadow), gradient=gradient)
+                Effect(
+                    loss=beyond_rounding(relative(loss, other), shadow),
+                    gradient=None if gradient is None else beyond_rounding(gradient, shadow),
+                )
             )
         return found
 
-    def _written(self, schedule: Schedule | None) -> list[list[Values]]:
+    def _change(self, slopes: Values, moved: Values, loss: float) -> float | None:
+        """The relative change of the gradient, from that of slopes along random directions."""
+        if not self.directions:
+            return None
+        size = _norm(self.replay)
+        if size is None:
+            return None
+        change, size = _rms(moved - slopes), max(size, _rms(slopes))
+        if not np.isfinite(change):
+            return float("inf")
+        if size == 0:
+            return float("inf") if change > DUST * max(abs(loss), _SMALLEST) else 0.0
+        return change / size
+
+    def _shadow(self, displaced: bool, *, double: bool = False) -> Shadow:
+        """The tape in private memory, perhaps with its inputs displaced."""
+        shadow = self.replay._shadow(double=double)
+        rng = np.random.default_rng(5)  # each input its own way: equal ones must not stay equal
+        for leaf in self.replay.leaves if displaced else ():
+            a = self.replay.arrays[leaf]
+            shadow.set(a, perturbed(shadow.values(a), SCALE, rng))
+        return shadow
+
+    def _written(self, schedule: Schedule | None, displaced: bool) -> list[list[Values]]:
         """What each of the launches leaves in the arrays."""
-        shadow = self.replay._shadow()
+        shadow = self._shadow(displaced)
         self._reschedule(shadow, shadow._forward[1], schedule)
         found: list[list[Values]] = []
 
@@ -83,9 +131,9 @@ class Orders:
         shadow.forward(stop=max(self.seen) + 1, on_launch=look)
         return found
 
-    def _slopes(self, schedule: Schedule | None) -> tuple[float, Values]:
+    def _slopes(self, schedule: Schedule | None, displaced: bool) -> tuple[float, Values]:
         """The loss, and its slopes along the directions."""
-        shadow = self.replay._shadow(double=True)
+        shadow = self._shadow(displaced, double=True)
         if not self.directions:
             self._reschedule(shadow, shadow._forward[1], schedule)
             shadow.forward()
@@ -116,10 +164,15 @@ def _directions(replay: Replay) -> list[Mapping[Any, Values]]:
     return [direction() for _ in range(DIRECTIONS)] if arrays else []
 
 
-def _size(replay: Replay) -> float | None:
-    """‖gradient‖; None where it is zero or not finite."""
+def _norm(replay: Replay) -> float | None:
+    """‖gradient‖; None where it is not finite."""
     total = sum(float(np.sum(np.square(g.astype(np.float64)))) for g in replay.gradients().values())
-    return float(np.sqrt(total)) if np.isfinite(total) and total > 0 else None
+    return float(np.sqrt(total)) if np.isfinite(total) else None
+
+
+def _rms(values: Values) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.sqrt(np.mean(np.square(values))))
 
 
 def _first_difference(plain: Sequence[Sequence[Values]], other: Sequence[Sequence[Values]]) -> Effect:

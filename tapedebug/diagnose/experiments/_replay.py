@@ -428,9 +428,9 @@ class Replay:
         return shadow
 
 
-def perturbed(values: Values, scale: float) -> Values:
+def perturbed(values: Values, scale: float, rng: np.random.Generator | None = None) -> Values:
     """Values moved by about `scale` times their typical size, some up and some down."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(7) if rng is None else rng
     typical = float(np.sqrt(np.mean(np.square(values.astype(np.float64))))) or 1.0
     moved: Values = values + scale * typical * rng.uniform(0.5, 1.0, values.shape) * rng.choice(
         [-1, 1], values.shape

@@ -1,8 +1,9 @@
 """Rule `race`: two threads of one launch meet in an element, and their order decides what comes out.
 
 Threads of a launch run in order here, so that the numbers are the same each time; on a parallel device they
-are not. What the order is worth is measured: the launch is run with its threads reversed and shuffled, and
-the loss and its slopes are compared.
+are not. What the order is worth is measured: the launch is run with its threads reversed and shuffled, in
+pairs and all at once, with the tape's inputs and with displaced ones, and the loss and its slopes are
+compared.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from tapedebug.diagnose.experiments._elements import (
     location_of,
     place_words,
 )
-from tapedebug.diagnose.experiments._orders import Orders
-from tapedebug.diagnose.experiments._schedules import backwards, shuffled, together
+from tapedebug.diagnose.experiments._orders import SCALE, Orders
+from tapedebug.diagnose.experiments._schedules import at_once, backwards, shuffled, together
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -32,11 +33,10 @@ NOTICED = 1e-6
 """Below this a difference in float64 is rounding."""
 MEASURED = 4
 """How many kernels are measured; each costs some runs of the tape."""
-COPIED = 10_000_000
-"""How many elements are copied, in all, to run pairs of threads at the same time."""
-FEWEST = 2
-"""How many pairs of a launch at least."""
-VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
+VERBS = {"read": "reads", "write": "writes", "atomic": "changes", "exchange": "exchanges"}
+DISPLACED = words.percent(SCALE)
+PLAINLY = ("read", "write")
+"""What is no atomic: threads can do it at the same time."""
 
 
 def find(case: Case) -> list[Finding]:
@@ -67,17 +67,20 @@ def _first_name(record: Any, param: int) -> int:
 
 
 def _measured(case: Case, group: list[Meeting]) -> Effect:
-    pairs = _pairs(case, group)
+    pairs = _pairs(group)
     apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
     plans = {id(case.elements.records[item.launch].plan) for item in group}
     launches = [record.index for record in case.elements.records if id(record.plan) in plans]
     records = case.elements.records
     params = {(item.launch, item.param): None for item in group}
     meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
+    places = _contested(records, group)
     schedules = [
         backwards(apart, len(launches)),
         shuffled(apart, len(launches)),
-        together(pairs, meet),
+        together(pairs, places),
+        at_once(apart, len(launches), places, first_wins=False),
+        at_once(apart, len(launches), places, first_wins=True),
     ]
     return Orders(case.elements.replay, launches, meet, schedules).effect()
 
@@ -91,10 +94,11 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
     elements = _elements(record, [item for item in group if item.launch == first.launch])
     severity, told = _judged(effect, unread=_unread(case, launch, first.param))
     assert first.second is not None
+    exchanged = "exchange" in (first.first.kind, first.second.kind)
+    how = ", where the order of threads decides" if exchanged else " without an atomic"
     text = (
         f"threads {first.second.thread} and {first.first.thread} of {words.launch_words(launch)} meet in "
-        f"{element_words(label, index)} without an atomic: thread {_does(first.second)}, "
-        f"thread {_does(first.first)}."
+        f"{element_words(label, index)}{how}: thread {_does(first.second)}, thread {_does(first.first)}."
     )
     if elements > 1:
         text += f" So it is with {elements} elements."
@@ -110,7 +114,7 @@ def _finding(case: Case, group: list[Meeting], effect: Effect | None) -> Finding
         location=location_of(_culprit(first).span),
         call_site=launch.call_site,
         evidence=_evidence(group, index, elements, effect, severity),
-        fix="" if severity == "info" else _fix(label, launch.args[first.param].name, _both_write(first)),
+        fix="" if severity == "info" else _fix(label, launch.args[first.param].name, first),
     )
 
 
@@ -123,18 +127,32 @@ def _both_write(meeting: Meeting) -> bool:
     return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
 
 
-def _pairs(case: Case, group: list[Meeting]) -> dict[int, list[tuple[int, int]]]:
-    """For each launch pairs of threads that meet, each thread once; fewer where arrays are large."""
+def _pairs(group: list[Meeting]) -> dict[int, list[tuple[int, int]]]:
+    """For each launch pairs of threads that meet, each thread once."""
     found: dict[int, list[tuple[int, int]]] = {item.launch: [] for item in group}
     busy: dict[int, set[int]] = {index: set() for index in found}
     for item in group:
-        size = case.elements.records[item.launch].args[item.param].size
-        most = max(FEWEST, COPIED // max(1, size * len(found)))
         for pair in item.pairs:
-            if len(found[item.launch]) < most and not busy[item.launch] & set(pair):
+            if not busy[item.launch] & set(pair):
                 found[item.launch].append(pair)
                 busy[item.launch] |= set(pair)
     return found
+
+
+def _contested(records: Any, group: list[Meeting]) -> dict[int, list[tuple[Any, set[int]]]]:
+    """For each launch the arrays in which threads meet, with the scalars that no atomic has to do with."""
+    plain: dict[tuple[int, int], set[int]] = {}
+    atomic: dict[tuple[int, int], set[int]] = {}
+    for item in group:
+        assert item.second is not None
+        kinds = {item.first.kind, item.second.kind}
+        found = plain if kinds <= set(PLAINLY) else atomic
+        found.setdefault((item.launch, item.param), set()).update(item.elements)
+    places: dict[int, list[tuple[Any, set[int]]]] = {}
+    for (launch, param), elements in plain.items():
+        free = elements - atomic.get((launch, param), set())
+        places.setdefault(launch, []).append((records[launch].args[param], free))
+    return places
 
 
 def _elements(record: Any, group: list[Meeting]) -> int:
@@ -167,31 +185,59 @@ def _unread(case: Case, launch: Launch, param: int) -> bool:
 def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, str]:
     if effect is None:
         return "warning", "What the order of threads does to the gradient was not measured."
-    if not effect.changed:
-        return "info", "Harmless: measured, every order of threads leaves the same values."
-    values = (
-        f"With threads in another order, or two at the same time, {effect.changed} of {effect.numbers} "
-        f"numbers there differ, by up to {words.number(effect.largest)}"
-    )
+    gradient, loss = _noticed(effect.gradient), _noticed(effect.loss)
+    if not effect.changed and not gradient and not loss:
+        also = "" if effect.gradient is None else " and the same gradient"
+        return "info", f"Harmless: measured, every order of threads leaves the same values{also}."
+    values = _values(effect)
     if effect.loss is None and unread:
         return "info", f"{values}; harmless: nothing on the tape reads them."
     if effect.loss is None:
         return "warning", f"{values}; what that does to a gradient was not measured."
-    if effect.gradient is not None and effect.gradient > NOTICED:
-        wrong = effect.gradient > WRONG
-        also = f", the loss by {words.percent(effect.loss)}" if effect.loss > NOTICED else ""
-        return (
-            "error" if wrong else "warning",
-            f"{values}, and the gradient by {words.percent(effect.gradient)}{also}.",
-        )
-    if effect.loss > NOTICED:
-        return "warning", f"{values}, and the loss by {words.percent(effect.loss)}."
+    link = ", and" if effect.changed else ", but"
+    if gradient:
+        also = f", the loss by {words.percent(loss)}" if loss else ""
+        differs = "" if effect.changed else " differs"
+        severity: Severity = "error" if gradient > WRONG else "warning"
+        return severity, f"{values}{link} the gradient{differs} by {words.percent(gradient)}{also}."
+    if loss:
+        differs = "" if effect.changed else " differs"
+        return "warning", f"{values}{link} the loss{differs} by {words.percent(loss)}."
     return "info", f"{values}; harmless: neither the loss nor its slopes depend on them."
 
 
-def _fix(label: str, param: str, both_write: bool) -> str:
-    if both_write:
-        return f"add with wp.atomic_add({param}, …) if a sum is meant, or give each thread its own element"
+def _noticed(change: float | None) -> float:
+    """A relative change, 0 where it is not known or may be rounding."""
+    return change if change is not None and not change <= NOTICED else 0.0
+
+
+def _values(effect: Effect) -> str:
+    """`With threads in another order, or at the same time, 3 of 4 numbers there differ, by up to 2`."""
+    if not effect.changed:
+        told = "every order of threads leaves the same values there"
+    else:
+        told = (
+            f"with threads in another order, or at the same time, {effect.changed} of {effect.numbers} "
+            f"numbers there differ, by up to {words.number(effect.largest)}"
+        )
+    if not effect.displaced:
+        return told[0].upper() + told[1:]
+    return f"With these inputs the order of threads is not seen; with inputs displaced by {DISPLACED}, {told}"
+
+
+def _fix(label: str, param: str, meeting: Meeting) -> str:
+    assert meeting.second is not None
+    kinds = (meeting.first.kind, meeting.second.kind)
+    if "exchange" in kinds:
+        return (
+            f"give each thread its own element of {label}, or use an atomic whose result no order changes: "
+            "wp.atomic_add, wp.atomic_max or wp.atomic_min"
+        )
+    if _both_write(meeting):
+        return (
+            f"add with wp.atomic_add({param}, …) if a sum is meant, take an extreme with wp.atomic_max or "
+            "wp.atomic_min, or give each thread its own element"
+        )
     return (
         f"read from one array and write to another in place of {label}, or write in a launch of its own "
         "what no other thread of it reads"
@@ -219,5 +265,6 @@ def _evidence(
         "max_change": None if effect is None else effect.largest,
         "loss_change": None if effect is None else effect.loss,
         "gradient_change": None if effect is None else effect.gradient,
+        "displaced": effect is not None and effect.displaced,
         "harmless": severity == "info",
     }
