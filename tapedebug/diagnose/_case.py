@@ -16,6 +16,7 @@ from tapedebug.diagnose.reading._graph import Dependencies
 from tapedebug.trace import Trace
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.reference import Departure
     from tapedebug.diagnose.experiments._elements import Elements
 
 
@@ -31,6 +32,7 @@ class Case:
         progress: Called with a few words before something that takes time.
         elsewhere: Rules whose findings on another tape of the diagnosis are about this one, too.
         rules: Those that were looked for, to the end.
+        departures: Where gradients differ from what the functions compute, by the end-to-end check.
     """
 
     trace: Trace
@@ -40,6 +42,7 @@ class Case:
     progress: Callable[[str], None] = field(default=lambda words: None)
     elsewhere: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
+    departures: list[Departure] = field(default_factory=list)
 
     @cached_property
     def dependencies(self) -> Dependencies:

@@ -24,6 +24,7 @@ from tapedebug.diagnose.experiments._replay import Replay
 from tapedebug.trace import Check, Coverage, Trace
 
 if TYPE_CHECKING:
+    from tapedebug.autograd.tapes.reference import Departure
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
     from tapedebug.trace import Recorded
@@ -154,12 +155,13 @@ def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True
     seeds = find_seeds(recorded, target)
     if len(seeds) == 1:
         trace.backward.loss = recorded.id_of(next(iter(seeds)))
-    wrong = _end_to_end(recorded, target, leaves, inputs is not None, pace) if check else set()
+    departures: list[Departure] = []
+    wrong = _end_to_end(recorded, target, leaves, inputs is not None, pace, departures) if check else set()
     trace.coverage.notes += notes
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
-    case = Case(trace, experiment, named_loss=loss is not None, progress=pace.begin)
+    case = Case(trace, experiment, named_loss=loss is not None, progress=pace.begin, departures=departures)
     _summarise(case, recorded, seeds, pace)
     return case
 
@@ -202,8 +204,18 @@ def _summarise(case: Case, recorded: Recorded, seeds: Mapping[Any, Any], pace: P
             case.skipped(f"values and adjoints were not summarised: {error.message}")
 
 
-def _end_to_end(recorded: Recorded, target: Loss, leaves: Sequence[int], named: bool, pace: Pace) -> set[int]:
-    """Set verdict, coverage and checks of the trace; returns the inputs whose gradient is wrong."""
+def _end_to_end(
+    recorded: Recorded,
+    target: Loss,
+    leaves: Sequence[int],
+    named: bool,
+    pace: Pace,
+    departures: list[Departure],
+) -> set[int]:
+    """Set verdict, coverage and checks of the trace; returns the inputs whose gradient is wrong.
+
+    Where gradients differ from what functions compute is added to `departures`.
+    """
     from tapedebug.autograd import end_to_end
 
     trace, total = recorded.trace, len(recorded.trace.launches)
@@ -223,6 +235,7 @@ def _end_to_end(recorded: Recorded, target: Loss, leaves: Sequence[int], named: 
             summary=f"0 of {total} launches checked end to end: {error.message}", launches=total
         )
         return set()
+    departures += [item.departure for item in result.inputs if item.departure is not None]
     trace.verdict = result.verdict if result.inputs else "NOT CHECKED"
     done = result.coverage
     trace.coverage = Coverage(

@@ -535,3 +535,64 @@ def test_another_version_of_a_function_has_no_gradient() -> None:
         "reverses its body."
     )
     assert finding.fix == "write a gradient for norm(v: vec3), too"
+
+
+# ---------------------------------------------------------------------------------- a few entries of many
+
+
+@wp.func
+def nearly(x: float, factor: float):
+    return wp.sin(x) + x * x
+
+
+@wp.func_grad(nearly)
+def adj_nearly(x: float, factor: float, adj_ret: float):
+    c = wp.cos(x)
+    wp.adjoint[x] += factor * (c + 2.0 * x) * adj_ret  # the line to blame
+
+
+@wp.kernel
+def apply_at_one_thread(x: wp.array(dtype=float), factor: float, y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 3.0 * x[i]
+    if i == 200:
+        y[i] = nearly(x[i], factor)
+
+
+def one_of_400(factor: float) -> Any:
+    x, loss = floats(*np.random.default_rng(1).uniform(0.4, 1.4, 400)), floats(0.0)
+    y = wp.zeros_like(x)
+    with wp.Tape() as tape:
+        wp.launch(apply_at_one_thread, 400, [x, factor, y])
+        wp.launch(squares, 400, [y], [loss])
+    tape.backward(loss)
+    return wp.diagnose(tape)
+
+
+def test_the_one_thread_of_many_that_is_wrong_is_looked_into() -> None:
+    diagnosis = one_of_400(0.99)
+    finding = the_finding(diagnosis)
+    assert (diagnosis.verdict, finding.severity, finding.evidence["thread"]) == ("WRONG", "error", 200)
+    assert finding.location.line == line_of("# the line to blame")
+    assert "adj_nearly, the gradient of nearly, is only 0.99 of what it should be for x" in finding.message
+
+
+def test_an_error_that_no_call_alone_shows_is_told_by_its_entries() -> None:
+    diagnosis = one_of_400(1.0003)
+    finding = the_finding(diagnosis)
+    assert (diagnosis.verdict, finding.severity, finding.evidence["kind"]) == ("WRONG", "error", "entries")
+    assert (finding.evidence["entries"], finding.evidence["off"]) == (["x[200]"], 1)
+    assert finding.location.line == line_of("# the line to blame")
+    assert finding.message.startswith(
+        "adj_nearly, the gradient of nearly, is not its derivative for 1 of 400 entries of x (x[200]): "
+        "x[200] gets "
+    )
+    assert ", a relative 0.0003 apart; along it AD " in finding.message
+    assert finding.fix == (
+        "correct adj_nearly, or say that it is meant to differ: @wp.func_grad(nearly, differs=True)"
+    )
+
+
+def test_one_right_thread_of_many_is_not_mentioned() -> None:
+    diagnosis = one_of_400(1.0)
+    assert (diagnosis.verdict, diagnosis.findings) == ("AGREE", [])

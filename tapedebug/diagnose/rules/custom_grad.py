@@ -1,13 +1,12 @@
 """Rule `custom-grad`: a gradient of the user's own that is not the derivative of its function.
 
-Each function with `func_grad` that kernels on the tape call is checked by itself, at arguments that it had.
-Who
-means a gradient to differ says so, with `func_grad(f, differs=True)`.
+Each function with `func_grad` that kernels on the tape call is checked by itself, at arguments that it had:
+in some threads, and in those of entries that the end-to-end check found off. Who means a gradient to differ
+says so, with `func_grad(f, differs=True)`.
 """
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,12 +16,14 @@ import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.experiments._adjoint_lines import adjoint_line, own_name
 from tapedebug.diagnose.experiments._bypassed import bypassed
 from tapedebug.diagnose.experiments._dead_ends import threads_of
+from tapedebug.diagnose.experiments._departures import departed
 from tapedebug.diagnose.experiments._launch_check import Slope, launch_slopes, values_before
 from tapedebug.diagnose.experiments._slopes import place_of
 from tapedebug.diagnose.reading._growth import sampled
-from tapedebug.trace import Finding, Launch, Location
+from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ RULE = "custom-grad"
 LAUNCHES = 3
 """Launches of a kernel that are looked into: the first, the last, one between."""
 KERNELS = 12
+SUSPECTS = 6
+"""Entries of an input that is off whose threads are followed, beside some of each launch."""
 
 
 @dataclass(slots=True)
@@ -51,10 +54,15 @@ def find(case: Case) -> list[Finding]:
     if case.replay is None:
         return []
     found = []
-    for checked in _checked(case).values():
-        found += _judged(case, checked)
+    known: set[int] = set()
+    for number, checked in _checked(case).items():
+        judged = _judged(case, checked)
+        known |= {number} if judged else set()
+        found += judged
     if case.experiment.wrong and not found:
         found += _launches(case)
+    told = {name for finding in found for name in finding.evidence.get("functions", ())}
+    found += departed(case, lambda function: id(function) in known or function.name in told)
     return [*found, *bypassed(case)]
 
 
@@ -97,7 +105,7 @@ def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
 
     replay = case.replay
     assert replay is not None
-    for index in threads_of(launch, flow):
+    for index in dict.fromkeys([*_suspected(case, launch), *threads_of(launch, flow)]):
         plain = replay.thread(launch.index, index, flow)
         function = replay.records[launch.index].kernel._lowered.custom
         thread = CallsOf(function, index, plain.dim, plain.arrays, plain.scalars, plain.active)
@@ -106,6 +114,17 @@ def _calls(case: Case, launch: Launch, flow: Flow) -> Iterator[Call]:
         except Lost:
             continue
         yield from thread.checked
+
+
+def _suspected(case: Case, launch: Launch) -> list[int]:
+    """The threads that have the numbers of elements whose gradient is off: mostly they are those at fault."""
+    elements = [
+        int(at) // max(1, departure.port.components)
+        for departure in case.departures
+        for at in departure.entries[:SUSPECTS]
+    ]
+    threads = math.prod(launch.dim)
+    return [index for index in dict.fromkeys(elements) if index < threads]
 
 
 # ------------------------------------------------------------------------- what can not be taken by itself
@@ -194,7 +213,10 @@ def _judged(case: Case, checked: Checked) -> list[Finding]:
     groups: dict[tuple[str, int], list[Any]] = {}
     for name, samples, off in found:
         kind = _kind([partial for _, _, partial in off])
-        line = _line(checked.function, name, kind)
+        gradient = checked.function.gradient
+        assert gradient is not None
+        own = own_name(checked.function, gradient, name)
+        line = adjoint_line(gradient, own, assigned=kind == "assigned")
         groups.setdefault((kind, line.line if line is not None else 0), []).append((name, samples, off, line))
     return [_finding(case, checked, kind, group) for (kind, _), group in groups.items()]
 
@@ -301,41 +323,10 @@ def _given_words(kind: str, worst: Partial) -> str:
 
 
 def _fix(function: Function, gradient: Function, kind: str, name: str) -> str:
-    own = _own_name(function, gradient, name)
+    own = own_name(function, gradient, name)
     if kind == "assigned":
         return f"write wp.adjoint[{own}] += … in {gradient.name}"
     meant = f"or say that it is meant to differ: @wp.func_grad({function.name}, differs=True)"
     if kind == "missing":
         return f"add the derivative by {own} to wp.adjoint[{own}] in {gradient.name}, {meant}"
     return f"correct wp.adjoint[{own}] in {gradient.name}, {meant}"
-
-
-def _own_name(function: Function, gradient: Function, name: str) -> str:
-    """What the gradient calls a parameter of its function."""
-    plain = name.partition("[")[0]
-    names, own = function.parameters, gradient.parameters
-    return own[names.index(plain)] if plain in names and names.index(plain) < len(own) else plain
-
-
-def _line(function: Function, name: str, kind: str) -> Location | None:
-    """The line of the gradient that changes an adjoint; its definition where none does."""
-    gradient = function.gradient
-    assert gradient is not None
-    own = _own_name(function, gradient, name)
-    tree = gradient.origin.tree
-    found: list[ast.stmt] = []
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(_is_adjoint_of(inner, own) for target in targets for inner in ast.walk(target)):
-                found.append(node)
-    if kind == "assigned":
-        found = [node for node in found if isinstance(node, ast.Assign)] or found
-    return place_of(gradient.origin.span(found[0] if found else tree))
-
-
-def _is_adjoint_of(node: ast.AST, name: str) -> bool:
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name) or node.slice.id != name:
-        return False
-    value = node.value
-    return (value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")) == "adjoint"
