@@ -12,8 +12,10 @@ from tapedebug.trace._record import Recorded as Recorded
 from tapedebug.trace._record import record as record
 from tapedebug.trace._record import record_with_arrays as record_with_arrays
 from tapedebug.trace._sequences import find_sequences as find_sequences
+from tapedebug.trace._sequences import scope_names as scope_names
 from tapedebug.trace._sequences import sequences_of as sequences_of
 from tapedebug.trace._sequences import sequences_within as sequences_within
+from tapedebug.trace._sequences import without_numbers as without_numbers
 from tapedebug.trace._summary import summarise as summarise
 from tapedebug.trace.model import Access as Access
 from tapedebug.trace.model import Argument as Argument

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
-import linecache
 
+from tapedebug._files import file_line, file_lines
 from tapedebug._source import Span
 from tapedebug._syntax import parsed
 
@@ -23,7 +23,7 @@ def argument_texts(kind: str, site: Span) -> list[str | None]:
     An empty list is returned where the call or its source is not found, for instance because the
     arguments are in a variable.
     """
-    call = _calls(site.file, linecache.getline(site.file, 1)).get((site.line, site.column, site.end_column))
+    call = _calls(site.file, file_line(site.file, 1)).get((site.line, site.column, site.end_column))
     if call is None:
         return []
     if kind == "kernel":
@@ -38,7 +38,7 @@ def launch_texts(file: str, line: int, column: int) -> tuple[list[str | None], l
 
     None stands for an argument without a name; the whole is None where the call is not found.
     """
-    calls = _calls(file, linecache.getline(file, 1))
+    calls = _calls(file, file_line(file, 1))
     found = [call for place, call in calls.items() if place[:2] == (line, column)]
     for call in sorted(
         found, key=lambda call: (call.end_lineno or 0, call.end_col_offset or 0), reverse=True
@@ -52,7 +52,7 @@ def launch_texts(file: str, line: int, column: int) -> tuple[list[str | None], l
 @functools.lru_cache(maxsize=64)
 def _calls(file: str, first_line: str) -> dict[tuple[int, int, int], ast.Call]:
     """All calls in a file by position. `first_line` notices a cell or file that was replaced."""
-    source = "".join(linecache.getlines(file))
+    source = "".join(file_lines(file))
     try:
         tree = parsed(source)
     except (SyntaxError, ValueError, RecursionError):  # notebook cells with magics are stored as plain Python

@@ -7,6 +7,7 @@ nothing repeats costs what a regular one costs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -19,10 +20,17 @@ MAX_PERIOD = 256
 LONGER = 32
 """How many periods beyond `MAX_PERIOD` are tried: those between launches that occur once in a round."""
 
+_NUMBER = re.compile(r"\d+")
+
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Column = tuple[Numbers, Numbers]
 """One argument of every launch: which version it reads (-1: none), and how many launches ago that was written
 (unlike that of any other launch where the tape did not write it)."""
+
+
+def without_numbers(name: str) -> str:
+    """Return what names of one series share: `x[3]` and `x[4]`, `step 1` and `step 2`."""
+    return _NUMBER.sub("#", name)
 
 
 def find_sequences(
@@ -93,9 +101,10 @@ def _periods(ids: Numbers) -> list[int]:
 def sequences_of(trace: Trace) -> list[Repeat]:
     """Return the repeated sequences of a trace: same kernels and sizes, and the same data flow.
 
-    The data flow is the same where an argument reads what the corresponding launch of the same or the
-    previous round wrote, or what never changes between rounds. Which arrays hold the values does not
-    matter, so that two arrays that swap places and a new array for every step fold alike. The first round
+    A launch is not the same as one in a scope of another name, or elsewhere in its scope: what the user named
+    stays in sight. The data flow is the same where an argument reads what the corresponding launch of the
+    same or the previous round wrote, or what never changes between rounds. Which arrays hold the values does
+    not matter, so that two arrays that swap places and a new array for every step fold alike. The first round
     of a loop, which reads what was there before the loop, is taken in.
     """
     (runs,) = _found(trace, [(0, len(trace.launches))])
@@ -121,11 +130,31 @@ def _runs(flow: _Flow, start: int, stop: int) -> list[Repeat]:
         flow.take_in(run, start + taken, stop)
         run.first -= start
 
-    columns = [(version[start:stop], distance[start:stop]) for version, distance in flow.columns]
+    every = (*flow.columns, *flow.scopes)
+    columns = [(one[start:stop], other[start:stop]) for one, other in every]
     runs = find_sequences(flow.keys[start:stop], columns, take_in)
     for run in runs:
         run.first += start
     return runs
+
+
+def scope_names(trace: Trace) -> dict[int | None, tuple[str, ...]]:
+    """Return for each scope the names of those around it and its own, outermost first, without numbers.
+
+    `step 1` and `step 2` are two rounds of a loop, `forces` and `motion` are not.
+    """
+    return {
+        scope: tuple(without_numbers(trace.scopes[of].name) for of in path)
+        for scope, path in _scope_paths(trace).items()
+    }
+
+
+def _scope_paths(trace: Trace) -> dict[int | None, tuple[int, ...]]:
+    """The scopes around each scope and itself, outermost first."""
+    paths: dict[int | None, tuple[int, ...]] = {None: ()}
+    for scope in trace.scopes:  # a scope follows the one around it
+        paths[scope.id] = (*paths[scope.parent], scope.id)
+    return paths
 
 
 _Source = tuple[int, "int | None"] | None
@@ -141,10 +170,13 @@ class _Flow:
             (version.array, version.version): number for number, version in enumerate(trace.versions)
         }
         self.writers = [version.written_by for version in trace.versions]
+        names, paths = scope_names(trace), _scope_paths(trace)
         self.keys = [
-            (launch.kind, launch.name, tuple(launch.dim), len(launch.args)) for launch in trace.launches
+            (launch.kind, launch.name, tuple(launch.dim), len(launch.args), names[launch.scope])
+            for launch in trace.launches
         ]
         self.columns = self._columns()
+        self.scopes = self._scope_columns([paths[launch.scope] for launch in trace.launches])
 
     def _columns(self) -> list[Column]:
         """The arguments that are read, one column for each place in the list of arguments."""
@@ -162,6 +194,20 @@ class _Flow:
                 if writer is not None:
                     columns[place][1][index] = index - writer
         return list(columns.values())
+
+    def _scope_columns(self, paths: list[tuple[int, ...]]) -> list[Column]:
+        """The scopes around launches, one column for each depth.
+
+        Two launches are in the same scope, or as far from the beginnings of two scopes of one name: a scope
+        belongs to one launch of a round or to a whole round, never to part of a repetition.
+        """
+        count = len(paths)
+        depth = max(map(len, paths), default=0)
+        columns = [(np.full(count, -1, np.int64), np.full(count, -1, np.int64)) for _ in range(depth)]
+        for index, path in enumerate(paths):
+            for (scopes, offsets), scope in zip(columns, path, strict=False):
+                scopes[index], offsets[index] = scope, index - self.trace.scopes[scope].first
+        return columns
 
     def take_in(self, run: Repeat, earliest: int, stop: int) -> None:
         """Begin a loop where it begins: its first rounds read what was there before.
@@ -213,7 +259,7 @@ class _Flow:
     def _same(self, i: int, j: int) -> bool:
         """Does `j` read what `i` read, or from as far back?"""
         return self.keys[i] == self.keys[j] and all(
-            version[i] == version[j] or distance[i] == distance[j] for version, distance in self.columns
+            one[i] == one[j] or other[i] == other[j] for one, other in (*self.columns, *self.scopes)
         )
 
     def _same_but_carried(self, i: int, j: int, first: int, written: set[int | None]) -> bool:
@@ -223,6 +269,8 @@ class _Flow:
         that the loop writes take turns, so may what both have from before it.
         """
         if self.keys[i] != self.keys[j]:
+            return False
+        if any(scope[i] != scope[j] and offset[i] != offset[j] for scope, offset in self.scopes):
             return False
         period = j - i
         for one, mine, other, theirs in self._pairs(i, j):

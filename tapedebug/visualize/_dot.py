@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tapedebug.trace import Argument, Launch, Sequence, Trace
+from tapedebug.trace import Argument, Launch, Sequence, Trace, without_numbers
 from tapedebug.visualize._fold import Folded, fold
 from tapedebug.visualize._legend import BOX, CUT, GREEN, GREY, ORANGE, RED, legend
 from tapedebug.visualize._marks import MOST, find_marks
@@ -113,9 +113,14 @@ class _Drawing:
                 if tracked.get(member):
                     return str(tracked[member])
         labels = list(dict.fromkeys(self._one_label(member) for member in members))
-        if len(labels) > 2:
-            return f"{labels[0]} … {labels[-1]} (×{len(labels)})"
-        return " / ".join(labels)
+        if len(labels) <= 2:
+            return " / ".join(labels)
+        if not any(member in self.options.labels for member in members):
+            return _series(labels)
+        series: dict[str, list[str]] = {}
+        for label in labels:
+            series.setdefault(without_numbers(label), []).append(label)
+        return " / ".join(_series(each) for each in series.values())
 
     def _one_label(self, array: int) -> str:
         return self.options.labels.get(array) or self.trace.arrays[array].label
@@ -268,6 +273,10 @@ class _Drawing:
                 f"{indent}}}",
             ]
         return lines
+
+
+def _series(labels: list[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"{labels[0]} … {labels[-1]} (×{len(labels)})"
 
 
 def _has_port(arg: Argument) -> bool:

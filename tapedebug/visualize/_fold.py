@@ -6,14 +6,14 @@ loop that swaps two arrays, or uses a new one for every step, is a cycle through
 result of the last round is still connected to it.
 
 What is still too long to be drawn launch by launch is drawn by kernel and place in the program: one node
-for all launches of a line, which says so.
+for all launches of a line in scopes of one name, which says so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tapedebug.trace import Launch, Sequence, Trace, sequences_of, sequences_within
+from tapedebug.trace import Launch, Sequence, Trace, scope_names, sequences_of, sequences_within
 
 
 @dataclass(slots=True)
@@ -96,10 +96,11 @@ def _settled(drawn: list[int], index: int) -> int:
 def _by_place(trace: Trace, drawn: list[int], nodes: _Nodes, most: int) -> None:
     """Let one launch stand for all of its kernel and line; and one node for many arrays, if need be."""
     first: dict[object, int] = {}
+    scopes = scope_names(trace)
     for index, launch in enumerate(trace.launches):
         site = launch.call_site
         place = None if site is None else (site.file, site.line, site.column)
-        key = (launch.kind, launch.kernel, launch.name, len(launch.args), place)
+        key = (launch.kind, launch.kernel, launch.name, len(launch.args), place, scopes[launch.scope])
         drawn[index] = first.setdefault(key, index)
     if len(_edges(trace, drawn, nodes)) > 2 * most:
         for index, launch in enumerate(trace.launches):

@@ -1,4 +1,4 @@
-"""DOT to SVG, with whichever Graphviz is installed."""
+"""DOT to pictures, with whichever Graphviz is installed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ class GraphvizError(TapedebugError, RuntimeError):
     """No Graphviz is installed, or it refused the text."""
 
 
+PICTURES = ("svg", "pdf", "png")
+"""The kinds of pictures that are drawn, as files of them end."""
+
+
 def render_svg(dot: str) -> str:
     """Return `dot` (from `visualize`) drawn as an SVG document.
 
@@ -17,9 +21,14 @@ def render_svg(dot: str) -> str:
     Raises:
         GraphvizError: Neither is installed, or Graphviz could not read the text.
     """
-    drawn = _with_graphviz(dot)
+    return rendered(dot, "svg").decode("utf-8")
+
+
+def rendered(dot: str, kind: str) -> bytes:
+    """Return `dot` drawn as one of `PICTURES`; raises as `render_svg` does."""
+    drawn = _with_graphviz(dot, kind)
     if drawn is None:
-        drawn = _with_pygraphviz(dot)
+        drawn = _with_pygraphviz(dot, kind)
     if drawn is None:
         raise GraphvizError(
             "drawing a graph needs Graphviz, and none was found",
@@ -29,26 +38,32 @@ def render_svg(dot: str) -> str:
     return drawn
 
 
-def _with_graphviz(dot: str) -> str | None:
+def _with_graphviz(dot: str, kind: str) -> bytes | None:
     try:
         import graphviz
     except ImportError:
         return None
     try:
-        return str(graphviz.Source(dot).pipe(format="svg", encoding="utf-8"))
+        return bytes(graphviz.Source(dot).pipe(format=kind))
     except graphviz.ExecutableNotFound:
         return None
     except graphviz.CalledProcessError as error:
-        raise GraphvizError(f"Graphviz could not draw this graph: {error.stderr or error}") from None
+        raise GraphvizError(f"Graphviz could not draw this graph: {_told(error)}") from None
 
 
-def _with_pygraphviz(dot: str) -> str | None:
+def _with_pygraphviz(dot: str, kind: str) -> bytes | None:
     try:
         import pygraphviz
     except ImportError:
         return None
     try:
-        drawn: bytes = pygraphviz.AGraph(string=dot).draw(format="svg", prog="dot")
+        drawn: bytes = pygraphviz.AGraph(string=dot).draw(format=kind, prog="dot")
     except (OSError, ValueError) as error:
         raise GraphvizError(f"Graphviz could not draw this graph: {error}") from None
-    return drawn.decode("utf-8")
+    return drawn
+
+
+def _told(error: Exception) -> str:
+    """What Graphviz said, as text."""
+    said = getattr(error, "stderr", None)
+    return said.decode(errors="replace").strip() if isinstance(said, bytes) and said else str(said or error)

@@ -10,6 +10,7 @@ from tapedebug._atomic import write_whole
 from tapedebug.trace import Trace
 from tapedebug.visualize._dot import to_dot
 from tapedebug.visualize._options import MOST_LAUNCHES, Options
+from tapedebug.visualize._render import PICTURES, rendered
 
 if TYPE_CHECKING:
     import os
@@ -48,9 +49,12 @@ def visualize(
 
     Args:
         tape: A tape, a trace or a diagnosis.
-        filename: Also write the text to this file.
+        filename: Also write the text to this file; where its name ends in `.svg`, `.pdf` or `.png`, the
+            picture, drawn as `visualize.render_svg` does.
         simplify_graph: Draw a repeated sequence of launches once, with how often it occurs. Arrays that swap
-            places, or are new in each round, become one node, so that the data flow stays whole.
+            places, or are new in each round, become one node, so that the data flow stays whole. Launches
+            inside a scope are never folded with those outside it, or in one of another name; names that
+            differ only in their numbers (`step 1`, `step 2`) are rounds of one loop.
         hide_readonly_arrays: Leave out arrays that no launch writes.
         array_labels: Names of arrays; others get the names of the caller's variables.
         choose_longest_node_name: Of several names of one array take the longest, not the nearest.
@@ -66,7 +70,8 @@ def visualize(
     Raises:
         ValueError: An unknown direction, or names that do not match the tracked arrays in number.
         TypeError: What is to be labelled or tracked is no array (of a trace: no label).
-        OSError: The file can not be written.
+        GraphvizError: The file is a picture, and no Graphviz is installed.
+        OSError: The file cannot be written.
     """
     if graph_direction not in DIRECTIONS:
         raise ValueError(
@@ -87,7 +92,8 @@ def visualize(
     )
     dot = to_dot(trace, options)
     if filename is not None:
-        write_whole(Path(filename), dot)
+        kind = Path(filename).suffix.removeprefix(".").lower()
+        write_whole(Path(filename), rendered(dot, kind) if kind in PICTURES else dot)
     return dot
 
 

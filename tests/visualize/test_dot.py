@@ -236,8 +236,8 @@ def test_graphviz_draws_it_and_hostile_names_stay_text() -> None:
 
 
 def test_without_graphviz_the_error_names_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapedebug.visualize._render._with_graphviz", lambda dot: None)
-    monkeypatch.setattr("tapedebug.visualize._render._with_pygraphviz", lambda dot: None)
+    monkeypatch.setattr("tapedebug.visualize._render._with_graphviz", lambda dot, kind: None)
+    monkeypatch.setattr("tapedebug.visualize._render._with_pygraphviz", lambda dot, kind: None)
     with pytest.raises(GraphvizError) as caught:
         render_svg("digraph {}")
     assert str(caught.value) == (

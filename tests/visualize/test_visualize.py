@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,113 @@ def test_the_documents_example_runs_as_it_stands(tmp_path: Path) -> None:
     assert dot.count('fillcolor="#c8e6c9"') == 3
     assert dot.count('fillcolor="#e0e0e0"') == 2
     assert dot.index("<Adder>") < dot.index("<Custom Scope>")
+
+
+@wp.kernel
+def grow(a: wp.array(dtype=float), b: wp.array(dtype=float)):
+    tid = wp.tid()
+    b[tid] = 2.0 * a[tid]
+
+
+def chain(scopes: list[str | None], **options: Any) -> str:
+    """Launches in a row, each in a scope of this name (neighbours of one name share it), as DOT."""
+    arrays = [wp.ones(2, dtype=float, requires_grad=True) for _ in range(len(scopes) + 1)]
+    tape = wp.Tape()
+    with tape:
+        for index, name in enumerate(scopes):
+            if name is not None and (index == 0 or scopes[index - 1] != name):
+                tape.record_scope_begin(name)
+            wp.launch(grow, dim=2, inputs=[arrays[index]], outputs=[arrays[index + 1]])
+            if name is not None and (index + 1 == len(scopes) or scopes[index + 1] != name):
+                tape.record_scope_end()
+    return tape.visualize(**options)
+
+
+def boxes(dot: str) -> list[str]:
+    """The titles of the boxes around launches, in order, and of the launches themselves."""
+    return [
+        found[1] or found[2]
+        for found in re.finditer(
+            r'label=<([^<>]*)>, style="rounded|<B>(grow)</B> <FONT POINT-SIZE="9">\[2\] [#×]', dot
+        )
+    ]
+
+
+@pytest.mark.parametrize("most", [300, 1], ids=["one by one", "by line"])
+@pytest.mark.parametrize(
+    ("scopes", "shown"),
+    [
+        ([None, "Custom Scope", None], ["grow", "grow", "Custom Scope", "grow"]),
+        (["one", None, None, None], ["one", "grow", "repeated ×3", "grow"]),
+        ([*["inner"] * 4, None], ["grow", "inner", "repeated ×4", "grow"]),
+        (["forces", "motion"] * 3, ["repeated ×3", "forces", "grow", "motion", "grow"]),
+        (["forces", "motion"], ["forces", "grow", "motion", "grow"]),
+        (["step 0", "step 1", "step 2"], ["step 0 … step 2: repeated ×3", "grow"]),
+        (["step 0", "last"], ["step 0", "grow", "last", "grow"]),
+    ],
+)
+def test_a_scope_of_the_users_is_never_folded_away(
+    scopes: list[str | None], shown: list[str], most: int
+) -> None:
+    drawn = boxes(chain(scopes, most_launches=most))
+    if most == 300:
+        assert drawn == shown
+    for name in {re.sub(r"\d", "", scope) for scope in scopes if scope is not None}:
+        assert any(name in box for box in drawn), name
+
+
+def test_scopes_inside_scopes_keep_their_names() -> None:
+    tape = wp.Tape()
+    x, y, z = (wp.ones(2, dtype=float, requires_grad=True) for _ in range(3))
+    with tape:
+        for outer in ("warm up", "main"):
+            tape.record_scope_begin(outer)
+            for step in range(3):
+                tape.record_scope_begin(f"step {step}")
+                wp.launch(grow, dim=2, inputs=[x], outputs=[y])
+                wp.launch(grow, dim=2, inputs=[y], outputs=[z])
+                tape.record_scope_end()
+            tape.record_scope_end()
+    dot = tape.visualize()
+    assert boxes(dot) == [
+        *("warm up", "step 0 … step 2: repeated ×3", "grow", "grow"),
+        *("main", "step 0 … step 2: repeated ×3", "grow", "grow"),
+    ]
+
+
+def test_labels_of_the_users_are_kept_where_arrays_become_one_node() -> None:
+    arrays = [wp.ones(2, dtype=float, requires_grad=True) for _ in range(6)]
+    tape = wp.Tape()
+    with tape:
+        for before, after in pairwise(arrays):
+            wp.launch(grow, dim=2, inputs=[before], outputs=[after])
+    names = ["start", "prepared", "state 1", "state 2", "state 3", "answer"]
+    dot = tape.visualize(array_labels=dict(zip(arrays, names, strict=True)))
+    assert "<B>prepared / state 1 … state 3 (×3) / answer</B>" in dot
+
+
+def test_a_file_that_is_called_a_picture_is_one(tmp_path: Path) -> None:
+    tape, _ = documents_tape()
+    begins = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG", "SVG": b"<?xml", "dot": b"digraph"}
+    begins |= {"gv": b"digraph", "txt": b"digraph", "": b"digraph"}
+    for kind, begin in begins.items():
+        path = tmp_path / (f"t.{kind}" if kind else "t")
+        dot = tape.visualize(path)
+        assert dot.startswith("digraph"), "the text is returned, whatever is written"
+        assert path.read_bytes().startswith(begin), kind
+    assert b"Custom Scope" in (tmp_path / "t.svg").read_bytes()
+
+
+def test_a_picture_without_graphviz_is_an_error_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for way in ("_with_graphviz", "_with_pygraphviz"):
+        monkeypatch.setattr(f"tapedebug.visualize._render.{way}", lambda dot, kind: None)
+    tape, _ = documents_tape()
+    with pytest.raises(wp.TapedebugError, match="drawing a graph needs Graphviz, and none was found"):
+        tape.visualize(tmp_path / "t.svg")
+    assert list(tmp_path.iterdir()) == []
+    assert tape.visualize(tmp_path / "t.dot").startswith("digraph")
 
 
 def test_names_come_from_the_variables_of_the_program() -> None:
