@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
 import os
 import stat
 import sys
@@ -15,6 +14,7 @@ from functools import cached_property
 from types import CodeType
 from typing import Any, TypeGuard
 
+from tapedebug import _files
 from tapedebug._syntax import parsed
 
 LARGEST_SOURCE = 1 << 25
@@ -74,15 +74,22 @@ class Origin:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Origin:
-        """Read the source of `function`; OSError where Python keeps none (code run by `exec`)."""
+        """The source of `function`, as it was where the function was decorated.
+
+        Raises:
+            OSError: Python keeps none (code run by `exec`), or (`ChangedSource`) the text is of another one.
+        """
         arrived = _ARRIVED.get(function)
         if arrived is not None:
             return arrived
-        found = _lines_of(function)
-        lines, first = inspect.getsourcelines(function) if found is None else found
+        inner = inspect.unwrap(function)
+        code, text = inner.__code__, _files.text_of(function)
+        if text.lines:
+            text.require(code, inner.__globals__)
+        lines = _definition(code, text.lines)
         return cls(
             file=function.__code__.co_filename,
-            first_line=first,
+            first_line=code.co_firstlineno,
             lines=tuple(line.rstrip("\n") for line in lines),
             function=function.__name__,
             indent=_indent(lines[0]),
@@ -95,7 +102,7 @@ class Origin:
         tree = self._parsed(self.lines)
         if tree is None:
             # Lines that begin further left than the function may be part of a string or of an expression.
-            lines, _ = inspect.getsourcelines(self.python)
+            lines = _by_tokens(inspect.unwrap(self.python).__code__, _files.text_of(self.python).lines)
             tree = self._parsed([line.rstrip("\n") for line in lines])
         if tree is None:
             raise OSError("it is not a function definition")
@@ -131,7 +138,10 @@ class Origin:
             OSError: Python keeps no source of it.
         """
         code = function.__code__
-        lines = linecache.getlines(code.co_filename)
+        text = _files.text_of(function)
+        lines = text.lines
+        if lines:
+            text.require(code, function.__globals__)
         try:
             found = [node for node in ast.walk(parsed("".join(lines))) if _made(node, code)]
         except SyntaxError:
@@ -214,16 +224,22 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _lines_of(function: Callable[..., Any]) -> tuple[list[str], int] | None:
-    """The lines of a function and the number of the first, by indentation; None where that is not enough.
+def _definition(code: CodeType, lines: list[str]) -> list[str]:
+    """The lines of a function's definition, of those of its file; OSError where they cannot hold it."""
+    found = _by_indentation(code, lines)
+    return _by_tokens(code, lines) if found is None else found
 
-    In a hundredth of the time of `inspect.getsourcelines`, which reads the text token by token.
-    """
-    code = getattr(function, "__code__", None)
-    if code is None or hasattr(function, "__wrapped__"):
-        return None
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, function.__globals__)
+
+def _by_tokens(code: CodeType, lines: list[str]) -> list[str]:
+    """The same for any function, in a hundred times as long."""
+    rest = lines[code.co_firstlineno - 1 :]
+    if not rest:
+        raise OSError("could not get source code")
+    return inspect.getblock(rest)
+
+
+def _by_indentation(code: CodeType, lines: list[str]) -> list[str] | None:
+    """The same by indentation; None where that is not enough."""
     first = code.co_firstlineno - 1
     last = max((line for *_, line in code.co_lines() if line), default=0)
     if not 0 <= first < last <= len(lines):
@@ -237,7 +253,7 @@ def _lines_of(function: Callable[..., Any]) -> tuple[list[str], int] | None:
             if len(lines[number]) - len(text) <= indent:
                 break
             last = number + 1
-    return lines[first:last], first + 1
+    return lines[first:last]
 
 
 def _made(node: ast.AST, code: CodeType) -> TypeGuard[ast.Lambda]:
@@ -264,7 +280,7 @@ def display_file(file: str) -> str:
 
 def source_line(file: str, line: int) -> str:
     """One line of a file or notebook cell, without its line end; empty where there is none."""
-    return linecache.getline(file, line).rstrip("\n") if _is_source(file) else ""
+    return _files.file_line(file, line) if _is_source(file) else ""
 
 
 def _is_source(file: str) -> bool:
@@ -272,7 +288,7 @@ def _is_source(file: str) -> bool:
 
     A device or a pipe would be read for ever. What is no file may be a notebook cell.
     """
-    if file in linecache.cache:
+    if _files.is_read(file):
         return True
     if "\0" in file:
         return False

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
+from tapedebug._files import ChangedSource, keep
 from tapedebug._source import Origin, Span
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
@@ -238,19 +239,27 @@ def origin_of(python: Callable[..., Any], what: str) -> Origin:
 
 def unreadable(python: Callable[..., Any], what: str, error: Exception) -> KernelSyntaxError:
     """The user's error where there is no source."""
+    name = getattr(python, "__name__", python)
+    if isinstance(error, ChangedSource):
+        return KernelSyntaxError(
+            f"{what} `{name}`: {error}",
+            hint="run the program again, or import its module anew (importlib.reload)",
+        )
     return KernelSyntaxError(
-        f"{what} `{getattr(python, '__name__', python)}`: its source cannot be read ({error})",
+        f"{what} `{name}`: its source cannot be read ({error})",
         hint="define it in a file or a notebook cell, not through exec() or a lambda",
     )
 
 
 def read_annotations(python: Callable[..., Any], frame: FrameType | None) -> None:
-    """Evaluate annotations that are strings (`from __future__ import annotations`) where a function is made.
+    """Keep where a function is made all that is read of it later: its text, its names, its annotations.
 
-    Only there are the variables of a factory known that its annotations use. What cannot be read yet stays a
-    string; it is read, or refused, when the types are asked for.
+    Annotations that are strings (`from __future__ import annotations`) are evaluated: only there are the
+    variables of a factory known that its annotations use. What cannot be read yet stays a string; it is read,
+    or refused, when the types are asked for.
     """
     remember_scope(python)
+    keep(python)
     annotations = getattr(python, "__annotations__", {})
     if frame is None or not any(isinstance(a, str) for a in annotations.values()):
         return

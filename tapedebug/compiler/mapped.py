@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tapedebug._errors import KernelTypeError, TapedebugError
+from tapedebug._files import ChangedSource
 from tapedebug._source import Origin, Span
 from tapedebug._syntax import parsed
-from tapedebug.compiler.function import Function
+from tapedebug.compiler.function import Function, unreadable
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.compiler.lower import lower_kernel
 from tapedebug.compiler.lower._context import Items, Static
@@ -160,6 +161,8 @@ def function_of(python: Callable[..., Any]) -> Function:
         made.name = made.__name__ = "lambda_"
         try:
             made.__dict__["origin"] = Origin.of_lambda(python)
+        except ChangedSource as error:
+            raise unreadable(python, "function", error) from None
         except OSError as error:
             raise KernelTypeError(
                 f"the source of a lambda cannot be read ({error})",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable
 from itertools import islice
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._files import file_line
 from tapedebug._source import Span
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def site_span(site: Site) -> Span:
         islice(code.co_positions(), instruction // 2, None), (None, None, None, None)
     )
     line = line or code.co_firstlineno
-    text = linecache.getline(code.co_filename, line).rstrip("\n")
+    text = file_line(code.co_filename, line)
     return Span(
         file=code.co_filename,
         line=line,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import GradcheckError
+from tapedebug._files import ChangedSource
 from tapedebug._source import Origin
 from tapedebug.autograd.programs.literals import Packed, scalar
 from tapedebug.autograd.programs.pairs import is_array
@@ -200,6 +201,8 @@ def _source_of(thing: Any) -> tuple[Origin, Any]:
     try:
         origin = thing.origin if python is not thing else _origin_of(python)
         origin.tree  # noqa: B018  the text must be whole
+    except ChangedSource as error:
+        raise GradcheckError(f"no script can be written: {error}", hint="run the program again") from None
     except OSError:
         raise GradcheckError(
             f"no script can be written: Python keeps no source of `{_name_of(thing)}`",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import linecache
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
+from tapedebug._files import file_lines
 from tapedebug._source import Origin, Span
 from tapedebug.compiler import objects
 from tapedebug.compiler.native import build
@@ -155,7 +155,7 @@ class Native:
     def span(self, variant: str, line: int, column: int) -> Span:
         """A place in a snippet, counted from 1: where the user wrote it, if the file has it as it is."""
         origin, text = self._origin(), self.snippets.of(variant)
-        lines = linecache.getlines(origin.file)
+        lines = file_lines(origin.file)
         start = "".join(lines).find(text) if text.strip() else -1
         if start < 0 or line < 1:
             return origin.span((*origin.tree.decorator_list, origin.tree)[0])
