@@ -14,15 +14,17 @@ from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._pack import known_dims
 from tapedebug.runtime._reverse import Table, reversing
 from tapedebug.runtime.array import Values, array, make, new
+from tapedebug.runtime.buffer import Bytes
 from tapedebug.runtime.launch import launch_dims, resolve
-from tapedebug.runtime.plan import KernelPlan, Runner
+from tapedebug.runtime.ledger import Scratch
+from tapedebug.runtime.plan import NOTHING, KernelPlan, Runner
 from tapedebug.runtime.record import Record, call_site
 from tapedebug.runtime.versions import Tracker, announce, announced
 from tapedebug.runtime.watched import Memory
 
 
 class _Given(LiveSpace):
-    """Values where they are; adjoints where the caller has them."""
+    """Values where they are, those from before the launch; adjoints where the caller has them."""
 
     def __init__(self, adjoints: dict[array, array]) -> None:
         super().__init__("ignore")
@@ -35,6 +37,14 @@ class _Given(LiveSpace):
     def adjoint_view(self, a: array) -> Values:
         """The adjoint as a NumPy view."""
         return self.adjoints[a]._look()
+
+    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+        """The values that the launch would start from, which its adjoint takes further in a copy."""
+        return record.args[scratch.params[0]].buffer.data[scratch.start : scratch.stop]
+
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """None: memory holds nothing that the launch wrote."""
+        return NOTHING
 
 
 _ANYWHERE = LiveSpace("ignore")
@@ -74,12 +84,16 @@ def run(
             hint="decorate it with @kernel alone, or leave out adjoint=True",
         )
     record = Record(0, plan, args, sizes, threads, plan.packed(slots, *args), call_site(), None)
+    apart = _is_apart(plan, args)
+    if not apart:
+        Tracker("ignore", dry=True).before(record)
     keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
-    once, copied = plan.info.once, plan.info.changes - plan.info.once
+    once = NOTHING if record.scratch else plan.info.once  # what does stores again uses all adjoints up
+    copied = plan.info.changes - once
     used = {p: _in_place(args[p], gradient, keeps[p] and p in copied) for p, gradient in given.items()}
     kept = {p: used[p].ptr for p in once if keeps.get(p)}
     changed = {p: gradient for p, gradient in given.items() if not keeps[p]}
-    call, address, _held = (_call_apart if _is_apart(plan, args) else _call)(record, used, kept)
+    call, address, _held = (_call_apart if apart else _call)(record, used, kept)
     for gradient in changed.values():
         announce(gradient, record.site, "launch")
     before = Memory(list(used.values())) if plan.heard_back else None
@@ -114,8 +128,7 @@ def _call_apart(record: Record, used: dict[int, array], kept: dict[int, int]) ->
 
 
 def _call(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
-    """The adjoint of any launch: values from before it are kept as on a tape."""
-    Tracker("ignore", dry=True).before(record)
+    """The adjoint of any launch: what it overwrites of its own needs it writes again, in a copy."""
     table = Table([record], _Given({record.args[p]: g for p, g in used.items()}))
     ((call,), _, (address,)) = table.steps([record])[1:]
     return table.leaving(record, kept) or call, address, table

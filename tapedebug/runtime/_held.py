@@ -41,6 +41,7 @@ class Held:
         self._inputs: dict[array, Values] = {}
         self._fixed: dict[array, Values] = {}
         self._found: dict[array, Values] = {}  # what was there before they were set
+        self._unused: array | None = None  # was set after the first record, and nothing has run since
 
     def values(self, a: array) -> Values:
         """A copy of the values of `a` now, of its shape plus the vector dimension.
@@ -51,7 +52,14 @@ class Held:
         return self._buffer(a).view(a).copy()
 
     def set(self, a: array, values: Any) -> None:
-        """Replace the values of `a`; before the first record as an input, which outlasts `forward(0)`."""
+        """Replace the values of `a` as they are now, before the record that runs next.
+
+        Before the first record they are an input, which outlasts `forward(0)`, and which `reset` takes back.
+        Later ones are for the records that follow: `forward(0)` is an error that says so until one has run.
+
+        Raises:
+            TapeError: The tape does not use the array's memory, or the values have another shape.
+        """
         buffer = self._buffer(a)
         found = _fitting("the values for", a, values)
         if self.position == 0:
@@ -59,6 +67,8 @@ class Held:
             self._inputs[a] = found.copy()
             if a not in self._found:
                 self._found[a] = buffer.view(a).copy()
+        else:
+            self._unused = a
         buffer.view(a)[...] = found
 
     def fix_inputs(self) -> None:
@@ -135,6 +145,12 @@ class Held:
         return found
 
     def _restart(self) -> None:
+        if self._unused is not None:
+            raise TapeError(
+                f"replay: the values that were set for the array{self._unused._facts()} before record "
+                f"{self.position} would be lost: forward(0) starts over",
+                hint=f"for an input, call reset() before set(); else go on with forward({self.position})",
+            )
         if self.position:
             for buffer in self._buffers.values():
                 buffer.restart()

@@ -99,6 +99,7 @@ class Shadow(Held):
         for a, values in reversed(self._found.items()):  # latest first: they may overlap
             self._buffer(a).view(a)[...] = values
         self._found.clear()
+        self._unused = None
         self._inputs = dict(self._fixed)
         return self.forward(0, 0)
 
@@ -126,7 +127,8 @@ class Shadow(Held):
             This shadow.
 
         Raises:
-            TapeError: `start` is neither 0 nor `position`.
+            TapeError: `start` is neither 0 nor `position`, or it is 0 and values that were set since would
+                be lost.
         """
         return self._run(self._forward[1], start, stop, on_launch, skip=skip)
 
@@ -192,6 +194,8 @@ class Shadow(Held):
                 hint=f"start at {self.position}, or at 0",
             )
         busy = self._busy
+        if start < last:
+            self._unused = None
         while start < last:
             if busy and start == busy[bisect_left(busy, start)]:
                 self._begin(self.records[start], moving)

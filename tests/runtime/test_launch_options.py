@@ -331,3 +331,114 @@ def test_which_adjoints_go_the_short_way():
     assert not is_short(cube_in_place, x)
     assert not is_short(square, x.grad, y)
     assert is_short(add_up, x, wp.zeros(1, requires_grad=True))
+
+
+# -- kernels that overwrite what they read -----------------------------------------------------------
+
+
+@wp.kernel
+def reread(x: wp.array(dtype=float)):
+    i = wp.tid()
+    x[i] = x[i] * x[i]
+    x[i] = x[i] * x[i] + x[i]
+
+
+@wp.kernel
+def through_other(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+    x[i] = y[i] * x[i]
+    y[i] = y[i] + x[i]
+
+
+@wp.kernel
+def rounds(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    for _ in range(2 + y.shape[0] % 4):
+        x[i] = x[i] * wp.sin(x[i]) + y[i]
+        if x[i] > 0.5:
+            y[i] = y[i] * x[i]
+
+
+@wp.kernel
+def neighbours(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = y[i] * x[i]
+    x[i] = y[i] * y[i]
+    wp.atomic_add(y, 0, x[i] * 0.5)
+
+
+@wp.struct
+class Pair:
+    x: wp.array(dtype=float)
+    y: wp.array(dtype=wp.vec2)
+
+
+@wp.kernel
+def of_struct(pair: Pair):
+    i = wp.tid()
+    pair.x[i] = pair.x[i] * pair.x[i]
+    pair.y[i] = pair.y[i] * pair.x[i]
+    pair.x[i] = pair.x[i] * pair.y[i][0]
+
+
+def _reversed(kernel, arrays, seeds, *, taped):
+    """The adjoints after a launch's, by a tape or by themselves; memory holds the values from before."""
+    arguments = arrays
+    if kernel is of_struct:
+        arguments = [Pair()]
+        arguments[0].x, arguments[0].y = arrays
+    if taped:
+        with wp.Tape() as tape:
+            wp.launch(kernel, len(arrays[0]), inputs=arguments)
+        tape.backward(grads=dict(zip(arrays, seeds, strict=True)))
+        return [a.grad.numpy() for a in arrays]
+    values = [a.numpy().copy() for a in arrays]
+    for a, seed in zip(arrays, seeds, strict=True):
+        a.grad.assign(seed)
+    wp.launch(kernel, len(arrays[0]), inputs=arguments, adjoint=True)
+    for a, before in zip(arrays, values, strict=True):
+        np.testing.assert_array_equal(a.numpy(), before)  # nothing but adjoints changes
+    return [a.grad.numpy() for a in arrays]
+
+
+@pytest.mark.parametrize("layout", ["whole", "reversed", "strided", "one buffer"])
+@pytest.mark.parametrize("size", [1, 5, 3000])
+@pytest.mark.parametrize(
+    "kernel", [reread, through_other, rounds, neighbours, of_struct], ids=lambda kernel: kernel.key
+)
+def test_the_adjoint_alone_is_that_of_a_tape(kernel, size, layout):
+    count = 1 if kernel is reread else 2
+    dtypes = [wp.float32, wp.vec2] if kernel is of_struct else [wp.float32] * count
+
+    def laid_out(values, dtype):
+        shape = {"strided": (size, 2), "one buffer": (2 * size,)}.get(layout, (size,))
+        a = wp.zeros(shape, dtype=dtype, requires_grad=True)
+        a = {"whole": a, "reversed": a[::-1], "strided": a[:, 1] if a.ndim == 2 else a}.get(layout, a[size:])
+        a.assign(values)
+        return a
+
+    def made():
+        random = np.random.default_rng(size)
+        shapes = [(size, 2) if dtype is wp.vec2 else (size,) for dtype in dtypes]
+        values = [(0.3 + 0.5 * random.random(shape)).astype(np.float32) for shape in shapes]
+        arrays = [laid_out(found, dtype) for found, dtype in zip(values, dtypes, strict=True)]
+        seeds = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+        return arrays, [wp.array(s, dtype=d) for s, d in zip(seeds, dtypes, strict=True)]
+
+    for mine, right in zip(
+        _reversed(kernel, *made(), taped=False), _reversed(kernel, *made(), taped=True), strict=True
+    ):
+        np.testing.assert_allclose(mine, right, rtol=2e-5, atol=1e-6)
+
+
+def test_an_adjoint_of_ones_own_stays_where_stores_are_done_again():
+    x, y = _vector(3.0), _vector(2.0)
+    adj_x, adj_y = _vector(1.0), _vector(1.0)
+    wp.launch(
+        through_other, 1, inputs=[x], outputs=[y], adj_inputs=[adj_x], adj_outputs=[adj_y], adjoint=True
+    )
+    # x and y become x³ and x² + x³: 3x² + 2x + 3x² = 60 at 3
+    assert adj_x.numpy().tolist() == [60.0]
+    assert adj_y.numpy().tolist() == [0.0]
+    assert (x.numpy().tolist(), y.numpy().tolist()) == ([3.0], [2.0])

@@ -338,3 +338,24 @@ def test_shadows_of_one_launch_start_from_what_memory_holds_when_they_are_made(s
     assert [scratch.copy for scratch in launch.records[0].scratch] == [None]
     assert ledger.guarded == {}, "nothing was copied"
     del window
+
+
+def test_values_that_were_set_are_never_lost_without_a_word():
+    tape, loss, x = ping_pong()
+    shadow = tape.replay()  # stands at the end
+    shadow.set(x, [1.0, 1.0])
+    with pytest.raises(wp.TapedebugError) as told:
+        shadow.forward()
+    assert str(told.value) == (
+        f"replay: the values that were set for the array{x._facts()} before record 5 would be lost: "
+        "forward(0) starts over\n"
+        "  = hint: for an input, call reset() before set(); else go on with forward(5)"
+    )
+    shadow.reset()
+    shadow.set(x, [1.0, 1.0])  # an input, which stays
+    assert shadow.forward().values(loss).tolist() == [2]
+    assert shadow.forward().values(loss).tolist() == [2]
+    half = tape.replay(stop=2)
+    half.set(x, [1.0, 1.0])
+    assert half.forward(2).values(loss).tolist() == [2]
+    assert half.forward().values(loss).tolist() == loss.numpy().tolist()  # they were used, and are gone
