@@ -1,8 +1,12 @@
-"""Rule `truncated`: a state goes from tape to tape, a parameter collects from all, no gradient flows across.
+"""Rule `truncated`: a state goes from tape to tape, a parameter collects from all, and a gradient does not.
 
 Each tape alone is right. But the sum that the optimiser consumes is not the gradient of the whole run: how
-the parameter moved the state that the next tape began with is missing. Windows with an update between them
-are truncated on purpose, and so is a state that was reset or that has no gradient.
+the parameter moved the state that the next tape began with is missing, or one array of it. The tapes may be
+recorded one after the other, or from checkpoints, the last window first; the state may go on in the same
+arrays or in copies. An adjoint is handed on where the pass of the earlier window begins with it.
+
+Windows with an update between them are truncated on purpose, and so is a state that was reset, that has no
+gradient, or whose own gradient was zeroed between two passes.
 """
 
 from __future__ import annotations
@@ -10,15 +14,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._apart import off
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.experiments._experiment import relative_errors
-from tapedebug.diagnose.experiments._horizon import Edge, Horizon, carried, carries_loss, confirm, measure
+from tapedebug.diagnose.experiments._horizon import (
+    Edge,
+    Horizon,
+    carried,
+    carries_loss,
+    confirm,
+    gradient_events,
+    last_pass,
+    losses_of,
+    measure,
+    with_handed,
+)
 from tapedebug.diagnose.experiments._seeded import seeded
 from tapedebug.diagnose.reading import _passes as passes
-from tapedebug.trace import ArrayInfo, Finding, Launch
+from tapedebug.trace import Event, Finding, Launch
 from tapedebug.trace.model import Severity
 
 RULE = "truncated"
@@ -28,110 +44,169 @@ MEASURED = 8
 """Over how many tapes in a row the gradient is measured."""
 
 
+NO_LOSS = "no loss is known"
+"""What keeps a window without a seed of its own from being looked at alone."""
+
+
 @dataclass(slots=True)
 class Row:
-    """Tapes in a row: what is carried between neighbours, and who collects gradient from all of them.
+    """Tapes that are windows of one run, in its order, and who collects gradient from all of them.
 
     Attributes:
-        params: Ids on the last tape.
+        cases: The tapes.
+        links: What is carried from each to the next.
+        params: Arrays of all of them.
         spans: The loss itself is carried: it is that of the whole row.
+        again: They were recorded from the last to the first.
     """
 
     cases: list[Case]
     links: list[list[Edge]] = field(default_factory=list)
-    params: list[int] = field(default_factory=list)
+    params: list[Any] = field(default_factory=list)
     spans: bool = True
+    again: bool = False
+
+    @property
+    def handed(self) -> list[Edge]:
+        """What was handed back from one window to the one before."""
+        return [edge for edges in self.links for edge in edges if edge.handed]
+
+    @property
+    def meant(self) -> bool:
+        """Whether the gradient of the whole run is wanted: its loss is that, or the program says so."""
+        alone = any(losses_of(*pair) for pair in zip(self.cases, self.links, strict=False))
+        return self.spans or bool(self.handed) or not alone
+
+    def add(self, first: Case, second: Case, edges: list[Edge]) -> None:
+        """Extend the row at the end where tapes are added to."""
+        self.cases[:] = [first, *self.cases] if self.again else [*self.cases, second]
+        self.links[:] = [edges, *self.links] if self.again else [*self.links, edges]
+        self.spans = self.spans and not self.again and carries_loss(first, second)
 
 
 def find_across(cases: Sequence[Case]) -> list[tuple[Case, Finding]]:
     """Return a finding for each row of tapes that a state is carried along."""
-    usable = [case for case in cases if case.trace.launches and not case.experiment.blocked]
+    usable = [case for case in cases if case.trace.launches and case.experiment.blocked in ("", NO_LOSS)]
     usable.sort(key=lambda case: case.trace.tape.began)
-    found = []
-    for row in _rows(usable):
-        finding = _finding(row)
-        if finding is not None:
-            found.append((row.cases[1], finding))
-    return found
+    return [found for row in _rows(usable) if (found := _finding(row)) is not None]
 
 
 def _rows(cases: Sequence[Case]) -> list[Row]:
     rows: list[Row] = []
-    for before, after in pairwise(cases):
-        params = _collecting(before, after)
-        losses = seeded(after.rerun).keys()
-        states = [edge for edge in carried(before, after) if edge.target not in losses] if params else []
-        if not states:
-            continue
-        if not rows or rows[-1].cases[-1] is not before or len(rows[-1].cases) >= MEASURED:
-            rows.append(Row([before]))
-        row = rows[-1]
-        row.cases.append(after)
-        row.links.append(states)
-        row.params = params
-        row.spans = row.spans and carries_loss(before, after)
+    for one, other in pairwise(cases):
+        params = _collecting(one, other)
+        for again in (False, True) if params else ():
+            first, second = (other, one) if again else (one, other)
+            edges = _edges_between(first, second)
+            if not edges:
+                continue
+            last = rows[-1] if rows else None
+            end = None if last is None else last.cases[0 if last.again else -1]
+            if last is None or last.again != again or end is not one or len(last.cases) >= MEASURED:
+                last = Row([one], again=again)
+                rows.append(last)
+            last.add(first, second, edges)
+            last.params = params if len(last.cases) == 2 else [a for a in last.params if _in(a, params)]
+            break
     return rows
 
 
-def _collecting(before: Case, after: Case) -> list[int]:
-    """The inputs of both tapes, by their ids on the second, that added up what the passes of both gave."""
+def _in(a: Any, arrays: Sequence[Any]) -> bool:
+    return any(a is each for each in arrays)
+
+
+def _edges_between(first: Case, second: Case) -> list[Edge]:
+    """What one window leaves and the next one begins with, without losses; none if it is cut on purpose."""
+    losses = seeded(second.rerun).keys()
+    edges = [edge for edge in carried(first, second) if edge.target not in losses]
+    if not edges:
+        return []
+    found = with_handed(first, second, edges)
+    return [edge for edge in found or () if not _detached(first, second, edge)]
+
+
+def _detached(first: Case, second: Case, edge: Edge) -> bool:
+    """Whether somebody zeroed the gradient of just this array between the passes of two windows.
+
+    Of one array, that is a cut on purpose; of a copy, the gradient may have been handed on before.
+    """
+    return not edge.copied and any(event.how == "fill_" for event in _zeros(first, second, edge))
+
+
+def _zeros(first: Case, second: Case, edge: Edge) -> list[Event]:
+    return [event for event in gradient_events(first, second, edge) if event.kind == "zero"]
+
+
+def _collecting(one: Case, other: Case) -> list[Any]:
+    """The inputs of two tapes, of the same values, that collected what the passes of both gave."""
     found = []
-    for leaf in after.experiment.leaves:
-        own = before.rerun.recorded.id_of(after.rerun.arrays[leaf])
-        if own is None or own not in before.experiment.leaves:
+    for leaf in other.experiment.leaves:
+        a = other.rerun.arrays[leaf]
+        own = one.rerun.recorded.id_of(a)
+        if own is None or own not in one.experiment.leaves:
             continue
-        story = passes.story_of(after.trace, leaf)
-        first, second = story.passes(before.trace), story.passes(after.trace)
-        if not first or not second or first[-1].clock > second[0].clock:
+        story = passes.story_of(other.trace, leaf)
+        first, second = story.passes(one.trace), story.passes(other.trace)
+        if not first or not second:
             continue
-        meanwhile = story.between(first[-1].clock, second[0].clock)
-        changed = passes.touched(meanwhile) or any(e.kind == "write" for e in meanwhile)
-        if not changed and second[0].numbers.get("norm_before"):
-            found.append(leaf)
+        start, end = sorted((first[-1].clock, second[-1].clock))
+        meanwhile = story.between(start, end)
+        if any(e.of == "values" and e.kind == "write" for e in meanwhile):
+            continue
+        last = max(first[-1], second[-1], key=lambda event: event.clock)
+        added_up = not passes.touched(meanwhile) and bool(last.numbers.get("norm_before"))
+        if added_up or _taken(story, meanwhile, end):
+            found.append(a)
     return found
 
 
-def _finding(row: Row) -> Finding | None:
-    params = [leaf for leaf in row.params if all(_has(case, row, leaf) for case in row.cases)]
-    if not params:
+def _taken(story: passes.Story, meanwhile: list[Event], end: int) -> bool:
+    """Whether the gradient of each of two passes was read, and the input updated after both."""
+    zeros = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "zero"]
+    reads = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "read"]
+    if not zeros or not reads or min(reads) > zeros[-1]:
+        return False
+    return bool(passes.updates(story.between(end, None)))
+
+
+def _finding(row: Row) -> tuple[Case, Finding] | None:
+    if not row.params or not any(edge.handed is False for edges in row.links for edge in edges):
         return None
-    horizon = measure(row.cases, row.links, params)
-    trace = row.cases[-1].trace
-    errors = {
-        trace.arrays[leaf].label: error
-        for leaf, error in relative_errors(horizon.whole, horizon.consumed).items()
-    }
+    horizon = measure(row.cases, row.links, row.params)
+    found = relative_errors(horizon.whole, horizon.consumed)
+    errors = {_label(row, place): error for place, error in found.items()}
     if max(errors.values(), default=0.0) <= WRONG:
         return None
-    confirm(horizon, row.cases, row.links)
+    confirm(horizon, row.cases, row.links, row.params)
     return _told(row, horizon, errors)
 
 
-def _has(case: Case, row: Row, leaf: int) -> bool:
-    return case.rerun.recorded.id_of(row.cases[-1].rerun.arrays[leaf]) in case.experiment.leaves
+def _label(row: Row, place: int) -> str:
+    last = row.cases[-1]
+    number = last.rerun.recorded.id_of(row.params[place])
+    return last.trace.arrays[number or 0].label
 
 
-def _told(row: Row, horizon: Horizon, errors: dict[str, float]) -> Finding:
-    before, after = row.cases[:2]
-    edge = row.links[0][0]
+def _told(row: Row, horizon: Horizon, errors: dict[str, float]) -> tuple[Case, Finding]:
+    position = next(n for n, edges in enumerate(row.links) if any(e.handed is False for e in edges))
+    before, after = row.cases[position : position + 2]
+    dropped = [edge for edge in row.links[position] if edge.handed is False]
+    edge = dropped[0]
     state = after.trace.arrays[edge.target]
     reader, param = _reader(after, edge.target)
     sure = _confirmed(horizon)
-    severity: Severity = "info" if not sure else "error" if row.spans else "warning"
+    severity: Severity = "info" if not sure else "error" if row.meant else "warning"
     names = words.listed(error for error, size in errors.items() if size > WRONG)
-    message = (
-        f"{names} collects gradient from {words.plural(len(row.cases), 'tape')}, without an update or a zero "
-        f"in between, and {words.launch_words(reader)} of {after.trace.name} reads the {state.label} that "
-        f"{_wrote(before, edge)} of {before.trace.name} wrote. No gradient flows back from tape to tape. "
-        f"Against the gradient over all of them the sum puts {off(errors, '')}. "
-        f"{_differences(horizon, sure)}"
-    )
-    return Finding(
+    message = _words(row, position, dropped, names)
+    message += f" Against the gradient over all of them the sum puts {off(errors, '')}. "
+    message += _differences(horizon, sure)
+    labels = [after.trace.arrays[each.target].label for each in dropped]
+    return after, Finding(
         rule=RULE,
         severity=severity,
         message=message,
         launches=[reader.index],
-        arrays=list(dict.fromkeys([state.label, *errors])),
+        arrays=list(dict.fromkeys([state.label, *labels, *errors])),
         location=words.access_location(after.trace, reader, param, ("read",)),
         call_site=reader.call_site,
         evidence={
@@ -143,9 +218,48 @@ def _told(row: Row, horizon: Horizon, errors: dict[str, float]) -> Finding:
             "slope_difference": horizon.difference,
             "difference_bar": horizon.bar,
             "loss_is_carried": row.spans,
+            "recorded_again": row.again,
         },
-        fix=_fix(state, names, edge.copied),
+        fix=_fix(row, before, after, dropped, names),
     )
+
+
+def _words(row: Row, position: int, dropped: list[Edge], names: str) -> str:
+    """What is carried from which tape to which, and which of its adjoints are not."""
+    before, after = row.cases[position : position + 2]
+    edge = dropped[0]
+    reader, _ = _reader(after, edge.target)
+    state = after.trace.arrays[edge.target].label
+    text = (
+        f"{names} collects gradient from {words.plural(len(row.cases), 'tape')}, without an update"
+        f"{'' if _were_zeroed(row) else ' or a zero'} in between, and {words.launch_words(reader)} of "
+        f"{after.trace.name} reads the {state} that {_wrote(before, edge)} of {before.trace.name} wrote."
+    )
+    handed = [each for each in row.links[position] if each.handed]
+    at = passes.at(last_pass(before))
+    if handed:
+        given = words.listed(after.trace.arrays[each.target].label for each in handed)
+        kept = words.listed(after.trace.arrays[each.target].label for each in dropped)
+        return (
+            f"{text} The pass of {before.trace.name}{at} begins with the adjoint of {given}, and without "
+            f"that of {kept}."
+        )
+    zeros = _zeros(before, after, edge)
+    if zeros and not edge.copied:
+        return (
+            f"{text} No gradient flows back from tape to tape: that of {state} was zeroed"
+            f"{passes.at(zeros[-1])} before the pass of {before.trace.name}{at}."
+        )
+    return f"{text} No gradient flows back from tape to tape."
+
+
+def _were_zeroed(row: Row) -> bool:
+    """Whether the gradients of parameters were zeroed between the passes, and summed elsewhere."""
+    case = row.cases[0]
+    numbers = [case.rerun.recorded.id_of(a) for a in row.params]
+    stories = [passes.story_of(case.trace, number) for number in numbers if number is not None]
+    clocks = sorted(event.clock for each in row.cases if (event := last_pass(each)) is not None)
+    return any(passes.touched(story.between(clocks[0], clocks[-1])) for story in stories if clocks)
 
 
 def _confirmed(horizon: Horizon) -> bool:
@@ -179,6 +293,7 @@ def _edges(row: Row) -> list[dict[str, object]]:
                     "to_tape": after.trace.tape.id,
                     "to_launch": _reader(after, edge.target)[0].index,
                     "copied": edge.copied,
+                    "handed": edge.handed,
                 }
             )
     return found
@@ -196,9 +311,26 @@ def _wrote(case: Case, edge: Edge) -> str:
     return f"{text}, through a copy," if edge.copied else text
 
 
-def _fix(state: ArrayInfo, names: str, copied: bool) -> str:
-    other = f", or run backward from the last tape to the first, which hands the gradient of {state.label} on"
+def _fix(row: Row, before: Case, after: Case, dropped: list[Edge], names: str) -> str:
+    state = after.trace.arrays[dropped[0].target].label
+    zeros = _zeros(before, after, dropped[0])
+    if zeros and not dropped[0].copied and not row.handed:
+        return (
+            f"zero the gradient of {names} alone, not that of the state{passes.at(zeros[-1])}; where it is "
+            f"truncated on purpose, call {state}.grad.zero_() there"
+        )
+    if row.again or row.handed:
+        lacking = ", ".join(
+            f"{before.trace.arrays[edge.source].label}: {after.trace.arrays[edge.target].label}.grad"
+            for edge in dropped
+        )
+        return (
+            f"begin the pass of {before.trace.name} with what is missing, as in backward(grads="
+            f"{{{lacking}}}); where it is left out on purpose, give the array no gradient "
+            "(requires_grad=False)"
+        )
+    other = f", or run backward from the last tape to the first, which hands the gradient of {state} on"
     return (
-        f"record all of it on one tape{'' if copied else other}; "
+        f"record all of it on one tape{'' if dropped[0].copied else other}; "
         f"where it is truncated on purpose, update {names} after each tape"
     )
