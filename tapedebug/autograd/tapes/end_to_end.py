@@ -150,15 +150,21 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck], dot: DotProduct 
         summary += ": no input has requires_grad=True"
     zero = [check.name for check in agreeing if not check.reference.any()]
     notes = [f"exactly zero: the gradient with respect to {name}" for name in zero]
+    notes += [f"{check.name}: {check.note}" for check in agreeing if check.note]
     return Coverage(summary, program.launches, checked, (*program.notes, *notes))
 
 
 def _agrees(checks: Sequence[InputCheck], dot: DotProduct | None) -> str:
     """How well gradients agree with what does not share the adjoint under test."""
-    seen = [check for check in checks if 0 < check.agreement < 1]
-    hidden = [check for check in checks if not check.agreement < 1]
+    at_rest = [check for check in checks if check.stationary]
+    others = [check for check in checks if not check.stationary]
+    seen = [check for check in others if 0 < check.agreement < 1]
+    hidden = [check for check in others if not check.agreement < 1]
     least = 0.0 if dot is None or not dot.agrees else dot.mismatch
     text = f"agrees to {_power(max([least, *(check.agreement for check in seen)]))}" if seen else ""
+    if at_rest:
+        resolved = f"as far as float32 resolves it near a stationary point: {_inputs(at_rest)}"
+        text = f"{text}, and {resolved}" if text else f"agrees {resolved}"
     if hidden:
         below = f"the gradient with respect to {_inputs(hidden)} is below the resolution of the check"
         return f"{text}; {below}" if text else f"nothing contradicts it, but {below}"

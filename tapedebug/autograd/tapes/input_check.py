@@ -15,6 +15,7 @@ from tapedebug.autograd.slopes.verdict import Verdict, worst
 from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligible, unit_direction
 from tapedebug.autograd.tapes.float32_bar import SPREAD, Rounding, rounding_of
 from tapedebug.autograd.tapes.reference import Departure, Reference
+from tapedebug.autograd.tapes.resolution import Resolution, refuted, resolve
 from tapedebug.autograd.told.messages import kink_words
 
 REFUTED = 3.0  # error bars by which a difference is off: it is not the same number
@@ -43,6 +44,10 @@ class InputCheck:
             to the float64 adjoint without gradients written by hand, and of that adjoint's distance to
             differences, with their error bars. NaN where no difference says anything.
         departure: Where it is not what that adjoint gives, entry by entry; None where it is.
+        note: How far float32 rounding puts a gradient off that agrees nevertheless, and what that is measured
+            by; empty where it is as close as was asked for.
+        stationary: It agrees as far as float32 resolves it near a stationary point: its size is no measure.
+        rounding: It is UNDECIDABLE as rounding is a large part of it, though its adjoint is right.
     """
 
     name: str
@@ -57,6 +62,9 @@ class InputCheck:
     probes: tuple[Probe, ...]
     agreement: float = float("nan")
     departure: Departure | None = None
+    note: str = ""
+    stationary: bool = False
+    rounding: bool = False
 
     @property
     def kink(self) -> tuple[float, float] | None:
@@ -92,19 +100,25 @@ def judge_input(
     told = False
     numbers = _numbers(port, gradients, probes)
     rel_error: float | None = None
+    resolution = Resolution("")
     if not np.isfinite(consumed).all():
         count = int((~np.isfinite(consumed)).sum())
         verdict: Verdict = "WRONG"
         reason = f"{count} of {consumed.size} entries of the consumed gradient are not finite"
         numbers = ""
     else:
-        verdict, reason, rel_error = _weighed(program, port, gradients, probes, rtol, diverged)
+        verdict, reason, rel_error = _weighed(program, port, gradients, probes, rtol)
         if verdict == "UNDECIDABLE":
             rounding = rounding_of(program, gradients, port)
             if rounding.is_dust(probes):
                 verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
             elif not _follows(program, port, consumed, rounding):
                 verdict, reason = "WRONG", "the float64 twin of the same adjoint is right"
+            elif not reason:
+                resolution = resolve(program, port, gradients, probes, diverged=diverged)
+                verdict, reason = resolution.verdict, resolution.reason
+                rel_error = rel_error if np.isnan(resolution.error) else resolution.error
+                numbers = resolution.note or numbers
         departure = reference.departure(port)
         if departure is not None and departure.right == "reference":
             if departure.functions or verdict != "WRONG":
@@ -119,7 +133,16 @@ def judge_input(
         verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")
     message = f"{numbers}: {reason}".strip(": ")
     found = result_of(port, gradients, probes, verdict, reason, message, rel_error)
-    return replace(found, agreement=_agreement(port, gradients, probes, reference), departure=departure)
+    if verdict != "AGREE":
+        resolution = replace(resolution, note="", stationary=False)
+    return replace(
+        found,
+        agreement=_agreement(port, gradients, probes, reference),
+        departure=departure,
+        note=resolution.note,
+        stationary=resolution.stationary,
+        rounding=resolution.rounding and verdict == "UNDECIDABLE",
+    )
 
 
 def _off_by(departure: Departure, least: float) -> float:
@@ -172,31 +195,34 @@ def confirmed(probes: Sequence[Probe]) -> bool:
 
 
 def _weighed(
-    program: WholeTape,
-    port: Port,
-    gradients: Gradients,
-    probes: Sequence[Probe],
-    rtol: float,
-    diverged: bool,
+    program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe], rtol: float
 ) -> tuple[Verdict, str, float | None]:
-    """The verdict, the reason, and the relative error where the float64 adjoint is no reference."""
+    """The verdict, the reason, and the relative error where the float64 adjoint is no reference.
+
+    UNDECIDABLE comes without a reason where it depends on how much of the gradient is rounding.
+    """
     exact = gradients.exact[port]
     allowed = rtol * np.abs(exact) + ENTRY * np.abs(exact).max(initial=0.0) + negligible(program, port)
     if confirmed(probes):
         # The float64 adjoint is confirmed wherever a difference could say anything: it is the reference.
-        verdict, reason = _against_exact(port, gradients, allowed, diverged)
+        verdict, reason = _against_exact(port, gradients, allowed)
         if verdict == "AGREE":
             verdict = _unsure(probes) or verdict
             reason = _kink(probes) if verdict == "KINK" else reason
         return verdict, reason, None
     verdict, reason = _against_differences(probes)
+    if refuted(program, port, gradients, probes):
+        verdict, reason = "WRONG", "the adjoint disagrees with differences of the loss"
+    elif verdict == "WRONG":  # differences do not refute the adjoint: what is consumed is off, if anything
+        verdict, reason = _against_exact(port, gradients, allowed)
+        verdict = "UNDECIDABLE" if verdict == "AGREE" else verdict
     meant = verdict == "WRONG" and program.meant
-    if meant and _against_exact(port, gradients, allowed, diverged)[0] == "AGREE":
+    if meant and _against_exact(port, gradients, allowed)[0] == "AGREE":
         return "UNDECIDABLE", _meant(program), None
     return verdict, reason, max(p.rel_error for p in probes)
 
 
-def _against_exact(port: Port, gradients: Gradients, allowed: Floats, diverged: bool) -> tuple[Verdict, str]:
+def _against_exact(port: Port, gradients: Gradients, allowed: Floats) -> tuple[Verdict, str]:
     """Compare with the float64 adjoint, entry by entry; its twin tells overwrites from rounding."""
     consumed, same, exact = gradients.consumed[port], gradients.same[port], gradients.exact[port]
     error, floor = np.abs(consumed - exact), gradients.floor(port)
@@ -205,9 +231,7 @@ def _against_exact(port: Port, gradients: Gradients, allowed: Floats, diverged: 
         return "AGREE", ""
     if (missed & (np.abs(same - exact) > allowed + floor)).any():
         return "WRONG", "values that the adjoint needs were overwritten before the reverse pass"
-    if diverged:
-        return "UNDECIDABLE", "the float32 and the float64 run diverge"
-    return "UNDECIDABLE", "float32 rounding is amplified that much"
+    return "UNDECIDABLE", ""
 
 
 def _follows(program: WholeTape, port: Port, consumed: Floats, rounding: Rounding) -> bool:
@@ -230,7 +254,7 @@ def _against_differences(probes: Sequence[Probe]) -> tuple[Verdict, str]:
         return verdict, "the adjoint disagrees with differences of the loss"
     if verdict == "KINK":
         return verdict, _kink(probes)
-    return "UNDECIDABLE", "differences of the loss can not decide, the run amplifies rounding"
+    return "UNDECIDABLE", ""
 
 
 def _beside(program: WholeTape, port: Port, probes: Sequence[Probe]) -> str:

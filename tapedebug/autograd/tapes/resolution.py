@@ -1,0 +1,307 @@
+"""How much of a gradient float32 resolves, where it is not as close to its float64 twin as was asked for.
+
+Every training loop ends near a stationary point. The residuals are differences of numbers that are nearly
+equal there, so that the gradient in float32 has few digits left, and at the minimum none: that is no fault of
+an adjoint, and no reason to say nothing. Three things are told apart, each by measurement:
+
+- Is the adjoint the derivative? Float64 decides, adjoint against differences of the loss; float32 takes no
+  part. Where the gradient vanishes, so that differences have nothing to resolve, they are compared a step
+  aside, where it has a size.
+- How far is the float32 gradient off? The float64 adjoint at the values of the float32 forward pass divides
+  that into what rounding did to those values, and what it did in the reverse pass.
+- Does it matter? Not if it is a small part of the gradient, nor if it is what moving the inputs by some
+  float32 roundings would do to a gradient that changes smoothly around them (backward error, Wilkinson,
+  Rounding Errors in Algebraic Processes, 1963). A chaotic run amplifies such roundings, too, but its gradient
+  does not change in proportion to the distance: there nothing is forgiven.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tapedebug.autograd.kinds import Floats
+from tapedebug.autograd.programs.probes import random_directions, sizes_of
+from tapedebug.autograd.programs.program import Port
+from tapedebug.autograd.programs.whole import WholeTape
+from tapedebug.autograd.slopes.differences import RATIO, slope
+from tapedebug.autograd.slopes.grain import grain
+from tapedebug.autograd.slopes.verdict import Verdict
+from tapedebug.autograd.tapes.directional import TREMBLING, Gradients, Probe
+from tapedebug.autograd.tapes.float32_bar import SPREAD
+
+MINOR = 1e-2  # of the gradient: what rounding may do to one that agrees, as in checks of single kernels
+ROUNDINGS = 1e-5  # of the inputs: a displacement within what rounding of a float32 run amounts to
+DISTANCES = (1e-2, 1e-3, 1e-4)  # of the inputs' own size: how far the gradient's change is followed
+SMOOTH = 4.0  # between distances: by what factor the gradient's rate of change may differ
+SURE = 3.0  # bars of a difference: a float64 adjoint that is further off is not the derivative
+ENOUGH = 1 / 3  # of the directions: those that must be resolved where the others are not
+VANISHED = 1e-4  # of its change over the inputs' size: a gradient that differences may not resolve
+
+ASIDE = 1e-3  # relative error to which the adjoint there agrees with differences
+STRIDE, STRIDES = 0.1, 4  # of the inputs: the longest of their steps, and how many
+SHORTEST = STRIDE / RATIO ** (STRIDES - 1)
+
+WRONG_ASIDE = "it vanishes here; at inputs 1 % off the adjoint disagrees with differences of the loss"
+
+Basis = Literal["", "here", "aside"]
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How far a float32 gradient is off that is as right as float32 lets it be, or why nothing can be said.
+
+    Attributes:
+        reason: Why it can not be said to be right, in a clause; empty where it can.
+        error: Of the gradient that is consumed, and of the differences that confirm it, relative to its size.
+        note: How far it is off, relative to what, and what explains it.
+        stationary: Its size is no measure, so near is a stationary point: the note has one.
+        wrong: Its adjoint is wrong.
+        rounding: It is off by rounding, of a right adjoint; a larger gradient may be the measure.
+    """
+
+    reason: str
+    error: float = float("nan")
+    note: str = ""
+    stationary: bool = False
+    wrong: bool = False
+    rounding: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """On the gradient that is consumed."""
+        if self.wrong:
+            return "WRONG"
+        return "UNDECIDABLE" if self.reason else "AGREE"
+
+
+def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe]) -> bool:
+    """Whether differences refute the float64 adjoint: both are exact enough that no rounding explains it."""
+    plain = [p for p in probes if p.verdict == "WRONG" and abs(p.exact - p.fd) > p.allowed + p.bar]
+    kink = any(probe.verdict == "KINK" for probe in probes)
+    sure = [] if kink else [p for p in probes if p.bar <= p.allowed and _astray(p)]
+    if not plain and not sure:
+        return False
+    size = float(np.linalg.norm(gradients.exact[port]))
+    tremor = float(np.linalg.norm(gradients.floor(port))) / size if size else 0.0
+    if tremor <= TREMBLING or any(abs(p.exact - p.fd) > SPREAD * tremor * _size(p) for p in plain):
+        return True
+    # A chaotic run may show a slope that is none, at all steps alike.
+    return _rate(program, port, gradients) > 0
+
+
+def resolve(
+    program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe], *, diverged: bool
+) -> Resolution:
+    """Say how far a gradient is off whose float32 reverse pass follows its float64 twin.
+
+    Args:
+        program: The tape.
+        port: The input.
+        gradients: Its gradients.
+        probes: Comparisons with differences of the loss.
+        diverged: The losses in float32 and in float64 are different.
+    """
+    exact, consumed = gradients.exact[port], gradients.consumed[port]
+    if not np.isfinite(exact).all():
+        return Resolution("the float64 adjoint is not finite")
+    sizes = sizes_of(program.values(port))
+    rate = _rate(program, port, gradients)
+    basis, level, doubt = _confirmed(program, port, gradients, probes, rate)
+    if not basis:
+        return Resolution(doubt, wrong=doubt == WRONG_ASIDE)
+    parts = _parts(program, port, gradients)
+    largest = float(np.abs(exact).max(initial=0.0))
+    error = max(parts.whole, float(np.abs(consumed - exact).max(initial=0.0)) / largest if largest else 0.0)
+    if basis == "here" and error <= MINOR:
+        return Resolution("", max(error, level), _minor(parts, level))
+    moved = float(np.linalg.norm((consumed - exact) * sizes))
+    if rate > 0 and moved <= ROUNDINGS * rate:
+        share = _share(program, port, gradients, rate)
+        told = _stationary(parts, share, moved / rate, basis, level)
+        return Resolution("", max(error, level), told, stationary=True)
+    told = f"float32 rounding moves it by {_of(parts.whole)} its size ({parts.words()})"
+    if diverged:
+        single, double = program.loss(single=True), program.base
+        told += f"; the float32 and the float64 run diverge (loss {single:.6g} and {double:.6g})"
+    return Resolution(told, error, rounding=True)
+
+
+# ---------------------------------------------------------------- is the adjoint the derivative?
+
+
+def _confirmed(
+    program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe], rate: float
+) -> tuple[Basis, float, str]:
+    """Where differences confirm the float64 adjoint, how well, and the doubt where they do not."""
+    misses = [(_miss(probe), probe) for probe in probes if probe.verdict != "KINK"]
+    close = [miss for miss, _ in misses if miss <= MINOR]
+    astray = any(_astray(probe) for _, probe in misses)
+    if close and len(close) >= ENOUGH * len(probes) and not astray:
+        return "here", max(close), ""
+    if _share(program, port, gradients, rate) <= VANISHED:
+        level, wrong = _aside(program, port)
+        if level <= ASIDE:
+            return "aside", level, ""
+        if wrong:
+            return "", level, WRONG_ASIDE
+    return "", float("nan"), _unresolved(program, misses, len(close), len(probes))
+
+
+def _astray(probe: Probe) -> bool:
+    """Whether a difference misses the float64 adjoint by more than its error bar can be off."""
+    return bool(abs(probe.exact - probe.fd) > probe.allowed + SURE * probe.bar)
+
+
+def _size(probe: Probe) -> float:
+    return max(abs(probe.fd), probe.size)
+
+
+def _miss(probe: Probe) -> float:
+    """How far a difference leaves the float64 adjoint from the derivative at most, relative to its size."""
+    size, off = _size(probe), abs(probe.exact - probe.fd) + probe.bar
+    if off <= probe.allowed and size <= probe.allowed:  # both are nothing beside the loss
+        return 0.0
+    return off / size if size and np.isfinite(off) else float("inf")
+
+
+def _unresolved(program: WholeTape, misses: Sequence[tuple[float, Probe]], close: int, count: int) -> str:
+    """What differences can not decide, in numbers."""
+    if not misses:
+        return "no difference of the loss could be taken"
+    miss, probe = max(misses, key=lambda found: (np.isfinite(found[0]), found[0]))
+    directions = f"{count - close} of {count} directions" if count > 1 else "the direction that was tried"
+    text = f"differences of the loss do not resolve the gradient in {directions}"
+    if np.isfinite(miss):
+        text += f" (along {probe.along} only to {_of(miss)} its size)"
+    share = max(_size(found) for _, found in misses) / abs(program.base) if program.base else float("inf")
+    if share < 1e-6:
+        text += (
+            f": changing the input by 100 % would move the loss of {program.base:.3g} by {share:.0e} of it"
+        )
+    else:
+        text += ", as the run amplifies rounding or bends within the smallest steps"
+    return text
+
+
+def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
+    """Compare adjoint and differences a step aside, in float64.
+
+    Returns:
+        The relative error to which they agree, and whether they certainly do not.
+    """
+    at = _displaced(program, DISTANCES[0])
+    gradient = program.pull(program.seeds, at=at, double=True, preserved=True)[port]
+    start = np.array([program.loss(at)])
+    level, wrong = 0.0, False
+    for direction in random_directions(port.size, 2, sizes_of(program.values(port))):
+
+        def displaced(step: float, direction: Floats = direction) -> Floats:
+            return np.array([program.loss({**at, port: at[port] + step * direction})])
+
+        size = float(np.linalg.norm(gradient * direction))
+        enough = functools.partial(np.full_like, fill_value=0.1 * ASIDE * size)
+        found = slope(displaced, start, eps=STRIDE, magnitude=1.0, enough=enough, max_steps=STRIDES)
+        off, bar = abs(float(gradient @ direction - found.value[0])), float(found.bar[0])
+        if off > ASIDE * size + SURE * bar:
+            change = abs(float((displaced(1.0) - start)[0]))
+            bar = max(bar, grain(displaced, change) / SHORTEST)
+        level = max(level, (off + bar) / size if size and np.isfinite(off + bar) else float("inf"))
+        wrong |= bool(off > ASIDE * size + SURE * bar) and not found.kink[0]
+    return level, wrong
+
+
+# ---------------------------------------------------------------- how far is it off, and does it matter?
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """How far a gradient is off in all, by rounding of the forward values and in the reverse pass."""
+
+    whole: float
+    forward: float
+    reverse: float
+
+    def words(self) -> str:
+        return (
+            f"by {_of(self.forward)} it in the forward values, by {_of(self.reverse)} it in the reverse pass"
+        )
+
+
+def _parts(program: WholeTape, port: Port, gradients: Gradients) -> _Parts:
+    exact, consumed, along = gradients.exact[port], gradients.consumed[port], program.along[port]
+    size = float(np.linalg.norm(exact))
+    whole, forward, reverse = (
+        float(np.linalg.norm(part)) / size if size else float("inf")
+        for part in (consumed - exact, along - exact, consumed - along)
+    )
+    return _Parts(whole, forward, reverse)
+
+
+def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
+    """The change of the gradient of an input over the inputs' own size, from small displacements of all.
+
+    0 where it does not change in proportion to the distance: near kinks and in chaos.
+    """
+    sizes, found = sizes_of(program.values(port)), []
+    for distance in DISTANCES:
+        moved = program.pull(program.seeds, at=_displaced(program, distance), double=True, preserved=True)[
+            port
+        ]
+        found.append(float(np.linalg.norm((moved - gradients.exact[port]) * sizes)) / distance)
+    steady = np.isfinite(found).all() and max(found) <= SMOOTH * min(found)
+    return min(found) if steady else 0.0
+
+
+def _share(program: WholeTape, port: Port, gradients: Gradients, rate: float) -> float:
+    """The size of a gradient, relative to its change over the inputs' own size."""
+    size = float(np.linalg.norm(gradients.exact[port] * sizes_of(program.values(port))))
+    return size / rate if rate else float("inf")
+
+
+def _displaced(program: WholeTape, distance: float) -> dict[Port, Floats]:
+    """All inputs, displaced in one random direction by a part of their size."""
+    total = sum(port.size for port in program.inputs)
+    offset, row = 0, random_directions(total, 1)[0]
+    found = {}
+    for port in program.inputs:
+        values = program.values(port)
+        found[port] = values + distance * sizes_of(values) * row[offset : offset + port.size]
+        offset += port.size
+    return found
+
+
+# ---------------------------------------------------------------- words
+
+
+def _minor(parts: _Parts, level: float) -> str:
+    return (
+        f"float32 rounding puts it off by {_of(parts.whole)} its size ({parts.words()}); in float64 the "
+        f"adjoint agrees with differences of the loss to {_digits(level)}"
+    )
+
+
+def _stationary(parts: _Parts, share: float, moved: float, basis: Basis, level: float) -> str:
+    where = "" if basis == "here" else f" at inputs {100 * DISTANCES[0]:g} % off"
+    return (
+        f"near a stationary point its size is {_digits(share)} of what it changes by over the size of the "
+        f"inputs. Float32 rounding puts it off by {_digits(moved)} of that change, which is by "
+        f"{_of(parts.whole)} its size ({parts.words()}); in float64 the adjoint agrees with differences of "
+        f"the loss{where} to {_digits(level)}"
+    )
+
+
+def _of(share: float) -> str:
+    """`12 % of`, `4e-6 of` or `2.3 times`, before what it is a share of."""
+    if 1 <= share < np.inf:
+        return f"{share:.2g} times"
+    return f"{100 * share:.2g} % of" if 1e-3 <= share < 1 else f"{_digits(share)} of"
+
+
+def _digits(share: float) -> str:
+    digits, _, exponent = f"{share:.0e}".partition("e")
+    return f"{digits}e{int(exponent)}" if share and np.isfinite(share) else f"{share:.3g}"
