@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,10 +13,11 @@ from tapedebug.diagnose.experiments._experiment import Experiment
 from tapedebug.diagnose.experiments._profile import Profile, measure
 from tapedebug.diagnose.experiments._replay import Replay
 from tapedebug.diagnose.reading._graph import Dependencies
-from tapedebug.trace import Trace
+from tapedebug.trace import Finding, Trace
 
 if TYPE_CHECKING:
     from tapedebug.autograd.tapes.reference import Departure
+    from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.diagnose.experiments._elements import Elements
 
 
@@ -30,9 +31,9 @@ class Case:
         as_warp: The program was written for Warp: what would go wrong there is an error.
         named_loss: Somebody said what the loss is.
         progress: Called with a few words before something that takes time.
-        elsewhere: Rules whose findings on another tape of the diagnosis are about this one, too.
+        elsewhere: Errors that are shown on another tape of the diagnosis and are about this one, too.
+        measured: What the end-to-end check found, for each input.
         rules: Those that were looked for, to the end.
-        departures: Where gradients differ from what the functions compute, by the end-to-end check.
     """
 
     trace: Trace
@@ -40,9 +41,14 @@ class Case:
     as_warp: bool = False
     named_loss: bool = False
     progress: Callable[[str], None] = field(default=lambda words: None)
-    elsewhere: list[str] = field(default_factory=list)
+    elsewhere: list[Finding] = field(default_factory=list)
+    measured: Sequence[InputCheck] = ()
     rules: list[str] = field(default_factory=list)
-    departures: list[Departure] = field(default_factory=list)
+
+    @property
+    def departures(self) -> list[Departure]:
+        """Where gradients differ from what the functions compute, by the end-to-end check."""
+        return [item.departure for item in self.measured if item.departure is not None]
 
     @cached_property
     def dependencies(self) -> Dependencies:

@@ -12,6 +12,7 @@ from tapedebug._errors import BoundsError, TapedebugError
 from tapedebug._pace import OutOfTime, Pace
 from tapedebug._settings import settings_kept
 from tapedebug.diagnose._behind import Again, reveal
+from tapedebug.diagnose._blame import blame
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._consumed import allow_for_consumed
 from tapedebug.diagnose._diagnosis import Diagnosis, severity
@@ -24,7 +25,7 @@ from tapedebug.diagnose.experiments._replay import Replay
 from tapedebug.trace import Check, Coverage, Trace
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.reference import Departure
+    from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
     from tapedebug.trace import Recorded
@@ -155,22 +156,24 @@ def _case(tape: Tape, loss: Loss, inputs: Any, pace: Pace, *, check: bool = True
     seeds = find_seeds(recorded, target)
     if len(seeds) == 1:
         trace.backward.loss = recorded.id_of(next(iter(seeds)))
-    departures: list[Departure] = []
-    wrong = _end_to_end(recorded, target, leaves, inputs is not None, pace, departures) if check else set()
+    measured = _end_to_end(recorded, target, leaves, inputs is not None, pace) if check else ()
+    found = (recorded.id_of(item.array) for item in measured if item.verdict == "WRONG")
+    wrong = {number for number in found if number is not None}
     trace.coverage.notes += notes
     experiment = Replay(recorded, seeds, leaves, wrong=wrong, named=inputs is not None, pulse=pace.pulse)
     if experiment.blocked:
         trace.coverage.notes.append(f"gradients were not measured: {experiment.blocked}")
-    case = Case(trace, experiment, named_loss=loss is not None, progress=pace.begin, departures=departures)
+    case = Case(trace, experiment, named_loss=loss is not None, progress=pace.begin, measured=measured)
     _summarise(case, recorded, seeds, pace)
     return case
 
 
 def _concluded(case: Case) -> Diagnosis:
     trace = case.trace
-    trace.findings.sort(key=severity)
     _allow_for_detached(trace, case.experiment.wrong)
-    allow_for_consumed(trace, case.elsewhere)
+    allow_for_consumed(trace, [finding.rule for finding in case.elsewhere])
+    trace.findings += blame(case)
+    trace.findings.sort(key=severity)
     for number, finding in enumerate(trace.findings):
         finding.id = number
     return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace, rules=case.rules)
@@ -205,23 +208,15 @@ def _summarise(case: Case, recorded: Recorded, seeds: Mapping[Any, Any], pace: P
 
 
 def _end_to_end(
-    recorded: Recorded,
-    target: Loss,
-    leaves: Sequence[int],
-    named: bool,
-    pace: Pace,
-    departures: list[Departure],
-) -> set[int]:
-    """Set verdict, coverage and checks of the trace; returns the inputs whose gradient is wrong.
-
-    Where gradients differ from what functions compute is added to `departures`.
-    """
+    recorded: Recorded, target: Loss, leaves: Sequence[int], named: bool, pace: Pace
+) -> Sequence[InputCheck]:
+    """Set verdict, coverage and checks of the trace; returns what was found of each input."""
     from tapedebug.autograd import end_to_end
 
     trace, total = recorded.trace, len(recorded.trace.launches)
     if target is None:
         trace.coverage = Coverage(summary=f"0 of {total} launches checked end to end", launches=total)
-        return set()
+        return ()
     labels = {array: info.label for array, info in zip(recorded.arrays, trace.arrays, strict=True)}
     inputs = [recorded.arrays[leaf] for leaf in leaves] if named else None
     try:
@@ -234,8 +229,7 @@ def _end_to_end(
         trace.coverage = Coverage(
             summary=f"0 of {total} launches checked end to end: {error.message}", launches=total
         )
-        return set()
-    departures += [item.departure for item in result.inputs if item.departure is not None]
+        return ()
     trace.verdict = result.verdict if result.inputs else "NOT CHECKED"
     done = result.coverage
     trace.coverage = Coverage(
@@ -257,5 +251,4 @@ def _end_to_end(
         )
         for item in result.inputs
     ]
-    wrong = (recorded.id_of(item.array) for item in result.inputs if item.verdict == "WRONG")
-    return {number for number in wrong if number is not None}
+    return result.inputs

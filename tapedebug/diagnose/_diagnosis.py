@@ -37,7 +37,8 @@ class Diagnosis:
 
     Attributes:
         verdict: Of the end-to-end check: ``"AGREE"``, ``"WRONG"``, ``"UNDECIDABLE"``, ``"KINK"``,
-            ``"NONDETERMINISTIC"``, or ``"NOT CHECKED"``.
+            ``"NONDETERMINISTIC"``, or ``"NOT CHECKED"``. With ``"WRONG"`` a finding is an error that names a
+            place, a number and a fix.
         coverage: What the verdict rests on, and what was left out.
         findings: Worst first.
         trace: The tape as data, with all of this in it; of several, the one with the worst verdict.
@@ -53,6 +54,10 @@ class Diagnosis:
     traces: list[Trace] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if self.verdict == "WRONG" and not any(finding.severity == "error" for finding in self.findings):
+            raise ValueError("a diagnosis that is WRONG has a finding that says what is wrong, where")
+
     @property
     def checks(self) -> list[Check]:
         """The end-to-end checks, one for each pair of input and loss."""
@@ -60,8 +65,8 @@ class Diagnosis:
 
     @property
     def wrong(self) -> bool:
-        """Whether a finding is an error, or the end-to-end check came out WRONG."""
-        return self.verdict == "WRONG" or any(finding.severity == "error" for finding in self.findings)
+        """Whether a finding is an error; where the end-to-end check came out WRONG, one is."""
+        return any(finding.severity == "error" for finding in self.findings)
 
     @property
     def level(self) -> Level:

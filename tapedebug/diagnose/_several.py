@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tapedebug.diagnose._blame import is_echo
 from tapedebug.diagnose._diagnosis import Diagnosis, merged_coverage, severity, worst_verdict
 from tapedebug.diagnose._target import Loss
 from tapedebug.diagnose.rules import truncated
@@ -32,7 +33,9 @@ def joined(parts: Sequence[Diagnosis]) -> Diagnosis:
     for number, trace in enumerate(traces):
         for finding in trace.findings:
             finding.tape = number
-    findings = sorted((item for trace in traces for item in trace.findings), key=severity)
+    # What one tape shows for others as well is told once.
+    every = (item for trace in traces for item in trace.findings if not is_echo(item))
+    findings = sorted(every, key=severity)
     coverage = merged_coverage([part.coverage for part in parts], [_together(findings)])
     verdict = worst_verdict([part.verdict for part in parts])
     worst = min(parts, key=lambda part: (part.verdict != verdict, -len(part.findings)))

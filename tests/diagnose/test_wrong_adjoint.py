@@ -131,10 +131,14 @@ def clipped(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     y[i] = kept_within(x[i])
 
 
-def test_a_gradient_that_may_be_meant_to_differ_is_only_a_note() -> None:
+def test_a_gradient_of_the_users_own_is_to_be_corrected_or_declared() -> None:
     tape, _ = chain(clipped, 7)
     (finding,) = blamed(tape)
-    assert (finding.severity, finding.launches, finding.evidence["by_hand"]) == ("info", [7], "kept_within")
+    assert (finding.severity, finding.launches, finding.evidence["by_hand"]) == ("error", [7], "kept_within")
+    assert finding.fix == (
+        "look at the gradient (func_grad) of kept_within, which does not compute the derivative of the "
+        "function, or say that it is meant to differ: @wp.func_grad(kept_within, differs=True)"
+    )
 
 
 def simulation(steps: int) -> tuple[Any, Any]:

@@ -198,5 +198,5 @@ def told(groups: Sequence[Group[F]], put: Callable[[Group[F]], Finding | None]) 
         if finding is not None:
             findings.append((group.case, finding))
             for other in group.others if finding.severity == "error" else ():
-                other.elsewhere.append(finding.rule)
+                other.elsewhere.append(finding)
     return findings

@@ -12,7 +12,6 @@ from tapedebug._source import display_file
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.trace import Finding, Location
-from tapedebug.trace.model import Severity
 
 if TYPE_CHECKING:
     from tapedebug.autograd.slopes.parting import Parting
@@ -78,17 +77,16 @@ def _finding(case: Case, replay: Replay, parting: Parting) -> Finding:
         "nobody wrote by hand should be right"
     )
     location = words.access_location(trace, launch, next(iter(parting.by_param), 0), ("read",))
-    severity: Severity = "error"
     if own is not None:
         what, name, span = own
         message += f" It calls {name}, whose adjoint is written by hand."
         fix = f"look at the {what} of {name}, which does not compute the derivative of the function"
         location = _location(span) or location
         if what == MAY_DIFFER:
-            severity = "info"  # straight-through, clipped, …: `custom-grad` knows whether that is meant
+            fix += f", or say that it is meant to differ: @wp.func_grad({name}, differs=True)"
     return Finding(
         rule=RULE,
-        severity=severity,
+        severity="error",
         message=message,
         launches=[parting.launch],
         arrays=list(wrong)
