@@ -16,8 +16,8 @@ from tapedebug.diagnose.reading._graph import Dependencies
 from tapedebug.trace import Finding, Trace
 
 if TYPE_CHECKING:
-    from tapedebug.autograd.tapes.reference import Departure
     from tapedebug.autograd.tapes.input_check import InputCheck
+    from tapedebug.autograd.tapes.reference import Departure
     from tapedebug.diagnose.experiments._elements import Elements
 
 

@@ -220,13 +220,14 @@ def measured(
     size = probe.size
     # Steps along which the gradient promises more change than there is loss leave the linear range.
     eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS
-    steps = MAX_STEPS
+    steps, fine = MAX_STEPS, min(0.02 * rtol, FINE)
     if noise > TREMBLING * size > 0:
+        fine = 0.02 * rtol  # there are no finer differences, only shorter and worse steps
         # So do steps along which the gradient itself becomes another one: no use to begin with them.
         eps = min(eps, max(LEAST, float(np.finfo(np.float32).eps) * size / noise))
         steps = MAX_STEPS if eps > LEAST else 2
     slope_found = slope(
-        displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(rtol, size), max_steps=steps
+        displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(fine, size), max_steps=steps
     )
     fd, bar = float(slope_found.value[0]), float(slope_found.bar[0])
     allowed = max(rtol * max(abs(fd), size), NOTHING * abs(float(start[0])))
@@ -249,9 +250,8 @@ def _flat(displaced: Callable[[float], Floats], start: Floats) -> float:
     return NOTHING * change if np.isfinite(change) else 0.0
 
 
-def _fine_for(rtol: float, size: float) -> Callable[[Floats], Floats]:
+def _fine_for(fine: float, size: float) -> Callable[[Floats], Floats]:
     """Error bars to aim at: fine beside `size`, as random directions cancel, and beside the slope."""
-    fine = min(0.02 * rtol, FINE)
 
     def enough(slopes: Floats) -> Floats:
         found = np.abs(slopes)

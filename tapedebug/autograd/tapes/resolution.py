@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from tapedebug.autograd.tapes.float32_bar import SPREAD
 MINOR = 1e-2  # of the gradient: what rounding may do to one that agrees, as in checks of single kernels
 ROUNDINGS = 1e-5  # of the inputs: a displacement within what rounding of a float32 run amounts to
 DISTANCES = (1e-2, 1e-3, 1e-4)  # of the inputs' own size: how far the gradient's change is followed
+AMPLIFIED = 1e3  # times the largest values of a tape: a displacement of inputs that grows beyond their size
 SMOOTH = 4.0  # between distances: by what factor the gradient's rate of change may differ
 SURE = 3.0  # bars of a difference: a float64 adjoint that is further off is not the derivative
 ENOUGH = 1 / 3  # of the directions: those that must be resolved where the others are not
@@ -120,7 +121,7 @@ def resolve(
     if basis == "here" and error <= MINOR:
         return Resolution("", max(error, level), _minor(parts, level))
     moved = float(np.linalg.norm((consumed - exact) * sizes))
-    if rate > 0 and moved <= ROUNDINGS * rate:
+    if rate > 0 and moved <= ROUNDINGS * rate and not _amplifies(program):
         share = _share(program, port, gradients, rate)
         told = _stationary(parts, share, moved / rate, basis, level)
         return Resolution("", max(error, level), told, stationary=True)
@@ -261,6 +262,37 @@ def _share(program: WholeTape, port: Port, gradients: Gradients, rate: float) ->
     """The size of a gradient, relative to its change over the inputs' own size."""
     size = float(np.linalg.norm(gradients.exact[port] * sizes_of(program.values(port))))
     return size / rate if rate else float("inf")
+
+
+def _amplifies(program: WholeTape) -> bool:
+    """Whether a displacement of the inputs grows on its way through the tape, beyond all sizes of its values.
+
+    An unstable run is near a stationary point in each of the directions that it amplifies; that is no reason
+    to do without digits of its gradient.
+    """
+    plain, moved = program.shadow(), program.shadow()
+    for port, values in _displaced(program, DISTANCES[1]).items():
+        moved.set(port.array, values.reshape(port.shape))
+    outputs = {id(port.array.buffer) for port in program.seeds}
+    largest, change = 0.0, 0.0
+
+    def follow(record: Any) -> None:
+        nonlocal largest, change
+        moved.forward(record.index, record.index + 1)
+        for param in sorted(record.plan.touched):
+            array = record.args[param]
+            values, others = plain.values(array), moved.values(array)
+            if values.dtype.kind != "f" or not values.size or id(array.buffer) in outputs:
+                continue
+            largest = max(largest, _typical(values))
+            change = max(change, _typical(others.astype(np.float64) - values))
+
+    plain.forward(0, on_launch=follow)
+    return not change <= AMPLIFIED * DISTANCES[1] * largest
+
+
+def _typical(values: Any) -> float:
+    return float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
 
 
 def _displaced(program: WholeTape, distance: float) -> dict[Port, Floats]:
