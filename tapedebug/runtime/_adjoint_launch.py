@@ -40,7 +40,8 @@ class _Given(LiveSpace):
 
     def scratch(self, record: Record, scratch: Scratch) -> Bytes:
         """The values that the launch would start from, which its adjoint takes further in a copy."""
-        return record.args[scratch.params[0]].buffer.data[scratch.start : scratch.stop]
+        memory: Bytes = record.args[scratch.params[0]].buffer.data
+        return memory[scratch.start : scratch.stop]
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """None: memory holds nothing that the launch wrote."""

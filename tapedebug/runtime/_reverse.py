@@ -280,6 +280,8 @@ class Table:
     def _own(self, record: Record) -> tuple[Runner, int, int] | None:
         """What reverses a launch, its threads and arguments, where that is not as with others of its plan."""
         base = self.base[record.index]
+        if self.space.as_warp and record.is_off_warps_tape:
+            return _nothing, 0, 0
         run = self._as_warp(record) if self.space.as_warp and not self.space.f64 else None
         if run is not None:
             return run, record.threads, self.start + 8 * base
@@ -386,6 +388,10 @@ def reversing(
 ) -> Runner:
     """What reverses the launches of a plan in a space; the sets are as in `Plan.adjoint_run`."""
     return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded, kept)
+
+
+def _nothing(lo: int, hi: int, where: int) -> None:
+    """The reverse of what is not on the tape."""
 
 
 def _aligned(nbytes: int) -> int:

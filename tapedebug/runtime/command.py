@@ -7,6 +7,7 @@ from typing import Any
 
 from tapedebug._errors import LaunchError, TapedebugError
 from tapedebug.runtime import _adjoint_launch
+from tapedebug.runtime._state import here, state
 from tapedebug.runtime.launch import launch, launch_dims, resolve
 
 
@@ -103,7 +104,7 @@ class Launch:
         self.set_param_at_index(names.index(name), value, adjoint)
 
     def launch(self, stream: Any = None) -> None:
-        """Run it.
+        """Run it. An active tape records it, which Warp's tape does not do.
 
         Args:
             stream: Accepted and ignored on the CPU.
@@ -111,4 +112,9 @@ class Launch:
         if self.adjoint:
             _adjoint_launch.run(self.kernel, self.dim, tuple(self.params), (), tuple(self.adj_params))
         else:
+            tape = here.thread.tape
+            before = 0 if tape is None else len(tape.records)
             launch(self.kernel, self.dim, self.params, record_tape=self.record_tape)
+            if state.as_warp and tape is not None:
+                for record in tape.records[before:]:
+                    record.command = True

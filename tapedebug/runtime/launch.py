@@ -118,6 +118,8 @@ def launch(
         return None
     tape = here.thread.tape
     if tape is None or not record_tape:
+        if tape is not None:
+            tape.tracker.left_out(plan, args, call_site())
         for p in plan.gradients:
             note_read(args[p], "launch")
         for p in plan.written:

@@ -72,10 +72,12 @@ class Record:
         value: The bytes of a fill.
         func: The reverse function of `record_func`.
         given: In a program for Warp, the arguments as they were given, where structs are among them.
+        command: In a program for Warp, whether a command launched it (`launch(…, record_cmd=True)`).
     """
 
     __slots__ = (
         "args",
+        "command",
         "dim",
         "elapsed",
         "func",
@@ -118,6 +120,7 @@ class Record:
         self.value: bytes = b""
         self.func: Callable[[], Any] | None = None
         self.given: tuple[Any, ...] = ()
+        self.command = False
 
     @property
     def backward_elapsed(self) -> float | None:
@@ -173,8 +176,8 @@ class Record:
 
     @property
     def is_off_warps_tape(self) -> bool:
-        """Whether Warp does not record it: a fill, or a copy of what has no gradient."""
-        return self.kind == "fill" or (self.kind == "copy" and 1 not in self.active)
+        """Whether Warp does not record it: a fill, a copy of what has no gradient, or a command's launch."""
+        return self.command or self.kind == "fill" or (self.kind == "copy" and 1 not in self.active)
 
     @property
     def call_site(self) -> Span:

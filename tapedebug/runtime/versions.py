@@ -34,6 +34,7 @@ from tapedebug.runtime.ledger import (
 if TYPE_CHECKING:
     from tapedebug.runtime._leftovers import Recording
     from tapedebug.runtime.array import array
+    from tapedebug.runtime.plan import KernelPlan
     from tapedebug.runtime.record import Record, Site
 
 
@@ -52,6 +53,8 @@ class Tracker:
         kept: How many times something was kept, or let go of.
         outside: Writes that were not on the tape, in order; of those of one range between the same records
             the first.
+        unseen: Memory that a launch with `record_tape=False` computed from something with a gradient before
+            the tape used any of it, and where the launch was called.
         log: When it recorded, ran backward, zeroed its gradients.
         looks: For a range of one value, by `range_key`, when somebody last read it.
         host_reads: For ranges of any size, when they were last read outside of kernels: by `range_key` and
@@ -75,6 +78,7 @@ class Tracker:
         self.records: list[Record] = []
         self.kept = 0
         self.outside: list[Outside] = []
+        self.unseen: dict[tuple[weakref.ref[Buffer], int, int], Site] = {}
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
         self.host_reads: dict[Any, tuple[array, Event]] = {}
@@ -263,6 +267,25 @@ class Tracker:
             ledger.add_livein(state.livein)
         state.defined = True
         ledger.heat(state)
+
+    def left_out(self, plan: KernelPlan, args: tuple[Any, ...], site: Site) -> None:
+        """A launch runs while the tape records and is not recorded: note what it computes."""
+        if not any(args[p].requires_grad for p in plan.reads):
+            return
+        for p in plan.written:
+            a = args[p]
+            if a.requires_grad and a.buffer not in self.ledgers:
+                self.unseen.setdefault((weakref.ref(a.buffer), a.start, a.stop), site)
+
+    def constants_computed(self) -> list[tuple[array, Site]]:
+        """The arrays of the tape that such launches computed, and where these were called."""
+        found = []
+        for (memory, start, stop), site in self.unseen.items():
+            buffer = memory()
+            ledger = None if buffer is None else self.ledgers.get(buffer)
+            states = [] if ledger is None else ledger.within(start, stop)
+            found += [(state.array, site) for state in states[:1]]
+        return found
 
     # -- NumPy windows: writes that nobody announces ----------------------------------------------------
 

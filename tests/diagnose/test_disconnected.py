@@ -728,3 +728,64 @@ def test_velocities_that_each_thread_writes_before_it_reads_them_are_no_inputs(r
 @wp.kernel
 def ignore_none(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
     wp.atomic_add(loss, 0, x[wp.tid()] * x[wp.tid()])
+
+
+# -- launches that the user left off the tape ---------------------------------------------------------
+
+
+def notes_of(record: Any) -> list[str]:
+    x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    y, loss = wp.zeros(3, dtype=float, requires_grad=True), wp.zeros(1, dtype=float, requires_grad=True)
+    tape = record(x, y, loss)
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape, loss=loss, progress=False)
+    assert not diagnosis.findings
+    return [note for note in str(diagnosis).replace("\n    ", " ").splitlines() if "record_tape" in note]
+
+
+def test_the_coverage_says_what_a_launch_off_the_tape_computed() -> None:
+    def off(x: Any, y: Any, loss: Any) -> Any:
+        with wp.Tape() as tape:
+            wp.launch(squares_of, 3, inputs=[x], outputs=[y], record_tape=False)
+            wp.launch(total, 3, inputs=[y], outputs=[loss])
+        return tape
+
+    def command(x: Any, y: Any, loss: Any) -> Any:
+        prepared = wp.launch(squares_of, 3, inputs=[x, y], record_cmd=True, record_tape=False)
+        with wp.Tape() as tape:
+            prepared.launch()
+            wp.launch(total, 3, inputs=[y], outputs=[loss])
+        return tape
+
+    for record in (off, command):
+        (note,) = notes_of(record)
+        assert "computed by a launch with record_tape=False, and taken as constant here: y (at " in note
+        assert "test_disconnected.py:" in note
+
+
+def test_it_says_nothing_of_launches_that_matter_to_no_gradient() -> None:
+    def of_constants(x: Any, y: Any, loss: Any) -> Any:
+        weights, doubled = wp.ones(3, dtype=float), wp.zeros(3, dtype=float)
+        with wp.Tape() as tape:
+            wp.launch(squares_of, 3, inputs=[weights], outputs=[doubled], record_tape=False)
+            wp.launch(squares_of, 3, inputs=[x], outputs=[y])
+            wp.launch(total, 3, inputs=[y], outputs=[loss])
+        return tape
+
+    def unused(x: Any, y: Any, loss: Any) -> Any:
+        shown = wp.zeros(3, dtype=float, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(squares_of, 3, inputs=[x], outputs=[shown], record_tape=False)
+            wp.launch(squares_of, 3, inputs=[x], outputs=[y])
+            wp.launch(total, 3, inputs=[y], outputs=[loss])
+        return tape
+
+    def afterwards(x: Any, y: Any, loss: Any) -> Any:
+        with wp.Tape() as tape:
+            wp.launch(squares_of, 3, inputs=[x], outputs=[y])
+            wp.launch(total, 3, inputs=[y], outputs=[loss])
+        wp.launch(squares_of, 3, inputs=[x], outputs=[wp.zeros(3, dtype=float, requires_grad=True)])
+        return tape
+
+    for record in (of_constants, unused, afterwards):
+        assert notes_of(record) == []

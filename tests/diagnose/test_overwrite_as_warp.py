@@ -136,6 +136,24 @@ def test_the_words_for_a_struct_that_was_changed(program: ModuleType) -> None:
     )
 
 
+def test_the_words_for_the_launch_of_a_command(program: ModuleType) -> None:
+    tape, gradients = program.gradients("limit_command")
+    assert gradients == [[3.0, 5.0, 7.0]]
+    (finding,) = td.diagnose(tape, as_warp=True).findings
+    assert finding.message == (
+        "launch 0 (square) is the launch of a command (record_cmd=True). Here the tape records it, so the "
+        "gradient is right. Warp's tape does not record it, and takes what it computes as constant: its "
+        "gradient of x is off by 82 % (1 in place of 7 for x[2])."
+    )
+    assert finding.fix == "for Warp, launch square with wp.launch(…) while the tape records"
+    assert finding.call_site is not None
+    assert finding.call_site.line == line_of("        command.launch()")
+    tape, _ = program.gradients("limit_command_in_a_loop")
+    (finding,) = td.diagnose(tape, as_warp=True).findings
+    assert finding.launches == [0, 1, 2]
+    assert finding.message.startswith("launch 0 (square) and 2 more like it is the launch of a command")
+
+
 @pytest.mark.peer
 @pytest.mark.skipif(importlib.util.find_spec("warp") is None, reason="warp-lang is not installed")
 def test_the_gradients_of_warp_are_those_that_warp_gives(tmp_path: Path) -> None:

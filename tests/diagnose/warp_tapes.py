@@ -686,6 +686,53 @@ def limit_retained():
     return tape, loss, [x]
 
 
+@tape
+def limit_command():
+    x, y, loss = floats(1.0, 2.0, 3.0), zeros(3), zeros(1)
+    command = wp.launch(square, 3, inputs=[x, y], record_cmd=True)
+    with wp.Tape() as tape:
+        command.launch()
+        launch(total, 3, y, loss)
+        launch(total, 3, x, loss)
+    return tape, loss, [x]
+
+
+@tape
+def limit_command_in_a_loop():
+    states, loss = [floats(1.0, 2.0, 3.0), zeros(3), zeros(3), zeros(3)], zeros(1)
+    with wp.Tape() as tape:
+        command = wp.launch(square, 3, inputs=[states[0], states[1]], record_cmd=True)
+        for step in range(3):
+            command.set_param_at_index(0, states[step])
+            command.set_param_at_index(1, states[step + 1])
+            command.launch()
+        launch(total, 3, states[-1], loss)
+        launch(total, 3, states[0], loss)
+    return tape, loss, [states[0]]
+
+
+@tape
+def alike_command_of_what_has_no_gradient():
+    x, weights, doubled, y, loss = floats(1.0, 2.0), wp.ones(2), wp.zeros(2), zeros(2), zeros(1)
+    command = wp.launch(double, 2, inputs=[weights, doubled], record_cmd=True)
+    with wp.Tape() as tape:
+        command.launch()
+        launch(square, 2, x, y)
+        launch(total, 2, y, loss)
+    return tape, loss, [x]
+
+
+@tape
+def alike_command_off_the_loss():
+    x, seen, y, loss = floats(1.0, 2.0), zeros(2), zeros(2), zeros(1)
+    command = wp.launch(double, 2, inputs=[x, seen], record_cmd=True)
+    with wp.Tape() as tape:
+        launch(square, 2, x, y)
+        command.launch()
+        launch(total, 2, y, loss)
+    return tape, loss, [x]
+
+
 def gradients(name):
     """Run a tape backward: the gradients of its inputs."""
     tape, loss, inputs = TAPES[name]()

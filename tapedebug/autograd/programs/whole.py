@@ -190,6 +190,12 @@ def outside_notes(tape: Any, names: Names) -> list[str]:
         notes.append(
             f"written outside of the tape while it recorded, and taken as constant there: {', '.join(arrays)}"
         )
+    places = [names.of(a) + _at(site) for a, site in tape.tracker.constants_computed()]
+    if places:
+        notes.append(
+            "computed by a launch with record_tape=False, and taken as constant here: "
+            f"{', '.join(dict.fromkeys(places))}"
+        )
     if tape.on_overwrite in ("ignore", "warn"):
         late = [event for event in tape.outside if event.at == len(tape.records) and not event.settled]
         places = list(dict.fromkeys(names.of(event.array) + _place(event) for event in late))
@@ -202,7 +208,11 @@ def _place(event: Any) -> str:
     """Where a write off the tape stands in the user's source."""
     if event.site is None:
         return " (through NumPy, or another library that shares its memory)"
-    span = site_span(event.site)
+    return _at(event.site)
+
+
+def _at(site: Any) -> str:
+    span = site_span(site)
     return f" (at {display_file(span.file)}:{span.line})"
 
 

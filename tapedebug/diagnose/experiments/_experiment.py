@@ -143,6 +143,10 @@ class Experiment(Protocol):
         """For each launch with an adjoint, what in its kernel Warp may reverse wrongly, if there is any."""
         ...
 
+    def commands(self) -> list[int]:
+        """The launches that a command launched, in a program for Warp."""
+        ...
+
     def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
         """Gradients of the leaves with Warp's reverse of some launches; None where that is not known."""
         ...

@@ -213,6 +213,10 @@ class Replay:
             self._limits = _as_warp.limits(self)
         return self._limits
 
+    def commands(self) -> list[int]:
+        """See `Experiment`."""
+        return [record.index for record in self.records if record.command]
+
     def as_warp(self, semantics: Semantics) -> dict[int, Values] | None:
         """See `Experiment`."""
         return _as_warp.measured(self, semantics)

@@ -1,7 +1,9 @@
-"""Writes that Warp does not put on its tape, so that gradients pass through them to what was there before.
+"""Writes that Warp does not put on its tape: their gradients go astray there.
 
 Those are `zero_`, `fill_`, and copies of (and `assign` from) what has no gradient. A gradient of the new
 values belongs to nobody; in Warp it stays in the array's gradient, and is added to that of the old values.
+The launches of a command (`launch(…, record_cmd=True)`) are not on Warp's tape either: what they computed is
+constant to it.
 """
 
 from __future__ import annotations
@@ -36,6 +38,54 @@ def find_unrecorded(case: Case, rule: str) -> list[Finding]:
         if max(errors.values()) > NOTICED:
             findings.append(_finding(trace, rule, group, errors, furthest(trace, right, wrong)))
     return findings
+
+
+def find_commands(case: Case, rule: str) -> list[Finding]:
+    """Return a finding for each line that launches a command whose gradient is missing in Warp."""
+    trace, experiment = case.trace, case.experiment
+    places: dict[Any, list[Launch]] = {}
+    for index in experiment.commands():
+        launch = trace.launches[index]
+        places.setdefault((launch.kernel, str(launch.call_site)), []).append(launch)
+    if not places or experiment.blocked or not experiment.leaves:
+        return []
+    right, findings = experiment.gradients(), []
+    for group in places.values():
+        wrong = experiment.gradients(unrecorded=[item.index for item in group])
+        errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
+        if max(errors.values()) > NOTICED:
+            findings.append(_command(trace, rule, group, errors, furthest(trace, right, wrong)))
+    return findings
+
+
+def _command(
+    trace: Trace, rule: str, group: list[Launch], errors: dict[str, float], gradients: dict[str, Any]
+) -> Finding:
+    launch = group[0]
+    more = f" and {len(group) - 1} more like it" if len(group) > 1 else ""
+    ours = "Here the tape records it, so the gradient is right"
+    if trace.tape.on_overwrite == "ignore":
+        ours = 'Here the tape records it; with on_overwrite="ignore" its gradient is left out, as in Warp'
+    return Finding(
+        rule=rule,
+        severity="error" if max(errors.values()) > WRONG else "warning",
+        message=(
+            f"{words.launch_words(launch)}{more} is the launch of a command (record_cmd=True). {ours}. "
+            "Warp's tape does not record it, and takes what it computes as constant: its gradient of "
+            f"{off(errors, 'is ')}{told(gradients, errors)}."
+        ),
+        launches=[each.index for each in group],
+        arrays=[label for label, error in errors.items() if error > NOTICED],
+        call_site=launch.call_site,
+        location=launch.call_site,
+        evidence={
+            "construct": "command",
+            "relative_error": errors,
+            "gradients": gradients,
+            "occurrences": len(group),
+        },
+        fix=f"for Warp, launch {launch.name} with wp.launch(…) while the tape records",
+    )
 
 
 def _is_unrecorded(trace: Trace, launch: Launch) -> bool:

@@ -16,6 +16,7 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._apart import NOTICED, WRONG, furthest, off, told
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.experiments._experiment import Semantics, Values, relative_errors
+from tapedebug.diagnose.experiments._unrecorded import find_commands
 from tapedebug.diagnose.reading import _source
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
@@ -51,7 +52,7 @@ def find(case: Case) -> list[Finding]:
     """Return a finding for each kernel that Warp reverses wrongly, and for each array that keeps too much."""
     if not case.as_warp:
         return []
-    return [*_constructs(case), *_retained(case)]
+    return [*_constructs(case), *_retained(case), *find_commands(case, RULE)]
 
 
 def _constructs(case: Case) -> Iterator[Finding]:
