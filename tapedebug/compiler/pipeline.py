@@ -53,6 +53,7 @@ from tapedebug.compiler.passes.dce import remove_dead_code
 from tapedebug.compiler.passes.division import divided as divided
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
+from tapedebug.compiler.passes.smooth import smoothed, values_alone
 from tapedebug.compiler.passes.taking import changed, left, taken_once
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.traced import traced_of, without_stores
@@ -87,8 +88,8 @@ def lowered(
 def forward(kernel: Lowered, heard: frozenset[str]) -> Function:
     """The kernel in IR, as it runs, with remarks of these kinds."""
     if not heard & remarks_of(kernel.told.body):
-        return kernel.function
-    return verify(remove_dead_code(silenced(opened(kernel.told), heard)))
+        return values_alone(kernel.function)
+    return verify(values_alone(remove_dead_code(silenced(opened(kernel.told), heard))))
 
 
 def analysis(kernel: Lowered) -> Analysis:
@@ -230,6 +231,7 @@ def adjoint(
         custom = remove_dead_code(silenced(kernel.told, frozenset({PAUSE}), gradients=False))
     if derived:
         custom = verify(remove_dead_code(without_gradients(custom, derived)))
+    custom = smoothed(custom)
     replay = frozenset(replay) - memory
     while True:
         crossing = crossed(custom, active, replay) if replay or not memory else frozenset()
@@ -287,7 +289,7 @@ def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = Fals
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
     native.refuse_tangent(kernel.function)
     active = active & differentiable(kernel.function.params)
-    return verify(remove_dead_code(tangent_of(kernel.function, active, strong_zero=strong_zero)))
+    return verify(remove_dead_code(tangent_of(smoothed(kernel.function), active, strong_zero=strong_zero)))
 
 
 def traced(
@@ -333,6 +335,7 @@ def text(
 
     With `math`, vector functions of the C library are called; but not by twins, the reference of checks.
     """
+    function = values_alone(function)
     text = emit(
         function,
         layout,

@@ -79,6 +79,64 @@ def test_a_kink_has_a_left_and_a_right_slope() -> None:
     assert (found.left[0], found.right[0], bool(found.kink[0])) == (0.0, 1.0, True)
 
 
+ROUNDED_AWAY = {
+    "acos of cos": (lambda h: np.arccos(np.clip(np.cos(h), -1, 1)), 1.0),
+    "acos of a product": (lambda h: np.arccos(np.clip(1 / np.sqrt(1 + h * h), -1, 1)), 1.0),
+    "twice acos": (lambda h: 2 * np.arccos(np.clip(np.cos(0.5 * h), -1, 1)), 1.0),
+    "asin": (lambda h: np.arcsin(1 - h * h), -np.sqrt(2)),
+    "beside a slope": (lambda h: np.arccos(np.clip(np.cos(0.3 * h), -1, 1)) + h, None),
+    "an offset": (lambda h: 5 + np.arccos(np.clip(np.cos(h), -1, 1)), 1.0),
+    "large": (lambda h: 1e3 * np.arccos(np.clip(np.cos(h), -1, 1)), 1e3),
+    "sine from cosine": (lambda h: np.sqrt(np.maximum(1 - np.cos(h) ** 2, 0)), 1.0),
+    "a chord": (lambda h: np.sqrt(np.maximum(2 - 2 * np.cos(h), 0)), 1.0),
+    "acosh of cosh": (lambda h: np.arccosh(np.cosh(h)), 1.0),
+    "a small direction": (lambda h: np.arccos(np.clip(np.cos(0.006 * h), -1, 1)), 0.006),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED_AWAY)
+def test_a_kink_that_rounding_hides_from_small_steps(name: str) -> None:
+    f, right = ROUNDED_AWAY[name]
+    found = at(f, 0.0)
+    assert found.kink[0]
+    if right is None:
+        assert (found.left[0], found.right[0]) == (pytest.approx(0.7, rel=1e-3), pytest.approx(1.3, rel=1e-3))
+    else:
+        assert (found.left[0], found.right[0]) == (
+            pytest.approx(-right, rel=1e-4),
+            pytest.approx(right, rel=1e-4),
+        )
+
+
+@pytest.mark.parametrize("width", [1e-3, 1e-5, 1e-7, 1e-8, 1e-9, 1e-10])
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_smooth_functions_that_are_straight_on_both_sides_are_no_kinks(width: float, offset: float) -> None:
+    for f in (
+        lambda h: np.sqrt(h * h + width * width) + offset,
+        lambda h: np.where(np.abs(h) < width, h * h / (2 * width), np.abs(h) - width / 2) + offset,
+        lambda h: h * np.tanh(h / width) + offset,
+        lambda h: (np.log1p(np.exp(-np.abs(h / width))) + np.maximum(h / width, 0)) * width + offset,
+    ):
+        found = at(f, 0.0)
+        assert not found.kink[0]
+        assert abs(found.value[0] - round(2 * found.value[0]) / 2) <= max(1e-6, found.bar[0])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda h: np.arccos(np.cos(h)) ** 2,
+        lambda h: np.arccos(0.5 + h),
+        lambda h: 1e8 * (1 - np.cos(h)),
+        lambda h: np.log(np.exp(h) + np.exp(-h)),
+        lambda h: np.trunc(h * 1e6) / 1e6,
+        lambda h: np.float64(np.float32(1 + h)),
+    ],
+)
+def test_other_rounded_functions_are_no_kinks(f: Callable) -> None:
+    assert not at(f, 0.0).kink[0]
+
+
 @pytest.mark.parametrize("f, x", [(np.floor, 3.0), (np.sign, 0.0), (np.ceil, -2.0)])
 def test_a_jump_is_a_kink(f: Callable, x: float) -> None:
     assert at(f, x).kink[0]

@@ -23,8 +23,12 @@ EPSILON = float(np.finfo(np.float64).eps)
 GRAIN = 1e-9  # of a value: rounding within a function is less, chaos and jumps are more
 TINY = 2.0**-16  # of the largest step: a value below it has a scale of its own, which that step is far beyond
 NEAR = 2.0**-7  # of such a value: the largest step of a sweep of its own
+AFAR = RATIO**3  # times the largest step: where to look again for a kink that smaller steps lost
 STABLE = 0.02  # one-sided slopes (or jumps) that change less than this from step to step have converged
 HELD = 5  # for so many steps in a row, or a chaotic map would show one by chance in a thousand outputs
+DIGITS = HELD * -math.log10(
+    STABLE
+)  # which chance is as rare: by how many digits slopes agree, all steps together
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Slope:
         left, right: float64, one-sided slopes at the smallest step.
         kink: bool, where the one-sided slopes differ however small the step, or the function jumps.
         evaluations: How often the function was called.
+        perhaps: bool, where steps that were too few to tell a kink looked like one, and smaller ones showed
+            nothing; None where nobody asks.
     """
 
     value: Floats
@@ -47,6 +53,7 @@ class Slope:
     right: Floats
     kink: Bools
     evaluations: int
+    perhaps: Bools | None = None
 
 
 def first_step(eps: float, magnitude: float) -> float:
@@ -109,6 +116,7 @@ def slopes(
         max_steps: See `slope`.
     """
     found = _swept(f, at_zero, np.full(len(magnitudes), eps), magnitudes, enough, max_steps)
+    found = _looked_at_from_afar(f, at_zero, found, eps, magnitudes, enough, max_steps)
     tiny: Indices = np.flatnonzero((magnitudes > 0) & (magnitudes < eps * TINY))
     if not len(tiny):
         return found
@@ -119,6 +127,33 @@ def slopes(
     near = _swept(of_tiny, at_zero, magnitudes[tiny] * NEAR, magnitudes[tiny], enough, max_steps)
     _take_nearer(found, near, tiny, enough)
     return replace(found, evaluations=found.evaluations + near.evaluations)
+
+
+def _looked_at_from_afar(
+    f: Callable[[Indices, Floats], tuple[Floats, Floats]],
+    at_zero: Floats,
+    found: Slope,
+    eps: float,
+    magnitudes: Floats,
+    enough: Callable[[Floats], Floats],
+    max_steps: int,
+) -> Slope:
+    """`found`, with kinks that only larger steps show: of a function that is rounded on its way."""
+    assert found.perhaps is not None
+    lines: Indices = np.flatnonzero(found.perhaps.any(axis=1))
+    if not len(lines):
+        return found
+
+    def of_lines(which: Indices, steps: Floats) -> tuple[Floats, Floats]:
+        return f(lines[which], steps)
+
+    largest = np.full(len(lines), eps * AFAR)
+    far = _swept(of_lines, at_zero, largest, magnitudes[lines], enough, max_steps)
+    told = far.kink & found.perhaps[lines]
+    for name in ("left", "right", "kink"):
+        whole = getattr(found, name)
+        whole[lines] = np.where(told, getattr(far, name), whole[lines])
+    return replace(found, evaluations=found.evaluations + far.evaluations)
 
 
 def _take_nearer(found: Slope, near: Slope, lines: Indices, enough: Callable[[Floats], Floats]) -> None:
@@ -143,7 +178,8 @@ def _swept(
     """`slopes`, where `largest` are the largest steps, (k,)."""
     total = (len(magnitudes), len(at_zero))
     unknown = np.full(total, np.nan)
-    found = Slope(unknown, np.full(total, np.inf), unknown.copy(), unknown.copy(), np.zeros(total, bool), 0)
+    no, maybe = np.zeros(total, bool), np.zeros(total, bool)
+    found = Slope(unknown, np.full(total, np.inf), unknown.copy(), unknown.copy(), no, 0, maybe)
     active: Indices = np.flatnonzero(np.isfinite(magnitudes))
     if not len(active):
         return found
@@ -185,6 +221,11 @@ class _Sweep:
         self.sides: tuple[Floats, Floats] | None = None  # f(h), f(-h) at the step before
         self.stable = np.zeros(shape, dtype=np.int8)  # for how many steps in a row it looked like a kink
         self.left = self.right = self.best
+        self.digits = np.zeros(shape)  # by how many it agreed in these steps, together
+        self.corner_left = self.corner_right = self.best  # the slopes that agreed best
+        self.finest = np.zeros(shape)  # and by how many
+        self.lost: Bools = np.zeros(shape, dtype=bool)  # smaller steps show nothing of them, nor of a curve
+        self.seen, self.perhaps = self.lost.copy(), self.lost.copy()  # the same of slopes that agreed by less
         self.second: Floats | None = None  # f(h) + f(-h) - 2 f(0) at the step before
         self.grain = np.zeros(shape)  # rounding within the function, where more than its value tells
         self.still: Bools = np.zeros(shape, dtype=bool)  # outputs that no step has changed
@@ -269,8 +310,34 @@ class _Sweep:
             jump = still & (height > h * (2 * noise + target))
             suspicious = bent | jump
             self.stable = np.where(corner | jump, self.stable + 1, 0).astype(np.int8)
+            size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(self.at_zero))
+            straight = np.abs((up - self.at_zero) + (down - self.at_zero)) <= 16 * EPSILON * size
+            self._hold_corner(corner, bent, right, left, straight)
         self.sides, self.left, self.right = (up, down), left, right
         return suspicious
+
+    def _hold_corner(self, corner: Bools, bent: Bools, right: Floats, left: Floats, straight: Bools) -> None:
+        """Remember a kink that smaller steps do not show because the function is rounded on its way.
+
+        `acos(cos x)` is |x|, but of a cosine that is rounded to 1 nothing comes back. Two steps show a kink
+        if their slopes agree in many digits. A smooth function that is straight on both sides bends at
+        smaller steps, and that is seen; one that is rounded loses its kink at once.
+        """
+        if not (corner.any() or self.seen.any()):
+            return
+        change = np.maximum(np.abs(right - self.right), np.abs(left - self.left))
+        digits = -np.log10(np.clip(change / np.abs(right - left), 1e-8, 1.0))
+        held = self.digits >= DIGITS
+        self.digits = np.where(corner, self.digits + digits, np.where(held, self.digits, 0.0))
+        finer = corner & (digits > self.finest)
+        self.finest = np.where(finer, digits, self.finest)
+        self.corner_left = np.where(finer, left, self.corner_left)
+        self.corner_right = np.where(finer, right, self.corner_right)
+        self.lost |= held & ~corner & straight
+        self.perhaps |= self.seen & ~corner & straight
+        curve = ~corner & ~bent & ~straight & ~self.lost
+        self.digits[curve] = 0.0
+        self.seen = (self.seen | corner) & ~curve
 
     def keep(self, which: Bools) -> None:
         """Go on with some of the directions."""
@@ -279,6 +346,9 @@ class _Sweep:
         self.target, self.stable = self.target[which], self.stable[which]
         self.noise = self.noise[which]
         self.left, self.right = self.left[which], self.right[which]
+        self.corner_left, self.corner_right = self.corner_left[which], self.corner_right[which]
+        self.digits, self.finest, self.lost = self.digits[which], self.finest[which], self.lost[which]
+        self.seen, self.perhaps = self.seen[which], self.perhaps[which]
         self.grain, self.still, self.least = self.grain[which], self.still[which], self.least[which]
         if self.second is not None:
             self.second = self.second[which]
@@ -288,14 +358,18 @@ class _Sweep:
     def finish(self, which: Bools, active: Indices, into: Slope) -> None:
         """Write the slopes along the directions `which`, of those that are `active`."""
         best, bar, lines = self.best[which], self.bar[which], active[which]
-        kink = self.stable[which] >= min(HELD, max(2, self.steps - 3))
+        lost = self.lost[which]
+        kink = (self.stable[which] >= min(HELD, max(2, self.steps - 3))) | lost
         # Differences that still scatter at the smallest step, and not by rounding, have not found the slope
         # (a chaotic map): it may be any multiple of their scatter.
-        lost = (
+        scattered = (
             ~(bar <= np.maximum(self.target[which], 0.1 * np.abs(best)))
             & (bar > 100 * self.floor[which])
             & ~kink
         )
-        into.value[lines], into.bar[lines] = best, np.where(lost, np.inf, bar)
-        into.left[lines], into.right[lines] = self.left[which], self.right[which]
+        into.value[lines], into.bar[lines] = best, np.where(scattered, np.inf, bar)
+        into.left[lines] = np.where(lost, self.corner_left[which], self.left[which])
+        into.right[lines] = np.where(lost, self.corner_right[which], self.right[which])
         into.kink[lines] = kink
+        assert into.perhaps is not None
+        into.perhaps[lines] = self.perhaps[which] & ~kink

@@ -99,6 +99,10 @@ class Expr:
         """This number without a derivative."""
         return self.apply("hold")
 
+    def differentiated_as(self, one: Expr, other: Expr | None = None) -> Expr:
+        """This number, with the derivatives of another, or the mean of those of two."""
+        return self.apply("differentiated_as", one, one if other is None else other)
+
     def select(self, yes: Expr | float, no: Expr) -> Expr:
         """`yes` where this condition holds, else `no`."""
         return Expr(self.emitter, self.emitter.apply("where", self.value, no.lift(yes).value, no.value))
@@ -129,6 +133,7 @@ class Rule:
         partials: One function an operand, `(operands…, result) -> ∂result/∂operand` (None: always zero), or
             `NOT_DIFFERENTIABLE`.
         fold: The value on constants, in NumPy; None where constants are left to the code generator.
+        beside: How many operands follow that only derivatives use.
     """
 
     name: str
@@ -137,11 +142,12 @@ class Rule:
     text: str
     partials: tuple[Partial | None, ...] | str
     fold: Callable[..., Any] | None = None
+    beside: int = 0
 
     @property
     def arity(self) -> int:
         """How many operands it takes."""
-        return 1 + max(i for i in range(9) if f"{{{i}}}" in self.text)
+        return 1 + max(i for i in range(9) if f"{{{i}}}" in self.text) + self.beside
 
     @property
     def differentiable(self) -> bool:
@@ -199,9 +205,10 @@ def rule(
     text: str,
     partials: tuple[Partial | None, ...] | str,
     fold: Callable[..., Any] | None = None,
+    beside: int = 0,
 ) -> Rule:
-    """Enter a scalar rule into the table; its number of partials must be the number of operands in `text`."""
-    unit = Rule(name, doc, result, text, partials, fold)
+    """Enter a scalar rule into the table; it needs a partial (or None) for each of its operands."""
+    unit = Rule(name, doc, result, text, partials, fold, beside)
     if not isinstance(partials, str) and len(partials) != unit.arity:
         raise ValueError(f"rule {name!r} has {unit.arity} operands but {len(partials)} partial derivatives")
     if name in RULES:

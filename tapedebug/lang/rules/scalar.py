@@ -317,6 +317,23 @@ rule(
     partials=NOT_DIFFERENTIABLE,
 )
 
+
+def _first(operands: Sequence[Any]) -> Any:
+    for operand in operands:
+        floats([operand])
+    return operands[0]
+
+
+rule(
+    "differentiated_as",
+    "The first number, with the mean of the derivatives of the others: for functions that are smooth where "
+    "the way to compute them is not.",
+    result=_first,
+    text="{0}",
+    partials=(None, lambda x, y, z, r: 0.5, lambda x, y, z, r: 0.5),
+    beside=2,
+)
+
 rule(
     "from_end",
     "An index into so many elements: a negative one counts from the end.",
