@@ -52,7 +52,9 @@ def _after_loss(finding: Finding, cause: Finding) -> None:
     """Leave to `after-loss` the findings that launches after the loss cause."""
     if finding.severity == "info":
         return
-    if finding.rule == disconnected.RULE and finding.evidence["kind"] in ("no data flow", "through NumPy"):
+    if finding.rule == disconnected.RULE and finding.evidence["kind"].startswith(
+        ("no data flow", "through ")
+    ):
         if set(finding.evidence["inputs"]) <= set(cause.evidence["relative_error"]):
             _demote(finding, f"See {after_loss.RULE}, which says what replaces the loss.", after_loss.RULE)
         return

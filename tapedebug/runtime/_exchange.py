@@ -74,6 +74,11 @@ class Exchange:
         which finds it by comparing; prefer `assign`.
         """
         note_read(self, "numpy")
+        values: Values = self._shared()
+        return values
+
+    def _shared(self: Any) -> Values:
+        """The view that `numpy` gives; who gives it to others notes first that they read."""
         look = self._look()
         interface = {
             "data": (self.ptr, False),
@@ -118,7 +123,8 @@ class Exchange:
                 f"an array with negative strides {self.strides} cannot be shared through DLPack",
                 hint="share contiguous(), which is a copy",
             )
-        return self.numpy().__dlpack__(**options)
+        note_read(self, "dlpack")
+        return self._shared().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Where the memory is: the CPU, in DLPack's numbers."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tapedebug.runtime._state import state
-from tapedebug.runtime.record import Site, call_site
+from tapedebug.runtime.record import Site, Stack, call_site, call_stack, site_of
 
 if TYPE_CHECKING:
     from tapedebug.runtime.array import array
@@ -98,6 +98,7 @@ class Event:
             only where the first begins and the last ends.
         norms: For each of the first `MEASURED` of them whose gradient was not 0 when the pass began, its
             bytes, and the norms of its gradient before and after.
+        stack: Of values that were read while a tape recorded, the user's frames.
     """
 
     kind: Kind
@@ -115,6 +116,7 @@ class Event:
     viewed: bool = False
     inputs: tuple[tuple[int, int], ...] = ()
     norms: tuple[tuple[int, int, float, float], ...] = ()
+    stack: Stack = ()
 
 
 @dataclass(slots=True)
@@ -251,10 +253,12 @@ def note_read(a: array, how: str) -> None:
         values = a._look()
         note("read", a, how, call_site(3), norm=_norm_of(a.buffer, values), glance=glance_at(values))
     elif a.buffer.watch:
+        tape, at = recording()
+        stack = call_stack(3) if tape else ()
+        site = site_of(stack) or call_site(3)
         for _, tracker in a.buffer.watchers():
-            tracker.looked_at(
-                a, Event("read", clock.tick(), a.start, a.stop, how, call_site(3), *recording())
-            )
+            event = Event("read", clock.tick(), a.start, a.stop, how, site, tape, at, stack=stack)
+            tracker.looked_at(a, event)
 
 
 class Leaves:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from struct import Struct
 from typing import Any
 
@@ -20,6 +20,7 @@ from tapedebug.lang import types
 from tapedebug.runtime import _convert
 from tapedebug.runtime._exchange import Exchange
 from tapedebug.runtime._operators import Arithmetic
+from tapedebug.runtime._state import here
 from tapedebug.runtime.buffer import Buffer
 from tapedebug.runtime.device import CPU, Device, get_device
 
@@ -139,6 +140,8 @@ class array(Exchange, Arithmetic):
         get_device(device)
         if data is not None:
             made = _construct.from_data(data, dtype, shape, copy)
+            if here.thread.tape is not None:
+                _border().arrived(made, "array", data)
         elif ptr is not None:
             kind = float if dtype is None else dtype
             made = _construct.from_pointer(ptr, shape, kind, strides, capacity, deleter)
@@ -374,6 +377,13 @@ class array(Exchange, Arithmetic):
         """
         get_device(device)
         return self
+
+
+@cache
+def _border() -> Any:
+    from tapedebug.runtime import _border  # which needs this module
+
+    return _border
 
 
 def make(

@@ -9,6 +9,7 @@ import numpy as np
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime import _convert
+from tapedebug.runtime._border import arrived
 from tapedebug.runtime._construct import from_pointer
 from tapedebug.runtime.array import array, new
 from tapedebug.runtime.device import get_device
@@ -123,6 +124,7 @@ def full(
         "full",
     )
     fill_bytes(made, _convert.element_bytes(value, made.dtype, lambda: "full"))
+    arrived(made, "full")
     return made
 
 

@@ -14,7 +14,9 @@ import numpy as np
 from tapedebug._errors import ArrayError, DeviceError
 from tapedebug.lang import types
 from tapedebug.runtime import _convert
+from tapedebug.runtime._border import arrived
 from tapedebug.runtime._construct import from_pointer
+from tapedebug.runtime._history import note_read
 from tapedebug.runtime.array import array, make
 from tapedebug.runtime.buffer import Buffer
 from tapedebug.runtime.device import CPU, Device, get_device
@@ -44,6 +46,10 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
     Raises:
         ArrayError: `source` cannot be shared, or does not fit `dtype`.
     """
+    return _came_in(_from_dlpack(source, dtype), "from_dlpack")
+
+
+def _from_dlpack(source: Any, dtype: Any) -> array:
     capsule = type(source).__name__ == "PyCapsule"
     if not capsule and not hasattr(source, "__dlpack__"):
         raise ArrayError(
@@ -57,6 +63,12 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
             hint="pass a tensor in CPU memory, detached from its gradient",
         ) from None
     return _shared(seen, dtype, "from_dlpack")
+
+
+def _came_in(made: array, how: str, tensor: Any = None) -> array:
+    """Note on a recording tape where an array came in; returns the array."""
+    arrived(made, how, tensor=tensor)
+    return made
 
 
 def to_dlpack(a: array) -> Any:
@@ -149,7 +161,8 @@ def from_torch(
         made.requires_grad = True
         if shares:
             _share_gradient(torch, t, made, dtype)
-    return made
+    recorded = t.grad_fn is not None and torch.is_grad_enabled() and grad is None
+    return _came_in(made, "from_torch", t if recorded else None)
 
 
 def _over_tensor(t: Any, dtype: Any, private: bool = False) -> array:
@@ -203,7 +216,8 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
             f"to_torch: tensors have no elements of {types.type_name(a.dtype)}",
             hint="pass the arrays of its fields",
         )
-    made = torch.from_numpy(a.numpy())
+    note_read(a, "to_torch")
+    made = torch.from_numpy(a._shared())
     if (a.requires_grad if requires_grad is None else requires_grad) and types.is_float(a.dtype):
         made.requires_grad_(True)
         if a.requires_grad:
@@ -229,7 +243,7 @@ def from_jax(jax_array: Any, dtype: Any = None) -> array:
         ArrayError: The array cannot be shared, or does not fit `dtype`.
     """
     _library("jax", "from_jax")
-    return from_dlpack(jax_array, dtype)
+    return _came_in(_from_dlpack(jax_array, dtype), "from_jax")
 
 
 def to_jax(a: array) -> Any:
@@ -242,7 +256,9 @@ def to_jax(a: array) -> Any:
     """
     jax = _library("jax", "to_jax")
     _library("jax.dlpack", "to_jax")
-    return jax.dlpack.from_dlpack(a.contiguous())
+    shown = a.contiguous()
+    note_read(shown, "to_jax")
+    return jax.dlpack.from_dlpack(shown._shared())
 
 
 # Names of types and devices --------------------------------------------------------------------------------

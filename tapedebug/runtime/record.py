@@ -22,6 +22,12 @@ Site = tuple[CodeType, int]
 _BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
 """Packages whose frames are nobody's place: IPython stands between a cell and our magics."""
 
+Stack = tuple[tuple[CodeType, int, int], ...]
+"""The user's frames, innermost first: code, index of the calling instruction, and a number of the frame."""
+
+FRAMES = 16
+"""Frames of a stack that are kept at most."""
+
 
 def call_site(depth: int = 2) -> Site:
     """The first frame of the user's, `depth` frames up or further."""
@@ -32,6 +38,25 @@ def call_site(depth: int = 2) -> Site:
         frame = frame.f_back
     outer = sys._getframe(depth)
     return outer.f_code, outer.f_lasti
+
+
+def call_stack(depth: int = 2) -> Stack:
+    """The user's frames from `depth` frames up on, as `call_site` finds the first of them."""
+    frame: FrameType | None = sys._getframe(depth)
+    found: list[tuple[CodeType, int, int]] = []
+    while frame is not None and len(found) < FRAMES:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _BETWEEN:
+            found.append((frame.f_code, frame.f_lasti, id(frame)))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def site_of(stack: Stack) -> Site | None:
+    """The innermost place of a stack that is not within an installed library; None of an empty one."""
+    for code, instruction, _ in stack:
+        if "site-packages" not in code.co_filename:
+            return code, instruction
+    return stack[0][:2] if stack else None
 
 
 def site_span(site: Site) -> Span:

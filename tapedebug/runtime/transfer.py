@@ -11,6 +11,7 @@ import numpy as np
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime import _bulk, _convert, _fields
+from tapedebug.runtime._border import arrived
 from tapedebug.runtime._history import is_gradient, note_read
 from tapedebug.runtime._state import state
 from tapedebug.runtime._without_kernel import COPY, FILL, READ, WRITE
@@ -78,8 +79,9 @@ def assign(dest: array, src: Any) -> None:
                 _bulk.copy(dest._look(), values)
                 announced(dest)
             return
-        src = new(dest.shape, dest.dtype)
+        given, src = src, new(dest.shape, dest.dtype)
         src._look()[...] = values
+        arrived(src, "assign", given)
     if src.size != dest.size:
         raise ArrayError(
             f"assign to an array{dest._facts()}: the source has shape {src.shape} ({src.size} elements)",

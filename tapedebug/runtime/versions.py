@@ -32,6 +32,7 @@ from tapedebug.runtime.ledger import (
 )
 
 if TYPE_CHECKING:
+    from tapedebug.runtime._border import Arrival
     from tapedebug.runtime._leftovers import Recording
     from tapedebug.runtime.array import array
     from tapedebug.runtime.plan import KernelPlan
@@ -57,8 +58,11 @@ class Tracker:
             the tape used any of it, and where the launch was called.
         log: When it recorded, ran backward, zeroed its gradients.
         looks: For a range of one value, by `range_key`, when somebody last read it.
-        host_reads: For ranges of any size, when they were last read outside of kernels: by `range_key` and
-            the number of the tape that recorded meanwhile (0 for none). Of the first `HOST_READS`.
+        host_reads: For ranges of any size, when they were last read outside of kernels: by `range_key`, the
+            number of the tape that recorded meanwhile (0 for none), and then the place. Of the first
+            `HOST_READS`.
+        arrivals: Arrays that were made of values from outside while the tape recorded, and used by it. Of the
+            first `HOST_READS`.
         activated: Memory of the tape has got a gradient since it was used.
         budget: What may be kept, where that is bounded.
         structs: In a program for Warp, the arguments that records had when the last reverse pass began, where
@@ -82,6 +86,7 @@ class Tracker:
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
         self.host_reads: dict[Any, tuple[array, Event]] = {}
+        self.arrivals: list[Arrival] = []
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
         self.structs: dict[int, tuple[Any, ...]] = {}
@@ -368,7 +373,8 @@ class Tracker:
             return
         if a.size == 1:
             self.looks[range_key(a)] = a, event
-        key = range_key(a), event.tape
+        place = (id(event.site[0]), event.site[1]) if event.tape and event.site is not None else None
+        key = range_key(a), event.tape, place
         if key in self.host_reads or len(self.host_reads) < HOST_READS:
             self.host_reads[key] = a, event
 

@@ -235,14 +235,17 @@ def test_an_input_whose_values_were_read_through_numpy_is_told_with_the_line() -
         assert (finding.severity, finding.evidence["kind"]) == ("warning", "through NumPy")
         line = line_of("copied = wp.array(out.numpy()")
         assert finding.message == (
-            f"the gradient of v is exactly 0: out, which launch 0 (push) writes, was read at "
-            f"test_disconnected.py:{line} while the tape recorded, and no gradient follows through NumPy. No "
-            "launch on the tape leads from v to loss."
+            f"the gradient of v is exactly 0: out, which launch 0 (push) writes, left the tape at "
+            f"test_disconnected.py:{line} (numpy), and came back as copied at test_disconnected.py:{line} "
+            "(array), which launch 1 (total) reads. The values of copied are those of out (3 values, the "
+            "same to the bit). No gradient follows through NumPy. The loss does depend on that: perturbing "
+            "copied by 0.1% moves the loss by 0.00243."
         )
-        assert (finding.location, finding.arrays, finding.launches) == (None, ["v", "out"], [0])
+        assert (finding.location, finding.launches) == (None, [0, 1])
+        assert finding.arrays == ["copied", "out", "v"]
         assert finding.call_site is not None
         assert finding.call_site.line == line
-        assert finding.fix == "compute in a kernel what NumPy computes from out"
+        assert finding.fix == "pass out to total"
 
 
 def test_an_input_without_requires_grad_that_was_asked_for_is_told() -> None:
@@ -333,13 +336,16 @@ def test_values_that_went_through_numpy_and_came_back() -> None:
     (finding,) = alarms(tape)
     assert (finding.rule, finding.severity, finding.launches) == ("disconnected", "warning", [0, 1])
     assert finding.arrays == ["seen", "squares", "v"]
-    assert finding.message == (
-        "the gradient of v is exactly 0: no launch on the tape leads from squares, which launch 0 (drag) "
-        "writes, to seen, which launch 1 (total) reads. But the values of seen are those of squares (9 "
-        "values, the same to the bit): they went through NumPy, where no gradient follows."
+    left, back = line_of("changed = change(squares.numpy())"), line_of("seen = wp.array(changed, dtype")
+    assert finding.message.startswith(
+        "the gradient of v is exactly 0: squares, which launch 0 (drag) writes, left the tape at "
+        f"test_disconnected.py:{left} (numpy), and came back as seen at test_disconnected.py:{back} (array), "
+        "which launch 1 (total) reads. The values of seen are those of squares (9 values, the same to the "
+        "bit). No gradient follows through NumPy. The loss does depend on that: perturbing seen by 0.1% "
     )
     assert finding.fix == "pass squares to total"
-    assert finding.call_site.line == line_of("wp.launch(total, dim=9, inputs=[seen]")
+    assert finding.call_site.line == left
+    assert finding.evidence["came_in_at"]["line"] == back
 
 
 def test_values_that_numpy_changed_by_a_factor_are_known_again() -> None:
@@ -357,25 +363,23 @@ def test_assigning_what_numpy_saw_is_the_same() -> None:
     assert finding.evidence["kind"] == "through NumPy"
 
 
-def test_values_that_numpy_changed_in_another_way_are_told_by_where_they_were_read() -> None:
+def test_values_that_numpy_changed_in_another_way_are_told_by_both_lines() -> None:
     tape, *_ = by_way_of_numpy(lambda values: values**2)
     (finding,) = alarms(tape)
-    line = line_of("changed = change(squares.numpy())")
-    assert finding.message == (
-        f"the gradient of v is exactly 0: squares, which launch 0 (drag) writes, was read at "
-        f"test_disconnected.py:{line} while the tape recorded, and no gradient follows through NumPy. After "
-        "that launch 1 (total) reads seen, which no launch wrote. No launch on the tape leads from v to loss."
-    )
+    left, back = line_of("changed = change(squares.numpy())"), line_of("seen = wp.array(changed, dtype")
+    assert (
+        f"left the tape at test_disconnected.py:{left} (numpy), and came back as seen at "
+        f"test_disconnected.py:{back} (array), which launch 1 (total) reads. The code passes what was read "
+        "to a function whose result goes into seen. No gradient follows through NumPy."
+    ) in finding.message
     assert finding.fix == "compute seen from squares in a kernel"
 
 
 def test_assigning_what_numpy_changed_names_the_array_that_it_was_assigned_to() -> None:
     tape, *_ = by_way_of_numpy(lambda values: values**2, assign=True)
     (finding,) = alarms(tape)
-    assert (
-        "while the tape recorded, and no gradient follows through NumPy. After that launch 1 (copy) fills "
-        "seen with values from outside the tape."
-    ) in finding.message
+    line = line_of("seen.assign(changed)")
+    assert f"and came back as seen at test_disconnected.py:{line} (assign). The code" in finding.message
     assert finding.fix == "compute seen from squares in a kernel"
 
 
@@ -389,7 +393,9 @@ def test_an_array_that_numpy_changed_and_assigned_back() -> None:
     (finding,) = alarms(tape)
     assert finding.call_site is not None
     assert finding.call_site.line == line_of("out.assign(np.sqrt(out.numpy()))")
-    assert "After that launch 1 (copy) fills out with values from outside the tape." in finding.message
+    line = finding.call_site.line
+    assert f"came back as out at test_disconnected.py:{line} (assign)." in finding.message
+    assert "The code computes out from what was read." in finding.message
     assert finding.fix == "change out in a kernel"
 
 
@@ -409,9 +415,11 @@ def test_a_sum_that_is_given_to_a_launch_as_a_number() -> None:
     (finding,) = alarms(tape)
     line = line_of("wp.launch(scale, dim=3, inputs=[w, out, float(mean.numpy()[0])])")
     assert finding.message == (
-        f"the gradient of v is exactly 0: mean, which launch 0 (total) writes, was read at "
-        f"test_disconnected.py:{line} while the tape recorded, and no gradient follows through NumPy. Launch "
-        "1 (scale) is given factor = 6.45, the value of mean. No launch on the tape leads from v to loss."
+        f"the gradient of v is exactly 0: mean, which launch 0 (total) writes, left the tape at "
+        f"test_disconnected.py:{line} (numpy), and came back as the number factor that launch 1 (scale) is "
+        f"given at test_disconnected.py:{line}. The code computes factor from what was read. No gradient "
+        "follows through NumPy. The loss does depend on that: perturbing factor by 0.1% moves the loss by "
+        "0.00564."
     )
     assert finding.fix == "give scale the array mean in place of the number factor"
 

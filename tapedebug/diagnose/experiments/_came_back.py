@@ -78,10 +78,10 @@ def came_back(
         return None
     values = case.experiment.values_at(wanted)
     found = [
-        match
+        alike
         for one, other in pairs
         if (
-            match := _match(
+            alike := match(
                 one, other, given[other], values[one[0], computed[one]], values[other[0], given[other]]
             )
         )
@@ -94,7 +94,8 @@ def _nbytes(case: Case, array: int) -> int:
     return info.stop - info.start
 
 
-def _match(one: Node, other: Node, reader: int, computed: Values, given: Values) -> CameBack | None:
+def match(one: Node, other: Node, reader: int, computed: Values, given: Values) -> CameBack | None:
+    """Compare two arrays: the same to the bit, or but for a factor and an offset; None if neither."""
     x, y = computed.astype(np.float64).ravel(), given.astype(np.float64).ravel()
     if x.size != y.size or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.thread import Thread
     from tapedebug.compiler.kept import Kept
     from tapedebug.compiler.limits import Limit
+    from tapedebug.runtime.record import Stack
     from tapedebug.trace import Location
 
 Values = np.ndarray[Any, Any]
@@ -71,12 +72,20 @@ class HostRead:
         at: How many launches the tape had; None where it had ended.
         elsewhere: Another tape recorded meanwhile.
         place: Where in the user's source.
+        how: By which way: `"numpy"`, `"to_torch"`, …
+        clock: When, in events of the process.
+        stack: The user's frames, where this tape recorded.
+        memory: Number of the memory that was read.
     """
 
     arrays: tuple[int, ...]
     at: int | None
     elsewhere: bool
     place: Location
+    how: str = ""
+    clock: int = 0
+    stack: Stack = ()
+    memory: int = -1
 
 
 class Experiment(Protocol):

@@ -274,8 +274,20 @@ class Replay:
             at = event.at if event.tape == tape.id else None
             if near and event.site is not None:
                 elsewhere = event.tape not in (0, tape.id)
-                found.append(HostRead(near, at, elsewhere, location_of(site_span(event.site))))
-        return found
+                place = location_of(site_span(event.site))
+                found.append(
+                    HostRead(
+                        near,
+                        at,
+                        elsewhere,
+                        place,
+                        event.how,
+                        event.clock,
+                        event.stack if at is not None else (),
+                        a.buffer.number,
+                    )
+                )
+        return sorted(found, key=lambda read: -read.clock)
 
     def retains(self) -> bool:
         """True if an array of the tape keeps its adjoint on purpose."""

@@ -115,7 +115,10 @@ def one_step(read: Event, write: Event) -> bool:
 
     Somebody may look at all gradients, and assign the next batch of data on another line.
     """
-    if read.how not in ("numpy", "list") or write.how not in ("assign", "copy"):
+    if read.how not in ("numpy", "list", "to_torch", "to_jax", "dlpack") or write.how not in (
+        "assign",
+        "copy",
+    ):
         return True
     return same_line(read.call_site, write.call_site)
 

@@ -18,6 +18,7 @@ from tapedebug.diagnose.experiments._experiment import Experiment
 from tapedebug.diagnose.reading._graph import Edge, Node, has_adjoint, is_float
 from tapedebug.diagnose.reading._reach import Reach
 from tapedebug.diagnose.reading._source import code_at
+from tapedebug.diagnose.rules._border_findings import crossings
 from tapedebug.diagnose.rules._no_data_flow import through_numpy, unconnected
 from tapedebug.diagnose.rules._not_asked import integer_inputs, nothing_asked
 from tapedebug.diagnose.rules._zero_slope import zero_slopes
@@ -66,6 +67,11 @@ def find(case: Case) -> list[Finding]:
     explained |= _without_effect(case)
     reach = search.reach
     apart = [leaf for leaf in experiment.leaves if not reach.leads_to_loss(leaf)]
+    crossed = crossings(case, reach)
+    findings += crossed
+    told = {leaf for finding in crossed if "from" in finding.evidence for leaf in search.leaves_of(finding)}
+    explained |= told
+    apart = [leaf for leaf in apart if leaf not in told]
     lost = through_numpy(case, reach, apart)
     if lost is not None:
         findings.append(lost)

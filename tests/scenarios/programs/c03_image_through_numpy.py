@@ -21,7 +21,6 @@ def blur(signal: wp.array(dtype=float), kernel: wp.array(dtype=float), out: wp.a
 @wp.kernel
 def edges(signal: wp.array(dtype=float), out: wp.array(dtype=float)):
     i = wp.tid()
-    # EXPECT disconnected warning: kernel
     step = signal[wp.min(i + 1, WIDTH - 1)] - signal[i]
     out[i] = step * step
 
@@ -46,6 +45,7 @@ tape = wp.Tape()
 with tape:
     wp.launch(blur, dim=WIDTH, inputs=[signal, kernel], outputs=[blurred])
     print("darkest", blurred.numpy().min())
+    # EXPECT disconnected warning: kernel, blurred, seen
     # FIX: seen = blurred
     seen = wp.array(blurred.numpy(), dtype=float, requires_grad=True)
     # CALLED disconnected
