@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._errors import TapedebugError
+from tapedebug.diagnose import _words as words
 from tapedebug.diagnose.reading._graph import differentiable
 
 if TYPE_CHECKING:
@@ -22,10 +23,12 @@ def find_target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
     """What the gradients are of, and what must be said about how that was found."""
     if loss is not None:
         return loss, []
-    calls = recorded.tape.backward_calls
-    if calls:
-        return calls[-1].seeds, []
-    trace = recorded.trace
+    trace, seeds = recorded.trace, recorded.tape.seeds
+    if recorded.tape.backward_calls:
+        return seeds, _beside(recorded)
+    if seeds:
+        held = words.listed(_labels(recorded, seeds))
+        return seeds, [f"backward was not called: it would begin from what the gradient of {held} holds"]
     results = [
         info
         for info in trace.arrays
@@ -41,6 +44,22 @@ def find_target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
         ]
     found = ", ".join(info.label for info in results) or "none"
     return None, [f"no loss is known (scalar results: {found}): call backward first, or pass loss="]
+
+
+def _beside(recorded: Recorded) -> list[str]:
+    """Say so where a pass began from a loss or `grads`, and from what gradients held."""
+    call = recorded.tape.backward_calls[-1]
+    if len(call.preset) == len(call.held):
+        return []
+    held = words.listed(_labels(recorded, call.preset))
+    return (
+        [f"the pass began also from what the gradient of {held} held: that counts as a seed"] if held else []
+    )
+
+
+def _labels(recorded: Recorded, arrays: Iterable[Any]) -> list[str]:
+    numbers = [recorded.id_of(a) for a in arrays]
+    return [recorded.trace.arrays[number].label for number in numbers if number is not None]
 
 
 def find_seeds(recorded: Recorded, target: Loss) -> dict[Any, np.ndarray[Any, Any]]:

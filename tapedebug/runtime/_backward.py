@@ -6,12 +6,11 @@ import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapedebug._errors import TapedebugWarning
-from tapedebug._ranges import range_key
 from tapedebug.runtime import _bulk, _messages
 from tapedebug.runtime._call_list import CallList, Times
 from tapedebug.runtime._finite import Finite
@@ -22,6 +21,7 @@ from tapedebug.runtime._lending import Lending
 from tapedebug.runtime._lent import Lent, values_of
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._outline import Outline, key_of, outlines, settings
+from tapedebug.runtime._preset import NOTHING, Found, is_nothing, outputs_of, written_arrays
 from tapedebug.runtime._recompute import Recomputation
 from tapedebug.runtime._retained import Retained
 from tapedebug.runtime._reverse import Group, Steps, Table, grouped
@@ -93,6 +93,22 @@ def zero_gradient(a: array, site: Site | None = None) -> None:
         memory.writes += 1
 
 
+class Ran(NamedTuple):
+    """One reverse pass that has ended.
+
+    Attributes:
+        preset: The seeds that it found in gradients.
+        stale: Those of their arrays in whose gradients an earlier pass, of another tape, had left them.
+        leftovers: What it left in those of arrays that the tape writes, as the number of writes to them.
+        nbytes: How many bytes it took: gradients, preserved values, and what else.
+    """
+
+    preset: dict[array, Values]
+    stale: list[array]
+    leftovers: dict[array, int]
+    nbytes: int
+
+
 class Prepared:
     """What a reverse pass calls, worked out once and used again while nothing has changed.
 
@@ -102,6 +118,8 @@ class Prepared:
             one, or one that calls functions of the user, keeps copies, so that Ctrl-C is answered soon and
             exceptions are undone.
         written: The arrays with a gradient that the tape writes, and that the pass may leave something in.
+        outputs: The arrays with a gradient that the tape writes, by gradient memory: where a pass may find
+            seeds.
         emptied: The gradient memory in which it leaves nothing.
         filled: That in which it may.
         leaves: Those that it never writes.
@@ -153,9 +171,10 @@ class Prepared:
         self.may_raise = config.verify_fp or self._may_fail([plan for plan, _, _ in groups])
         self.fixed = sum([memory.nbytes for memory in self.memories.values()])
         self.fixed += tracker.preserved_bytes if tracker.kept else 0
-        written = _written(groups)
+        written = written_arrays(groups)
         self.leaves = leaves_of(_leaves(tracker, written))
         emptied = set() if self.retained.at or self.space.as_warp else _emptied(tracker, groups)
+        self.outputs = outputs_of(written)
         self.written = [a for a in written if a.buffer not in emptied]
         self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
         return emptied
@@ -183,9 +202,10 @@ class Prepared:
         self.memories = {(buffer := arrays[place].buffer): buffer.gradient() for place in outline.buffers}
         self.leaves = leaves_of([arrays[place] for place in outline.leaves])
         self.written = [arrays[place] for place in outline.written]
-        emptied = [arrays[place].buffer for place in outline.emptied]
-        self.emptied = [self.memories[buffer] for buffer in emptied]
-        return set(emptied)
+        emptied = [arrays[place] for place in outline.emptied]
+        self.outputs = outputs_of([*self.written, *emptied])
+        self.emptied = [self.memories[a.buffer] for a in emptied]
+        return {a.buffer for a in emptied}
 
     def holds(self, tracker: Tracker) -> bool:
         """Whether it is still right: no record, preserved copy, other gradient memory or setting since."""
@@ -280,50 +300,46 @@ class Prepared:
         self.short = not self.may_raise and perf_counter() - began < SHORT
 
 
-def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> tuple[dict[array, int], int]:
+def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> Ran:
     """One reverse pass.
 
     Args:
         prepared: Of the tape.
         seeds: Incoming gradients; they replace what is there.
         leftovers: What the last pass left in the gradients of arrays that the tape writes, with the number
-            of writes to the gradient memory then. It belongs to the values before the tape, not to those
-            after it: it is added back at the end.
-
-    Returns:
-        The leftovers of this pass, and how many bytes it took: gradients, preserved values, and what else.
+            of writes to the gradient memory then.
     """
     others = [a.buffer.gradient() for a in seeds if a.buffer not in prepared.memories]
     memories = [*prepared.memories.values(), *others]
+    uncertain = []
     for memory in memories:
         if memory.watch:
             _announce_all(memory)
+        if memory.fill is not ZERO:
+            uncertain.append(memory)
     tracker = prepared.tracker()
     assert tracker is not None
     undo = None if prepared.short else Undo(memories)
     with undo or _Changing(memories):
+        found = NOTHING
+        if not is_nothing(prepared.outputs, uncertain, seeds, leftovers):
+            found = Found(prepared.outputs, uncertain, seeds, leftovers, tracker)
         for memory in [*prepared.filled, *others]:
             memory.fill = None
-        earlier = _take_leftovers(leftovers, seeds) if leftovers else []
-        for a, seed in prepared.lend(seeds).items():
-            _bulk.copy(prepared.view(a), values_of(seed))
-        prepared.run(tracker)
-        for view, values in earlier:
-            view += values
+        try:
+            for a, seed in prepared.lend(seeds).items():
+                _bulk.copy(prepared.view(a), values_of(seed))
+            prepared.run(tracker)
+        finally:
+            if found is not NOTHING:
+                found.give_back()
+        if found is not NOTHING:
+            found.add_back()
     prepared.leave_empty()
-    held: list[Any] = [*seeds.values(), *others, *[values for _, values in earlier]]
+    held: list[Any] = [*seeds.values(), *others]
     nbytes = prepared.nbytes + sum([each.nbytes for each in held]) + (0 if undo is None else undo.nbytes)
-    return {a: a.buffer.gradient().writes for a in prepared.written}, nbytes
-
-
-def _written(groups: list[Group]) -> list[array]:
-    """The arrays with a gradient that the tape writes, once each."""
-    found: dict[array, None] = {}
-    for plan, _, columns in groups:
-        for p in plan.written:
-            if p in plan.active:
-                found.update(dict.fromkeys(columns[p]))
-    return list(found)
+    nbytes += 0 if found is NOTHING else found.nbytes
+    return Ran(found.seeds, found.stale, found.left(prepared.written), nbytes)
 
 
 def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
@@ -369,25 +385,6 @@ def _warn_of_missing_adjoints(records: list[Record], plans: list[Plan]) -> None:
             TapedebugWarning,
             stacklevel=_messages.user_stacklevel(),
         )
-
-
-def _take_leftovers(leftovers: Mapping[array, int], seeds: Held) -> list[tuple[Values, Values]]:
-    """Move what the last pass left out of the way, unless somebody changed it or a seed replaces it.
-
-    Returns:
-        Views of gradients, with what is to be added there.
-    """
-    taken = []
-    others = [a for a in leftovers if a not in seeds]
-    seeded = {range_key(a) for a in seeds} if others else set()
-    for a in others:
-        writes, gradient = leftovers[a], None if range_key(a) in seeded else a.grad
-        if gradient is not None and gradient.buffer.writes == writes:
-            view = gradient._look()
-            if view.any():
-                taken.append((view, view.copy()))
-                view.fill(0)
-    return taken
 
 
 def _announce_all(memory: Buffer) -> None:

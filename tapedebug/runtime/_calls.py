@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,7 @@ class BackwardCall:
         peak_bytes: Memory that it needed, counted: gradients, preserved values, copies that in-place launches
             are reversed in, packed arguments, seeds; of a long pass also the gradients as they were, to be
             put back if it is interrupted.
+        stale: Arrays in whose gradients it found what an earlier pass, of another tape, had left there.
     """
 
     loss: array | None
@@ -41,13 +43,42 @@ class BackwardCall:
     seconds: float = 0.0
     reran: int = 0
     peak_bytes: int = 0
+    stale: Sequence[array] = ()
+    _preset: Seeds = field(default_factory=dict, repr=False)
+    _objective: array | None = field(default=None, repr=False)
+
+    @property
+    def held(self) -> Held:
+        """The seeds, those that were given and those that the pass found in gradients."""
+        # What was given comes last: where arrays overlap, it replaces the zeros of the others.
+        return {**self._preset, **self._seeds} if self._preset else self._seeds
 
     @property
     def seeds(self) -> Seeds:
-        """Copies of the incoming gradients, as they were; a tape keeps those of its last call only."""
-        return {a: values_of(seed).copy() for a, seed in self._seeds.items()}
+        """Copies of all seeds of the pass: of the loss, of `grads`, and of what gradients held already.
+
+        A tape keeps those of its last call only.
+        """
+        return {a: values_of(seed).copy() for a, seed in self.held.items()}
+
+    @property
+    def preset(self) -> list[array]:
+        """The arrays whose gradients held a seed when the pass began."""
+        return list(self._preset)
+
+    @property
+    def objective(self) -> array | None:
+        """The array of one float that the pass began from, with a seed of 1 as a loss has; else None."""
+        if not self._preset and self.loss is not None and self.loss in self._seeds:
+            return self.loss if len(self._seeds) == 1 else None
+        if not (self._preset or self._seeds):
+            return self._objective
+        held = self.held
+        a, seed = next(iter(held.items()))
+        return a if len(held) == 1 and a.size == 1 and (values_of(seed) == 1).all() else None
 
     def give_up(self) -> Held:
         """Forget the seeds; returns those whose memory can be used again."""
-        seeds, self._seeds = self._seeds, {}
+        self._objective = self.objective
+        seeds, self._seeds, self._preset = self._seeds, {}, {}
         return {a: seed for a, seed in seeds.items() if not isinstance(seed, Lent)}

@@ -132,6 +132,8 @@ class History:
         written: The time of the last write that was noted.
         digest: Of its bytes then, or when somebody began to look at them through NumPy; None where nobody
             can have changed them unseen.
+        left: Of gradient memory: the count of writes when the last pass ended that left something there of
+            the gradient of what its tape wrote; None where a pass has added to it as that of an input since.
     """
 
     of_gradient: bool = False
@@ -141,6 +143,7 @@ class History:
     settled: int = 0
     written: int = 0
     digest: int | None = None
+    left: int | None = None
 
     def add(self, event: Event) -> None:
         """Remember an event."""
@@ -153,7 +156,7 @@ class History:
 
     def settle(self, buffer: Buffer) -> None:
         """A pass has ended: what memory holds now is known."""
-        self.writes, self.settled = buffer.writes, clock.now
+        self.writes, self.settled, self.left = buffer.writes, clock.now, None
         self.digest = digest_of(buffer.data) if buffer.windows else None
 
     def catch_up(self, buffer: Buffer) -> None:

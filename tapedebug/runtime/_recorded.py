@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tapedebug._errors import TapeError
+from tapedebug.runtime._calls import BackwardCall
+from tapedebug.runtime._preset import pending_seeds
+from tapedebug.runtime._seeds import Seeds
 from tapedebug.runtime.array import array
 from tapedebug.runtime.ledger import Ledger, Outside
 from tapedebug.runtime.moment import Moment
@@ -27,12 +30,14 @@ class Recorded:
     Attributes:
         records: What was recorded, in order.
         tracker: What is known of the memory that they use.
+        backward_calls: The reverse passes that ran.
     """
 
     __slots__ = ()
 
     records: list[Record]
     tracker: Tracker
+    backward_calls: list[BackwardCall]
 
     @property
     def preserved_bytes(self) -> int:
@@ -48,6 +53,14 @@ class Recorded:
     def outside(self) -> list[Outside]:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
+
+    @property
+    def seeds(self) -> Seeds:
+        """The seeds of the last reverse pass, by array: of its loss, of `grads`, and of what gradients held.
+
+        Before the first pass: what the gradients of the arrays that the tape writes hold now.
+        """
+        return self.backward_calls[-1].seeds if self.backward_calls else pending_seeds(self.tracker)
 
     def array_named(self, label: str) -> array:
         """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.

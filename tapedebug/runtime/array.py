@@ -254,6 +254,7 @@ class array(Exchange, Arithmetic):
         )
         if whole and value.buffer.nbytes == self.buffer.nbytes:
             self.buffer.take_gradient(value.buffer)
+            value.buffer.handed_over = value.buffer.is_foreign
             value._kind = _kind_of(value)
             self._grad = value
         else:

@@ -76,6 +76,7 @@ class Buffer:
         views: How many NumPy views of it were opened so far.
         owed: Its memory, where that should hold zeros and is not cleared yet; `data` and `address` clear it.
         undefined: Its content was undefined when it was made, and nobody could write it unseen since.
+        handed_over: It is memory of another library that the caller made the gradient of an array.
     """
 
     __slots__ = (
@@ -84,6 +85,7 @@ class Buffer:
         "adjoint",
         "data",
         "fill",
+        "handed_over",
         "held",
         "history",
         "nbytes",
@@ -117,7 +119,7 @@ class Buffer:
         self.number = next(_numbers)
         self.history: History | None = None
         self.held: list[object] = []
-        self.undefined = False
+        self.undefined = self.handed_over = False
         if late:
             self.owed = Uncleared(data)
             self.__class__ = _LateBuffer
@@ -221,6 +223,11 @@ class Buffer:
         if memory.history is None:
             memory.history = History(writes=memory.writes)
         memory.history.of_gradient = True
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the memory belongs to another library."""
+        return isinstance(self.data.base, _Foreign)
 
     def watchers(self) -> list[tuple[Ledger, Tracker]]:
         """The ledgers of live tapes that use this buffer, with their trackers."""

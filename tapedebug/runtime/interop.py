@@ -184,6 +184,7 @@ def _share_gradient(torch: Any, t: Any, made: array, dtype: Any) -> None:
     gradient = _over_tensor(theirs, dtype)
     if made.buffer.adjoint is None or made.buffer.adjoint is gradient.buffer:
         made.grad = gradient
+        gradient.buffer.handed_over = False  # it is the tensor's own gradient, as the array's is its own
     own = made.grad
     assert own is not None
     if (own.ptr, own.strides) != (gradient.ptr, gradient.strides):

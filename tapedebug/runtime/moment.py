@@ -114,12 +114,13 @@ class Moment:
         if loss is not None or grads:
             found = checked_seeds(self.tape.tracker, loss, grads, {})
             return {a: values_of(seed) for a, seed in found.items()}
-        if not self.tape.backward_calls:
+        seeds = self.tape.seeds
+        if not seeds and not self.tape.backward_calls:
             raise TapeError(
                 "at: no loss is known: backward has not been called on this tape",
                 hint="pass loss=… or grads=…, as for backward",
             )
-        return self.tape.backward_calls[-1].seeds
+        return seeds
 
     def _travel(self) -> Shadow:
         """The tape in private memory, at the moment."""

@@ -260,6 +260,9 @@ class Tape(Recorded):
     def backward(self, loss: array | None = None, grads: Mapping[Any, Any] | None = None) -> None:
         """Run the reverse pass: gradients are added to the `.grad` of the arrays that require one.
 
+        It begins from `loss`, from `grads`, and from what the gradients of the arrays that the tape writes
+        hold: `y.grad.fill_(1.0)` before `backward()` is the same as `backward(grads={y: ones_like(y)})`.
+
         The gradient of an intermediate array is used up on the way (it is zero afterwards) unless the array
         has `retain_grad=True`. Should anything interrupt the pass, all gradients are as they were before.
 
@@ -286,7 +289,7 @@ class Tape(Recorded):
         if state.as_warp:
             self.tracker.structs = changed_structs(self.records)
         call = BackwardCall(loss, seeds, len(self.records))
-        again, site = self._again(call), call_site()
+        site = call_site()
         thread = here.thread
         recording, thread.tape = thread.tape, None
         start = perf_counter()
@@ -294,13 +297,15 @@ class Tape(Recorded):
             if self._prepared is None or not self._prepared.holds(self.tracker):
                 self._prepared = _backward.Prepared(self.tracker)
             noted = Pass(self._prepared.leaves)
-            self._leftovers, call.peak_bytes = _backward.run(self._prepared, seeds, self._leftovers)
+            ran = _backward.run(self._prepared, seeds, self._leftovers)
         except BaseException:
             self._spare = seeds
             raise
         finally:
             thread.tape = recording
         call.seconds = perf_counter() - start
+        call._preset, call.stale, self._leftovers, call.peak_bytes = ran
+        again = self._again(call)
         number = len(self.backward_calls) + 1
         self.tracker.log.add(noted.end(self.id, call.records, number, again, site))
         call.reran = self._prepared.reran
@@ -315,10 +320,10 @@ class Tape(Recorded):
         _observers.notify("backward_done", self, call)
 
     def _again(self, call: BackwardCall) -> bool:
-        """Whether a pass begins from the same seeds as the one before; of large ones a sample is compared."""
+        """Whether a pass began from the same seeds as the one before; of large ones a sample is compared."""
         if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
             return False
-        last, now = self.backward_calls[-1]._seeds, call._seeds
+        last, now = self.backward_calls[-1].held, call.held
         if last.keys() != now.keys():
             return False
         return all([a is call.loss or same_seed(last[a], now[a]) for a in now])

@@ -341,7 +341,7 @@ class _Builder:
         if not calls:
             return Backward()
         visited = [item.index for item in self.tape.records[: calls[-1].records] if differentiates(item)]
-        loss = calls[-1].loss
+        loss = calls[-1].objective if calls[-1].loss is None else calls[-1].loss
         return Backward(ran=True, loss=None if loss is None else self.array_id(loss), order=visited[::-1])
 
 

@@ -219,11 +219,11 @@ def _at(site: Any) -> str:
 def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
     given = loss
     if given is None:
-        if not tape.backward_calls:
+        given = tape.seeds
+        if not given and not tape.backward_calls:
             raise GradcheckError(
                 "end_to_end: no loss is known: backward has not been called on this tape", hint="pass loss=…"
             )
-        given = tape.backward_calls[-1].seeds
     if is_array(given):
         given = {given: np.ones(given.shape)}
     if not isinstance(given, Mapping) or not all(map(is_array, given)):

@@ -37,7 +37,7 @@ def consumed_seeds(replay: Replay) -> dict[int, Values] | None:
 
 def passes_from(replay: Replay) -> set[int]:
     """The arrays that a pass of the user began from, with 1 for every element, as a loss."""
-    losses = (call.loss for call in replay.recorded.tape.backward_calls)
+    losses = (call.objective for call in replay.recorded.tape.backward_calls)
     return {number for a in losses if a is not None and (number := replay.recorded.id_of(a)) is not None}
 
 
