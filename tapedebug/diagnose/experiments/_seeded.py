@@ -35,6 +35,20 @@ def consumed_seeds(replay: Replay) -> dict[int, Values] | None:
     return None if None in seeds else {number: v for number, v in seeds.items() if number is not None}
 
 
+def stale_seeds(replay: Replay) -> set[int]:
+    """The arrays in whose gradients the last pass found what a pass of another tape had left there."""
+    calls = replay.recorded.tape.backward_calls
+    found = (replay.recorded.id_of(a) for a in calls[-1].stale) if calls else ()
+    return {number for number in found if number is not None}
+
+
+def preset_seeds(replay: Replay) -> set[int]:
+    """The arrays whose gradients held a seed when the last pass began."""
+    calls = replay.recorded.tape.backward_calls
+    found = (replay.recorded.id_of(a) for a in calls[-1].preset) if calls else ()
+    return {number for number in found if number is not None}
+
+
 def passes_from(replay: Replay) -> set[int]:
     """The arrays that a pass of the user began from, with 1 for every element, as a loss."""
     losses = (call.objective for call in replay.recorded.tape.backward_calls)

@@ -36,7 +36,7 @@ def find(case: Case) -> list[Finding]:
         return []
     if not _same(seeds, case):
         return _told(case, seeds)
-    return [] if case.named_loss else _seen(case, seeds)
+    return [] if case.named_loss else [*_stale(case, seeds), *_seen(case, seeds)]
 
 
 def _same(seeds: Mapping[int, Values], case: Case) -> bool:
@@ -44,6 +44,8 @@ def _same(seeds: Mapping[int, Values], case: Case) -> bool:
     reported = seeds_of.seeded(case.rerun)
     if reported.keys() == seeds.keys():
         return all(np.array_equal(reported[number], seeds[number], equal_nan=True) for number in seeds)
+    if reported.keys() < seeds.keys():
+        return False  # it began from more than that
     return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(case.rerun)
 
 
@@ -58,10 +60,60 @@ def _told(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
     began = [case.trace.arrays[number] for number in seeds]
     downstream = _depends(case, case.experiment.losses, list(seeds))
     scaled = began == reported and found.name in ("factor", "sign")  # who passes a number means it
-    known = (found.name != "other" or downstream) and not scaled
+    more = set(seeds) - seeds_of.preset_seeds(case.rerun) == set(case.experiment.losses)  # and what was left
+    known = (found.name != "other" or downstream or more) and not scaled
     severity: Severity = "error" if known else "info"
     zero = not any(np.any(seed) for seed in seeds.values())
     return [_finding(case, severity, began, reported, found, _readers(case, began, reported), zero)]
+
+
+def _stale(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
+    """The pass also began from what an earlier pass of another tape had left in a gradient."""
+    stale = seeds_of.stale_seeds(case.rerun)
+    meant = {number: seed for number, seed in seeds.items() if number not in stale}
+    if not stale or not meant:
+        return []  # the same loss as before, whose gradient still is 1
+    right = seeds_of.gradients_from(case.rerun, meant)
+    off = _off(case.experiment.gradients(), right)
+    changed = [case.trace.arrays[number] for number, change in off.items() if change > EXACT]
+    if not changed:
+        return []
+    event = _last_pass(case)
+    aim = words.listed(case.trace.arrays[number].label for number in meant)
+    held = [case.trace.arrays[number] for number in stale]
+    rest = words.listed(info.label for info in held)
+    gradients = words.listed(f"{info.label} by {words.percent(off[info.id])}" for info in changed)
+    text = (
+        f"Backward ran{at(event)} from {aim}, and the gradient of {rest} was not 0 then: an earlier pass had "
+        f"left it there. It counts as a seed, too, and changes the gradient of {gradients}."
+    )
+    return [
+        Finding(
+            rule=RULE,
+            severity="warning",
+            message=text,
+            arrays=[info.label for info in [*held, *changed]],
+            call_site=None if event is None else event.call_site,
+            evidence={
+                "signature": "stale",
+                "seeded": [case.trace.arrays[number].label for number in seeds],
+                "objective": [case.trace.arrays[number].label for number in meant],
+                "relative_change": {info.label: off[info.id] for info in changed},
+                "backward_at": None if event is None or event.call_site is None else asdict(event.call_site),
+            },
+            fix=f"call {held[0].label}.grad.zero_() before backward, or tape.zero() after each pass",
+        )
+    ]
+
+
+def _off(consumed: Mapping[int, Values], right: Mapping[int, Values]) -> dict[int, float]:
+    """For each input, by how much of its size its gradient is off."""
+    found = {}
+    for number, wanted in right.items():
+        size = float(np.linalg.norm(np.asarray(wanted, np.float64)))
+        change = float(np.linalg.norm(np.asarray(consumed[number], np.float64) - wanted))
+        found[number] = change / size if size else math.inf if change else 0.0
+    return found
 
 
 def _seen(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
@@ -103,14 +155,22 @@ def _finding(
     zero: bool = False,
 ) -> Finding:
     event = _last_pass(case)
-    start, aim = words.listed(info.label for info in began), words.listed(info.label for info in reported)
+    aim = words.listed(info.label for info in reported)
     same = [info.id for info in began] == [info.id for info in reported]
-    what = f"from {start}" if began else "without a seed"
+    beside = [info for info in began if info.id in seeds_of.preset_seeds(case.rerun)]
+    given = [info for info in began if info not in beside]
+    what = f"from {words.listed(info.label for info in given or began)}" if began else "without a seed"
+    if given and beside:
+        what += f" and from what the gradient of {words.listed(info.label for info in beside)} held"
     if began and (zero or same):
         what += " with a seed of 0" if zero else " with a seed that is not 1"
     text = f"Backward ran{at(event)} {what}, and the objective is {aim}: "
     text += _comparison(case, found, began, reported)
     fix = f"call backward({aim})" if len(reported) == 1 else f"begin backward from {aim}"
+    if beside and [info.id for info in given] == [info.id for info in reported]:
+        fix = f"call {beside[0].label}.grad.zero_() before backward"
+    elif beside and not given:
+        fix += f", and do not set {beside[0].label}.grad"
     place = event.call_site if event is not None else launches[0].call_site if launches else None
     return Finding(
         rule=RULE,
