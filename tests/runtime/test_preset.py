@@ -1,4 +1,4 @@
-"""Seeds that a program writes into gradients: when they count, when they do not, and whose memory they are."""
+"""Seeds in gradients: when they count, when they do not, and whose memory they are."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def seeds(tape: wp.Tape) -> list[tuple[Any, list[float]]]:
 
 
 def test_a_tape_remembers_the_seeds_of_its_last_pass() -> None:
-    tape, x, y = squares()
+    tape, _, y = squares()
     assert tape.seeds == {}
     y.grad.assign([1.0, 0.0, 2.0])
     assert seeds(tape) == [(y, [1.0, 0.0, 2.0])], "what the first pass would begin from"
@@ -268,7 +268,7 @@ def test_a_retained_gradient_is_no_seed_of_the_next_pass() -> None:
 
 
 def test_a_pass_that_fails_forgets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    tape, x, y = squares()
+    tape, _, y = squares()
     y.grad.fill_(1.0)
     tape.backward()
     y.grad.fill_(4.0)
@@ -314,7 +314,7 @@ def test_a_tensor_that_was_given_as_a_gradient_is_not_changed() -> None:
     assert seeds(tape) == [(y, [2.0, -4.0, 6.0])] and seed.tolist() == [2.0, -4.0, 6.0]
     tape.backward(grads={y: torch.ones(N)})
     assert seed.tolist() == [2.0, -4.0, 6.0]
-    y2 = wp.from_torch(torch.zeros(N), grad=torch.ones(N))
+    y2: Any = wp.from_torch(torch.zeros(N), grad=torch.ones(N))
     with wp.Tape() as tape:
         wp.launch(square, dim=N, inputs=[x], outputs=[y2])
     tape.backward()
@@ -323,7 +323,7 @@ def test_a_tensor_that_was_given_as_a_gradient_is_not_changed() -> None:
 
 @pytest.mark.parametrize("kind", ["torch", "numpy", "array"])
 def test_seeds_that_are_passed_are_not_changed(kind: str) -> None:
-    tape, x, y, loss = sums()
+    tape, _, y, _ = sums()
     seed: Any = np.array([1.0, -2.0, 3.0], np.float32)
     if kind == "torch":
         seed = pytest.importorskip("torch").from_numpy(seed)
@@ -334,7 +334,7 @@ def test_seeds_that_are_passed_are_not_changed(kind: str) -> None:
 
 
 def test_a_numpy_array_that_was_given_as_a_gradient_is_not_changed() -> None:
-    tape, x, y, loss = sums()
+    tape, x, _, loss = sums()
     mine = np.array([2.0], np.float32)
     loss.grad = wp.array(mine, dtype=float, copy=False)
     for number in (1, 2):
