@@ -62,6 +62,7 @@ class Probe:
         left, right: The slopes on both sides, where they differ.
         inputs: How many inputs were displaced together.
         unit: Of a single entry, how far a step of 1 goes.
+        noise: How far one float32 rounding of the inputs moves the gradient along the direction.
     """
 
     entry: tuple[int, ...] | None
@@ -76,6 +77,7 @@ class Probe:
     right: float = float("nan")
     inputs: int = 1
     unit: float = 1.0
+    noise: float = 0.0
 
     @property
     def along(self) -> str:
@@ -263,6 +265,7 @@ def _fine_for(fine: float, size: float) -> Callable[[Floats], Floats]:
 
 def judged(probe: Probe, found: Slope, noise: float, unit: float) -> Probe:
     """The verdict on the consumed gradient in one direction; `unit` is how far a step of 1 goes."""
+    probe = replace(probe, noise=noise)
     allowed = probe.allowed
     error = abs(probe.ad - probe.fd)
     verdict: Verdict

@@ -25,14 +25,13 @@ from typing import Any, Literal
 import numpy as np
 
 from tapedebug.autograd.kinds import Floats
-from tapedebug.autograd.programs.probes import random_directions, sizes_of
+from tapedebug.autograd.programs.probes import flat_index, random_directions, sizes_of
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.whole import WholeTape
 from tapedebug.autograd.slopes.differences import RATIO, slope
 from tapedebug.autograd.slopes.grain import grain
 from tapedebug.autograd.slopes.verdict import Verdict
-from tapedebug.autograd.tapes.directional import TREMBLING, Gradients, Probe
-from tapedebug.autograd.tapes.float32_bar import SPREAD
+from tapedebug.autograd.tapes.directional import LEAST, TREMBLING, Gradients, Probe
 
 MINOR = 1e-2  # of the gradient: what rounding may do to one that agrees, as in checks of single kernels
 ROUNDINGS = 1e-5  # of the inputs: a displacement within what rounding of a float32 run amounts to
@@ -87,12 +86,30 @@ def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequen
     sure = [] if kink else [p for p in probes if p.bar <= p.allowed and _astray(p)]
     if not plain and not sure:
         return False
-    size = float(np.linalg.norm(gradients.exact[port]))
-    tremor = float(np.linalg.norm(gradients.floor(port))) / size if size else 0.0
-    if tremor <= TREMBLING or any(abs(p.exact - p.fd) > SPREAD * tremor * _size(p) for p in plain):
+    jumps = _jumps(program, port, gradients)
+    if any(_steady(port, probe, jumps) for probe in plain):
+        return True
+    sure = [probe for probe in sure if _steady(port, probe, jumps)]
+    if any(p.noise <= TREMBLING * _size(p) for p in sure):
         return True
     # A chaotic run may show a slope that is none, at all steps alike.
-    return _rate(program, port, gradients) > 0
+    return bool(sure) and _rate(program, port, gradients) > 0
+
+
+def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
+    """How far the float64 adjoint moves within the shortest step of a difference, an entry's size each."""
+    at = _displaced(program, LEAST)
+    moved = program.pull(program.seeds, at=at, double=True, preserved=True)[port]
+    found: Floats = np.abs(moved - gradients.exact[port]) * sizes_of(program.values(port))
+    return found
+
+
+def _steady(port: Port, probe: Probe, jumps: Floats) -> bool:
+    """Whether the adjoint is the same one over the shortest step: that of `sin` of 1e16 is not."""
+    moves = float(jumps.sum())
+    if probe.entry is not None:
+        moves = float(jumps[flat_index(probe.entry, port.shape)])
+    return moves <= TREMBLING * _size(probe)
 
 
 def resolve(
@@ -111,7 +128,9 @@ def resolve(
     if not np.isfinite(exact).all():
         return Resolution("the float64 adjoint is not finite")
     sizes = sizes_of(program.values(port))
-    rate = _rate(program, port, gradients)
+    jumps = float(np.linalg.norm(_jumps(program, port, gradients)))
+    trembles = jumps > TREMBLING * float(np.linalg.norm(exact * sizes))
+    rate = 0.0 if trembles else _rate(program, port, gradients)
     basis, level, doubt = _confirmed(program, port, gradients, probes, rate)
     if not basis:
         return Resolution(doubt, wrong=doubt == WRONG_ASIDE)
@@ -195,8 +214,10 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
     Returns:
         The relative error to which they agree, and whether they certainly do not.
     """
-    at = _displaced(program, DISTANCES[0])
-    gradient = program.pull(program.seeds, at=at, double=True, preserved=True)[port]
+    at, near = _displaced(program, DISTANCES[0]), _displaced(program, DISTANCES[0] + LEAST)
+    gradient, other = (
+        program.pull(program.seeds, at=place, double=True, preserved=True)[port] for place in (at, near)
+    )
     start = np.array([program.loss(at)])
     level, wrong = 0.0, False
     for direction in random_directions(port.size, 2, sizes_of(program.values(port))):
@@ -205,6 +226,8 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
             return np.array([program.loss({**at, port: at[port] + step * direction})])
 
         size = float(np.linalg.norm(gradient * direction))
+        if not float(np.abs(other - gradient) @ np.abs(direction)) <= TREMBLING * size:
+            return float("inf"), False
         enough = functools.partial(np.full_like, fill_value=0.1 * ASIDE * size)
         found = slope(displaced, start, eps=STRIDE, magnitude=1.0, enough=enough, max_steps=STRIDES)
         off, bar = abs(float(gradient @ direction - found.value[0])), float(found.bar[0])
