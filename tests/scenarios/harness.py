@@ -207,6 +207,30 @@ def _as_warp(path: Path, folder: Path) -> Outcome:
 _FIELDS = ("rule", "severity", "message", "launches", "arrays", "evidence", "fix")
 
 
+REASONS = (
+    "float32 rounding moves it by ",
+    "differences of the loss do not resolve the gradient in ",
+    "is meant to differ (func_grad with differs=True)",
+    "differences of the loss see through what was detached with requires_grad=False",
+    "record_func ",
+)
+"""Why nothing can be said of a gradient; UNDECIDABLE without one of these is not accepted."""
+
+
+def check_verdicts(outcome: Outcome) -> None:
+    """WRONG comes with an error that names a place, a number and a fix; UNDECIDABLE with a reason."""
+    errors = [finding for finding in outcome.findings if finding.severity == "error"]
+    if outcome.verdict == "WRONG":
+        assert errors, f"WRONG without a finding:\n{outcome.text}"
+        for finding in errors:
+            assert finding.location or finding.call_site, f"{finding.rule} names no place:\n{outcome.text}"
+            assert re.search(r"\d", finding.message), f"{finding.rule} names no number:\n{outcome.text}"
+            assert finding.fix, f"{finding.rule} has no fix:\n{outcome.text}"
+    if outcome.verdict == "UNDECIDABLE":
+        plain = " ".join(outcome.text.split())
+        assert any(reason in plain for reason in REASONS), f"UNDECIDABLE, unexplained:\n{outcome.text}"
+
+
 def matches(expected: Expected, outcome: Outcome) -> list[int]:
     """Positions of the findings that are the expected one."""
     pairs = zip(outcome.findings, outcome.launched, strict=True)

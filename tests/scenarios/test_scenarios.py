@@ -39,6 +39,7 @@ def test_the_bug_is_found(program: harness.Program, tmp_path: Path, record_prope
         len(alarms),
     ]
     record_property("scenario", row)
+    harness.check_verdicts(outcome)
     assert program.expected or program.verdict, "it says nowhere what should be found"
     assert not missing, f"not found: {missing}\n{outcome.text}"
     assert not alarms, f"false alarms beside the bug:\n{outcome.text}"
@@ -53,6 +54,7 @@ def test_what_only_looks_like_it_raises_nothing(
 ) -> None:
     outcome = harness.run(program, tmp_path)
     record_property("scenario", [program.number, program.name, 0, 0, len(outcome.alarms())])
+    harness.check_verdicts(outcome)
     assert not outcome.alarms(), outcome.text
     assert outcome.verdict == (program.verdict or "AGREE"), outcome.text
     assert OURS not in outcome.text
@@ -62,6 +64,7 @@ def test_what_only_looks_like_it_raises_nothing(
 def test_the_fix_is_the_fix(program: harness.Program, tmp_path: Path) -> None:
     """Following the advice, the gradient that is consumed agrees end to end with the float64 reference."""
     outcome = harness.run(program, tmp_path, with_fix=True)
+    harness.check_verdicts(outcome)
     assert not outcome.alarms(), outcome.text
     assert outcome.verdict == program.fixed_verdict, outcome.text
     assert OURS not in outcome.text
