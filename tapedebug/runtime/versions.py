@@ -59,7 +59,7 @@ class Tracker:
         log: When it recorded, ran backward, zeroed its gradients.
         looks: For a range of one value, by `range_key`, when somebody last read it.
         host_reads: For ranges of any size, when they were last read outside of kernels: by `range_key`, the
-            number of the tape that recorded meanwhile (0 for none), and then the place. Of the first
+            number of the tape that recorded meanwhile (0 for none), and the place. Of the first
             `HOST_READS`.
         arrivals: Arrays that were made of values from outside while the tape recorded, and used by it. Of the
             first `HOST_READS`.
@@ -373,7 +373,7 @@ class Tracker:
             return
         if a.size == 1:
             self.looks[range_key(a)] = a, event
-        place = (id(event.site[0]), event.site[1]) if event.tape and event.site is not None else None
+        place = None if event.site is None else (id(event.site[0]), event.site[1])
         key = range_key(a), event.tape, place
         if key in self.host_reads or len(self.host_reads) < HOST_READS:
             self.host_reads[key] = a, event

@@ -2,7 +2,8 @@
 
 A sum where the mean is reported: every gradient is off by exactly N, the run still descends, only a learning
 rate that was chosen for the mean is N times too large. What the objective is, the user says (`loss=`), or it
-is seen: a scalar that the tape computes from the seeded one, which alone is read afterwards.
+is seen: a scalar that the tape computes from the seeded one, which alone is read afterwards; or a number that
+the program computes off the tape, see `_off_tape`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tapedebug.diagnose.experiments import _seeded as seeds_of
 from tapedebug.diagnose.experiments._experiment import Values
 from tapedebug.diagnose.reading._graph import differentiable
 from tapedebug.diagnose.reading._passes import at
+from tapedebug.diagnose.rules._off_tape import off_tape
 from tapedebug.trace import ArrayInfo, Event, Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -36,7 +38,9 @@ def find(case: Case) -> list[Finding]:
         return []
     if not _same(seeds, case):
         return _told(case, seeds)
-    return [] if case.named_loss else [*_stale(case, seeds), *_seen(case, seeds)]
+    if case.named_loss:
+        return []
+    return [*_stale(case, seeds), *(_seen(case, seeds) or off_tape(case, sizes))]
 
 
 def _same(seeds: Mapping[int, Values], case: Case) -> bool:
@@ -200,14 +204,14 @@ def _comparison(case: Case, found: Signature, began: list[ArrayInfo], reported: 
     }
     if found.name in kinds:
         return kinds[found.name]
-    factor = factor_words(found.ratio, _sizes(case, [*reported, *began]))
+    factor = factor_words(found.ratio, sizes(case, [*reported, *began]))
     return (
         f"every entry of the gradient that was consumed is {factor} that of the objective "
         f"(to {max(found.spread, 1e-7):.0e})."
     )
 
 
-def _sizes(case: Case, scalars: list[ArrayInfo]) -> dict[int, str]:
+def sizes(case: Case, scalars: list[ArrayInfo]) -> dict[int, str]:
     """Numbers that a factor may be: how many threads added to a loss, how many elements its inputs have."""
     found: dict[int, str] = {}
     for info in scalars:
