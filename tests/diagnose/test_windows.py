@@ -276,3 +276,73 @@ def test_windows_with_an_update_between_them_are_truncated_on_purpose() -> None:
 def test_an_adjoint_that_is_scaled_on_the_way_is_left_alone() -> None:
     run = from_checkpoints(lambda x, v, adjoint_x, adjoint_v: {x: 0.5 * adjoint_x, v: 0.5 * adjoint_v})
     assert alarms(run.tapes) == []
+
+
+def into_gradients(how: str, parts: str) -> Run:
+    """Windows from checkpoints, whose adjoints are put into the gradients of the ends of the one before."""
+    run = Run()
+    states: list[Any] = [run.start]
+    for _ in range(WINDOWS - 1):
+        states.append(run.plain(*states[-1]))
+    begin: Any = None
+    for values in reversed(states):
+        later, begin = begin, [array(part) for part in values]
+        loss = None if later else wp.zeros(1, dtype=float, requires_grad=True)
+        tape, *ends = run.record(*begin, loss)
+        if later is None:
+            tape.backward(loss)
+            continue
+        for name, end, start in zip("xv", ends, later, strict=True):
+            if name not in parts:
+                continue
+            if how == "assign":
+                end.grad.assign(start.grad.numpy())
+            elif how == "copy":
+                wp.copy(end.grad, start.grad)
+            else:
+                wp.launch(add, dim=N, inputs=[start.grad], outputs=[end.grad])
+        tape.backward()
+    return run.update()
+
+
+@pytest.mark.parametrize("how", ["assign", "copy", "launch"])
+def test_both_adjoints_put_into_gradients(how: str) -> None:
+    run = into_gradients(how, "xv")
+    assert run.k.grad.numpy() == pytest.approx(whole(), rel=1e-5)
+    assert alarms(run.tapes) == []
+
+
+@pytest.mark.parametrize("how", ["assign", "copy", "launch"])
+@pytest.mark.parametrize("parts", ["x", "v"])
+def test_one_adjoint_put_into_a_gradient(how: str, parts: str) -> None:
+    run = into_gradients(how, parts)
+    diagnosis = wp.diagnose(run.tapes)
+    (finding,) = [item for item in diagnosis.findings if item.severity != "info"]
+    assert (finding.rule, finding.severity, diagnosis.verdict) == ("truncated", "error", "WRONG")
+    right, consumed = whole(), run.k.grad.numpy()
+    off = float(np.linalg.norm(consumed - right) / np.linalg.norm(right))
+    (error,) = finding.evidence["relative_error"].values()
+    assert error == pytest.approx(off, rel=1e-3)
+    assert [edge["handed"] for edge in finding.evidence["edges"]].count(False) == WINDOWS - 1
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_frames_of_which_only_the_last_has_a_loss(cut: bool) -> None:
+    run = Run()
+    x, v = (array(part) for part in run.start)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    for number in range(WINDOWS):
+        _, x, v = run.record(x, v, loss if number == WINDOWS - 1 else None)
+    taken = np.zeros(2, dtype=np.float32)
+    for tape in reversed(run.tapes):
+        tape.backward(*([loss] if tape is run.tapes[-1] else []))
+        taken += run.k.grad.numpy()
+        if cut:
+            tape.zero()
+        else:
+            run.k.grad.zero_()
+    run.k.assign(run.k.numpy() - 0.01 * taken)
+    findings = [item for item in wp.diagnose(run.tapes).findings if item.rule == "truncated"]
+    assert [item.severity for item in findings] == (["error"] if cut else [])
+    if not cut:
+        assert taken == pytest.approx(whole(), rel=1e-5)
