@@ -216,7 +216,8 @@ class Analysed(Definition):
             found = pipeline.traced(self._lowered, variant.active, stores=bool(variant.replay))
             assert found is not None
             return found[0]
-        if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back:
+        second = variant.kind == "adjoint_tangent" and pipeline.second_apart(self._lowered)
+        if variant.strong_zero or variant.memory or variant.heard & self.analysis.says_back or second:
             adjoint = pipeline.adjoint(
                 self._lowered,
                 variant.active,
@@ -225,6 +226,7 @@ class Analysed(Definition):
                 strong_zero=variant.strong_zero,
                 heard=variant.heard,
                 derived=variant.derived,
+                second=second,
             )[0]
         else:
             sets = variant.active, variant.replay, variant.derived

@@ -50,6 +50,7 @@ from tapedebug.compiler.passes.crossing import at_own_index, crossed
 from tapedebug.compiler.passes.custom import derived as without_gradients
 from tapedebug.compiler.passes.custom import opened
 from tapedebug.compiler.passes.dce import remove_dead_code
+from tapedebug.compiler.passes.directions import has_directions, with_directions
 from tapedebug.compiler.passes.division import divided as divided
 from tapedebug.compiler.passes.keep_log import keep_log
 from tapedebug.compiler.passes.silence import remarks_of, silenced
@@ -215,6 +216,7 @@ def adjoint(
     strong_zero: bool = False,
     heard: frozenset[str] = frozenset(),
     derived: frozenset[str] = frozenset(),
+    second: bool = False,
 ) -> tuple[Function, AdjointInfo]:
     """The adjoint in IR, and what it needs.
 
@@ -222,7 +224,8 @@ def adjoint(
     that the launch itself overwrites, it is built again so that it replays those stores. Where threads read
     or overwrite what others wrote, all are replayed in order first, then reversed from the last to the first.
     The parameters of `memory` are read as memory holds them, whatever the launch has written. The bodies of
-    `derived` functions are reversed, whatever gradients they have.
+    `derived` functions are reversed, whatever gradients they have. With `second`, it is the one to take the
+    tangent of.
     """
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
@@ -231,7 +234,7 @@ def adjoint(
         custom = remove_dead_code(silenced(kernel.told, frozenset({PAUSE}), gradients=False))
     if derived:
         custom = verify(remove_dead_code(without_gradients(custom, derived)))
-    custom = smoothed(custom)
+    custom = smoothed(with_directions(custom, second=second))
     replay = frozenset(replay) - memory
     while True:
         crossing = crossed(custom, active, replay) if replay or not memory else frozenset()
@@ -285,11 +288,20 @@ def warp_adjoint(
     return verify(remove_dead_code(reverse))
 
 
+def second_apart(kernel: Lowered) -> bool:
+    """Whether second derivatives are those of an adjoint of their own."""
+    return has_directions(kernel.custom)
+
+
+def _to_push(kernel: Lowered) -> Function:
+    return smoothed(with_directions(kernel.function))
+
+
 def tangent(kernel: Lowered, active: frozenset[int], *, strong_zero: bool = False) -> Function:
     """The tangent in IR: the kernel, with directional derivatives of active arrays beside their values."""
     native.refuse_tangent(kernel.function)
     active = active & differentiable(kernel.function.params)
-    return verify(remove_dead_code(tangent_of(smoothed(kernel.function), active, strong_zero=strong_zero)))
+    return verify(remove_dead_code(tangent_of(_to_push(kernel), active, strong_zero=strong_zero)))
 
 
 def traced(

@@ -26,9 +26,7 @@ NEAR = 2.0**-7  # of such a value: the largest step of a sweep of its own
 AFAR = RATIO**3  # times the largest step: where to look again for a kink that smaller steps lost
 STABLE = 0.02  # one-sided slopes (or jumps) that change less than this from step to step have converged
 HELD = 5  # for so many steps in a row, or a chaotic map would show one by chance in a thousand outputs
-DIGITS = HELD * -math.log10(
-    STABLE
-)  # which chance is as rare: by how many digits slopes agree, all steps together
+DIGITS = HELD * -math.log10(STABLE)  # as rare by chance: by how many digits slopes agree, in all steps
 
 
 @dataclass(frozen=True, slots=True)
