@@ -207,9 +207,11 @@ class Analysed(Definition):
             return pipeline.probing(self._function(replace(variant, probes="")), variant.probes)
         if variant.kind == "forward":
             return pipeline.forward(self._lowered, variant.heard)
-        if variant.kind in ("warp_adjoint", "warp_loops"):
-            parts = variant.kind == "warp_adjoint"
-            return pipeline.warp_adjoint(self._in_place, variant.active, variant.replay, parts=parts)
+        if variant.kind in ("warp_adjoint", "warp_parts", "warp_loops"):
+            parts, functions = variant.kind != "warp_loops", variant.kind == "warp_adjoint"
+            return pipeline.warp_adjoint(
+                self._in_place, variant.active, variant.replay, parts=parts, functions=functions
+            )
         if variant.kind == "tangent":
             return pipeline.tangent(self._lowered, variant.active, strong_zero=variant.strong_zero)
         if variant.kind == "traced":

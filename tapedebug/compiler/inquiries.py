@@ -21,16 +21,19 @@ def warp_adjoint(
     strided: bool = False,
     retained: frozenset[int] = frozenset(),
     parts: bool = True,
+    functions: bool = True,
 ) -> Entry | Interpreted:
     """The compiled reverse that Warp would make of it, right or wrong: see `passes.adjoint_warp`.
 
     It reads arrays as the launch left them. Those of `retained` keep the adjoints of what they lost. Without
-    `parts`, components and fields are assigned as they are here.
+    `parts`, components and fields are assigned as they are here, and functions have all their adjoints;
+    without `functions` they have these.
 
     Raises:
         NotEmulated: What Warp does with this kernel is not known.
     """
-    kind = "warp_adjoint" if parts else "warp_loops"
+    kind = "warp_adjoint" if functions else "warp_parts"
+    kind = kind if parts else "warp_loops"
     return kernel._entry(Variant(kind, active, retained, strided=strided, guarded=True))
 
 

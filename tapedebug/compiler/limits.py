@@ -14,10 +14,13 @@ from tapedebug.compiler.ir import Block, Custom, For, Function, Op, Value, While
 from tapedebug.compiler.lower import Lowered
 from tapedebug.compiler.variables import Variables
 from tapedebug.lang import types as t
+from tapedebug.lang.warp_adjoints import VERSION
 
-Kind = Literal["loop", "while", "part", "array", "counter"]
+Kind = Literal["loop", "while", "part", "array", "counter", "function"]
 """A loop with variables; one with a condition; a part of a variable that is assigned; `*=` on an array; a
-number that an atomic handed out."""
+number that an atomic handed out; a function whose adjoint Warp lacks in part."""
+
+EXCHANGES = ("atomic_exch", "atomic_cas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,8 @@ class Limit:
     Attributes:
         kind: Which.
         span: Where it stands.
-        variables: The variables that a loop carries.
+        variables: The variables that a loop carries; of a function, its name, what of it has no adjoint,
+            and the version of warp-lang with which that was measured.
         needed: The reverse of a loop needs what its variables held in each iteration.
         param: The array parameter that `*=` changes.
     """
@@ -55,6 +59,7 @@ def limits_of(kernel: Lowered, adjoint: Function) -> tuple[Limit, ...]:
         *(Limit("part", span) for span in _parts(variables)),
         *(Limit("array", span, param=param) for span, param in variables.rewritten.items()),
         *(Limit("counter", span) for span in _counters(kernel.custom.body)),
+        *_functions(variables),
     ]
     return tuple(dict.fromkeys(sorted(found, key=lambda item: (item.span.line, item.span.column))))
 
@@ -75,6 +80,18 @@ def _parts(variables: Variables) -> Iterator[Span]:
     for new, (_, how) in variables.assigned.items():
         if how != "field" and new.op is not None and new.op.span is not None:
             yield new.op.span
+
+
+def _functions(variables: Variables) -> Iterator[Limit]:
+    """Functions and atomics without an adjoint, or with one that need not be right."""
+    told: dict[Value, tuple[str, str]] = {
+        v: (found.name, found.what) for v, found in variables.stopped.items()
+    }
+    for value, (name, _) in variables.atomics.items():
+        told[value] = (name, "the value" if name in EXCHANGES else "the element")
+    for value, (name, what) in told.items():
+        if value.op is not None and value.op.span is not None:
+            yield Limit("function", value.op.span, (name, what, VERSION))
 
 
 def _counters(body: Block) -> Iterator[Span]:

@@ -272,18 +272,28 @@ def leaving(adjoint: Function, kept: frozenset[int]) -> Function:
 
 
 def warp_adjoint(
-    kernel: Lowered, active: frozenset[int], retained: frozenset[int], *, parts: bool = True
+    kernel: Lowered,
+    active: frozenset[int],
+    retained: frozenset[int],
+    *,
+    parts: bool = True,
+    functions: bool = True,
 ) -> Function:
     """What Warp's reverse of a kernel would do, in IR; it reads arrays as the launch left them.
 
     Without `parts`, components and fields are assigned as they are here, and only the rest is as in Warp.
+    Without `functions`, those of Warp have all the adjoints that they have here.
 
     Raises:
         NotEmulated: What Warp does with this kernel is not known.
     """
     assert kernel.of_user is not None
     active = active & differentiable(kernel.function.params)
-    variables = kernel.of_user if parts else kernel.of_user.carried_only(kernel.custom.body)
+    variables = kernel.of_user
+    if not parts:
+        variables = variables.carried_only(kernel.custom.body)
+    elif not functions:
+        variables = variables.with_adjoints(kernel.custom.body)
     reverse = warp_adjoint_of(kernel.custom, variables, active, retained)
     return verify(remove_dead_code(reverse))
 

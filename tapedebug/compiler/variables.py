@@ -38,6 +38,21 @@ class Carried:
         return [k for k, name in enumerate(self.names) if name in LEFT]
 
 
+@dataclass(slots=True, frozen=True)
+class Stopped:
+    """Where Warp's adjoint of a function ends.
+
+    Attributes:
+        name: The function.
+        what: Which argument, or its result.
+        status: As in the table of measured adjoints.
+    """
+
+    name: str
+    what: str
+    status: str
+
+
 @dataclass(slots=True)
 class Variables:
     """Which values are one variable.
@@ -47,6 +62,8 @@ class Variables:
         loops: What each loop carries, by the identity of its node.
         roots: For each value that is not the first of its variable, the first.
         passed: Values that are arguments of functions.
+        stopped: Arguments and results of functions through which Warp passes no adjoint on, or a wrong one.
+        atomics: What atomics store that are no sums: the name of each, and the value that it was given.
         rewritten: Where `*=` and the like change elements of an array parameter.
     """
 
@@ -55,6 +72,8 @@ class Variables:
     roots: dict[Value, Value] = field(default_factory=dict)
     rewritten: dict[Span, int] = field(default_factory=dict)
     passed: set[Value] = field(default_factory=set)
+    stopped: dict[Value, Stopped] = field(default_factory=dict)
+    atomics: dict[Value, tuple[str, Value]] = field(default_factory=dict)
 
     def root(self, value: Value) -> Value:
         """The first value of the variable that a value is of."""
@@ -65,7 +84,13 @@ class Variables:
 
     def carried_only(self, body: Block) -> Variables:
         """The same for a language in which parts of variables are not assigned in place."""
-        other = Variables({}, self.loops, {}, self.rewritten, self.passed)
+        other = Variables({}, self.loops, {}, self.rewritten, self.passed, {}, self.atomics)
+        other.resolve(body)
+        return other
+
+    def with_adjoints(self, body: Block) -> Variables:
+        """The same for a language whose functions have all their adjoints."""
+        other = Variables(self.assigned, self.loops, {}, self.rewritten, self.passed, {}, self.atomics)
         other.resolve(body)
         return other
 

@@ -82,6 +82,12 @@ def access_location(
     return Location(file=kernel.file, line=kernel.line, column=0, function=kernel.name)
 
 
+def access_kinds(trace: Trace, launch: Launch, param: int) -> set[str]:
+    """How the kernel of a launch accesses a parameter: "read", "write", "atomic"."""
+    kernel = kernel_of(trace, launch)
+    return set() if kernel is None else {item.kind for item in kernel.accesses if item.param == param}
+
+
 def written_param(launch: Launch, array: ArrayInfo, trace: Trace) -> int:
     """The parameter through which a launch writes an array or memory that overlaps it."""
     overlapping = 0

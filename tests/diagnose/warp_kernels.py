@@ -672,3 +672,105 @@ def counted(
 ):
     k = wp.atomic_add(counter, 0, 1)
     out[k] = x[k] * x[k] * y[k]
+
+
+@wp.func
+def cubed(x: float):
+    return x * x * x
+
+
+@wp.kernel
+def adjoint_of_frac(x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    out[i] = wp.frac(x[i] * 1.7) * y[i]
+
+
+@wp.kernel
+def adjoint_of_frac_in_a_loop(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    s = float(0.0)
+    for k in range(n):
+        s += wp.frac(x[i] + y[k])
+    out[i] = s
+
+
+@wp.kernel
+def adjoint_of_a_divisor(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    out[i] = wp.mod(x[i] * 2.3, y[i])
+
+
+@wp.kernel
+def adjoint_of_a_dividend(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    out[i] = wp.mod(x[i] * 2.3, 0.7) * y[i]
+
+
+@wp.kernel
+def adjoint_of_mod_of_vectors(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    v = wp.mod(wp.vec3(x[i], y[i], 2.2), wp.vec3(0.7, 0.5, y[i]))
+    out[i] = v[0] + v[1] * x[i] + v[2]
+
+
+@wp.kernel
+def adjoint_of_bounds(x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    state = wp.rand_init(3, i)
+    out[i] = wp.randf(state, x[i], x[i] + y[i]) * y[i]
+
+
+@wp.kernel
+def adjoint_of_a_gradient(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    out[i] = wp.grad(cubed)(x[i]) * y[i]
+
+
+@wp.kernel
+def adjoint_of_an_exchange(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    wp.atomic_exch(out, i, x[i] * y[i])
+
+
+@wp.kernel
+def adjoint_of_a_claim(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    wp.atomic_cas(out, i, 0.0, x[i] * y[i])
+
+
+@wp.kernel
+def adjoint_of_an_extreme(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    wp.atomic_max(out, i % 2, x[i] * y[i])
+
+
+@wp.kernel
+def adjoint_of_an_extreme_of_equals(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    wp.atomic_max(out, 0, x[0] * y[1])
+
+
+@wp.kernel
+def adjoint_of_two_extremes(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float), n: int
+):
+    i = wp.tid()
+    wp.atomic_min(out, i, -x[i] * y[i])
+    wp.atomic_max(out, i, -0.5 * y[i])

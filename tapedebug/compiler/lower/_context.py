@@ -76,6 +76,8 @@ class Context:
     """In a gradient of the user's: what its function was called with, which is what has adjoints."""
     in_custom: bool = False
     """Whether a replay or gradient of the user's is being lowered: nobody differentiates that."""
+    in_gradient: bool = False
+    """Whether a function that `grad` differentiates is being lowered."""
     optional: set[int] = field(default_factory=set)
     """The array parameters that are asked whether they are there: None may be passed for them."""
     called_at: Span | None = None
@@ -111,11 +113,12 @@ class Context:
     @contextmanager
     def differentiated(self) -> Iterator[None]:
         """What is lowered here is differentiated, wherever it stands."""
-        outer, self.in_custom = self.in_custom, False
+        outer = self.in_custom, self.in_gradient
+        self.in_custom, self.in_gradient = False, True
         try:
             yield
         finally:
-            self.in_custom = outer
+            self.in_custom, self.in_gradient = outer
 
     @property
     def result_key(self) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.ir import Value
-from tapedebug.compiler.lower import arrays, contents, expressions, structs, views
+from tapedebug.compiler.lower import arrays, contents, expressions, in_place, structs, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
@@ -60,12 +60,13 @@ def lower(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
         ctx.at(node)
         before = arrays.add(ctx, node, place, q, values[0])
         assert before is not None  # a whole element has certain components
-        return before
+        return in_place.stopped_result(ctx, name, before) if used else before
     for operand, source in zip(operands, values, strict=True):
         arrays.require(ctx, source, place, operand)
     _check_type(ctx, node, name, place)
     ctx.at(node)
-    return _in_order(ctx, node, name, place, operands)
+    before = _in_order(ctx, node, name, place, operands)
+    return in_place.stopped_result(ctx, name, before) if used else before
 
 
 def _of_struct(ctx: Context, node: ast.Call, name: str, used: bool, element: StructArray) -> Item:
@@ -138,7 +139,8 @@ def _in_order(
     ):
         old = builder.load(index, c, offset, scalar)
         before.append(builder.expr(old))
-        builder.store(index, c, offset, _new(ctx, name, old, *(part.value for part in parts)))
+        values = [part.value for part in parts]
+        builder.store(index, c, offset, in_place.stored(ctx, name, values[-1], _new(ctx, name, old, *values)))
     return Quantity(place.type, tuple(before))
 
 

@@ -234,7 +234,7 @@ def inlined(ctx: Context, node: ast.Call, function: Function, env: dict[str, Ite
 
         return native.call(ctx, node, function, env)
     if (function.gradient is None and function.replay is None) or ctx.in_custom:
-        inline = run if ctx.variables is None or ctx.in_custom else in_place.call
+        inline = run if ctx.variables is None or ctx.in_custom or ctx.in_gradient else in_place.call
         return inline(ctx, node, function, env)
     from tapedebug.compiler.lower import custom
 

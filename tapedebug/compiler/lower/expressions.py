@@ -269,6 +269,7 @@ def binary(ctx: Context, node: ast.AST, operator: ast.operator, left: Quantity, 
 def apply(ctx: Context, node: ast.AST, name: str, shown: str, *operands: Quantity) -> Quantity:
     """A composite or scalar rule on operands, with misfits shown at `node`."""
     entry = COMPOSITES.get(name)
+    operands = in_place.stopped(ctx, name, operands)
     if entry is not None:
         result: Quantity = ctx.guarded(node, shown, entry.build, *operands)
         return result

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapedebug.compiler.function import Function, Gradient
 from tapedebug.compiler.ir import Block, Op, Value, ops_of
-from tapedebug.compiler.lower import arguments, calls, contents, keywords, operations
+from tapedebug.compiler.lower import arguments, calls, contents, in_place, keywords, operations
 from tapedebug.compiler.lower._context import (
     Context,
     Item,
@@ -86,7 +86,7 @@ def call(ctx: Context, node: ast.Call, gradient: Gradient) -> Item:
         found = dict(zip(values, pulled_back_to(builder, body, values, results), strict=True))
     ctx.at(node)
     items = tuple(
-        _derivative(ctx, function, name, item, found)
+        in_place.stopped_result(ctx, "grad", _derivative(ctx, function, name, item, found))
         for name, item in inputs.items()
         if not isinstance(item, Static)
     )

@@ -14,8 +14,10 @@ from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import Custom, For, Value, While
 from tapedebug.compiler.lower import contents
 from tapedebug.compiler.lower._context import Context, Item, Items
-from tapedebug.compiler.variables import Carried, InPlace
+from tapedebug.compiler.variables import Carried, InPlace, Stopped
+from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
+from tapedebug.lang.warp_adjoints import NONE, RIGHT, adjoints_of
 
 if TYPE_CHECKING:
     from tapedebug.compiler.function import Function
@@ -41,6 +43,45 @@ def _copy(ctx: Context, value: Value, constants: bool) -> Value:
     copy: Value = ctx.builder.emit(f"to_{value.type.code}", (value,), value.type)
     copy.hint = value.hint
     return copy
+
+
+def stopped(ctx: Context, name: str, operands: tuple[Quantity, ...]) -> tuple[Quantity, ...]:
+    """Operands of a function: those whose adjoint Warp lacks, or gets wrong, as values that tell so."""
+    if ctx.variables is None:
+        return operands
+    known = adjoints_of(name, [q.type for q in operands])
+    return tuple(
+        q if status == RIGHT else _stop(ctx, q, name, f"argument {k + 1}", status)
+        for k, (q, status) in enumerate(zip(operands, known, strict=True))
+    )
+
+
+def stopped_result(ctx: Context, name: str, item: Item) -> Item:
+    """The result of a function through which Warp passes nothing on."""
+    leaves = None if ctx.variables is None else contents.leaves_of(item)
+    if leaves is None:
+        return item
+    return contents.rebuilt(item, iter([_stop(ctx, q, name, "the result", NONE) for q in leaves]))
+
+
+def stored(ctx: Context, name: str, given: Value, new: Value) -> Value:
+    """What an atomic other than a sum stores, for which Warp's adjoint does not look at how it was chosen."""
+    if ctx.variables is None or new.type not in t.FLOATS:
+        return new
+    own = _copy(ctx, new, constants=True)
+    ctx.variables.atomics[own] = (name, given)
+    return own
+
+
+def _stop(ctx: Context, q: Quantity, name: str, what: str, status: str) -> Quantity:
+    assert ctx.variables is not None
+    if t.scalar_of(q.type) not in t.FLOATS:
+        return q
+    own = _fresh(ctx, q)
+    for part in own.parts:
+        if not is_free(part.value):
+            ctx.variables.stopped[part.value] = Stopped(name, what, status)
+    return own
 
 
 def replaced(ctx: Context, old: Item, new: Item, how: InPlace) -> Item:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tapedebug.compiler.lower import assignment, expressions
+from tapedebug.compiler.lower import assignment, expressions, in_place
 from tapedebug.compiler.lower._context import Context, Item, Items, counted
 from tapedebug.lang.rules import COMPOSITES, RULES, Quantity
 
@@ -49,7 +49,7 @@ def applied(ctx: Context, node: ast.Call, name: str, *values: Quantity) -> Item:
     entry = COMPOSITES.get(name)
     if entry is None:
         return expressions.apply(ctx, node, name, f"{name}()", *values)
-    result = ctx.guarded(node, f"{name}()", entry.build, *values)
+    result = ctx.guarded(node, f"{name}()", entry.build, *in_place.stopped(ctx, name, values))
     return Items(result) if isinstance(result, tuple) else result
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tapedebug.compiler.builder import constant_of
-from tapedebug.compiler.lower import construct, contents, expressions, library
+from tapedebug.compiler.lower import construct, contents, expressions, in_place, library
 from tapedebug.compiler.lower._context import ArrayView, Context, Item, Items, Static
 from tapedebug.lang import types as t
 from tapedebug.lang.builtins import Builtin
@@ -52,7 +52,9 @@ def draw(ctx: Context, node: ast.Call, name: str) -> Item:
     operands = [expressions.argument(ctx, a) for a in node.args[1:]]
     stream = Stream(ctx.guarded(node, f"{name}()", require_state, _state(ctx, node)))
     ctx.at(node)
-    result: Quantity = ctx.guarded(node, f"{name}()", entry.build, stream, *operands)
+    result: Quantity = ctx.guarded(
+        node, f"{name}()", entry.build, stream, *in_place.stopped(ctx, name, tuple(operands))
+    )
     _advance(ctx, node, Quantity(t.uint32, (stream.state,)))
     return result
 

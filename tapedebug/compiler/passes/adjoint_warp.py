@@ -12,6 +12,7 @@ before it, and a partial derivative in it sees what its operands hold after the 
 * A function that is called runs whole, loops included; its own reverse treats it as a kernel is treated.
 * Assigning a component of a vector or matrix leaves the adjoint of the component as it is.
 * What an atomic returned is not computed again; such a variable holds nothing in particular (here: 0).
+* Functions lack the adjoints that `lang.warp_adjoints` says they lack.
 * Arrays are read as the launch left them; an array with `retain_grad` keeps the adjoints of what it lost.
 
 Where the variables are is known from `compiler.variables`; `known` and `adj` are keyed by the first value of
@@ -107,7 +108,9 @@ class _Warp(Forward):
         if op.kind in RULES:
             assert op.result is not None
             root = self.root(op.result)
-            if op.result in self.variables.assigned:
+            if op.result in self.variables.stopped:
+                adj.pop(root, None)
+            elif op.result in self.variables.assigned:
                 self._reverse_assigned(op, adj, root)
             elif root in adj:
                 self._reverse_rule(op, known, adj, adj.pop(root))
@@ -145,10 +148,27 @@ class _Warp(Forward):
             if seed is not None:
                 b.effect("add_adjoint", (offset, seed), op.data)
             return
+        if moved in self.variables.atomics:
+            self._reverse_atomic(op, offset, known, adj)
+            return
         if moved in self.carrying:
             self.accumulate(adj, moved, b.emit("load_adjoint", (offset,), moved.type, op.data))
         if op.kind == "store" and op.data[0] not in self.retained:
             b.effect("store_adjoint", (offset, b.constant(0, moved.type)), op.data)
+
+    def _reverse_atomic(self, op: Op, offset: Value, known: Values, adj: Values) -> None:
+        """An extreme takes the adjoint of its element where it is what that holds in the end.
+
+        The element keeps its adjoint. An exchange passes nothing on.
+        """
+        b, (name, given) = self.builder, self.variables.atomics[op.args[1]]
+        if name not in ("atomic_min", "atomic_max") or given not in self.carrying:
+            return
+        param, component = op.data
+        holds = b.load(param, component, offset, given.type)
+        seed = b.emit("load_adjoint", (offset,), given.type, op.data)
+        same = b.apply("eq", self.value(known, given), holds)
+        self.accumulate(adj, given, b.apply("where", same, seed, b.constant(0, given.type)))
 
     def _index(self, known: Values, index: Value) -> Value:
         """An index, from what its variable holds now."""

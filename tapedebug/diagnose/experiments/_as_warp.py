@@ -82,6 +82,7 @@ def _runner(record: Record, shadow: Shadow, keeper: _Keeper, semantics: Semantic
         strided=plan.strided,
         retained=retained(record) if semantics.retained else frozenset(),
         parts=semantics.parts,
+        functions=semantics.functions,
     )
 
     def run(lo: int, hi: int, _: int) -> None:

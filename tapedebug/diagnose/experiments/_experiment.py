@@ -27,11 +27,13 @@ class Semantics:
     Attributes:
         launches: Their indices.
         parts: Assigning components and fields in place is reversed so, too.
+        functions: Functions lack the adjoints that they lack there; only with `parts`.
         retained: Arrays with `retain_grad` keep adjoints so, too.
     """
 
     launches: frozenset[int]
     parts: bool = True
+    functions: bool = True
     retained: bool = False
 
 

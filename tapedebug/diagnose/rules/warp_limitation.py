@@ -39,6 +39,8 @@ class Group:
     limits: list[Limit]
     parts: bool = True
     """Whether components are assigned as in Warp, too."""
+    functions: bool = False
+    """Whether functions lack the adjoints that they lack in Warp, too."""
     errors: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
 
@@ -46,6 +48,11 @@ class Group:
     def first(self) -> Limit:
         """The construct that the message is about."""
         return next((item for item in self.limits if item.needed or item.kind != "loop"), self.limits[0])
+
+    @property
+    def semantics(self) -> Semantics:
+        """How the launches are reversed to measure what the constructs do."""
+        return Semantics(frozenset(self.launches), parts=self.parts, functions=self.functions)
 
 
 def find(case: Case) -> list[Finding]:
@@ -80,6 +87,8 @@ def _groups(case: Case) -> Iterator[Group]:
             yield Group(launches, whole, parts=False)
         if parts and not counted:
             yield Group(launches, parts)
+        if functions := [item for item in found if item.kind == "function"]:
+            yield Group(launches, functions, functions=True)
 
 
 def by_kernel(case: Case, launches: Iterable[int]) -> dict[Any, list[int]]:
@@ -103,23 +112,40 @@ def measurable(case: Case, rule: str) -> bool:
 
 def measure(case: Case, group: Group) -> bool:
     """Find out what Warp's reverse of a kernel does to the gradients; False where that is not known."""
-    replay, chosen = case.experiment, frozenset(group.launches)
+    replay = case.experiment
     name = case.trace.launches[group.launches[0]].name
-    wrong = replay.as_warp(Semantics(chosen, parts=group.parts))
+    wrong = replay.as_warp(group.semantics)
     if wrong is None:
         case.skipped(f"{RULE}: what Warp computes for {name} is not known: it calls a function of matrices")
         return False
     group.errors, group.gradients = compared(case, replay.gradients(), wrong)
-    if group.first.kind == "part" and _has_loops(case, group):
-        # What the kernel's loops do is another finding: here it is asked what is done beside that.
-        loops = replay.as_warp(Semantics(chosen, parts=False))
-        return loops is not None and severity_of(compared(case, loops, wrong)[0]) is not None
-    return True
+    if group.functions and not replay.named:
+        # What an atomic changes keeps its adjoint in Warp: nobody asked for that of what it held before.
+        for label in _written(case, group):
+            group.errors.pop(label, None)
+    others = _others(case, group)
+    if others is None:
+        return True
+    # What the kernel's other constructs do is another finding: here it is asked what is done beside that.
+    beside = replay.as_warp(others)
+    return beside is not None and severity_of(compared(case, beside, wrong)[0]) is not None
 
 
-def _has_loops(case: Case, group: Group) -> bool:
-    found = case.experiment.warp_limits()[group.launches[0]]
-    return any(item.kind != "part" for item in found)
+def _written(case: Case, group: Group) -> set[str]:
+    """The arrays that the launches of a group write to, by label."""
+    arguments = (arg for index in group.launches for arg in case.trace.launches[index].args)
+    return {case.trace.arrays[arg.array].label for arg in arguments if arg.writes and arg.array is not None}
+
+
+def _others(case: Case, group: Group) -> Semantics | None:
+    """Of a group of parts or functions, Warp's semantics without it; None where there is nothing else."""
+    kinds = {item.kind for item in case.experiment.warp_limits()[group.launches[0]]}
+    chosen = frozenset(group.launches)
+    if group.first.kind == "part" and kinds - {"part", "function"}:
+        return Semantics(chosen, parts=False, functions=False)
+    if group.first.kind == "function" and kinds - {"function"}:
+        return Semantics(chosen, functions=False)
+    return None
 
 
 def compared(
@@ -256,7 +282,38 @@ def _part(limit: Limit, location: Location) -> tuple[str, str]:
     ), "for Warp, make it anew from all its components, under a name of its own"
 
 
-_WORDS = {"loop": _loop, "while": _while, "array": _array, "part": _part}
+def _function(limit: Limit, location: Location) -> tuple[str, str]:
+    (name, what, version), where = limit.variables, words.place(location)
+    measured = f"(measured with warp-lang {version})"
+    if name in ("atomic_min", "atomic_max") and what != "the result":
+        return (
+            f"wp.{name} at {where} passes the adjoint of the element to one value, the one that it holds in "
+            "the end. Here that is the first of equal ones, and what the element held before gets nothing: "
+            "the gradient is right. Warp gives it to every equal value, and to what the element held before "
+            f"{measured}"
+        ), (
+            "for Warp, start from a value that is no input of the gradient, and avoid ties; or take the "
+            "extreme in a launch of one thread, with wp.max or wp.min"
+        )
+    call = "wp.grad(…)" if name == "grad" else f"wp.{name}"
+    return (
+        f"{call} at {where} has an adjoint for {what} here, so the gradient is right. Warp has none "
+        f"{measured}"
+    ), _FUNCTIONS.get(
+        name,
+        f"for Warp, write {call} out in operations that have an adjoint, or give it one with @wp.func_grad",
+    )
+
+
+_FUNCTIONS = {
+    "frac": "for Warp, write x - wp.trunc(x)",
+    "mod": "for Warp, write x - wp.trunc(x / y) * y, component by component",
+    "randf": "for Warp, write low + (high - low) * wp.randf(state)",
+    "grad": "for Warp, write the derivative out in a @wp.func of its own",
+    "atomic_exch": "for Warp, read the element and write it, by one thread for each element: `a[i] = x`",
+    "atomic_cas": "for Warp, compare, read and write the element, by one thread for each element",
+}
+_WORDS = {"loop": _loop, "while": _while, "array": _array, "part": _part, "function": _function}
 
 
 # ------------------------------------------------------------------ retain_grad
