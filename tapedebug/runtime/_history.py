@@ -258,15 +258,16 @@ def note_read(a: array, how: str) -> None:
     if history is not None and history.of_gradient:
         values = a._look()
         note("read", a, how, call_site(3), norm=_norm_of(a.buffer, values), glance=glance_at(values))
-    elif a.buffer.watch:
+    elif a.buffer.watch or (a.requires_grad and state.tape is not None):
         tape, at = recording()
         stack = call_stack(3) if tape else ()
         site, around = site_of(stack) or call_site(3), scenes(3)
-        for _, tracker in a.buffer.watchers():
-            event = Event(
-                *("read", clock.tick(), a.start, a.stop, how, site, tape, at), stack=stack, scenes=around
-            )
+        event = Event("read", clock.tick(), a.start, a.stop, how, site, tape, at, stack=stack, scenes=around)
+        trackers = [tracker for _, tracker in a.buffer.watchers()]
+        for tracker in trackers:
             tracker.looked_at(a, event)
+        if state.tape is not None and state.tape.tracker not in trackers:
+            state.tape.tracker.looked_at_early(a, event)
 
 
 class Leaves:

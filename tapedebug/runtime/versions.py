@@ -61,6 +61,8 @@ class Tracker:
         host_reads: For ranges of any size, when they were last read outside of kernels: by `range_key`, the
             number of the tape that recorded meanwhile (0 for none), and the place. Of the first
             `HOST_READS`.
+        early_reads: Reads of arrays with a gradient, while the tape recorded, that it had not used yet: their
+            memory, if it is still there. Of the first `HOST_READS`.
         arrivals: Arrays that were made of values from outside while the tape recorded, and used by it. Of the
             first `HOST_READS`.
         activated: Memory of the tape has got a gradient since it was used.
@@ -86,6 +88,7 @@ class Tracker:
         self.log = History()
         self.looks: dict[Any, tuple[array, Event]] = {}
         self.host_reads: dict[Any, tuple[array, Event]] = {}
+        self.early_reads: list[tuple[weakref.ref[Buffer], Event]] = []
         self.arrivals: list[Arrival] = []
         self.activated = False
         self.like_warp = mode == "ignore" and process.as_warp > 0
@@ -377,6 +380,11 @@ class Tracker:
         key = range_key(a), event.tape, place
         if key in self.host_reads or len(self.host_reads) < HOST_READS:
             self.host_reads[key] = a, event
+
+    def looked_at_early(self, a: array, event: Event) -> None:
+        """Somebody reads an array outside of kernels that the recording tape has not used yet."""
+        if len(self.early_reads) < HOST_READS:
+            self.early_reads.append((weakref.ref(a.buffer), event))
 
     def after(self, record: Record) -> None:
         """A launch has written where NumPy can write, too: what memory holds now is known."""

@@ -236,11 +236,15 @@ def test_a_number_that_a_launch_is_given() -> None:
     assert finding.fix == "give scaled the array y in place of the number factor"
 
 
-def test_an_input_that_leaves_by_itself() -> None:
+@pytest.mark.parametrize("early", [True, False], ids=["before the tape uses it", "after"])
+def test_an_input_that_leaves_by_itself(early: bool) -> None:
     x, loss = floats(*VALUES), wp.zeros(1, dtype=float, requires_grad=True)
     with wp.Tape() as tape:
+        if early:
+            m = ours(np.tanh(x.numpy()))
         wp.launch(total, dim=6, inputs=[x], outputs=[loss])
-        m = ours(np.tanh(x.numpy()))
+        if not early:
+            m = ours(np.tanh(x.numpy()))
         wp.launch(total, dim=6, inputs=[m], outputs=[loss])
     tape.backward(loss)
     (finding,) = alarms(wp.diagnose(tape))
@@ -348,6 +352,16 @@ def test_a_step_that_is_chosen_from_a_detached_copy_is_none_of_it() -> None:
         wp.launch(total, dim=6, inputs=[out], outputs=[loss])
     tape.backward(loss)
     assert alarms(wp.diagnose(tape)) == []
+
+
+def test_what_is_detached_on_purpose_is_a_note() -> None:
+    torch = pytest.importorskip("torch")
+    tape, _ = through(
+        lambda y: wp.from_torch(torch.sin(wp.to_torch(y).detach()), requires_grad=True), also=True
+    )
+    diagnosis = wp.diagnose(tape)
+    assert alarms(diagnosis) == []
+    assert any("came in at" in note for note in diagnosis.coverage.notes)
 
 
 def unknown(function: Any) -> Any:

@@ -265,26 +265,26 @@ class Replay:
         from tapedebug.trace._record import location_of
 
         tape, found = self.recorded.tape, []
-        for a, event in tape.tracker.host_reads.values():
+        reads = [(a.buffer, event) for a, event in tape.tracker.host_reads.values()]
+        reads += [(buffer, event) for ref, event in tape.tracker.early_reads if (buffer := ref()) is not None]
+        for buffer, event in reads:
             near = tuple(
                 number
                 for number, own in enumerate(self.arrays)
-                if own.buffer is a.buffer and own.start < a.stop and a.start < own.stop
+                if own.buffer is buffer and own.start < event.stop and event.start < own.stop
             )
             at = event.at if event.tape == tape.id else None
             if near and event.site is not None:
-                elsewhere = event.tape not in (0, tape.id)
-                place = location_of(site_span(event.site))
                 found.append(
                     HostRead(
                         near,
                         at,
-                        elsewhere,
-                        place,
+                        event.tape not in (0, tape.id),
+                        location_of(site_span(event.site)),
                         event.how,
                         event.clock,
                         event.stack if at is not None else (),
-                        a.buffer.number,
+                        buffer.number,
                     )
                 )
         return sorted(found, key=lambda read: -read.clock)
