@@ -24,7 +24,8 @@ def find_target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
     if loss is not None:
         return loss, []
     trace, seeds = recorded.trace, recorded.tape.seeds
-    if recorded.tape.backward_calls:
+    ran = bool(recorded.tape.backward_calls)
+    if ran and not recorded.tape.backward_calls[-1].unseeded:
         return seeds, _beside(recorded)
     if seeds:
         held = words.listed(_labels(recorded, seeds))
@@ -37,12 +38,13 @@ def find_target(recorded: Recorded, loss: Loss) -> tuple[Loss, list[str]]:
         and math.prod(info.shape) == 1
         and info.dtype.startswith("float")
     ]
+    why = "backward ran without a seed" if ran else "backward was not called"
     if len(results) == 1:
         label = results[0].label
-        return recorded.arrays[results[0].id], [
-            f"backward was not called: {label}, the only scalar result, is the loss"
-        ]
+        return recorded.arrays[results[0].id], [f"{why}: {label}, the only scalar result, is the loss"]
     found = ", ".join(info.label for info in results) or "none"
+    if ran:
+        return None, [f"no loss is known: {why} (scalar results: {found})"]
     return None, [f"no loss is known (scalar results: {found}): call backward first, or pass loss="]
 
 

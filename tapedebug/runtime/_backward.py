@@ -100,12 +100,14 @@ class Ran(NamedTuple):
         preset: The seeds that it found in gradients.
         stale: Those of their arrays in whose gradients an earlier pass, of another tape, had left them.
         leftovers: What it left in those of arrays that the tape writes, as the number of writes to them.
+        unseeded: It was given no seed, and all gradients that may hold one were known to be 0.
         nbytes: How many bytes it took: gradients, preserved values, and what else.
     """
 
     preset: dict[array, Values]
     stale: list[array]
     leftovers: dict[array, int]
+    unseeded: bool
     nbytes: int
 
 
@@ -339,7 +341,8 @@ def run(prepared: Prepared, seeds: Held, leftovers: Mapping[array, int]) -> Ran:
     held: list[Any] = [*seeds.values(), *others]
     nbytes = prepared.nbytes + sum([each.nbytes for each in held]) + (0 if undo is None else undo.nbytes)
     nbytes += 0 if found is NOTHING else found.nbytes
-    return Ran(found.seeds, found.stale, found.left(prepared.written), nbytes)
+    unseeded = not (seeds or found.seeds or found.touched)
+    return Ran(found.seeds, found.stale, found.left(prepared.written), unseeded, nbytes)
 
 
 def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:

@@ -34,6 +34,7 @@ class BackwardCall:
         peak_bytes: Memory that it needed, counted: gradients, preserved values, copies that in-place launches
             are reversed in, packed arguments, seeds; of a long pass also the gradients as they were, to be
             put back if it is interrupted.
+        unseeded: It was given no seed, and nobody had written the gradients that may hold one.
         stale: Arrays in whose gradients it found what an earlier pass, of another tape, had left there.
     """
 
@@ -43,6 +44,7 @@ class BackwardCall:
     seconds: float = 0.0
     reran: int = 0
     peak_bytes: int = 0
+    unseeded: bool = False
     stale: Sequence[array] = ()
     _preset: Seeds = field(default_factory=dict, repr=False)
     _objective: array | None = field(default=None, repr=False)

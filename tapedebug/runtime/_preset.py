@@ -60,9 +60,10 @@ class Found:
     Attributes:
         seeds: Copies of the seeds.
         stale: Those of their arrays in whose gradients an earlier pass, of another tape, had left them.
+        touched: Something may have written these gradients, perhaps zeros.
     """
 
-    __slots__ = ("_apart", "_handed_over", "seeds", "stale")
+    __slots__ = ("_apart", "_handed_over", "seeds", "stale", "touched")
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Found:
         tracker: Tracker,
     ) -> None:
         near = [memory for memory in uncertain if memory in outputs]
+        self.touched = bool(near)
         self._handed_over = [
             (memory, memory.data.copy())
             for memory in near
@@ -137,7 +139,7 @@ class Nothing(Found):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self._apart, self._handed_over, self.seeds, self.stale = [], [], {}, []
+        self._apart, self._handed_over, self.seeds, self.stale, self.touched = [], [], {}, [], False
 
 
 NOTHING: Found = Nothing()

@@ -304,7 +304,7 @@ class Tape(Recorded):
         finally:
             thread.tape = recording
         call.seconds = perf_counter() - start
-        call._preset, call.stale, self._leftovers, call.peak_bytes = ran
+        call._preset, call.stale, self._leftovers, call.unseeded, call.peak_bytes = ran
         again = self._again(call)
         number = len(self.backward_calls) + 1
         self.tracker.log.add(noted.end(self.id, call.records, number, again, site))

@@ -220,10 +220,10 @@ def _seeds(tape: Any, loss: Any, names: Names) -> dict[Port, Floats]:
     given = loss
     if given is None:
         given = tape.seeds
-        if not given and not tape.backward_calls:
-            raise GradcheckError(
-                "end_to_end: no loss is known: backward has not been called on this tape", hint="pass loss=…"
-            )
+        if not given:
+            why = "the last backward began without a seed, or from zeros"
+            why = why if tape.backward_calls else "backward has not been called on this tape"
+            raise GradcheckError(f"end_to_end: no loss is known: {why}", hint="pass loss=…")
     if is_array(given):
         given = {given: np.ones(given.shape)}
     if not isinstance(given, Mapping) or not all(map(is_array, given)):

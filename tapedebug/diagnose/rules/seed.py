@@ -31,6 +31,8 @@ RULE = "seed"
 
 def find(case: Case) -> list[Finding]:
     """Return a finding where the objective is known and is not what backward began from."""
+    if case.experiment.leaves and not case.experiment.losses:
+        return _unseeded(case)
     if case.experiment.blocked or not case.experiment.leaves:
         return []
     seeds = seeds_of.consumed_seeds(case.rerun)
@@ -51,6 +53,32 @@ def _same(seeds: Mapping[int, Values], case: Case) -> bool:
     if reported.keys() < seeds.keys():
         return False  # it began from more than that
     return len(reported) == 1 and reported.keys() <= seeds_of.passes_from(case.rerun)
+
+
+def _unseeded(case: Case) -> list[Finding]:
+    """The pass began from nothing, and no scalar result says what it should have begun from."""
+    calls = case.rerun.recorded.tape.backward_calls
+    functions = any(launch.kind == "func" for launch in case.trace.launches)  # may give seeds themselves
+    if not calls or not calls[-1].unseeded or functions:
+        return []
+    event = _last_pass(case)
+    results = [info for info in case.trace.arrays if info.role == "output" and differentiable(info)]
+    held = f" ({words.listed(info.label for info in results)})" if results else ""
+    name = results[0].label if results else "y"
+    return [
+        Finding(
+            rule=RULE,
+            severity="warning",
+            message=(
+                f"Backward ran{at(event)} without a seed: it was given no loss and no grads, and the "
+                f"gradients of all that the tape writes{held} were 0. So it added 0 to every gradient."
+            ),
+            arrays=[info.label for info in results],
+            call_site=None if event is None else event.call_site,
+            evidence={"signature": "zero", "seeded": [], "objective": []},
+            fix=f"call backward(loss) or backward(grads={{{name}: seed}}), or set {name}.grad before it",
+        )
+    ]
 
 
 def _told(case: Case, seeds: Mapping[int, Values]) -> list[Finding]:
