@@ -285,7 +285,7 @@ class _TapeCheck:
         if not pairs:
             none = "the launch does not have" if launches == 1 else f"none of {launches} launches has"
             return f"nothing was checked: {none} an input and an output with requires_grad=True", 0
-        covered = sum(any(pair.evaluated or pair.zeros for pair in check.pairs) for check in self.found)
+        covered = sum(any(pair.is_compared or pair.zeros for pair in check.pairs) for check in self.found)
         summary = (
             f"{covered} of {launches} launches checked one by one: {len(pairs)} input-output pairs, "
             f"{entries_of(pairs)}"

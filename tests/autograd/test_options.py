@@ -1,5 +1,6 @@
 """`nondet_tol`, `fast_mode`, `masked`, `reference` of `gradcheck`; and what PyTorch says of the same."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,13 @@ import tapedebug as wp
 from tapedebug.autograd import gradcheck, gradcheck_tape
 from tests.autograd import kernels as k
 from tests.autograd.test_extra_checks import check, with_affine, with_tangent_of
+
+
+@wp.kernel
+def sigmoid(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 1.0 / (1.0 + wp.exp(-x[i]))
+
 
 MANY = np.linspace(0.5, 1.5, 300)
 
@@ -52,10 +60,30 @@ def test_fast_mode_compares_combinations_of_all_entries() -> None:
     result = check(k.square, MANY, fast_mode=True)
     assert result
     assert str(result.coverage) == (
-        "1 input-output pairs checked, 12 of 90000 entries\n"
+        "1 input-output pairs checked, 0 of 90000 entries one by one, 90000 in 12 random combinations\n"
         "  - x → y: 3 random directions and 4 seeds of all 300 × 300 entries were compared, none by itself "
         "(fast_mode)"
     )
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("fast", [False, True])
+def test_an_input_that_is_not_finite_agrees_with_nothing(value: float, fast: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = check(sigmoid, [0.5, value, -1.0], fast_mode=fast)
+        text = str(result)
+    assert result.verdict == ("UNDECIDABLE" if value == np.inf else "WRONG")
+    assert f"x[1] is {value} to begin with" in text
+    assert "12 of 9" not in text
+    if fast and value == np.inf:
+        assert "1 input is not finite, and not in these combinations; the others agree" in text
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_fast_mode_claims_no_more_entries_than_there_are(size: int) -> None:
+    text = str(check(k.square, [0.5] * size, fast_mode=True).coverage)
+    assert f"0 of {size * size} entries one by one, {size * size} in 12 random combinations" in text
 
 
 def test_fast_mode_names_the_entry_that_is_off() -> None:

@@ -131,6 +131,32 @@ def test_transposed_matrices_of_an_input() -> None:
     assert found.text == "AD equals FD with the matrices of x transposed: a transposed matrix product"
 
 
+def test_two_outputs_or_inputs_that_are_exchanged() -> None:
+    rows = FULL.copy()
+    rows[[1, 2]] = rows[[2, 1]]
+    found = first(rows, FULL)
+    assert found is not None
+    assert (found.name, found.text) == (
+        "exchanged",
+        "AD at y[1] equals FD at y[2], and the other way round: two outputs are exchanged",
+    )
+    columns = FULL.copy()
+    columns[:, [0, 5, 2, 3]] = columns[:, [5, 0, 3, 2]]
+    found = first(columns, FULL)
+    assert found is not None
+    assert found.text == (
+        "AD by x[0] equals FD by x[5], and the other way round, and 1 more pair of inputs likewise: "
+        "two inputs are exchanged"
+    )
+    turned = FULL.copy()
+    turned[[0, 1, 2]] = turned[[1, 2, 0]]  # three in a ring are no pairs
+    found = first(turned, FULL)
+    assert found is None or found.name != "exchanged"
+    same = np.ones((4, 4)) + np.eye(4)  # a pair that nothing tells from another
+    same[[0, 1]] = 1.0
+    assert "exchanged" not in {each.name for each in signatures(evidence(same + np.eye(4), same))}
+
+
 def test_shifted_rows_columns_and_both() -> None:
     values = RNG.uniform(1.0, 2.0, size=8)
     fd = np.diag(values)

@@ -50,6 +50,14 @@ def check_large(
             notes = (note, f"{where}: the entry was found by halving: others may be like it")
             return found.grid, describe(found.grid, found.codes, rounding=found.rounding, notes=notes)
         notes += _slightly(found)
+    lost = [at for at in source.positions if not np.isfinite(program.values(source)[at])]
+    if lost:  # differences of what is not finite are not: combinations leave these inputs out
+        row, column = target.positions[:1], np.array(lost[:1])
+        found = alone(program, source, target, row, column, plan, checkpoint)
+        if (found.codes != AGREE).any():
+            many = "1 input is" if len(lost) == 1 else f"{len(lost)} inputs are"
+            notes += (f"{where}: {many} not finite, and not in these combinations; the others agree",)
+            return found.grid, describe(found.grid, found.codes, rounding=found.rounding, notes=notes)
     if plan.options.fast_mode:
         # An adjoint that is not linear in its seed is right for the unit seeds that the hunt ends with.
         few = replace(plan, max_inputs=FEW, max_outputs=1)
@@ -118,6 +126,6 @@ def _combinations(work: Combined, notes: tuple[str, ...]) -> PairResult:
         max_abs_error=float(work.error.max(initial=0.0)),
         max_rel_error=float(relative.max(initial=0.0)),
         entries=work.source.size * work.target.size,
-        evaluated=work.error.size,
+        combinations=work.error.size,
         notes=notes,
     )

@@ -71,7 +71,7 @@ class WholeCheck:
         if whole is not None and whole.inputs and self._can_step(program, whole):
             self._lockstep(program, steps, [record.index for record in wanted])
         for pair in self._arguments(steps):
-            if pair.evaluated and self.tape.records[pair.launch].kernel is not None:
+            if pair.is_compared and self.tape.records[pair.launch].kernel is not None:
                 single = replace(pair, output=pair.output.split(", ")[0], check="adjoint")
                 self.scripts[len(self.pairs)] = script(pair.launch or 0, single)
             self.pairs.append(pair)

@@ -282,7 +282,7 @@ def _spoiled(pair: Comparison, slot: Slot) -> str:
 def _undecidable(pair: Comparison, ad: Floats, slot: Slot) -> str:
     value, bar = float(pair.reference.value[slot]), float(pair.reference.bar[slot])
     if not np.isfinite(value):
-        return "the function has no finite values around here"
+        return f"the function has no finite values around here{_spoiled(pair, slot)}"
     if bar > float(pair.tolerance.of(np.array(value))):
         return "the error bar is wider than the tolerance: differences can not decide"
     return (

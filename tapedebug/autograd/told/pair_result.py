@@ -135,6 +135,7 @@ class PairResult:
         largest: The entry of the largest absolute error.
         entries, evaluated: How many entries the Jacobian has, and how many were compared.
         zeros: How many more are known to be zero: by a traced sparsity, which random products verified.
+        combinations: How many random combinations of all entries were compared, where no entry was by itself.
         groups: By how many groups of rows, and of columns, that do not meet; None where not by groups.
         by_atol: How many entries agree only thanks to `atol`.
         notes: What the verdict rests on.
@@ -160,6 +161,7 @@ class PairResult:
     entries: int = 0
     evaluated: int = 0
     zeros: int = 0
+    combinations: int = 0
     groups: tuple[int, int] | None = None
     by_atol: int = 0
     notes: tuple[str, ...] = ()
@@ -207,11 +209,16 @@ class PairResult:
             "seconds",
         )
         data = {name: plain(getattr(self, name)) for name in names}
-        if not self.evaluated:
+        if not self.is_compared:
             data["max_abs_error"] = data["max_rel_error"] = None
         if self.slopes is not None:
             data["left"], data["right"] = (plain(slope) for slope in self.slopes)
         return data
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether anything was compared: single entries, or random combinations of all."""
+        return bool(self.evaluated or self.combinations)
 
     def row(self) -> tuple[str, ...]:
         """The pair's line of the summary table."""
@@ -281,6 +288,10 @@ def entries_of(pairs: Sequence[PairResult]) -> str:
     entries, evaluated = sum(pair.entries for pair in pairs), sum(pair.evaluated for pair in pairs)
     zeros = sum(pair.zeros for pair in pairs)
     text = f"{evaluated} of {entries} entries{_groups_of(pairs)}"
+    combined = [pair for pair in pairs if pair.combinations]
+    if combined:
+        held, runs = sum(pair.entries for pair in combined), sum(pair.combinations for pair in combined)
+        text += f" one by one, {held} in {runs} random combinations"
     return f"{text}; {zeros} more are zero (traced, verified by random products)" if zeros else text
 
 

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from tapedebug.autograd.kinds import Bools, Floats, Indices
-from tapedebug.autograd.programs.named import component_name
+from tapedebug.autograd.programs.named import component_name, entry_name
 from tapedebug.autograd.slopes.compared import Compared
 from tapedebug.autograd.told.evidence import FINE, Evidence, Side
 from tapedebug.lang.types import is_matrix, numpy_dtype
@@ -21,6 +21,7 @@ from tapedebug.lang.types import is_matrix, numpy_dtype
 ROUNDING = 2e-6  # relative difference that float32 rounding in a kernel explains
 INTERIOR = 4  # right elements between the ends from which on wrong ends are a boundary
 SEVERAL = 4  # wrong entries, or elements, from which on a number that fits is no coincidence
+PAIRED = 16  # places among which pairs are looked for
 FEW = 20  # integers up to which a ratio needs no other reason to be one
 
 
@@ -214,6 +215,46 @@ def exchanged(evidence: Evidence) -> Signature | None:
     return None
 
 
+def paired(evidence: Evidence) -> Signature | None:
+    """AD has elements of the output, or of the input, exchanged in pairs."""
+    output, input = evidence.sides
+    for side, here, what in ((output, evidence.row, "outputs"), (input, evidence.column, "inputs")):
+        partner = _partners(evidence, here, of_rows=side is output)
+        if partner is None:
+            continue
+        moved = np.array([partner[int(at)] for at in here])
+        rows, columns = (moved, evidence.column) if side is output else (evidence.row, moved)
+        if not _moved(evidence, rows, columns, all_known=True):
+            continue
+        pairs = sorted({(min(pair), max(pair)) for pair in partner.items()})
+        index = [[int(i) for i in np.unravel_index(at, side.shape)] for at in pairs[0]]
+        one, other = (entry_name(side.name, each, side.type) for each in index)
+        more = len(pairs) - 1
+        also = f", and {more} more pair{'s' * (more > 1)} of {what} likewise" if more else ""
+        verb = "at" if side is output else "by"
+        words = f"AD {verb} {one} equals FD {verb} {other}, and the other way round"
+        return Signature("exchanged", f"{words}{also}: two {what} are exchanged")
+    return None
+
+
+def _partners(evidence: Evidence, here: Indices, *, of_rows: bool) -> dict[int, int] | None:
+    """For each wrong row (or column) the other one whose differences it holds, if they come in pairs."""
+    places = [int(at) for at in np.unique(here)]
+    if not evidence.finite or len(places) > PAIRED or len(places) % 2:
+        return None
+    partner: dict[int, int] = {}
+    for one, other in combinations(places, 2):
+        both = (here == one) | (here == other)
+        there = np.where(here == one, other, one)[both]
+        row, column = evidence.row[both], evidence.column[both]
+        values, known = evidence.lookup(*((there, column) if of_rows else (row, there)))
+        if known.all() and evidence.all_close(evidence.ad[both], values, evidence.bar[both]):
+            if one in partner or other in partner:
+                return None  # several would do: what they hold tells none from another
+            partner |= {one: other, other: one}
+    return partner if len(partner) == len(places) else None
+
+
 def shifted(evidence: Evidence) -> Signature | None:
     """AD stands at another index than FD."""
     for rows, columns, inside, words in _shifts(evidence):
@@ -314,6 +355,7 @@ PREDICATES: tuple[Predicate, ...] = (
     almost_one,
     transposed,
     exchanged,
+    paired,
     shifted,
     other_side,
 )
