@@ -140,7 +140,9 @@ def _called(
         _, written = named_ports(function, given, further)
         targets = [a for _, _, a in written if is_array(a) and is_float(a.dtype)]
     elif callable(function):
-        program = function_subject(function, given, outputs, None).program
+        subject = function_subject(function, given, outputs, None)
+        subject.require_repeatable()
+        program = subject.program
         make, targets = program.shadow, [target.array for target in program.outputs]
     else:
         raise GradcheckError(

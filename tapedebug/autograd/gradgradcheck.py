@@ -119,6 +119,7 @@ def gradgradcheck(
     plan = Plan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
     with Pace(progress, max_seconds, caller="gradgradcheck") as pace:
         subject = subject_of(function, dim, inputs, outputs, device, None, in_place=True)
+        subject.require_repeatable()
         seeds = _seeds(subject, grad_outputs, apart=gen_non_contig_grad_outputs)
         result = _result(subject, seeds, plan, pace, given=grad_outputs is not None)
     if show_summary:

@@ -204,6 +204,7 @@ def _subject(
     adjoint: bool,
 ) -> Subject:
     subject = subject_of(function, dim, inputs, outputs, device, mask, adjoint=adjoint)
+    subject.require_repeatable()
     if not subject.pairs.chosen:
         raise GradcheckError(
             f"{subject.program.subject} has no Jacobian to compute: "

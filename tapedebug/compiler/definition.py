@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from functools import cached_property
@@ -92,6 +93,13 @@ class Definition:
                 f"kernel `{self.__name__}`: a kernel has plain parameters only; `{starred.arg}` is not",
                 span=origin.span(starred),
                 hint="give each argument a parameter of its own",
+            )
+        if getattr(self.python, "__annotations__", {}).get("return") is not None:
+            raise KernelSyntaxError(
+                f"kernel `{self.__name__}`: a kernel returns nothing; it is annotated "
+                f"`-> {ast.unparse(origin.header.returns or ast.Constant(None))}`",
+                span=origin.span(origin.header.returns or origin.header),
+                hint="remove the annotation; threads write their results to arrays",
             )
         declared = declared_types(self.python, origin, "kernel")
         params = []

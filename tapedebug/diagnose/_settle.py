@@ -8,6 +8,7 @@ from tapedebug.diagnose.rules import (
     after_loss,
     disconnected,
     nonfinite,
+    out_of_bounds,
     overwrite,
     replayed_counter,
     unused,
@@ -22,6 +23,8 @@ def settle(findings: Sequence[Finding]) -> list[Finding]:
         for finding in findings:
             if cause.rule == after_loss.RULE and cause.severity == "error":
                 _after_loss(finding, cause)
+            elif cause.rule == out_of_bounds.RULE and cause.severity == "error":
+                _out_of_bounds(finding, cause)
             elif cause.rule == unused.RULE and cause.severity == "warning":
                 _unused(finding, cause)
             elif cause.rule in (warp_limitation.RULE, replayed_counter.RULE) and cause.severity == "error":
@@ -38,6 +41,15 @@ def _same_line(finding: Finding, cause: Finding) -> None:
     own = all(reader == clobberer and reader in launches for reader, clobberer in finding.evidence["pairs"])
     if own and finding.location.line in lines:
         _demote(finding, f"See {cause.rule}, which is about the same line.", cause.rule)
+
+
+def _out_of_bounds(finding: Finding, cause: Finding) -> None:
+    """What no operation explains came from memory that a launch read beside its arrays."""
+    if finding.rule != nonfinite.RULE or finding.severity == "info":
+        return
+    if finding.evidence["cause"] == "unknown" and set(finding.launches) & set(cause.launches):
+        told = f"See {out_of_bounds.RULE}: the launch reads memory that is not the array's."
+        _demote(finding, told, out_of_bounds.RULE)
 
 
 def _unused(finding: Finding, cause: Finding) -> None:

@@ -306,8 +306,6 @@ RETURNS = (
     [
         (outside, *OUTSIDE),
         (half_outside, *OUTSIDE),
-        (counts, *TWICE),
-        (changes_its_shape, *TWICE),
         (
             picky,
             "function {} raises ValueError (I want 1) at inputs that differ by 0.1 %: it is called there "
@@ -335,6 +333,22 @@ def test_refusals_say_why(x: Any, function: Any, message: str, hint: str) -> Non
     with pytest.raises(wp.GradcheckError) as caught:
         gradcheck(function, inputs=[x])
     assert (caught.value.message, caught.value.hint) == (message.format(function.__name__), hint)
+    assert x.numpy().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("function", [counts, changes_its_shape])
+def test_a_function_of_chance_has_its_own_verdict(x: Any, function: Any) -> None:
+    message, hint = TWICE[0].format(function.__name__), TWICE[1]
+    result = gradcheck(function, inputs=[x], raise_exception=False, show_summary=False)
+    assert result.verdict == "NONDETERMINISTIC"
+    assert not result
+    assert [pair.message for pair in result.pairs] == [f"{message}; {hint}"]
+    assert "0 of " in str(result.coverage)
+    with pytest.raises(wp.GradcheckError, match="gives other results when it is called twice"):
+        gradcheck(function, inputs=[x], show_summary=False)
+    with pytest.raises(wp.GradcheckError) as caught:
+        jacobian(function, inputs=[x])  # there is none
+    assert (caught.value.message, caught.value.hint) == (message, hint)
     assert x.numpy().tolist() == [1.0, 2.0]
 
 

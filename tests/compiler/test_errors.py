@@ -178,3 +178,20 @@ if __name__ == "__main__":
             found = raised(program, Path(folder))
         text += f"\n## {title}\n{program}\n{RULE}\n{found}\n"
     BOOK.write_text(text, encoding="utf-8")
+
+
+def test_a_kernel_that_is_said_to_return_something() -> None:
+    @wp.kernel
+    def scale(x: wp.array(dtype=float)) -> float:
+        x[wp.tid()] = 1.0
+
+    text = message_of(lambda: scale.params)
+    assert text.startswith("kernel `scale`: a kernel returns nothing; it is annotated `-> float`\n")
+    assert text.endswith("  = hint: remove the annotation; threads write their results to arrays")
+    assert "^^^^^" in text
+
+    @wp.kernel
+    def nothing(x: wp.array(dtype=float)) -> None:
+        x[wp.tid()] = 1.0
+
+    assert [param.name for param in nothing.params] == ["x"]

@@ -797,3 +797,27 @@ def test_it_says_nothing_of_launches_that_matter_to_no_gradient() -> None:
 
     for record in (of_constants, unused, afterwards):
         assert notes_of(record) == []
+
+
+@wp.kernel
+def bits(a: wp.array(dtype=wp.int32), b: wp.array(dtype=wp.int32)):
+    i = wp.tid()
+    b[i] = a[i]
+
+
+def test_floats_that_are_copied_as_integers() -> None:
+    x, y, z = (wp.zeros(3, dtype=float, requires_grad=True) for _ in range(3))
+    x.assign([1.0, 2.0, 3.0])
+    with wp.Tape() as tape:
+        wp.launch(squares_of, 3, inputs=[x, y])
+        wp.launch(bits, 3, inputs=[y.view(wp.int32), z.view(wp.int32)])
+    tape.backward(grads={z: wp.ones(3, dtype=float)})
+    (finding,) = wp.diagnose(tape).findings
+    assert (finding.rule, finding.severity) == ("disconnected", "warning")
+    assert finding.message.startswith(
+        "the gradient of x is exactly 0: launch 1 (bits) writes z through a view of int32, and integers "
+        "carry no gradient, whatever their bits mean. Yet the loss depends on x: displacing it by 0.1 % changes "
+    )
+    assert finding.fix == "write z as the floats that it holds: pass it without the view"
+    assert finding.location is not None
+    assert finding.location.function == "bits"

@@ -286,3 +286,61 @@ def test_ten_thousand_launches_in_place_are_numbered_without_recursion() -> None
         wp.launch(total, dim=2, inputs=[x], outputs=[loss])
     numbers = ValueNumbers(tape.trace())
     assert [len(item.launches) for item in numbers.sums] == [10_000]
+
+
+# -- a mean over samples that are the same -----------------------------------------------------------
+
+
+@wp.kernel
+def add_share(x: wp.array(dtype=float), n: float, mean: wp.array(dtype=float)):
+    i = wp.tid()
+    mean[i] += x[i] / n
+
+
+@wp.kernel
+def add_weighted(x: wp.array(dtype=float), weight: float, loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, weight * x[i] * x[i])
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 8])
+@pytest.mark.parametrize("inside", [False, True], ids=["clones before the loop", "clones in the loop"])
+def test_a_mean_over_equal_samples_counts_nothing_twice(samples: int, inside: bool) -> None:
+    base, mean, loss = floats(0.0, 0.5, 1.0), zeros(3), zeros(1)
+    with wp.Tape() as tape:
+        copies = [None if inside else wp.clone(base) for _ in range(samples)]
+        for given in copies:
+            x, y = wp.clone(base) if given is None else given, zeros(3)
+            wp.launch(square, 3, [x, y])
+            wp.launch(add_share, 3, [y, float(samples), mean])
+        wp.launch(total, 3, [mean, loss])
+    tape.backward(loss)
+    assert not [item for item in found(tape) if item.severity != "info"]
+
+
+def test_a_mean_of_losses_with_weights_of_one_over_n() -> None:
+    x, loss = floats(0.5, 1.0), zeros(1)
+    with wp.Tape() as tape:
+        for _sample in range(4):
+            y = zeros(2)
+            wp.launch(square, 2, [x, y])
+            wp.launch(add_weighted, 2, [y, 0.25, loss])
+    tape.backward(loss)
+    assert not [item for item in found(tape) if item.severity != "info"]
+
+
+@pytest.mark.parametrize("weight", [0.5, 2.0, 0.3])
+def test_a_weight_is_no_mean_of_two(weight: float) -> None:
+    x, loss = floats(0.5, 1.0), zeros(1)
+
+    def forward() -> None:
+        y = zeros(2)
+        wp.launch(square, 2, [x, y])
+        wp.launch(add_weighted, 2, [y, weight, loss])
+
+    with wp.Tape() as tape:
+        forward()
+        forward()
+    tape.backward(loss)
+    (finding,) = [item for item in found(tape) if item.severity == "warning"]
+    assert "a forward function was called twice" in finding.message

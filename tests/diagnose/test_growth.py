@@ -391,3 +391,60 @@ def test_norms_of_a_long_tape_are_sampled() -> None:
     assert finding.evidence["log10_norms"][0][0] == 0
     assert finding.evidence["log10_norms"][-1][0] == 500
     assert math.isclose(finding.evidence["rate"], 1.05, rel_tol=1e-4)
+
+
+# -- growth until the adjoint overflows --------------------------------------------------------------
+
+
+@wp.kernel
+def slide(q: wp.array(dtype=float), v: wp.array(dtype=float), mu: wp.array(dtype=float), slope: float):
+    i = wp.tid()
+    f = -mu[0] * wp.tanh(v[i] * slope) - 0.01 * q[i]
+    v[i] = v[i] + f
+    q[i] = q[i] + v[i] / 60.0
+
+
+def friction(steps: int, slope: float = 100.0) -> Any:
+    q, v = (wp.zeros(3, dtype=float, requires_grad=True) for _ in range(2))
+    mu, loss = wp.array([0.8], dtype=float, requires_grad=True), wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        for _ in range(steps):
+            wp.launch(slide, 3, [q, v, mu, slope])
+        wp.launch(miss, 3, [q, loss])
+    tape.backward(loss)
+    return wp.diagnose(tape, loss=loss)
+
+
+@wp.kernel
+def miss(q: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    d = q[wp.tid()] - 0.5
+    wp.atomic_add(loss, 0, d * d)
+
+
+@pytest.mark.parametrize("steps", [15, 300])
+def test_growth_is_told_before_and_after_it_overflows(steps: int) -> None:
+    diagnosis = friction(steps)
+    (growth,) = diagnosis.by_rule("exploding")
+    assert growth.severity == "warning"
+    assert growth.fix == "take a smaller time step, or an implicit one"
+    assert growth.evidence["overflows"] == (steps == 300)
+    assert growth.evidence["adjoint_is_right"]
+    assert 50 < growth.evidence["rate"] < 90
+    assert 70 < growth.evidence["tangent_rate"] < 90
+    assert ("and not finite further back" in growth.message) == (steps == 300)
+
+
+def test_a_smaller_loss_is_no_advice_where_the_adjoint_grows() -> None:
+    diagnosis = friction(300)
+    (overflow,) = [item for item in diagnosis.by_rule("nonfinite") if item.severity == "error"]
+    assert "The adjoint grows by 65 a round on its way back, over 22 rounds" in overflow.message
+    assert overflow.fix == (
+        "take a smaller time step, or the gradient over fewer rounds; damp what amplifies"
+    )
+    assert "rescale" not in str(diagnosis)
+
+
+def test_a_stable_loop_of_the_same_kernel_is_quiet() -> None:
+    diagnosis = friction(300, slope=1.0)
+    assert not diagnosis.by_rule("exploding")
+    assert not diagnosis.by_rule("nonfinite")

@@ -375,3 +375,24 @@ def test_what_the_reverse_pass_makes_of_a_bad_value_is_no_finding_of_its_own() -
     tape.backward(loss)
     (finding,) = [item for item in wp.diagnose(tape).findings if item.rule == "nonfinite"]
     assert (finding.evidence["cause"], finding.evidence["pass"]) == ("x/0", "forward")
+
+
+@wp.kernel
+def inverse_of_the_next(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 1.0 / x[i + 1]
+
+
+def test_what_is_read_beside_an_array_is_told_by_the_rule_that_explains_it() -> None:
+    x, y = (wp.zeros(3, dtype=float, requires_grad=True) for _ in range(2))
+    x.assign([1.0, 2.0, 3.0])
+    with wp.Tape() as tape:
+        wp.launch(inverse_of_the_next, 3, [x, y])
+    tape.backward(grads={y: wp.ones(3, dtype=float)})
+    diagnosis = wp.diagnose(tape)
+    assert [item.rule for item in diagnosis.findings if item.severity == "error"] == ["out-of-bounds"]
+    (note,) = diagnosis.by_rule("nonfinite")
+    assert note.severity == "info"
+    assert note.evidence["explained_by"] == "out-of-bounds"
+    assert note.message.endswith("See out-of-bounds: the launch reads memory that is not the array's.")
+    assert "perhaps" not in str(diagnosis)

@@ -11,7 +11,7 @@ from tapedebug.autograd.checks.complexes import as_complex, in_parts
 from tapedebug.autograd.checks.extra import extra_checks
 from tapedebug.autograd.checks.timely import check_in_time
 from tapedebug.autograd.programs.pairs import why_nothing
-from tapedebug.autograd.programs.program import Pairs
+from tapedebug.autograd.programs.program import Pairs, Port
 from tapedebug.autograd.programs.subjects import Subject
 from tapedebug.autograd.slopes.transpose import DotProduct, dot_test
 from tapedebug.autograd.slopes.verdict import worst
@@ -24,6 +24,8 @@ def checked(
 ) -> tuple[list[PairResult], DotProduct | None]:
     """The results of all pairs, and the dot-product test where there was one."""
     program, chosen, options = subject.program, subject.pairs.chosen, plan.options
+    if subject.unrepeatable is not None:
+        return [_unrepeatable(subject, source, target) for source, target in chosen], None
     program.pulse = pace.pulse
     dot, steady = None, chosen
     pairs: list[PairResult] = []
@@ -42,6 +44,20 @@ def checked(
     others = extra_checks(program, Pairs(steady, subject.pairs.notes), plan, options, pace.pulse)
     pairs += [in_parts(result, subject.complex) for result in others] if subject.complex else others
     return pairs, dot
+
+
+def _unrepeatable(subject: Subject, source: Port, target: Port) -> PairResult:
+    """The result of a pair of a function that gives other results each time."""
+    assert subject.unrepeatable is not None
+    return PairResult(
+        launch=None,
+        subject=subject.program.subject,
+        input=source.label,
+        output=target.label,
+        verdict="NONDETERMINISTIC",
+        message=f"{subject.unrepeatable.message}; {subject.unrepeatable.hint}",
+        entries=source.size * target.size,
+    )
 
 
 def collect(

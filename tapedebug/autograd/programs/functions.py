@@ -100,10 +100,15 @@ def _require_fit(name: str, function: Callable[..., Any], inputs: Sequence[Any])
         ) from None
 
 
+class Unrepeatable(GradcheckError):
+    """A function gives other results each time it is called."""
+
+
 def require_faithful(call: Call, program: Program) -> None:
     """Refuse a function whose launches are not all of it: displaced inputs must give what the replay gives.
 
     Raises:
+        Unrepeatable: They do not, and neither do the same inputs.
         GradcheckError: They do not.
     """
     changes = {source: _displaced(program, source) for source in program.inputs}
@@ -124,7 +129,7 @@ def require_faithful(call: Call, program: Program) -> None:
             continue
         once_more = call.again({})
         if any(not _same(old, new, old) for old, new in zip(call.observed, once_more, strict=False)):
-            raise GradcheckError(
+            raise Unrepeatable(
                 f"{call.name} gives other results when it is called twice with the same inputs: "
                 "it has no derivative to check",
                 hint="pin what it draws or keeps between calls: pass a seed, or make it part of the inputs",

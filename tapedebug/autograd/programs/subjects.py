@@ -12,7 +12,7 @@ import numpy as np
 from tapedebug._errors import GradcheckError
 from tapedebug._source import Span
 from tapedebug.autograd.programs.flat import flat_call, listed
-from tapedebug.autograd.programs.functions import Call, require_faithful
+from tapedebug.autograd.programs.functions import Call, Unrepeatable, require_faithful
 from tapedebug.autograd.programs.masks import Argument, choose_pairs
 from tapedebug.autograd.programs.metadata import FunctionMetadata, Named, input_names
 from tapedebug.autograd.programs.overlaps import refuse_overlaps
@@ -36,7 +36,7 @@ class Subject:
     `describe` gives the labels. `remember` gives what writes what scripts of its pairs share, with the values
     that arrays hold when it is called. `tape` is what a function recorded. `arguments` has all
     of them by name, of a function also what it returned; `complex` are the names of those that hold complex
-    numbers.
+    numbers. `unrepeatable` says that a function has no derivative: it gives other results each time.
     """
 
     program: ShadowProgram
@@ -46,6 +46,16 @@ class Subject:
     tape: Any = None
     arguments: list[tuple[str, Any]] = field(default_factory=list)
     complex: frozenset[str] = frozenset()
+    unrepeatable: Unrepeatable | None = None
+
+    def require_repeatable(self) -> None:
+        """Refuse a function that gives other results each time it is called.
+
+        Raises:
+            GradcheckError: It is one.
+        """
+        if self.unrepeatable is not None:
+            raise self.unrepeatable
 
     @cached_property
     def metadata(self) -> FunctionMetadata:
@@ -276,8 +286,12 @@ def function_subject(
         _restricted(targets, pairs.outputs()),
     )
     pairs.notes = list(dict.fromkeys([*notes, *pairs.notes]))
+    unrepeatable = None
     if pairs.chosen:
-        require_faithful(call, program)
+        try:
+            require_faithful(call, program)
+        except Unrepeatable as error:
+            unrepeatable = error
     named = list(zip(input_names(function, len(inputs)), inputs, strict=True))
 
     def remember() -> Writer:
@@ -291,6 +305,7 @@ def function_subject(
         remember,
         call.tape,
         arguments=arrays,
+        unrepeatable=unrepeatable,
     )
 
 

@@ -30,12 +30,14 @@ class Growth:
         norms: Of the adjoint of what each round hands on, from the first round to the last.
         values: Of the values that each round hands on.
         start: The first of these rounds: further back nothing is left of the adjoint.
+        overflows: Further back it is not finite.
     """
 
     rounds: Rounds
     norms: tuple[float, ...]
     values: tuple[float, ...]
     start: int = 0
+    overflows: bool = False
 
     @property
     def total(self) -> float:
@@ -74,10 +76,20 @@ def growths(case: Case, profile: Profile) -> list[Growth]:
         while norms and norms[-1] == 0:  # the loss was taken before the last rounds
             norms.pop()
             values.pop()
-        start = next((number for number, norm in enumerate(norms) if norm), 0)
+        lost = [number for number, norm in enumerate(norms) if not math.isfinite(norm)]
+        start = lost[-1] + 1 if lost else next((number for number, norm in enumerate(norms) if norm), 0)
         if len(norms) - start > 2:
-            found.append(Growth(rounds, tuple(norms[start:]), tuple(values[start:]), start))
+            kept = tuple(norms[start:]), tuple(values[start:])
+            found.append(Growth(rounds, *kept, start, overflows=bool(lost)))
     return found
+
+
+def overflowing(case: Case, least: float) -> Growth | None:
+    """Return the loop in which the adjoint grows, by `least` in all, until it is not finite, if one does."""
+    if case.profile is None:
+        return None
+    found = [item for item in largest(growths(case, case.profile)) if item.overflows]
+    return next((item for item in found if item.total >= least), None)
 
 
 def table(profile: Profile) -> list[list[float]]:
@@ -98,7 +110,11 @@ def sampled(count: int, limit: int) -> list[int]:
 
 
 def tangent_rate(replay: Replay, growth: Growth) -> float:
-    """Return the factor by which a change of the inputs grows in one round, by a push along the gradient."""
+    """Return the factor by which a change of the inputs grows in one round, by a push along the gradient.
+
+    Where the adjoint overflows there is no gradient to push along: then it is a change of what the first of
+    these rounds hands on.
+    """
     rounds = growth.rounds
     shadow = replay._shadow(double=True)
     numbers = range(len(growth.norms))
@@ -116,8 +132,19 @@ def tangent_rate(replay: Replay, growth: Growth) -> float:
                 ),
             )
 
-    directions = {replay.arrays[leaf]: _direction(values) for leaf, values in replay.gradients().items()}
-    shadow.push(directions, on_launch=look)
+    if growth.overflows:
+        first = rounds.launch(growth.start, max(item.writer for item in rounds.carried)) + 1
+        shadow.forward(0, first)
+        handed = [
+            replay.records[rounds.launch(growth.start, item.writer)].args[item.written]
+            for item in rounds.carried
+        ]
+        directions = {a: _direction(np.ones_like(shadow.values(a))) for a in handed}
+        shadow.push(directions, start=first, on_launch=look)
+        norms[0] = math.hypot(*(float(np.linalg.norm(values)) for values in directions.values()))
+    else:
+        directions = {replay.arrays[leaf]: _direction(found) for leaf, found in replay.gradients().items()}
+        shadow.push(directions, on_launch=look)
     start = len(norms) // 3
     total = _ratio(norms[-1], norms[start])
     return float(total ** (1.0 / max(1, len(norms) - 1 - start)))

@@ -43,7 +43,8 @@ def explain(culprit: Culprit | None, birth: Birth) -> tuple[str, str, str]:
     if culprit is None:
         return (
             "unknown",
-            "No single operation shows it; a sum of many large adjoints overflows, perhaps.",
+            "No operation shows it: a sum of large numbers overflows, or something is read that is no "
+            "element of an array.",
             "look at the values that this launch reads, and rescale them",
         )
     operands = ", ".join(words.number(value) for value in culprit.operands)

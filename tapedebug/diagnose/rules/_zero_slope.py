@@ -16,9 +16,10 @@ import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.reading._graph import is_float, overlaps
 from tapedebug.diagnose.reading._reach import Reach
 from tapedebug.trace import Finding, Launch
-from tapedebug.trace.model import Severity
+from tapedebug.trace.model import ArrayInfo, Severity
 
 RULE = "disconnected"
 SCALES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
@@ -88,8 +89,11 @@ def zero_slopes(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding
     for number, leaf in enumerate(leaves):
         response = together if quiet and number >= ALONE else respond(case, [leaf])
         edge = reach.integers(leaf)
+        bits = _written_as_integers(case) if response.kind == "slope" else None
         if edge is not None and response.kind != "none":
             found.append(_integers(case, reach, leaf, edge, response))
+        elif bits is not None:
+            found.append(_bits(case, leaf, *bits, response))
         else:
             found.append(_zero(case, reach, leaf, dead, response))
     return found
@@ -177,6 +181,48 @@ def _integers(case: Case, reach: Reach, leaf: int, edge: Any, response: Response
             "loss_moves": list(response.changes),
         },
         fix=f"keep floats in {between.label}: round or cast to integers only what indexes an array",
+    )
+
+
+def _written_as_integers(case: Case) -> tuple[Launch, int, ArrayInfo] | None:
+    """The first launch that writes memory of an array of floats through a view of integers."""
+    arrays = case.trace.arrays
+    floats = [info for info in arrays if is_float(info) and info.requires_grad]
+    for launch in case.trace.launches:
+        for param, arg in enumerate(launch.args):
+            if arg.writes and arg.array is not None and not is_float(arrays[arg.array]):
+                for info in floats:
+                    if overlaps(info, arrays[arg.array]):
+                        return launch, param, info
+    return None
+
+
+def _bits(
+    case: Case, leaf: int, launch: Launch, param: int, written: ArrayInfo, response: Response
+) -> Finding:
+    trace, label = case.trace, case.trace.arrays[leaf].label
+    view = trace.arrays[launch.args[param].array or 0]
+    return Finding(
+        rule=RULE,
+        severity="warning",
+        message=(
+            f"the gradient of {label} is exactly 0: {words.launch_words(launch)} writes {written.label} "
+            f"through a view of {view.dtype}, and integers carry no gradient, whatever their bits mean. Yet "
+            f"the loss depends on {label}: {response.text()}."
+        ),
+        launches=[launch.index],
+        arrays=[label, written.label],
+        location=words.access_location(trace, launch, param, ("write", "atomic")),
+        call_site=launch.call_site,
+        evidence={
+            "kind": "integers",
+            "inputs": [label],
+            "through": view.label,
+            "dtype": view.dtype,
+            "perturbation": list(SCALES),
+            "loss_moves": list(response.changes),
+        },
+        fix=f"write {written.label} as the floats that it holds: pass it without the view",
     )
 
 

@@ -8,6 +8,7 @@ reads the state in between. Launches that write the same values again are harmle
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -83,6 +84,8 @@ class _Added:
         """The finding, if the experiments bear it out."""
         if not (self.all_again or self._same_arrays()):
             return None  # the same values in other arrays: twins, computed apart, may both count
+        if self._is_share():
+            return None
         shares = self._contributions()
         if shares is None:
             return None
@@ -174,6 +177,29 @@ class _Added:
     def _same_arrays(self) -> bool:
         given = [[arg.array for arg in launch.args] for launch in self.item.launches]
         return all(arrays == given[0] for arrays in given)
+
+    def _is_share(self) -> bool:
+        """Whether each launch is given the number of them, by which it divides: a mean over equal samples.
+
+        A factor of 2 or 1/2 means many things: of two launches, the sum is what one of them read, too.
+        """
+        count = len(self.item.launches)
+        given = [arg.value for arg in self.first.args if arg.array is None]
+        numbers = [value for value in given if isinstance(value, int | float) and not isinstance(value, bool)]
+        if not any(math.isclose(value, one, rel_tol=1e-6) for value in numbers for one in (count, 1 / count)):
+            return False
+        return count > 2 or self._sums_to_an_input()
+
+    def _sums_to_an_input(self) -> bool:
+        """Whether what all of them add together is an array that they read."""
+        end = self.extra[-1].index + 1
+        last = self.extra[-1]
+        read = [arg.array for arg in last.args if arg.array not in (None, self.array) and arg.reads]
+        run, every = self.case.experiment.values_without, [launch.index for launch in self.item.launches]
+        after = run((), [self.array, *read], end)
+        added = after[self.array].astype(np.float64) - run(every, [self.array], end)[self.array]
+        alike = [after[array] for array in read if after[array].shape == added.shape]
+        return any(np.allclose(values, added, rtol=CLOSE) for values in alike)
 
     def _always(self) -> bool:
         """Whether no launch of these lines is without its double; half steps at the ends of a loop are."""

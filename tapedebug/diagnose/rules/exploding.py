@@ -65,12 +65,14 @@ def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
     noise = _noise(case)
     limit = USELESS_DOUBLE if _is_double(case, launch, item.written) else USELESS
     useless = growth.relative >= limit or (flips and growth.total >= USELESS) or noise > NOISE
+    useless |= growth.overflows
     severity: Severity = "error" if not right else "warning" if useless else "info"
     message = (
         f"the adjoint of {label} grows by {growth.rate:.3g} a round on its way back through "
         f"{len(growth.norms)} rounds of {_round(case, growth)}: its norm is {words.number(growth.norms[-1])} "
         f"after {words.launch_words(launch)} and {words.number(growth.norms[0])} after "
-        f"{words.launch_words(first)}. {_verdict(case, right, rate, label)}"
+        f"{words.launch_words(first)}{', and not finite further back' if growth.overflows else ''}. "
+        f"{_verdict(case, right, rate, label)}"
     )
     message += _why(growth, right, flips, noise, useless and growth.relative >= limit)
     return Finding(
@@ -91,6 +93,7 @@ def _loop(case: Case, profile: Profile, growth: Growth) -> Finding | None:
             "alternates": flips,
             "float32_difference": noise,
             "adjoint_is_right": right,
+            "overflows": growth.overflows,
             "log10_norms": table(profile),
         },
         fix=_fix(right, flips, useless),

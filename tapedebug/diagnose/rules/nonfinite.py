@@ -18,6 +18,7 @@ import numpy as np
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.experiments._experiment import Consume, Experiment, Flow, Values
+from tapedebug.diagnose.reading._growth import Growth, overflowing
 from tapedebug.diagnose.rules._birth import Birth, explain, location_of, snippet_of
 from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.thread import Culprit
 
 RULE = "nonfinite"
+GROWN = 1e4
+"""A loop that amplifies its adjoint by less does not explain why it overflows."""
 SECONDS = 3.0
 """How long threads are searched for the operation; the launch and the element are known without it."""
 
@@ -50,7 +53,9 @@ def find(case: Case) -> list[Finding]:
     if not found and given is None:
         found = births[:1]
     bad = bool(broken) or bool(_bad_loss(trace))
-    findings = [_finding(trace, birth, "error" if bad else "info", broken, gradients) for birth in found]
+    growth = overflowing(case, GROWN) if any(not birth.forward for birth in found) else None
+    severity: Severity = "error" if bad else "info"
+    findings = [_finding(trace, birth, severity, broken, gradients, growth) for birth in found]
     if given is not None:
         # What came in is to blame only if nothing on the tape is.
         blamed = bad and not found
@@ -216,7 +221,12 @@ def _candidates(birth: Birth, flow: Flow) -> Iterator[int]:
 
 
 def _finding(
-    trace: Trace, birth: Birth, severity: Severity, broken: list[int], gradients: Mapping[int, Values]
+    trace: Trace,
+    birth: Birth,
+    severity: Severity,
+    broken: list[int],
+    gradients: Mapping[int, Values],
+    growth: Growth | None,
 ) -> Finding:
     launch, culprit = birth.launch, birth.culprit
     arg = launch.args[birth.param]
@@ -234,6 +244,12 @@ def _finding(
         if birth.consume == "current":
             what += ", and so is what it read, but that was overwritten and its adjoint sees the new values"
     cause, why, fix = explain(culprit, birth)
+    if growth is not None and not birth.forward and cause.endswith(("overflows", "unknown")):
+        why += (
+            f" The adjoint grows by {growth.rate:.3g} a round on its way back, over {len(growth.norms)} "
+            "rounds: that takes any number beyond the largest, and a smaller loss only does so later."
+        )
+        fix = "take a smaller time step, or the gradient over fewer rounds; damp what amplifies"
     location = location_of(culprit.span) if culprit is not None and culprit.span is not None else None
     if location is None:
         kinds = ("write", "atomic") if birth.forward else ("read",)
