@@ -815,9 +815,9 @@ def test_floats_that_are_copied_as_integers() -> None:
     (finding,) = wp.diagnose(tape).findings
     assert (finding.rule, finding.severity) == ("disconnected", "warning")
     assert finding.message.startswith(
-        "the gradient of x is exactly 0: launch 1 (bits) writes z through a view of int32, and integers "
-        "carry no gradient, whatever their bits mean. Yet the loss depends on x: displacing it by 0.1 % changes "
+        "the gradient of x is exactly 0: launch 1 (bits) reads y through a view of int32, and integers "
+        "carry no gradient, whatever their bits mean. Yet the loss depends on x: displacing it by "
     )
-    assert finding.fix == "write z as the floats that it holds: pass it without the view"
+    assert finding.fix == "read y as the floats that it holds: pass it without the view"
     assert finding.location is not None
     assert finding.location.function == "bits"

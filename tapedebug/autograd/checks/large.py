@@ -52,8 +52,7 @@ def check_large(
         notes += _slightly(found)
     lost = [at for at in source.positions if not np.isfinite(program.values(source)[at])]
     if lost:  # differences of what is not finite are not: combinations leave these inputs out
-        row, column = target.positions[:1], np.array(lost[:1])
-        found = alone(program, source, target, row, column, plan, checkpoint)
+        found = alone(program, source, target, target.positions[:1], np.array(lost[:1]), plan, checkpoint)
         if (found.codes != AGREE).any():
             many = "1 input is" if len(lost) == 1 else f"{len(lost)} inputs are"
             notes += (f"{where}: {many} not finite, and not in these combinations; the others agree",)

@@ -8,18 +8,19 @@ proportion the gradient is not explained, and where all chains pass an array of 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
-from tapedebug.diagnose.reading._graph import is_float, overlaps
+from tapedebug.diagnose.reading._graph import is_float
 from tapedebug.diagnose.reading._reach import Reach
 from tapedebug.trace import Finding, Launch
-from tapedebug.trace.model import ArrayInfo, Severity
+from tapedebug.trace.model import Severity
 
 RULE = "disconnected"
 SCALES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
@@ -30,6 +31,9 @@ CURVED = 30.0
 """If a displacement 10 times as large changes the loss by more than this factor, there is no slope."""
 ALONE = 12
 """So many inputs are displaced one by one; if there are more, the others are displaced together first."""
+
+
+_DTYPE = re.compile(r"dtype=(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def zero_slopes(case: Case, reach: Reach, leaves: Sequence[int]) -> list[Finding
     for number, leaf in enumerate(leaves):
         response = together if quiet and number >= ALONE else respond(case, [leaf])
         edge = reach.integers(leaf)
-        bits = _written_as_integers(case) if response.kind == "slope" else None
+        bits = _read_as_integers(case) if response.kind == "slope" else None
         if edge is not None and response.kind != "none":
             found.append(_integers(case, reach, leaf, edge, response))
         elif bits is not None:
@@ -184,45 +188,44 @@ def _integers(case: Case, reach: Reach, leaf: int, edge: Any, response: Response
     )
 
 
-def _written_as_integers(case: Case) -> tuple[Launch, int, ArrayInfo] | None:
-    """The first launch that writes memory of an array of floats through a view of integers."""
-    arrays = case.trace.arrays
-    floats = [info for info in arrays if is_float(info) and info.requires_grad]
-    for launch in case.trace.launches:
-        for param, arg in enumerate(launch.args):
-            if arg.writes and arg.array is not None and not is_float(arrays[arg.array]):
-                for info in floats:
-                    if overlaps(info, arrays[arg.array]):
-                        return launch, param, info
+def _read_as_integers(case: Case) -> tuple[Launch, int, str] | None:
+    """The first launch that reads an array of floats with a gradient through a view of integers."""
+    trace = case.trace
+    for launch in trace.launches:
+        params = [] if launch.kernel is None else trace.kernels[launch.kernel].params
+        for param, (arg, declared) in enumerate(zip(launch.args, params, strict=False)):
+            if arg.array is None or not arg.reads or not trace.arrays[arg.array].requires_grad:
+                continue
+            info, named = trace.arrays[arg.array], _DTYPE.search(declared.type)
+            if named is not None and is_float(info) and not is_float(replace(info, dtype=named[1])):
+                return launch, param, named[1]
     return None
 
 
-def _bits(
-    case: Case, leaf: int, launch: Launch, param: int, written: ArrayInfo, response: Response
-) -> Finding:
+def _bits(case: Case, leaf: int, launch: Launch, param: int, dtype: str, response: Response) -> Finding:
     trace, label = case.trace, case.trace.arrays[leaf].label
-    view = trace.arrays[launch.args[param].array or 0]
+    read = trace.arrays[launch.args[param].array or 0].label
     return Finding(
         rule=RULE,
         severity="warning",
         message=(
-            f"the gradient of {label} is exactly 0: {words.launch_words(launch)} writes {written.label} "
-            f"through a view of {view.dtype}, and integers carry no gradient, whatever their bits mean. Yet "
-            f"the loss depends on {label}: {response.text()}."
+            f"the gradient of {label} is exactly 0: {words.launch_words(launch)} reads {read} through a view "
+            f"of {dtype}, and integers carry no gradient, whatever their bits mean. Yet the loss depends on "
+            f"{label}: {response.text()}."
         ),
         launches=[launch.index],
-        arrays=[label, written.label],
-        location=words.access_location(trace, launch, param, ("write", "atomic")),
+        arrays=list(dict.fromkeys([label, read])),
+        location=words.access_location(trace, launch, param, ("read",)),
         call_site=launch.call_site,
         evidence={
             "kind": "integers",
             "inputs": [label],
-            "through": view.label,
-            "dtype": view.dtype,
+            "through": read,
+            "dtype": dtype,
             "perturbation": list(SCALES),
             "loss_moves": list(response.changes),
         },
-        fix=f"write {written.label} as the floats that it holds: pass it without the view",
+        fix=f"read {read} as the floats that it holds: pass it without the view",
     )
 
 
