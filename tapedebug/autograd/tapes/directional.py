@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class Probe:
         inputs: How many inputs were displaced together.
         unit: Of a single entry, how far a step of 1 goes.
         noise: How far one float32 rounding of the inputs moves the gradient along the direction.
+        direction: Of a random direction in one input, how far a step of 1 goes.
     """
 
     entry: tuple[int, ...] | None
@@ -78,6 +79,7 @@ class Probe:
     inputs: int = 1
     unit: float = 1.0
     noise: float = 0.0
+    direction: Floats | None = field(default=None, compare=False, repr=False)
 
     @property
     def along(self) -> str:
@@ -139,8 +141,10 @@ def _directions(values: Floats, gradient: Floats, effort: Effort) -> list[tuple[
         (int(flat), unit_direction(values, int(flat))) for flat in chosen
     ]
     if size > 1:
-        scale = np.maximum(np.abs(values), 0.01 * typical)
-        found += [(None, direction) for direction in random_directions(size, effort.random, scale)]
+        # Every second direction displaces all entries alike: an entry is no less wrong for a small input.
+        scaled = np.maximum(np.abs(values), 0.01 * typical)
+        for number, signs in enumerate(random_directions(size, effort.random)):
+            found.append((None, signs * (typical if number % 2 else scaled)))
     return found
 
 
@@ -181,6 +185,7 @@ def probe_input(
             size=float(np.sqrt(((np.nan_to_num(exact) * direction) ** 2).sum())),
             allowed=0.0,
             unit=1.0 if flat is None else float(direction[flat]),
+            direction=direction if flat is None else None,
         )
         noise = float(floor @ np.abs(direction))
         found, start = measured(program, {port: direction}, probe, rtol, noise, checkpoint)

@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from tapedebug.autograd.kinds import Floats
+from tapedebug.autograd.programs.named import entry_name
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.whole import WholeTape
 from tapedebug.autograd.slopes.verdict import Verdict, worst
 from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligible, unit_direction
+from tapedebug.autograd.tapes.entry_hunt import EntryHunt, refutes, sure_of
 from tapedebug.autograd.tapes.float32_bar import SPREAD, Rounding, rounding_of
 from tapedebug.autograd.tapes.reference import Departure, Reference
 from tapedebug.autograd.tapes.resolution import Resolution, refuted, resolve
 from tapedebug.autograd.told.messages import kink_words
 
-REFUTED = 3.0  # error bars by which a difference is off: it is not the same number
-PRECISE = 1e-7  # of the size of a derivative: what no difference is trusted to refute
+MARGIN = 3.0  # of what random directions show: what the gradient as a whole may be off
 ENTRY = 1e-5  # an entry this small beside the largest is rounding in float32
 SINGLE = 1e-2  # a float32 gradient that is further from its own float64 twin than this is not rounding alone
 
@@ -127,21 +128,35 @@ def judge_input(
                 numbers = f"{departure.difference}; {numbers}"
         elif departure is not None and departure.right == "unknown" and verdict == "AGREE":
             verdict, reason, told = "UNDECIDABLE", departure.reason, True
+        elif verdict == "AGREE" and not program.meant:
+            found = EntryHunt(program, port, gradients).run(probes)
+            if found is not None:
+                verdict, probes = "WRONG", [*probes, found]
+                reason, rel_error = _refuted(port, found), found.rel_error
     if verdict == "UNDECIDABLE" and not program.meant and not told:
         reason += _beside(program, port, probes)
     if program.blind and verdict in ("AGREE", "WRONG"):
         verdict, reason = "UNDECIDABLE", f"{reason}; {program.blind}".removeprefix("; ")
     message = f"{numbers}: {reason}".strip(": ")
-    found = result_of(port, gradients, probes, verdict, reason, message, rel_error)
+    check = result_of(port, gradients, probes, verdict, reason, message, rel_error)
     if verdict != "AGREE":
         resolution = replace(resolution, note="", stationary=False)
     return replace(
-        found,
+        check,
         agreement=_agreement(port, gradients, probes, reference),
         departure=departure,
         note=resolution.note,
         stationary=resolution.stationary,
         rounding=resolution.rounding and verdict == "UNDECIDABLE",
+    )
+
+
+def _refuted(port: Port, probe: Probe) -> str:
+    """Which entry differences refute, in a clause."""
+    name = entry_name(port.name, probe.entry or (), port.array.dtype)
+    ad, fd, bar = (number / probe.unit for number in (probe.exact, probe.fd, probe.bar))
+    return (
+        f"the adjoint disagrees with differences of the loss at {name}: AD {ad:.6g}, FD {fd:.6g} ± {bar:.1g}"
     )
 
 
@@ -162,30 +177,19 @@ def _agreement(port: Port, gradients: Gradients, probes: Sequence[Probe], refere
     whole = max((probe.size for probe in probes), default=0.0)
     for probe in sure_of(probes):
         # A difference along one entry is told of the size of all, as the gradient is.
-        error, of = abs(probe.exact - probe.fd) + probe.bar, max(probe.size, whole)
+        error, of = MARGIN * abs(probe.exact - probe.fd) + probe.bar, max(probe.size, whole)
         found.append(error / of if of else float("inf"))
     return max(found) if len(found) > 1 else float("nan")
 
 
 def unconfirmed(check: InputCheck, why: str) -> InputCheck:
     """The result for an input whose gradient agrees, where its reverse pass is no transpose of anything."""
-    refuted = [p for p in sure_of(check.probes) if _refutes(p)]
+    refuted = [p for p in sure_of(check.probes) if refutes(p)]
     verdict: Verdict = "WRONG" if refuted else "UNDECIDABLE"
     reason = f"the adjoint disagrees with differences of the loss; {why}" if refuted else why
     rel_error = max([check.rel_error, *(probe.rel_error for probe in refuted)])
     message = f"{check.message}: {reason}".strip(": ")
     return replace(check, verdict=verdict, reason=reason, message=message, rel_error=rel_error)
-
-
-def sure_of(probes: Sequence[Probe]) -> list[Probe]:
-    """The probes whose differences have an error bar that says something, and no kink."""
-    return [probe for probe in probes if probe.verdict != "KINK" and probe.bar <= probe.allowed]
-
-
-def _refutes(probe: Probe) -> bool:
-    """Whether a difference is not what the float64 adjoint gives, by more than its error bar explains."""
-    error = abs(probe.exact - probe.fd)
-    return error > REFUTED * probe.bar and error > PRECISE * probe.size
 
 
 def confirmed(probes: Sequence[Probe]) -> bool:
