@@ -30,6 +30,9 @@ STEP = 1e-4
 STEPS = (1e-3, 5e-4)
 """Those of the inputs, relative to the largest of them."""
 
+FAILS = (Unknown, ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
+"""What working out an expression for other values may raise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reported:
@@ -64,9 +67,11 @@ def reported(replay: Replay, consumed: Mapping[int, Values]) -> Iterator[Reporte
         if made is None:
             yield Reported(array, None, scenes, None, unknown=True)
         for number in made or ():
-            slope = _slope(number, np.asarray(final_values(replay, array), np.float64))
+            values = np.asarray(final_values(replay, array), np.float64)
+            slope = _slope(number, values)
             if slope is None:
-                yield Reported(array, number, scenes, None, unknown=number.passed)
+                unknown = number.passed and _is_array(number, values)
+                yield Reported(array, number, scenes, None, unknown=unknown)
                 continue
             yield Reported(array, number, scenes, signature(consumed, gradients_from(replay, {array: slope})))
 
@@ -91,9 +96,17 @@ def _slope(number: Number, values: Values) -> Values | None:
             if not (same and abs(rest - mean * total) <= LINEAR * abs(rest)):
                 return None
             slope = np.full(size, mean)
-    except (Unknown, ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
+    except FAILS:
         return None
     return slope.reshape(values.shape) if np.isfinite(slope).all() else None
+
+
+def _is_array(number: Number, values: Values) -> bool:
+    """Whether what goes on to a function is more than one number."""
+    try:
+        return np.ndim(number.value(values)) > 0
+    except FAILS:
+        return False
 
 
 def _differences(number: Number, values: Values, places: Values) -> Values:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -38,8 +37,12 @@ FUNCTIONS = REDUCTIONS | {
 METHODS = REDUCTIONS | {"item", "copy", "astype", "ravel", "flatten", "reshape", "squeeze", "tolist", "dot"}
 """Methods of NumPy's arrays that are."""
 _HOST: dict[str, Callable[..., Any]] = {
-    **{"float": float, "int": int, "abs": abs},
-    **{"sum": np.sum, "max": np.max, "min": np.min},
+    "float": float,
+    "int": int,
+    "abs": abs,
+    "sum": np.sum,
+    "max": lambda *each: np.max(each if len(each) > 1 else each[0]),
+    "min": lambda *each: np.min(each if len(each) > 1 else each[0]),
 }
 """Functions of Python that are; `len` as well, and `round`, which is for the reader."""
 READS = frozenset({"numpy", "list"})
@@ -53,6 +56,10 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.FloorDiv: lambda a, b: a // b,
     ast.MatMult: lambda a, b: a @ b,
 }
+
+
+_KEPT_ON = (ast.AugAssign, ast.comprehension, ast.GeneratorExp, ast.ListComp, ast.Lambda)
+"""Where values go on to something that is not followed."""
 
 
 class Unknown(Exception):
@@ -79,7 +86,9 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class _Module:
+class Module:
+    """The source of a file: its tree, and the parent of each node."""
+
     tree: ast.Module
     parents: dict[ast.AST, ast.AST]
 
@@ -117,23 +126,23 @@ def numbers(scenes: Sequence[Scene]) -> list[Number] | None:
 
 
 @lru_cache(maxsize=32)
-def _parsed(file: str, text: str) -> _Module | None:
+def parsed(file: str, text: str) -> Module | None:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    return _Module(tree, parents)
+    return Module(tree, parents)
 
 
-def _module(code: CodeType) -> _Module:
-    found = _parsed(code.co_filename, "".join(linecache.getlines(code.co_filename)))
+def _module(code: CodeType) -> Module:
+    found = parsed(code.co_filename, "".join(linecache.getlines(code.co_filename)))
     if found is None:
         raise Unknown
     return found
 
 
-def _at(module: _Module, scene: Scene) -> ast.expr:
+def _at(module: Module, scene: Scene) -> ast.expr:
     """The expression that a function was in.
 
     Of a chain of methods over several lines, the place of a call begins at the name of the method.
@@ -156,7 +165,7 @@ def _is_read(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and node.func.attr in READS
 
 
-def _follow(module: _Module, hole: ast.expr, steps: list[_Step], scenes: Sequence[Scene]) -> Iterator[Number]:
+def _follow(module: Module, hole: ast.expr, steps: list[_Step], scenes: Sequence[Scene]) -> Iterator[Number]:
     """The numbers that an expression leads to."""
     top = _top(module, hole)
     steps = [*steps, _Step(top, hole, scenes[0])]
@@ -164,24 +173,25 @@ def _follow(module: _Module, hole: ast.expr, steps: list[_Step], scenes: Sequenc
     if isinstance(parent, ast.keyword):
         parent = module.parents.get(parent)
     target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-    if isinstance(target, ast.Name):
-        for use in _uses(module, target):
-            yield from _follow(module, use, steps, scenes)
-    elif isinstance(parent, ast.Return):
-        if len(scenes) > 1:
+    try:
+        if isinstance(target, ast.Name):
+            uses = _uses(module, target)
+            for use in uses:
+                yield from _follow(module, use, steps, scenes)
+            return
+        if isinstance(parent, ast.Return) and len(scenes) > 1:
             outer = _module(scenes[1].code)
             yield from _follow(outer, _at(outer, scenes[1]), steps, scenes[1:])
-        else:
-            yield _number(steps)
-    elif isinstance(parent, (ast.AugAssign, ast.comprehension, ast.GeneratorExp, ast.ListComp, ast.Lambda)):
-        raise Unknown
-    elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
-        yield replace(_number(steps), passed=parent.func.id not in ("print", "str", "repr", "format"))
-    else:
-        yield _number(steps)
+            return
+    except Unknown:  # what becomes of it; up to there it is known
+        yield replace(_number(steps), passed=True)
+        return
+    shown = ("print", "str", "repr", "format")
+    named = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id not in shown
+    yield replace(_number(steps), passed=named or isinstance(parent, _KEPT_ON))
 
 
-def _top(module: _Module, node: ast.expr) -> ast.expr:
+def _top(module: Module, node: ast.expr) -> ast.expr:
     """The largest expression around a value that is worked out from it."""
     while True:
         parent = module.parents.get(node)
@@ -214,7 +224,7 @@ def _is_numpy(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id in ("np", "numpy", "math")
 
 
-def _uses(module: _Module, target: ast.Name) -> list[ast.Name]:
+def _uses(module: Module, target: ast.Name) -> list[ast.Name]:
     """Where a name is used that is assigned once in its function."""
     scope: ast.AST = target
     while not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
@@ -327,69 +337,3 @@ def _values_of(found: Any) -> Any:
     values = found._look() if hasattr(found, "_look") else found
     real = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return values.astype(np.float64) if real else values
-
-
-STEP = re.compile(
-    r"\.grad\b|\bgrads?\b|gradient|slope|\blr\b|rate\b|alpha\b|\beta\b|step_?size", re.IGNORECASE
-)
-"""Words of a statement that is about a step along a gradient; one that runs a pass is not."""
-
-
-def divides_step(
-    number: Number, scenes: Sequence[Scene], files: Sequence[str], count: int
-) -> Location | None:
-    """Return a line that divides a step or a gradient by a count, as one that makes up for a sum does.
-
-    Args:
-        number: What is reported; what that divides by counts as well.
-        scenes: Where values were read.
-        files: Whose text is looked at.
-        count: The count.
-    """
-    for file in dict.fromkeys([*(scene.code.co_filename for scene in scenes), *files]):
-        module = _parsed(file, "".join(linecache.getlines(file)))
-        for node in ast.walk(module.tree) if module is not None else ():
-            if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)) or module is None:
-                continue
-            if not _is_count(node.right, number, scenes, count) or _in_kernel(module, node):
-                continue
-            around = _statement(module, node)
-            text = ast.unparse(around)
-            if STEP.search(text) and "backward(" not in text and not _is_number(around, number, file):
-                return Location(
-                    file=display_file(file), line=node.lineno, column=node.col_offset, function=""
-                )
-    return None
-
-
-def _is_count(node: ast.expr, number: Number, scenes: Sequence[Scene], count: int) -> bool:
-    text = ast.unparse(node)
-    if text in number.divisors or (isinstance(node, ast.Constant) and node.value == count):
-        return True
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id in ("len", "float") and bool(node.args)
-    if isinstance(node, ast.Attribute) and node.attr == "size":
-        return True
-    known = [scene.values[text] for scene in scenes if text in scene.values]
-    return any(isinstance(value, (int, float)) and value == count for value in known)
-
-
-def _statement(module: _Module, node: ast.AST) -> ast.AST:
-    while not isinstance(node, ast.stmt):
-        node = module.parents[node]
-    return node
-
-
-def _is_number(statement: ast.AST, number: Number, file: str) -> bool:
-    first, last = getattr(statement, "lineno", 0), getattr(statement, "end_lineno", 0)
-    return display_file(file) == number.place.file and first <= number.place.line <= last
-
-
-def _in_kernel(module: _Module, node: ast.AST | None) -> bool:
-    while node is not None:
-        if isinstance(node, ast.FunctionDef):
-            names = [ast.unparse(each).partition("(")[0] for each in node.decorator_list]
-            if any(name.split(".")[-1] in ("kernel", "func", "func_grad") for name in names):
-                return True
-        node = module.parents.get(node)
-    return False

@@ -15,7 +15,7 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._signature import EXACT, Signature, factor_words
 from tapedebug.diagnose.experiments._reported import Reported, began_from, reported, slopes_along
-from tapedebug.diagnose.reading._numbers import divides_step
+from tapedebug.diagnose.reading._compensated import divides_step
 from tapedebug.diagnose.reading._passes import at
 from tapedebug.trace import ArrayInfo, Event, Finding
 from tapedebug.trace.model import Severity
@@ -33,7 +33,7 @@ def off_tape(case: Case, sizes: Sizes) -> list[Finding]:
     if replay is None or not any(values.any() for values in consumed.values()):
         return []
     known = sizes(case, [case.trace.arrays[number] for number in case.experiment.losses])
-    chosen: Reported | None = None
+    candidates: list[Reported] = []
     for item in reported(replay, consumed):
         if item.unknown and began_from(replay, item):
             _note(case, item)
@@ -42,8 +42,9 @@ def off_tape(case: Case, sizes: Sizes) -> list[Finding]:
             continue
         if item.found.name == "equal":
             return []
-        if item.found.name == "factor" and _count(item.found, known) and chosen is None:
-            chosen = item
+        if item.found.name == "factor" and _count(item.found, known):
+            candidates.append(item)
+    chosen = min(candidates, key=lambda item: bool(item.number and item.number.passed), default=None)
     if chosen is None or chosen.found is None:
         return []
     by_gradient, by_differences = slopes_along(replay, chosen, consumed)
