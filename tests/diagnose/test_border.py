@@ -615,3 +615,18 @@ def test_values_that_went_through_jax_are_found() -> None:
     (finding,) = alarms(wp.diagnose(tape))
     assert finding.evidence["kind"] == "through JAX"
     assert (finding.evidence["read_by"], finding.evidence["came_in_by"]) == ("to_jax", "from_jax")
+
+
+def test_a_tensor_that_is_only_looked_at_is_told_as_pytorchs() -> None:
+    """The chain ends at `y`, which a launch should have read; the line that looked at it comes first."""
+    pytest.importorskip("torch")
+    x, w, loss = floats(*VALUES), floats(*VALUES), wp.zeros(1, dtype=float, requires_grad=True)
+    y = wp.zeros_like(x)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=6, inputs=[x], outputs=[y])
+        print(wp.to_torch(y).sum())
+        wp.launch(total, dim=6, inputs=[w], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = alarms(wp.diagnose(tape))
+    assert finding.evidence["kind"] == "through PyTorch"
+    assert "while the tape recorded, and no gradient follows through PyTorch." in finding.message

@@ -281,6 +281,13 @@ def target_of(trace: Any, entry: Entry) -> str:
     return str(trace.arrays[entry.array or 0 if written is None else written].label)
 
 
+def framework(left: str, back: str = "") -> str:
+    """The library that values left for, by how they were read and how they came back."""
+    if "torch" in left or "torch" in back:
+        return "PyTorch"
+    return "JAX" if "jax" in left or "jax" in back else "NumPy"
+
+
 def _as_array(read: HostRead, entry: Entry) -> int | None:
     return python_flow.flows(read.stack, entry.stack)
 

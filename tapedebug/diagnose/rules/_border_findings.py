@@ -14,7 +14,7 @@ from tapedebug.diagnose.experiments import _border as border
 from tapedebug.diagnose.experiments._border import Entry
 from tapedebug.diagnose.reading._python_flow import argument_text
 from tapedebug.diagnose.reading._reach import Reach
-from tapedebug.diagnose.rules._border import SCALE, Crossing, Search, target_of
+from tapedebug.diagnose.rules._border import SCALE, Crossing, Search, framework, target_of
 from tapedebug.trace import Finding, Launch
 
 RULE = "disconnected"
@@ -45,7 +45,7 @@ def _finding(search: Search, crossing: Crossing) -> Finding:
     written_by = search.reach.graph.versions[crossing.source].written_by
     writer = None if written_by is None else trace.launches[written_by]
     labels = [trace.arrays[leaf].label for leaf in crossing.leaves]
-    target, through = target_of(trace, entry), _framework(read.how, entry.how)
+    target, through = target_of(trace, entry), framework(read.how, entry.how)
     by = "an input of the tape" if writer is None else f"which {words.launch_words(writer)} writes"
     message = (
         f"{_lost(search, crossing, target)}: {source}, {by}, left the tape at {words.place(read.place)} "
@@ -182,9 +182,3 @@ def _unserved(search: Search, entry: Entry, others: Sequence[Any], how: str) -> 
         },
         fix=f"{call}wp.to_torch({label}.grad)) after Tape.backward, or make the launches {FUNCTION}",
     )
-
-
-def _framework(left: str, back: str) -> str:
-    if "torch" in left or "torch" in back:
-        return "PyTorch"
-    return "JAX" if "jax" in left or "jax" in back else "NumPy"

@@ -19,6 +19,7 @@ from tapedebug.diagnose.experiments._came_back import came_back, tells_apart
 from tapedebug.diagnose.experiments._experiment import HostRead
 from tapedebug.diagnose.reading._graph import Node, is_float
 from tapedebug.diagnose.reading._reach import Reach
+from tapedebug.diagnose.rules._border import framework
 from tapedebug.trace import Finding, Launch, Location
 
 RULE = "disconnected"
@@ -133,10 +134,12 @@ def _ended(case: Case, reach: Reach, end: _End, leaves: Sequence[int]) -> Findin
             f"create {'it' if len(labels) == 1 else 'them'} without requires_grad"
         )
     else:
-        evidence = {**evidence, "kind": "through NumPy", "from": label, "read_at": _as_data(end.read)}
+        through = framework(end.read.how)
+        evidence = {**evidence, "kind": f"through {through}", "from": label, "read_at": _as_data(end.read)}
         message = (
             f"{start}: {label}, which {words.launch_words(end.launch)} writes, was read at "
-            f"{words.place(end.read.place)} while the tape recorded, and no gradient follows through NumPy."
+            f"{words.place(end.read.place)} while the tape recorded, and no gradient follows through "
+            f"{through}."
         )
         more, fix = _onward(case, reach, end, evidence)
         message += f"{more} No launch on the tape leads from {told} to {losses}."
@@ -203,7 +206,10 @@ def _onward(case: Case, reach: Reach, end: _End, evidence: dict[str, Any]) -> tu
         evidence.update({"to": name, "next_launch": reader.index})
         more = f" After that {words.launch_words(reader)} reads {name}, which no launch wrote."
         return more, f"compute {name} from {label} in a kernel"
-    return "", f"compute in a kernel what NumPy computes from {label}"
+    return (
+        "",
+        f"compute in a kernel what {framework(end.read.how) if end.read else 'NumPy'} computes from {label}",
+    )
 
 
 def _as_number(case: Case, reach: Reach, end: _End) -> tuple[Launch, str, float] | None:
