@@ -17,6 +17,7 @@ from tapedebug.diagnose._case import Case
 from tapedebug.diagnose._consumed import allow_for_consumed
 from tapedebug.diagnose._diagnosis import Diagnosis, severity
 from tapedebug.diagnose._latest import keep_latest
+from tapedebug.diagnose._loop import allow_for_start
 from tapedebug.diagnose._rules import apply, apply_across
 from tapedebug.diagnose._settle import settle
 from tapedebug.diagnose._several import joined, losses_for
@@ -85,6 +86,7 @@ def diagnose(
         found = [(_case(item, own, inputs, pace), own, item) for item, own in pairs]
         if all(case.trace.tape.began for case, *_ in found):
             found.sort(key=lambda each: each[0].trace.tape.began)
+        allow_for_start([case for case, *_ in found])
         for case, own, _ in found:
             pace.subject, case.as_warp = case.trace.name, as_warp
             if case.trace.launches:

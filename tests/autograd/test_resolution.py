@@ -186,6 +186,25 @@ def test_a_staircase_of_rounding_does_not_refute_a_right_adjoint(large: float, s
 
 
 @wp.kernel
+def fourth_power(a: wp.array(dtype=float), t: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, square(square(a[i] - t[i])))
+
+
+@pytest.mark.parametrize("distance", [1e-5, 1e-6])
+def test_a_minimum_that_is_flatter_than_a_parabola_is_a_stationary_point(distance: float) -> None:
+    at = np.random.default_rng(3).normal(size=N)
+    x, t, y, loss = vector(at + distance), vector(at, grad=False), vector(np.zeros(N)), vector([0.0])
+    with wp.Tape() as tape:
+        wp.launch(blur, N, [x], [y])
+        wp.launch(blur, N, [t], [t_blurred := vector(np.zeros(N), grad=False)])
+        wp.launch(fourth_power, N, [y, t_blurred], [loss])
+    result = end_to_end(tape, loss, x)
+    assert result.verdict == "AGREE", str(result)
+    assert result.inputs[0].note
+
+
+@wp.kernel
 def diffuse(heat: wp.array(dtype=float), following: wp.array(dtype=float)):
     i = wp.tid()
     left, right = heat[wp.max(i - 1, 0)], heat[wp.min(i + 1, 31)]
@@ -240,3 +259,21 @@ def test_a_fit_that_diverged_has_no_wrong_adjoint() -> None:
             verdicts.append(result.verdict)
             assert result.verdict in ("AGREE", "UNDECIDABLE"), str(result)
     assert {"AGREE", "UNDECIDABLE"} <= set(verdicts)
+
+
+@wp.kernel
+def misfit_within(x: wp.array(dtype=float), t: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    r = (0.3333333 * x[i] + 1.0) - (0.3333333 * t[i] + 1.0)
+    wp.atomic_add(loss, 0, r * r)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("distance", [1e-5, 1e-6, 1e-7])
+def test_rounding_within_a_kernel_is_no_wrong_adjoint(distance: float, seed: int) -> None:
+    """The residual is computed within the launch, where float32 leaves one digit of it."""
+    at = np.random.default_rng(seed).uniform(1.0, 2.0, N)
+    x, t, loss = vector(at * (1.0 + distance)), vector(at, grad=False), vector([0.0])
+    with wp.Tape() as tape:
+        wp.launch(misfit_within, N, [x, t], [loss])
+    assert end_to_end(tape, loss).verdict == "AGREE"

@@ -21,6 +21,7 @@ from tapedebug.autograd.tapes.directional import Gradients, Probe
 
 SCALES = (3.0, 0.7, 1.3, -1.1, 0.9)  # no powers of two: those round the same
 SPREAD = 10.0  # times the largest scatter that was seen: what rounding may do
+NEARBY = 8  # inputs at which the gradient is rounded otherwise
 DUST = 1e-5  # of the loss: what an input can not move it by in float32, beside its rounding
 
 
@@ -71,6 +72,25 @@ def _confirms(probe: Probe, least: float) -> bool:
         and probe.bar <= least
         and abs(probe.exact - probe.fd) <= probe.bar + probe.allowed
     )
+
+
+def scatter_nearby(program: WholeTape, port: Port) -> Floats:
+    """How far the error of the float32 gradient scatters among inputs that differ by one rounding.
+
+    Each of them is rounded otherwise, within the launches, too. A wrong factor is the same for all.
+    """
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(NEARBY):
+        at = {
+            source: values * (1 + source.rounding * rng.choice([-1.0, 1.0], size=values.shape))
+            for source in program.inputs
+            for values in [program.values(source)]
+        }
+        single, double = (program.pull(program.seeds, at=at, double=double)[port] for double in (False, True))
+        found.append(single - double)
+    scatter: Floats = np.abs(np.stack(found) - np.median(found, axis=0)).max(axis=0)
+    return scatter
 
 
 def rounding_of(program: WholeTape, gradients: Gradients, port: Port) -> Rounding:

@@ -18,6 +18,7 @@ an adjoint, and no reason to say nothing. Three things are told apart, each by m
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -37,7 +38,7 @@ MINOR = 1e-2  # of the gradient: what rounding may do to one that agrees, as in 
 ROUNDINGS = 1e-5  # of the inputs: a displacement within what rounding of a float32 run amounts to
 DISTANCES = (1e-2, 1e-3, 1e-4)  # of the inputs' own size: how far the gradient's change is followed
 AMPLIFIED = 1e3  # times the largest values of a tape: a displacement of inputs that grows beyond their size
-SMOOTH = 4.0  # between distances: by what factor the gradient's rate of change may differ
+SMOOTH = 4.0  # by what factor the gradient's rate of change may grow from one distance to the next
 SURE = 3.0  # bars of a difference: a float64 adjoint that is further off is not the derivative
 ENOUGH = 1 / 3  # of the directions: those that must be resolved where the others are not
 VANISHED = 1e-4  # of its change over the inputs' size: a gradient that differences may not resolve
@@ -269,7 +270,7 @@ def _parts(program: WholeTape, port: Port, gradients: Gradients) -> _Parts:
 def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
     """The change of the gradient of an input over the inputs' own size, from small displacements of all.
 
-    0 where it does not change in proportion to the distance: near kinks and in chaos.
+    0 where it changes more than in proportion over shorter distances: near kinks and in chaos.
     """
     sizes, found = sizes_of(program.values(port)), []
     for distance in DISTANCES:
@@ -277,8 +278,8 @@ def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
             port
         ]
         found.append(float(np.linalg.norm((moved - gradients.exact[port]) * sizes)) / distance)
-    steady = np.isfinite(found).all() and max(found) <= SMOOTH * min(found)
-    return min(found) if steady else 0.0
+    steady = all(near <= SMOOTH * far for far, near in itertools.pairwise(found))
+    return max(found) if steady and np.isfinite(found).all() else 0.0
 
 
 def _share(program: WholeTape, port: Port, gradients: Gradients, rate: float) -> float:
