@@ -17,6 +17,7 @@ from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.rules import wrong_adjoint
+from tapedebug.diagnose.rules._no_derivative import repeated_values
 from tapedebug.trace import Finding, Location
 
 if TYPE_CHECKING:
@@ -108,6 +109,11 @@ def _at_launch(case: Case, replay: Replay, wrong: list[Argument]) -> Finding:
     if entry.index is not None:
         at = f"at {entry_name(label, entry.index, record.args[worst.param].dtype)}"
     count = f", in {entry.count} of {worst.size} entries" if entry.index is not None else ""
+    cause = CAUSES.get(worst.cause, CAUSES["adjoint"])
+    fix = FIXES.get(worst.cause, FIXES["adjoint"]).format(name=launch.name, array=label)
+    repeated = repeated_values(case, worst.launch) if cause == CAUSES["adjoint"] else None
+    if repeated is not None:
+        cause, fix = f"{repeated[0][0].lower()}{repeated[0][1:]}", repeated[1]
     others = len({item.launch for item in wrong}) - 1
     more = f" {words.plural(others, 'other launch')} of the tape {'is' if others == 1 else 'are'} like it."
     return Finding(
@@ -115,7 +121,7 @@ def _at_launch(case: Case, replay: Replay, wrong: list[Argument]) -> Finding:
         severity="error",
         message=(
             f"The gradient goes wrong in {words.launch_words(launch)}: "
-            f"{CAUSES.get(worst.cause, CAUSES['adjoint'])}. For the adjoints that arrive it gives "
+            f"{cause}. For the adjoints that arrive it gives "
             f"{_number(entry.given)} {at}, and differences of the launch give {_number(entry.right)} ± "
             f"{entry.bar:.1g}{count}.{more if others else ''}"
         ),
@@ -132,7 +138,7 @@ def _at_launch(case: Case, replay: Replay, wrong: list[Argument]) -> Finding:
             "relative_error": worst.relative,
             "inputs": [item.name for item in _wrong(case)],
         },
-        fix=FIXES.get(worst.cause, FIXES["adjoint"]).format(name=launch.name, array=label),
+        fix=fix,
     )
 
 

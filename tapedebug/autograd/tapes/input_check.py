@@ -303,12 +303,11 @@ def _worst_kink(probes: Sequence[Probe]) -> Probe:
 
 
 def _unsure(probes: Sequence[Probe]) -> Verdict | None:
-    """KINK or UNDECIDABLE where most directions are; a single one is outvoted by those that agree."""
-    doubts: tuple[Verdict, Verdict] = ("KINK", "UNDECIDABLE")
-    for verdict in doubts:
-        if 2 * sum(p.verdict == verdict for p in probes) > len(probes):
-            return verdict
-    return None
+    """KINK or UNDECIDABLE where most directions are either; a single one is outvoted by those that agree."""
+    kinks, unsure = (sum(p.verdict == verdict for p in probes) for verdict in ("KINK", "UNDECIDABLE"))
+    if 2 * (kinks + unsure) <= len(probes):
+        return None
+    return "KINK" if kinks >= unsure else "UNDECIDABLE"
 
 
 def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:

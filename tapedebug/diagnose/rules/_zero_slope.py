@@ -19,6 +19,7 @@ from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
 from tapedebug.diagnose.reading._graph import is_float
 from tapedebug.diagnose.reading._reach import Reach
+from tapedebug.diagnose.rules._no_derivative import zero_only_here
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -110,12 +111,19 @@ def _zero(case: Case, reach: Reach, leaf: int, dead: Sequence[int], response: Re
     slope = response.kind == "slope"
     severity: Severity = "info"
     fix = ""
+    location = None
     if not slope:
         message = f"the gradient of {label} is exactly 0{at}, and that is right: {response.text()}."
     else:
         message = f"the gradient of {label} is exactly 0{at}, although {response.text()}."
         severity = _of_slope(case, leaf)
-        if severity != "info":
+        beside = None
+        if severity != "info" and launch is not None:
+            beside = zero_only_here(case, leaf, launch.index)
+        if beside is not None:
+            words_of, fix, location = beside
+            message = f"{message} {words_of}"
+        elif severity != "info":
             ends = f"the adjoint of {launch.name}" if launch is not None else f"what is computed of {label}"
             fix = f"look at {ends}, where the gradient ends"
     return Finding(
@@ -124,6 +132,7 @@ def _zero(case: Case, reach: Reach, leaf: int, dead: Sequence[int], response: Re
         message=message,
         launches=[launch.index] if launch is not None else [],
         arrays=[label],
+        location=location,
         call_site=launch.call_site if launch is not None else None,
         evidence={
             "kind": "zero slope",

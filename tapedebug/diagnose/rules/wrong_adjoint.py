@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._source import display_file
 from tapedebug.diagnose import _words as words
 from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.rules._no_derivative import repeated_values
 from tapedebug.trace import Finding, Location
 
 if TYPE_CHECKING:
@@ -77,6 +78,15 @@ def _finding(case: Case, replay: Replay, parting: Parting) -> Finding:
         "nobody wrote by hand should be right"
     )
     location = words.access_location(trace, launch, next(iter(parting.by_param), 0), ("read",))
+    repeated = repeated_values(case, parting.launch) if own is None else None
+    if repeated is not None:
+        text, fix = repeated
+        message = (
+            f"The gradient through {words.launch_words(launch)} is not the slope of the loss{_told(wrong)}. "
+            "Over this launch the change of the loss that adjoints promise goes from "
+            f"{words.number(parting.after.value)}, as differences say, to "
+            f"{words.number(parting.before.value)}. {text}."
+        )
     if own is not None:
         what, name, span = own
         message += f" It calls {name}, whose adjoint is written by hand."

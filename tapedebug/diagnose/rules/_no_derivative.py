@@ -1,0 +1,142 @@
+"""Operations of a kernel that have no derivative at some values: lengths at zero, repeated singular values.
+
+There a gradient of 0, or one of any size, is no fault of an adjoint; the fix is another way to write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tapedebug._source import Span
+from tapedebug.diagnose import _words as words
+from tapedebug.diagnose._case import Case
+from tapedebug.diagnose.reading._source import code_at
+from tapedebug.trace import Location
+
+SINGULAR = {
+    "norm_of_square": "the length of a vector, which has no derivative at zero",
+    "acos": "acos, which has no finite derivative at 1 and -1",
+    "asin": "asin, which has no finite derivative at 1 and -1",
+    "atan2": "atan2, which has no derivative at the origin",
+    "abs": "abs, which has no derivative at zero",
+}
+FIXES = {
+    "norm_of_square": (
+        "write it so that the derivative exists there: take wp.normalize(v) and wp.length(v) of the same "
+        "vector in this kernel, whose products have theirs, or add a small constant to the squared length"
+    ),
+    "acos": "take the angle by wp.atan2 of sine and cosine, or by wp.quat_to_axis_angle",
+    "asin": "take the angle by wp.atan2 of sine and cosine",
+}
+OTHER_FIX = "write it with a function that is smooth there, or begin beside that point"
+NEAR = 1e-3
+"""Singular values that differ by less, relatively, have vectors that turn by much when the matrix changes."""
+BESIDE = 1e-3
+"""How far inputs are displaced, relatively, to see that a gradient is 0 at one point only."""
+
+
+def zero_only_here(case: Case, leaf: int, index: int) -> tuple[str, str, Location | None] | None:
+    """The operations that make a gradient 0 at this point alone: words, a fix, and the line of the first.
+
+    None where the gradient is 0 beside the point, too, or where the kernel of the launch has none of them.
+    """
+    replay = case.replay
+    if replay is None:
+        return None
+    record = replay.records[index]
+    found = list(_operations(record.kernel)) if record.kernel is not None else []
+    if not found or not _is_alive_beside(replay, replay.arrays[leaf]):
+        return None
+    kinds = dict.fromkeys(kind for kind, _ in found)
+    lines = dict.fromkeys(_place(span) for _, span in found)
+    text = f"It takes {words.listed([SINGULAR[k] for k in kinds])} ({words.listed(lines)}); 0 is taken there"
+    fix = next((FIXES[k] for k in kinds if k in FIXES), OTHER_FIX)
+    return f"{text}, and beside that point the gradient is not 0.", fix, location_of(found[0][1])
+
+
+def _operations(kernel: Any) -> Iterator[tuple[str, Span]]:
+    """The operations of a kernel that are in `SINGULAR`, a line once."""
+    from tapedebug.compiler.ir import ops_of
+
+    seen: set[tuple[str, int]] = set()
+    for op in ops_of(kernel._lowered.function.body):
+        if op.kind in SINGULAR and op.span is not None and (op.kind, op.span.line) not in seen:
+            seen.add((op.kind, op.span.line))
+            yield op.kind, op.span
+
+
+def _is_alive_beside(replay: Any, array: Any) -> bool:
+    """Whether the gradient of an array is not 0 where its values are displaced a little."""
+    from tapedebug.diagnose.experiments._replay import perturbed
+
+    shadow = replay.twin()
+    values = shadow.forward(stop=0).values(array)
+    for side in (BESIDE, -BESIDE):  # beyond 1, acos is flat
+        shadow.forward(stop=0).set(array, perturbed(values, side))
+        shadow.forward(start=0).backward(replay.seeds, consume="versions")
+        if np.any(shadow.gradient(array)):
+            return True
+    return False
+
+
+def repeated_values(case: Case, index: int) -> tuple[str, str] | None:
+    """Words about a launch that decomposes a matrix with equal or nearly equal values, and a fix."""
+    replay = case.replay
+    if replay is None or replay.records[index].kernel is None:
+        return None
+    record = replay.records[index]
+    span = _decomposition(record.kernel)
+    if span is None:
+        return None
+    flow = replay.flow(index, "versions")
+    gaps = [gap for p in record.reads if p in flow.values for gap in _gaps(flow.values[p])]
+    if not gaps or not min(gaps) < NEAR:
+        return None
+    gap = min(gaps)
+    how = "are equal" if gap < 1e-12 else f"differ by {words.number(gap)} of their size"
+    text = (
+        f"It decomposes a matrix ({_place(span)}) of which two singular values {how}: the vectors that "
+        "belong to them have no derivative, or one that rounding changes"
+    )
+    fix = (
+        "combine the factors in the kernel that computes them, as in U * wp.diag(S) * wp.transpose(V): what "
+        "does not depend on the choice of vectors has its derivative there; or keep the values apart"
+    )
+    return text, fix
+
+
+def _decomposition(kernel: Any) -> Span | None:
+    from tapedebug.compiler.ir import ops_of
+
+    spans = (op.span for op in ops_of(kernel._lowered.function.body) if op.kind == "differentiated_as")
+    return next((span for span in spans if span is not None), None)
+
+
+def _gaps(values: Any) -> list[float]:
+    """Relative differences of neighbouring singular values of the matrices that an array holds."""
+    shape = np.shape(values)
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] not in (2, 3):
+        return []
+    matrices = np.asarray(values, np.float64).reshape(-1, *shape[-2:])
+    matrices = matrices[np.isfinite(matrices).all(axis=(1, 2))]
+    if not len(matrices):
+        return []
+    sigma = np.linalg.svd(matrices, compute_uv=False)
+    size = np.maximum(sigma[:, :1], np.finfo(np.float64).tiny)
+    return [float(np.min((sigma[:, :-1] - sigma[:, 1:]) / size))]
+
+
+def _place(span: Span) -> str:
+    location = location_of(span)
+    code = code_at(location).strip()
+    return f"line {span.line}: `{code}`" if code else f"line {span.line}"
+
+
+def location_of(span: Span) -> Location:
+    """The place of an operation in the user's source."""
+    from tapedebug._source import display_file
+
+    return Location(file=display_file(span.file), line=span.line, column=span.column, function=span.function)
