@@ -117,9 +117,10 @@ python-tests: setup  ## pytest
 packaging: $(UV_STAMP)  ## build sdist and wheel, use them in bare environments, test oldest and newest dependencies
 	@echo "== packaging" && $(BIN)/python scripts/check_packages.py --jobs $(WORKERS) build/packaging
 
-gallery: $(PY_STAMP)  ## wrong and right adjoints and their verdicts; a 1 % error in every rule; writes docs/gallery.md
+gallery: $(PY_STAMP)  ## wrong and right adjoints, errors of all sizes, their verdicts; writes docs/gallery.md and docs/detection.md
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/gallery $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.gallery.table
+	@$(BIN)/python -m tests.gallery.detection
 
 bench: $(PY_STAMP) $(BENCH_STAMP)  ## all beside warp-lang, JAX and Numba by hand; writes docs/performance.md (BENCH_ARGS='--only heat': a part)
 	@$(BIN)/python -m tests.benchmarks --write $(BENCH_ARGS)
