@@ -29,8 +29,8 @@ DIRECTIONS = 2
 """Along how many random directions the slope of the loss is compared."""
 SCALE = 1e-3
 """How far inputs are displaced, as a part of their typical size."""
-PLAIN = 1e-3
-"""An effect on the gradient above this is plain to see without displacing anything."""
+SEEN = 1e-6
+"""An effect on the loss or its gradient above this is seen without displacing anything."""
 DUST = 1e-9
 """A slope below this part of the loss is rounding, where the gradient is 0."""
 _SMALLEST = 1e-300
@@ -66,7 +66,8 @@ class Orders:
         first is never replaced.
         """
         found = self._effect()
-        if self.replay.blocked or not self.replay.leaves or (found.gradient or 0.0) > PLAIN:
+        seen = (found.gradient or 0.0) > SEEN or (found.loss or 0.0) > SEEN
+        if self.replay.blocked or not self.replay.leaves or seen:
             return found
         try:
             other = replace(self._effect(displaced=True), displaced=True)

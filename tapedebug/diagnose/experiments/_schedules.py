@@ -17,6 +17,10 @@ ALL_PIECES = 200_000
 """Into how many all launches together."""
 SMALLEST = 16
 """And into how many each at least."""
+AT_ONCE = 8_000
+"""Into how many all launches together whose threads run at the same time: values are put back after each."""
+COPIED = 10_000_000
+"""How many scalars are put back, in all."""
 
 Runner = Callable[[int, int, int], None]
 Schedule = Callable[["Shadow", int, Runner], Runner]
@@ -44,8 +48,10 @@ def shuffled(apart: Sequence[int], launches: int) -> Schedule:
     return lambda shadow, index, run: _in_order(run, order)
 
 
-def _pieces(threads: int, apart: Sequence[int], launches: int) -> Iterator[tuple[int, int]]:
-    most = max(SMALLEST, min(PIECES, ALL_PIECES // launches))
+def _pieces(
+    threads: int, apart: Sequence[int], launches: int, limit: int = PIECES
+) -> Iterator[tuple[int, int]]:
+    most = max(SMALLEST, min(PIECES, limit, ALL_PIECES // launches))
     cuts: Sequence[int] = range(threads + 1)
     if threads > most:
         own = {cut for thread in apart for cut in (thread, thread + 1) if cut <= threads}
@@ -122,7 +128,8 @@ def at_once(
         contested = _Contested(shadow, places.get(index, ()))
 
         def everything(lo: int, hi: int, where: int) -> None:
-            pieces = list(_pieces(hi, apart, launches))
+            most = min(AT_ONCE, COPIED // max(1, contested.size)) // len(places)
+            pieces = list(_pieces(hi, apart, launches, most))
             contested.at_once(run, pieces[::-1] if first_wins else pieces, where)
 
         return everything
@@ -149,6 +156,11 @@ class _Contested:
             for a, where in places
             if where
         ]
+
+    @property
+    def size(self) -> int:
+        """How many scalars these are."""
+        return sum(index[0].size for _, _, index in self._buffers)
 
     def at_once(self, run: Runner, pieces: Sequence[tuple[int, int]], where: int) -> None:
         """Run pieces, none of which sees what the others write here; of several writes the last one stays."""

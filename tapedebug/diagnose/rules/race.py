@@ -22,7 +22,14 @@ from tapedebug.diagnose.experiments._elements import (
     place_words,
 )
 from tapedebug.diagnose.experiments._orders import SCALE, Orders
-from tapedebug.diagnose.experiments._schedules import at_once, backwards, shuffled, together
+from tapedebug.diagnose.experiments._schedules import (
+    COPIED,
+    Places,
+    at_once,
+    backwards,
+    shuffled,
+    together,
+)
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -33,6 +40,8 @@ NOTICED = 1e-6
 """Below this a difference in float64 is rounding."""
 MEASURED = 4
 """How many kernels are measured; each costs some runs of the tape."""
+FEWEST = 2
+"""How many pairs of threads of a launch run at the same time, at least."""
 VERBS = {"read": "reads", "write": "writes", "atomic": "changes", "exchange": "exchanges"}
 DISPLACED = words.percent(SCALE)
 PLAINLY = ("read", "write")
@@ -67,14 +76,14 @@ def _first_name(record: Any, param: int) -> int:
 
 
 def _measured(case: Case, group: list[Meeting]) -> Effect:
-    pairs = _pairs(group)
+    records = case.elements.records
+    places = _contested(records, group)
+    pairs = _pairs(group, places)
     apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
     plans = {id(case.elements.records[item.launch].plan) for item in group}
     launches = [record.index for record in case.elements.records if id(record.plan) in plans]
-    records = case.elements.records
     params = {(item.launch, item.param): None for item in group}
     meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
-    places = _contested(records, group)
     schedules = [
         backwards(apart, len(launches)),
         shuffled(apart, len(launches)),
@@ -127,13 +136,15 @@ def _both_write(meeting: Meeting) -> bool:
     return meeting.second is not None and "read" not in (meeting.first.kind, meeting.second.kind)
 
 
-def _pairs(group: list[Meeting]) -> dict[int, list[tuple[int, int]]]:
-    """For each launch pairs of threads that meet, each thread once."""
+def _pairs(group: list[Meeting], places: Places) -> dict[int, list[tuple[int, int]]]:
+    """For each launch pairs of threads that meet, each thread once; fewer where they meet in many places."""
     found: dict[int, list[tuple[int, int]]] = {item.launch: [] for item in group}
     busy: dict[int, set[int]] = {index: set() for index in found}
     for item in group:
+        size = sum(len(where) for _, where in places.get(item.launch, ()))
+        most = max(FEWEST, COPIED // max(1, size * len(found)))
         for pair in item.pairs:
-            if not busy[item.launch] & set(pair):
+            if len(found[item.launch]) < most and not busy[item.launch] & set(pair):
                 found[item.launch].append(pair)
                 busy[item.launch] |= set(pair)
     return found
