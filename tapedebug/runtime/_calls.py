@@ -76,8 +76,11 @@ class BackwardCall:
         if not (self._preset or self._seeds):
             return self._objective
         held = self.held
-        a, seed = next(iter(held.items()))
-        return a if len(held) == 1 and a.size == 1 and (values_of(seed) == 1).all() else None
+        if len(held) > 1:
+            return None
+        ((a, seed),) = held.items()
+        values = values_of(seed)
+        return a if values.size == 1 and values.item() == 1 else None
 
     def give_up(self) -> Held:
         """Forget the seeds; returns those whose memory can be used again."""

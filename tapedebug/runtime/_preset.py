@@ -190,6 +190,9 @@ def pending_seeds(tracker: Tracker) -> dict[array, Values]:
 def _found_in(arrays: list[array], given: Collection[array]) -> dict[array, Values]:
     """The seeds in one gradient memory."""
     given = [a for a in given if a.buffer is arrays[0].buffer]
+    if len(arrays) == 1 and not given:
+        gradient = _gradient(arrays[0])
+        return {arrays[0]: gradient.copy()} if gradient.any() else {}
     seeds = {a: _gradient(a) for a in arrays if a not in given}
     seeds = {a: values.copy() for a, values in seeds.items() if values.any()}
     if not seeds or len(seeds) + len(given) == 1:
