@@ -268,6 +268,23 @@ def test_a_loop_is_one_finding() -> None:
     assert finding.message.endswith("2 more like it (×3).")
 
 
+def test_a_long_tape_that_logs_every_step_needs_no_cap() -> None:
+    """Hundreds of reads at one line, and as many numbers at another: one pair of places."""
+    x, loss = floats(*VALUES), wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        state = x
+        for _ in range(450):
+            y = wp.zeros_like(x)
+            wp.launch(scaled, dim=6, inputs=[state, 0.999], outputs=[y])
+            assert np.isfinite(y.numpy().max())
+            state = y
+        wp.launch(total, dim=6, inputs=[state], outputs=[loss])
+    tape.backward(loss)
+    diagnosis = wp.diagnose(tape)
+    assert alarms(diagnosis) == []
+    assert not [note for note in diagnosis.coverage.notes if "left the tape" in note]
+
+
 # ------------------------------------------------------------------------- what only looks like it
 
 

@@ -94,9 +94,12 @@ def _numbers(replay: Replay) -> Iterator[Entry]:
     """The floating-point numbers among the arguments of launches, and those that arrays are filled with."""
     from tapedebug.lang import types
 
+    places: dict[Any, Location | None] = {}
     for record in replay.records:
         stack = ((*record.site, 0),)
-        place = _place(stack)
+        if stack not in places:
+            places[stack] = _place(stack)
+        place = places[stack]
         if place is None:
             continue
         if record.kind == "fill" and record.value.strip(b"\0"):

@@ -9,6 +9,7 @@ none of that can be told, it is a note of the coverage.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,6 +84,9 @@ class Search:
     def __init__(self, case: Case, replay: Replay, reach: Reach) -> None:
         self.case, self.trace, self.replay, self.reach = case, case.trace, replay, reach
         self.reads = [read for read in replay.host_reads() if read.at is not None and read.stack]
+        self._places: dict[Any, list[HostRead]] = {}
+        for read in reversed(self.reads):
+            self._places.setdefault(_spot(read.place), []).append(read)
         crossed = self.reads or replay.recorded.tape.tracker.arrivals
         self.entries = border.entries(replay) if crossed else []
         self._graphs: dict[int, Graph] = {}
@@ -121,9 +125,14 @@ class Search:
     # ---------------------------------------------------------------------- pairs
 
     def _known(self) -> Iterator[Crossing]:
-        looked = 0
+        looked, apart = 0, set()
         for entry in self.entries:
+            number = entry.param if entry.array is None else -1
+            plain = entry.tensor is None and entry.memory is None
             for read, source in self._before(entry) if self.leads_to_loss(entry) else ():
+                pair = (*_spot(read.place), *_spot(entry.place), number)
+                if plain and pair in apart:
+                    continue
                 looked += 1
                 if looked > PAIRS:
                     self.case.skipped(
@@ -135,21 +144,23 @@ class Search:
                 if self._is_cut(crossing):
                     yield crossing
                     break
+                if self._follows(read, entry) == NOTHING:
+                    apart.add(pair)
 
     def _before(self, entry: Entry) -> Iterator[tuple[HostRead, Node]]:
-        """What left before something came in, the latest first: of one place the latest read only."""
-        seen = set()
-        for read in self.reads:
-            late = read.clock > entry.clock if entry.clock else (read.at or 0) > entry.launch
-            spot = _spot(read.place)
-            if late or spot in seen:
-                continue
-            for array in read.arrays:
-                node = self._version(array, read.at or 0)
-                if self.reach.above.get(node) and array != entry.array:
-                    seen.add(spot)
-                    yield read, node
-                    break
+        """What left before something came in, of each place the latest; the latest first."""
+        found = []
+        for reads in self._places.values():
+            if entry.clock:
+                end = bisect_left(reads, entry.clock, key=lambda read: read.clock)
+            else:
+                end = bisect_right(reads, entry.launch, key=lambda read: read.at or 0)
+            found += reads[end - 1 : end] if end else []
+        for read in sorted(found, key=lambda read: -read.clock):
+            nodes = [self._version(array, read.at or 0) for array in read.arrays if array != entry.array]
+            node = next((node for node in nodes if self.reach.above.get(node)), None)
+            if node is not None:
+                yield read, node
 
     def _version(self, array: int, at: int) -> Node:
         """The version of an array that was read when the tape had `at` launches."""
