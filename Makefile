@@ -132,8 +132,9 @@ bench: $(PY_STAMP) $(BENCH_STAMP)  ## all beside warp-lang, JAX and Numba by han
 bench-ui: setup system  ## how fast the panel opens and moves on tapes of 100,000 and 1,000,000 launches (BENCH_ARGS='--json')
 	@PYTHON=$(CURDIR)/$(BIN)/python node tests/browser/bench/run.mjs $(BENCH_ARGS)
 
-fuzz: $(PY_STAMP)  ## 5,000 random kernels: values, adjoints, tangents, second derivatives (FUZZ_ARGS='--count 500')
+fuzz: $(PY_STAMP)  ## 5,000 random kernels and 1,000 programs: values and derivatives (FUZZ_ARGS='--count 500')
 	@$(BIN)/python -m tests.compiler.fuzz --jobs $(WORKERS) $(FUZZ_ARGS)
+	@$(BIN)/python -m tests.compiler.fuzz --programs --jobs $(WORKERS) $(FUZZ_ARGS)
 	@$(BIN)/python -m tests.trace.fuzz_files
 
 docs: setup $(DOCS_STAMP) $(NOTEBOOKS_STAMP)  ## build/docs/index.html, warnings are errors

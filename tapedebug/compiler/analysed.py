@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 else:
     pipeline = later("tapedebug.compiler.pipeline")
 
-Sets = tuple[frozenset[int], frozenset[int], frozenset[str]]
-"""The array parameters with gradients, those whose stores the adjoint does again, and the functions whose
-bodies it reverses although they have gradients of their own."""
+Sets = tuple[frozenset[int], frozenset[int], frozenset[str], bool]
+"""The array parameters with gradients, those whose stores the adjoint does again, the functions whose bodies
+it reverses although they have gradients of their own, and whether the second ones are views that overlap."""
 
 
 class Analysed(Definition):
@@ -133,19 +133,22 @@ class Analysed(Definition):
         *,
         replay: frozenset[int] = frozenset(),
         derived: frozenset[str] = frozenset(),
+        shared: bool = False,
     ) -> AdjointInfo:
         """What the adjoint needs, for these array parameters with gradients; does not compile.
 
-        The bodies of `derived` functions are reversed, whatever gradients they have.
+        The bodies of `derived` functions are reversed, whatever gradients they have. With `shared`, the
+        parameters of `replay` are different views that overlap.
         """
-        key = (active, replay, derived)
+        key = (active, replay, derived, shared)
         if key not in self._infos:
             self._infos[key] = info = self._notes.known(
-                f"adjoint {sorted(active)} {sorted(replay)} {' '.join(sorted(derived))}".rstrip(),
+                f"adjoint {sorted(active)} {sorted(replay)} {' '.join(sorted(derived))}".rstrip()
+                + " shared" * shared,
                 AdjointInfo,
-                lambda: self._built_adjoint(active, replay, derived),
+                lambda: self._built_adjoint(active, replay, derived, shared),
             )
-            self._infos[active, info.replay, derived] = info
+            self._infos[active, info.replay, derived, shared] = info
         return self._infos[key]
 
     def trace_info(self, active: frozenset[int]) -> TraceInfo | None:
@@ -175,10 +178,10 @@ class Analysed(Definition):
         )
 
     def _built_adjoint(
-        self, active: frozenset[int], replay: frozenset[int], derived: frozenset[str]
+        self, active: frozenset[int], replay: frozenset[int], derived: frozenset[str], shared: bool
     ) -> AdjointInfo:
-        function, info = pipeline.adjoint(self._lowered, active, replay, derived=derived)
-        self._adjoints[active, info.replay, derived] = function
+        function, info = pipeline.adjoint(self._lowered, active, replay, derived=derived, shared=shared)
+        self._adjoints[active, info.replay, derived, shared] = function
         return info
 
     def _text(self, variant: Variant) -> Text:
@@ -229,9 +232,10 @@ class Analysed(Definition):
                 heard=variant.heard,
                 derived=variant.derived,
                 second=second,
+                shared=variant.shared,
             )[0]
         else:
-            sets = variant.active, variant.replay, variant.derived
+            sets = variant.active, variant.replay, variant.derived, variant.shared
             if sets not in self._adjoints:
                 self._built_adjoint(*sets)
             adjoint = self._adjoints[sets]

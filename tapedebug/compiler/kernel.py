@@ -228,6 +228,7 @@ class Kernel(Analysed):
         lanes: bool = False,
         late: bool = False,
         derived: frozenset[str] = frozenset(),
+        shared: bool = False,
     ) -> Entry | Interpreted:
         """The compiled adjoint for these array parameters with gradients.
 
@@ -235,10 +236,10 @@ class Kernel(Analysed):
         a zero adjoint stays zero, whatever it is multiplied with. Of `memory` no stores are done again: these
         parameters are read as memory holds them. With `rounded`, a float64 twin rounds as float32 does, but
         elsewhere. The incoming adjoints of `kept` are not used up: those of `AdjointInfo.once` can be.
-        The bodies of `derived` functions are reversed, whatever gradients they have. `lanes` and `late` are
-        as in `forward`.
+        The bodies of `derived` functions are reversed, whatever gradients they have. With `shared`, the
+        parameters of `replay` are different views that overlap. `lanes` and `late` are as in `forward`.
         """
-        info = self.adjoint_info(active, replay=replay, derived=derived)
+        info = self.adjoint_info(active, replay=replay, derived=derived, shared=shared)
         if info.refused is not None:
             raise info.refused.with_traceback(None)
         replay = info.replay - memory
@@ -257,6 +258,7 @@ class Kernel(Analysed):
                 kept=kept,
                 lanes=lanes,
                 derived=derived,
+                shared=shared,
             ),
             late=late,
         )
@@ -290,14 +292,17 @@ class Kernel(Analysed):
         strided: bool = False,
         replay: frozenset[int] = frozenset(),
         strong_zero: bool = False,
+        shared: bool = False,
     ) -> Entry | Interpreted:
         """The compiled tangent of the adjoint, for second derivatives.
 
         Each array parameter has tangents of its values and of its adjoint, of the same shape and strides;
         their pointers follow all others, in the slots `layout.dots` and `layout.adjoint_dots`.
         """
-        replay = self.adjoint_info(active, replay=replay).replay
-        variant = Variant("adjoint_tangent", active, replay, f64, strided, strong_zero=strong_zero)
+        replay = self.adjoint_info(active, replay=replay, shared=shared).replay
+        variant = Variant(
+            "adjoint_tangent", active, replay, f64, strided, strong_zero=strong_zero, shared=shared
+        )
         return self._entry(variant)
 
     def interpreted(

@@ -217,6 +217,7 @@ def adjoint(
     heard: frozenset[str] = frozenset(),
     derived: frozenset[str] = frozenset(),
     second: bool = False,
+    shared: bool = False,
 ) -> tuple[Function, AdjointInfo]:
     """The adjoint in IR, and what it needs.
 
@@ -225,7 +226,7 @@ def adjoint(
     or overwrite what others wrote, all are replayed in order first, then reversed from the last to the first.
     The parameters of `memory` are read as memory holds them, whatever the launch has written. The bodies of
     `derived` functions are reversed, whatever gradients they have. With `second`, it is the one to take the
-    tangent of.
+    tangent of. With `shared`, the parameters of `replay` are different views that overlap.
     """
     active = active & differentiable(kernel.function.params)
     writes = analysis(kernel).writes
@@ -237,7 +238,7 @@ def adjoint(
     custom = smoothed(with_directions(custom, second=second))
     replay = frozenset(replay) - memory
     while True:
-        crossing = crossed(custom, active, replay) if replay or not memory else frozenset()
+        crossing = crossed(custom, active, replay, shared=shared) if replay or not memory else frozenset()
         primal = keep_log(custom, replay, everywhere=bool(crossing & replay))
         reverse = adjoint_of(primal, active, replay, backwards=bool(crossing), strong_zero=strong_zero)
         function = remove_dead_code(reverse)

@@ -31,6 +31,7 @@ class Variant:
         probes: It only tests indices (`passes.bounds`): `"unknown"` or `"all"`; empty for what runs.
         derived: Of an adjoint, the functions whose bodies it reverses, although they have a gradient or a
             replay of their own.
+        shared: Of an adjoint, the parameters of `replay` are different views that overlap.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Variant:
     math: bool = False
     probes: str = ""
     derived: frozenset[str] = frozenset()
+    shared: bool = False
 
     def __str__(self) -> str:
         """The same in every process."""

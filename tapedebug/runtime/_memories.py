@@ -44,14 +44,17 @@ class Memory:
     @property
     def folded(self) -> bool:
         """Whether two indices may mean one element."""
-        room = self.item
-        for stride, length in sorted(
-            (abs(s), n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1
-        ):
-            if stride < room:
-                return True
-            room = stride * length
-        return False
+        return folds(self.shape, self.strides, self.item)
+
+
+def folds(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
+    """Whether two indices of an array may mean one element."""
+    room = item
+    for stride, length in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride < room:
+            return True
+        room = stride * length
+    return False
 
 
 def memory(place: Place, first: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Memory:

@@ -74,7 +74,8 @@ def _text(plan: Plan) -> list[str]:
         ]
     if plan.late:
         lines += [f"tracker.need_late(record, {own})"]
-    if plan.needed or plan.exposed:
-        reasons = ["closed", *(f"b{p} is b{q}" for p, q, _ in plan.exposed)]
+    folded = [f"s{p}.folded" for p in plan.written if plan.strided and p in plan.active]
+    if plan.needed or plan.exposed or folded:
+        reasons = ["closed", *(f"b{p} is b{q}" for p, q, _ in plan.exposed), *folded]
         lines += [f"if {' or '.join(reasons)}:", f"    tracker.keep_in_place(record, {own})"]
     return [*lines, "return watched"]

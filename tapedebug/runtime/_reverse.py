@@ -19,6 +19,7 @@ from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types
 from tapedebug.runtime._call_list import Call, CallList, Pulse
 from tapedebug.runtime._large import sized
+from tapedebug.runtime._scratch import shares_views
 from tapedebug.runtime.array import array
 from tapedebug.runtime.buffer import ALIGNMENT, Bytes
 from tapedebug.runtime.ledger import Need, Scratch
@@ -174,9 +175,11 @@ class Table:
         """The slots of a record as they begin."""
         return record.packed
 
-    def _entry(self, plan: Plan, replay: frozenset[int], memory: frozenset[int]) -> Runner:
+    def _entry(
+        self, plan: Plan, replay: frozenset[int], memory: frozenset[int], shared: bool = False
+    ) -> Runner:
         """What reverses the launches of a plan."""
-        return reversing(plan, self.space, replay, memory)
+        return reversing(plan, self.space, replay, memory, shared=shared)
 
     def leaving(self, record: Record, places: Mapping[int, int]) -> Runner | None:
         """What reverses a launch that leaves some incoming adjoints as they are; None for the usual.
@@ -309,7 +312,9 @@ class Table:
         All such launches share the memory of these copies.
         """
         slots, memory = dict(record.plan.value_slots), self.space.in_memory(record)
-        entry = sized(self._entry(record.plan, record.replay - memory, memory), record.threads)
+        entry = sized(
+            self._entry(record.plan, record.replay - memory, memory, shares_views(record)), record.threads
+        )
         again = [scratch for scratch in record.scratch if not memory.issuperset(scratch.params)]
         address = self.start + 8 * base
         if not again:
@@ -385,9 +390,10 @@ def reversing(
     replay: frozenset[int] = NOTHING,
     memory: frozenset[int] = NOTHING,
     kept: frozenset[int] = NOTHING,
+    shared: bool = False,
 ) -> Runner:
-    """What reverses the launches of a plan in a space; the sets are as in `Plan.adjoint_run`."""
-    return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded, kept)
+    """What reverses the launches of a plan in a space; the rest is as in `Plan.adjoint_run`."""
+    return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded, kept, shared)
 
 
 def _nothing(lo: int, hi: int, where: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.runtime._reverse import Columns, Table
+from tapedebug.runtime._scratch import shares_views
 from tapedebug.runtime._shadow_memory import MARGIN, ShadowBuffer, Values, aligned
 from tapedebug.runtime._shadow_space import ShadowSpace
 from tapedebug.runtime.array import array
@@ -157,7 +158,8 @@ class RowTable(Table):
             for p in scratch.params:
                 self.words[base + slots[p]] = rows.address + self.rows.offset(record.args[p], scratch.start)
                 self.shift[base + slots[p]] = rows.stride
-        return self._entry(record.plan, record.replay - memory, memory), self.start + 8 * base
+        entry = self._entry(record.plan, record.replay - memory, memory, shares_views(record))
+        return entry, self.start + 8 * base
 
     def renew(self, count: int) -> None:
         """Let in-place launches of so many rows start from the values that they started from."""

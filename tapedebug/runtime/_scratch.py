@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from tapedebug.runtime._memories import folds
 from tapedebug.runtime.ledger import RangeState, Scratch
 
 if TYPE_CHECKING:
@@ -51,6 +53,20 @@ def set_scratch(
         if tracker.budget is not None and copy is not None:
             tracker.budget.keep(found[-1], copy.nbytes if shared is None else 0)
     record.scratch = tuple(found)
+
+
+def shares_views(record: Record) -> bool:
+    """Whether a launch writes memory through different views that overlap, or one that overlaps itself.
+
+    A thread's own element of one is then another thread's, too.
+    """
+    for scratch in record.scratch:
+        views = [record.args[p] for p in scratch.params]
+        if any(not a.is_contiguous and folds(a.shape, a.strides, a.item_size) for a in views):
+            return True
+        if any((a.ptr, a.shape, a.strides) != (b.ptr, b.shape, b.strides) for a, b in pairwise(views)):
+            return True
+    return False
 
 
 def _join(groups: list[set[int]], members: set[int]) -> None:

@@ -93,8 +93,10 @@ class _SecondTable(Table):
         layout = record.kernel.layout
         return record.packed[: layout.size] + bytes(16 * layout.arrays)  # without the journal's address
 
-    def _entry(self, plan: Plan, replay: frozenset[int], memory: frozenset[int]) -> Runner:
-        return plan.adjoint_tangent_run(replay, self.space.f64)
+    def _entry(
+        self, plan: Plan, replay: frozenset[int], memory: frozenset[int], shared: bool = False
+    ) -> Runner:
+        return plan.adjoint_tangent_run(replay, self.space.f64, shared)
 
     def _special(self, record: Record) -> Runner:
         adjoints = super()._special(record)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tapedebug._ranges import Ranges, range_key
 from tapedebug.runtime._history import clock
+from tapedebug.runtime._memories import folds
 from tapedebug.runtime.buffer import Buffer, Bytes
 
 VIEWS = 20
@@ -162,12 +163,25 @@ class RangeState:
 
     Attributes:
         exact: The elements as a NumPy view where the range has holes, else None.
+        folded: Two of its elements may be one, so that several threads have it as their own.
         overlaps: Numbers of the ledger's other states that share bytes with this one.
         hot: A write of this range may have something to close.
         defined: Its content comes from the tape, or from a registered live-in.
     """
 
-    __slots__ = ("array", "defined", "exact", "hot", "livein", "need", "number", "overlaps", "start", "stop")
+    __slots__ = (
+        "array",
+        "defined",
+        "exact",
+        "folded",
+        "hot",
+        "livein",
+        "need",
+        "number",
+        "overlaps",
+        "start",
+        "stop",
+    )
 
     def __init__(self, number: int, a: array) -> None:
         self.number = number
@@ -175,6 +189,7 @@ class RangeState:
         self.start = a.start
         self.stop = a.stop
         self.exact = None if a.is_contiguous else a._look()
+        self.folded = not a.is_contiguous and folds(a.shape, a.strides, a.item_size)
         self.overlaps: tuple[int, ...] = ()
         self.need: Need | None = None
         self.livein: LiveIn | None = None

@@ -160,6 +160,7 @@ class Plan:
         memory: frozenset[int] = NOTHING,
         rounded: bool = False,
         kept: frozenset[int] = NOTHING,
+        shared: bool = False,
     ) -> Runner:
         """The adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
@@ -176,7 +177,7 @@ class Plan:
         """The tangent entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
-    def adjoint_tangent_run(self, replay: frozenset[int], f64: bool) -> Runner:
+    def adjoint_tangent_run(self, replay: frozenset[int], f64: bool, shared: bool = False) -> Runner:
         """The tangent of the adjoint entry; only kernels have one."""
         raise NotImplementedError(self.kind)
 
@@ -320,12 +321,14 @@ class KernelPlan(Plan):
         memory: frozenset[int] = NOTHING,
         rounded: bool = False,
         kept: frozenset[int] = NOTHING,
+        shared: bool = False,
     ) -> Runner:
         """The adjoint entry that re-executes the stores of `replay` (compiled when first asked for).
 
         Only where it is the user's own pass, `live`, it prints. Where it is guarded no index can be outside.
         Stores of `memory` are not re-executed: what they wrote is read as memory holds it. The incoming
-        adjoints of `kept` stay as they are.
+        adjoints of `kept` stay as they are. With `shared`, the parameters of `replay` are different views
+        that overlap.
         """
         heard, holds = self._checks if not live and not guarded else (NOTHING_SAID, False)
         if live:
@@ -341,6 +344,7 @@ class KernelPlan(Plan):
             rounded,
             kept,
             holds,
+            shared,
         )
         found = self.adjoints.get(key)
         if found is None:
@@ -356,6 +360,7 @@ class KernelPlan(Plan):
                 rounded=rounded,
                 kept=kept,
                 late=True,
+                shared=shared,
             )
             found = self.adjoints[key] = runner(entry, self.kernel, heard, "adjoint", holds=holds)
         return found
@@ -400,13 +405,18 @@ class KernelPlan(Plan):
             found = self.tangents[key] = runner(entry, self.kernel, heard, "tangent", holds=holds)
         return found
 
-    def adjoint_tangent_run(self, replay: frozenset[int], f64: bool) -> Runner:
+    def adjoint_tangent_run(self, replay: frozenset[int], f64: bool, shared: bool = False) -> Runner:
         """The tangent of the adjoint entry (compiled when first asked for)."""
-        key = ("adjoint", replay, f64, config.strong_zero, config.interpreted)
+        key = ("adjoint", replay, f64, shared, config.strong_zero, config.interpreted)
         found = self.tangents.get(key)
         if found is None:
             entry = self.kernel.adjoint_tangent(
-                self.active, f64=f64, strided=self.strided, replay=replay, strong_zero=config.strong_zero
+                self.active,
+                f64=f64,
+                strided=self.strided,
+                replay=replay,
+                strong_zero=config.strong_zero,
+                shared=shared,
             )
             found = self.tangents[key] = runner(entry, self.kernel)
         return found

@@ -174,8 +174,10 @@ class Tracker:
 
     def keep_in_place(self, record: Record, own: dict[int, RangeState]) -> None:
         """Keep what a launch starts from, where it writes what its own adjoint needs."""
-        args = record.args
-        crossed = [x for x in record.plan.exposed if args[x[0]].buffer is args[x[1]].buffer]
+        args, plan = record.args, record.plan
+        crossed = [x for x in plan.exposed if args[x[0]].buffer is args[x[1]].buffer]
+        if plan.strided:
+            crossed += [(p, p, True) for p in plan.written if p in plan.active and own[p].folded]
         if crossed or any([n.clobber == record.index and not n.outside for n in record.needs]):
             set_scratch(self, record, own, crossed)
 

@@ -1,17 +1,22 @@
-"""Tries thousands of random kernels: `python -m tests.compiler.fuzz [--count N] [--first SEED]`.
+"""Tries thousands of random kernels and programs: `python -m tests.compiler.fuzz [--count N] [--first SEED]`.
 
-Each seed is a program; by turns it is plain, has threads that see what others wrote, functions with gradients
+Each seed is a kernel; by turns it is plain, has threads that see what others wrote, functions with gradients
 of their own, or both. Values are compared with plain Python, adjoints with its differences, tangents with the
-adjoints; every fourth also in second derivatives, every fiftieth program as machine code, every tenth in
-lanes beside thread by thread, for each width of vectors, and every tenth in chunks, for several numbers of
-threads. One that fails is made smaller as long as it fails the same way, and kept in `found/`, where
-`test_generated.py` picks it up.
+adjoints; every fourth also in second derivatives, every fiftieth as machine code, every tenth in lanes beside
+thread by thread, for each width of vectors, and every tenth in chunks, for several numbers of threads, with
+guard bytes around private memory. The arrays of every second ten are reversed, strided, transposed and
+offset, between guard bytes. One that fails is made smaller as long as it fails the same way, and kept in
+`found/`, where `test_generated.py` picks it up.
+
+With `--programs`, each seed is a program of several launches (`programs.py`), whose values and gradients are
+compared with those of plain Python; `test_programs.py` picks up what is found.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import signal
 import sys
 import tempfile
@@ -20,7 +25,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,11 +33,14 @@ from unittest.mock import patch
 import numpy as np
 
 from tapedebug.compiler import pipeline
-from tests.compiler import chunks
+from tests.compiler import chunks, programs
 from tests.compiler.both_ways import SIZES as SIZES_IN_LANES
 from tests.compiler.both_ways import WIDTHS, compare, scalar_functions
 from tests.compiler.generator import program
+from tests.compiler.harness import laid_out
+from tests.compiler.program_values import Unsure
 from tests.compiler.test_generated import FOUND, MODES, IllConditioned, Trial, arguments
+from tests.runtime.guards import Blocks
 
 SIZES = (6, 9, 12, 15)
 LONGEST = 30  # seconds of processor time for one program
@@ -45,6 +53,11 @@ def how(seed: int) -> dict[str, bool]:
     return {mode: bool(seed >> bit & 1) for bit, mode in enumerate(MODES)}
 
 
+def is_laid_out(seed: int) -> bool:
+    """Whether the arrays of a seed are reversed, strided, transposed and offset."""
+    return seed // 10 % 2 == 1
+
+
 def source_of(seed: int) -> str:
     """The program of a seed."""
     return program(seed, SIZES[seed // 4 % 4], crossing=how(seed)["crossing"])
@@ -53,7 +66,7 @@ def source_of(seed: int) -> str:
 def verdict(seed: int, source: str) -> str:
     """Nothing where a program is right, else how it fails in one line."""
     try:
-        with warnings.catch_warnings(), limited():
+        with warnings.catch_warnings(), limited(), laid_out(seed) if is_laid_out(seed) else nullcontext():
             warnings.simplefilter("ignore")
             trial = Trial(source, seed, **how(seed))
             trial.check(interpreted=seed % 50 != 0)
@@ -83,7 +96,7 @@ def both_ways(kernel: Any, seed: int) -> None:
 def in_chunks(kernel: Any, seed: int) -> None:
     """Run a kernel in chunks on several threads, and thread by thread."""
     n = 256 + seed % 200
-    with chunks.always_cut():
+    with chunks.always_cut(), Blocks():
         chunks.compare(kernel, n, arguments(np.random.default_rng(seed), n), seed)
 
 
@@ -152,28 +165,69 @@ def keep(seed: int, failure: str) -> str:
     return text
 
 
+def tried_program(seed: int) -> tuple[int, str]:
+    """A seed and the verdict on its program of launches."""
+    return seed, verdict_on(programs.program(seed))
+
+
+def verdict_on(program: Any) -> str:
+    """Nothing where a program of launches is right, else how it fails in one line."""
+    try:
+        with warnings.catch_warnings(), limited():
+            warnings.simplefilter("ignore")
+            programs.check(program)
+    except Unsure:
+        return SKIPPED
+    except Exception as error:  # whatever a random program brings to light
+        text = " ".join(str(error).split()) or repr(error)
+        return f"{type(error).__name__}: {text[:300]}"
+    return ""
+
+
+def keep_program(seed: int, failure: str) -> str:
+    """Keep a failing program of launches as a case, without what it does not need; gives its text."""
+    program, kind, end = programs.program(seed), failure.partition(":")[0], time.monotonic() + SECONDS
+    again = True
+    while again and time.monotonic() < end:
+        again = False
+        for candidate in programs.smaller(program):
+            if verdict_on(candidate).partition(":")[0] == kind:
+                program, again = candidate, True
+                break
+    text = json.dumps(program, indent=1) + "\n"
+    FOUND.mkdir(exist_ok=True)
+    (FOUND / f"program-{seed}.json").write_text(text, encoding="utf-8")
+    return text
+
+
 def main(arguments: Any = None) -> int:
-    """Try programs; gives 1 where one failed."""
+    """Try kernels or programs; gives 1 where one failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--count", type=int, default=5000, help="how many programs")
+    parser.add_argument("--count", type=int, help="how many: 5,000 kernels or 1,000 programs")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--programs", action="store_true", help="programs of several launches")
     options = parser.parse_args(arguments)
+    if options.count is None:
+        options.count = 1000 if options.programs else 5000
+    attempt, kept = (tried_program, keep_program) if options.programs else (tried, keep)
+    what = "programs" if options.programs else "kernels"
     seeds = range(options.first, options.first + options.count)
-    print(f"fuzz: seeds {seeds.start} to {seeds.stop - 1}", flush=True)
+    print(f"fuzz: {what} of seeds {seeds.start} to {seeds.stop - 1}", flush=True)
     counts: Counter[str] = Counter()
     begin = shown = time.monotonic()
     with ProcessPoolExecutor(options.jobs) as pool:
-        for seed, failure in pool.map(tried, seeds, chunksize=8):
+        for seed, failure in pool.map(attempt, seeds, chunksize=8):
             counts[failure if failure in ("", SKIPPED) else "wrong"] += 1
             if failure not in ("", SKIPPED):
-                print(f"=== seed {seed} {how(seed)}: {failure}", flush=True)
-                print(keep(seed, failure), flush=True)
+                mode = "" if options.programs else f" {how(seed)}"
+                print(f"=== seed {seed}{mode}: {failure}", flush=True)
+                print(kept(seed, failure), flush=True)
             if time.monotonic() - shown > 10:
                 shown = time.monotonic()
                 print(f"fuzz: {counts.total()} of {options.count}, {counts['wrong']} wrong", flush=True)
     print(
-        f"fuzz: {counts.total()} programs in {time.monotonic() - begin:.0f} s: {counts['wrong']} wrong, "
+        f"fuzz: {counts.total()} {what} in {time.monotonic() - begin:.0f} s: {counts['wrong']} wrong, "
         f"{counts[SKIPPED]} {SKIPPED}"
     )
     return int(counts["wrong"] > 0)

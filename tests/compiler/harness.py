@@ -3,18 +3,65 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from tapedebug.compiler.kernel import Kernel
 from tapedebug.lang import types as t
+from tests.runtime.guards import Guarded
 
 EXACT = 1e-7
 """What central differences of a float64 twin reach on well-scaled kernels."""
+
+
+class Layout:
+    """Where arrays lie: axes in any order and direction, in steps, between guard bytes.
+
+    Args:
+        seed: For the layouts, which are the same for all arrays of one parameter.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def of(self, param: Any, value: Any) -> Any:
+        """The array in such memory; what is no array as it is."""
+        if not isinstance(value, np.ndarray):
+            return value
+        r, axes = random.Random(f"layout {self.seed} {param.index}"), param.type.ndim
+        order = r.sample(range(axes), axes)
+        steps = [r.choice((1, -1, -1, 2, -2, 3)) for _ in range(axes)]
+        before = [r.randrange(3) for _ in range(axes)]
+        sizes = [value.shape[order[k]] * abs(steps[k]) for k in range(axes)]
+        shape = [b + n + r.randrange(2) for b, n in zip(before, sizes, strict=True)]
+        slices = []
+        for step, b, n in zip(steps, before, sizes, strict=True):
+            last = b + n - abs(step)
+            slices.append(slice(b, b + n, step) if step > 0 else slice(last, b - 1 if b else None, step))
+        back = [order.index(k) for k in range(axes)] + list(range(axes, value.ndim))
+        placed = Guarded(
+            (*shape, *value.shape[axes:]), lambda a: a[tuple(slices)].transpose(back), value.dtype
+        )
+        placed.values[...] = value
+        return placed
+
+
+_layouts: list[Layout] = []
+
+
+@contextmanager
+def laid_out(seed: int) -> Iterator[None]:
+    """Kernels run on arrays that are laid out at random, between guard bytes."""
+    with patch.object(sys.modules[__name__], "_layouts", [Layout(seed)]):
+        yield
 
 
 def run(
@@ -39,7 +86,37 @@ def run(
     called.
 
     An array that is not C-contiguous chooses the variant for any strides; its adjoint has the same strides.
+    Inside of `laid_out` arrays are copied to memory of other layouts, and what the kernel leaves there back.
     """
+    if _layouts:
+        layout, parts = _layouts[-1], [adjoints, tangents, adjoint_tangents]
+        values = [layout.of(p, value) for p, value in zip(kernel.params, args, strict=True)]
+        arrays = [p for p in kernel.params if p.is_array]
+        placed = [part and [layout.of(p, a) for p, a in zip(arrays, part, strict=False)] for part in parts]
+        own = [v.values if isinstance(v, Guarded) else v for v in values]
+        given = [part and [None if a is None else a.values for a in part] for part in placed]
+        names = ("adjoints", "tangents", "adjoint_tangents")
+        with patch.object(sys.modules[__name__], "_layouts", []):
+            run(
+                kernel,
+                dim,
+                own,
+                f64=f64,
+                interpreted=interpreted,
+                replay=replay,
+                lanes=lanes,
+                kept=kept,
+                wrapped=wrapped,
+                **dict(zip(names, given, strict=True)),
+            )
+        back = [*zip(values, args, strict=True)]
+        for part, into in zip(placed, parts, strict=True):
+            back += zip(part or [], into or [], strict=False)
+        for one, into in back:
+            if isinstance(one, Guarded):
+                one.check()
+                into[...] = one.values
+        return
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     slots: list[Any] = [*dims, *(1,) * (4 - len(dims))]
     pointers: list[int] = []

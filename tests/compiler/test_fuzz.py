@@ -56,6 +56,6 @@ def test_a_value_that_a_second_derivative_loses_is_found(monkeypatch: Any) -> No
 def test_a_run_says_what_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
     assert fuzz.main(["--count", "4", "--first", "2001", "--jobs", "1"]) == 0
     first, *_, last = capsys.readouterr().out.splitlines()
-    assert first == "fuzz: seeds 2001 to 2004"
-    assert last.startswith("fuzz: 4 programs in ")
+    assert first == "fuzz: kernels of seeds 2001 to 2004"
+    assert last.startswith("fuzz: 4 kernels in ")
     assert last.endswith(" s: 0 wrong, 0 ill-conditioned")

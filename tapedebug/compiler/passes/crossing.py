@@ -12,7 +12,9 @@ ACCESS = {
 }
 
 
-def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) -> frozenset[int]:
+def crossed(
+    function: Function, active: frozenset[int], replay: frozenset[int], *, shared: bool = False
+) -> frozenset[int]:
     """The array parameters through which one thread may see or overwrite what another wrote.
 
     An array of which each thread accesses elements of its own only is not among them (its index is the
@@ -24,6 +26,8 @@ def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) 
         function: A kernel in IR.
         active: The array parameters that have a gradient.
         replay: Those whose values the adjoint needs and the launch writes, through this or another parameter.
+        shared: Those are different views that overlap: a thread's own element of one is another thread's
+            of the other.
     """
     used = {v for n in walk(function.body) for v in operands(n)}
     for node in walk(function.body):
@@ -49,11 +53,13 @@ def crossed(function: Function, active: frozenset[int], replay: frozenset[int]) 
     elsewhere = {param for param, found in places.items() if not all(own_axes(function.axes, found))}
     elsewhere |= shared_by_natives
     # Parameters may be names of one array: what one does to it, all do.
-    together = {p for p in replay if kinds.get(p, set()) <= {"load"} or "load" not in kinds.get(p, set())}
-    shared = set().union(*(kinds.get(p, set()) for p in together))
+    together = {
+        p for p in replay if shared or kinds.get(p, set()) <= {"load"} or "load" not in kinds.get(p, set())
+    }
+    common = set().union(*(kinds.get(p, set()) for p in together))
     crossing = set()
     for param in active | replay:
-        does = kinds.get(param, set()) | (shared if param in together else set())
+        does = kinds.get(param, set()) | (common if param in together else set())
         # Names of one array may begin at different elements of it, so that no index is a thread's own.
         away = param in elsewhere or bool(together)
         if away and ("store" in does or {"load", "atomic_add"} <= does):

@@ -1,0 +1,149 @@
+"""Random programs of several launches: values and gradients against plain Python. `make fuzz` tries more."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapedebug as wp
+from tapedebug.compiler.llvm import lane_sums
+from tapedebug.runtime import _cut
+from tests.compiler import fuzz, programs
+from tests.compiler.program_values import Array, Library, Operations, Unsure, Vector
+from tests.compiler.test_generated import FOUND
+
+pytestmark = pytest.mark.filterwarnings("ignore::tapedebug.TapedebugWarning")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed: int) -> None:
+    try:
+        programs.check(programs.program(seed))
+    except Unsure:
+        pytest.skip("a rounding error decides")
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.glob("program-*.json")), ids=lambda p: p.stem)
+def test_programs_that_once_failed(path: Path) -> None:
+    """`make fuzz` keeps here what it finds."""
+    programs.check(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_programs_have_everything() -> None:
+    found = [programs.program(seed) for seed in range(200)]
+    steps = [step for one in found for step in one["steps"]]
+    assert {step["op"] for step in steps} == {"launch", "copy", "fill", "assign", "clone"}
+    ops = [op for step in steps for view in step["views"] for op in view["ops"]]
+    assert {op[0] for op in ops} == {"index", "transpose", "reshape", "field", "numbers", "vectors"}
+    slices = [one for op in ops if op[0] == "index" for one in op[1] if isinstance(one, list)]
+    for step in (-3, -2, -1, 1, 2, 3):
+        assert sum(one[2] == step for one in slices) > 20, step
+    for key in ("f64", "lanes", "budget", "foreign", "twice"):
+        assert 20 < sum(bool(one[key]) for one in found) < 180, key
+    assert {one["threads"] for one in found} == {1, 2}
+    kernels = {name: one for program in found for name, one in program["kernels"].items()}
+    text = "\n".join(one["text"] for one in kernels.values())
+    for word in (
+        "atomic_add(s",
+        "atomic_sub(m",
+        "atomic_max(top",
+        "b[i].mass",
+        "i, j = wp.tid()",
+        "wp.cross",
+    ):
+        assert word in text, word
+
+
+def sentinel(patch: pytest.MonkeyPatch) -> None:
+    """A sum over lanes is dropped where its place is negative, which was to say that there is none."""
+    whole = lane_sums.LaneSums._value
+
+    def value(self: Any, kind: str, text: str) -> Any:
+        return whole(self, kind, re.sub(r"^icmp ne i64 (\S+), -1$", r"icmp sge i64 \1, 0", text))
+
+    patch.setattr(lane_sums, "NOWHERE", "-1")
+    patch.setattr(lane_sums.LaneSums, "_value", value)
+
+
+def stretch(patch: pytest.MonkeyPatch) -> None:
+    """Of private copies only the numbers that are side by side are added up."""
+    whole = _cut._Cutter._part
+
+    def part(self: Any, share: Any) -> Any:
+        found = whole(self, share)
+        lie = _cut.Runs(found.runs.low, found.runs.run, ())
+        return _cut._Part(found.share, found.before, lie, found.size)
+
+    patch.setattr(_cut._Cutter, "_part", part)
+
+
+@pytest.mark.parametrize("fault, first", [(sentinel, 12), (stretch, 1)])
+def test_a_planted_fault_is_found_made_smaller_and_kept(
+    fault: Any, first: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From the first seed on that finds it: each is compiled anew, with the fault."""
+    monkeypatch.setattr(fuzz, "FOUND", tmp_path)
+    monkeypatch.setattr(fuzz, "SECONDS", 10.0)
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / "cache"))
+    with pytest.MonkeyPatch.context() as patch:
+        fault(patch)
+        patch.setattr(programs, "_modules", {})
+        seed = next(s for s in range(first, 40) if fuzz.tried_program(s)[1] not in ("", fuzz.SKIPPED))
+        _, failure = fuzz.tried_program(seed)
+        kept = json.loads(fuzz.keep_program(seed, failure))
+        assert fuzz.verdict_on(kept).startswith("AssertionError: ")
+    assert (tmp_path / f"program-{seed}.json").exists()
+    assert len(kept["steps"]) < len(programs.program(seed)["steps"])
+    monkeypatch.setattr(programs, "_modules", {})
+    assert fuzz.verdict_on(kept) == ""
+
+
+def test_a_run_says_what_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fuzz.main(["--programs", "--count", "3", "--first", "30", "--jobs", "1"]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "fuzz: programs of seeds 30 to 32"
+    assert last.startswith("fuzz: 3 programs in ")
+
+
+# -- the evaluator ----------------------------------------------------------------------------------------
+
+
+def test_numbers_know_their_derivatives() -> None:
+    """Every operation of the evaluator against differences of itself."""
+
+    def value(x: Any, y: Any) -> Any:
+        wp = Library()
+        u, v = Vector(x, y, x * 0.5), Vector(y, 1.0 - x, x / y)
+        turned = wp.cross(u, v) * wp.tanh(y) - u * 0.3 + (-v)
+        much = wp.dot(turned, u) + wp.sqrt(x * x + 2.0) / (1.5 + y) - wp.exp(-x) * (2.0 / y)
+        return much + wp.sin(x) * wp.cos(y) + wp.min(x, y) * wp.max(x, y * y) + wp.where(x > y, x, y * 3.0)
+
+    for x, y in np.random.default_rng(0).uniform(0.4, 1.4, (20, 2)):
+        of = Operations(close=1e-9)
+        a, b = of.number(float(x)), of.number(float(y))
+        result = value(a, b)
+        found = of.gradient({result.index: 1.0})
+        h = 1e-6
+        for k, (dx, dy) in enumerate([(h, 0.0), (0.0, h)]):
+            sides = [value(of.number(x + s * dx), of.number(y + s * dy)).value for s in (1, -1)]
+            assert found[k] == pytest.approx((sides[0] - sides[1]) / (2 * h), rel=1e-6, abs=1e-8)
+
+
+def test_overwritten_elements_are_other_numbers() -> None:
+    of = Operations(close=1e-9)
+    cells = np.empty(2, object)
+    cells[:] = [of.number(3.0), of.number(5.0)]
+    x, y = cells
+    view = Array(cells[::-1])
+    view[0] = view[0] * view[1]  # the last one: 15
+    Library.atomic_add(Array(cells), 0, cells[1] * 2.0)  # 33
+    found = of.gradient({cells[0].index: 1.0})
+    assert (cells[0].value, cells[1].value) == (33.0, 15.0)
+    assert (found[x.index], found[y.index]) == (11.0, 6.0)
+    with pytest.raises(Unsure):
+        _ = cells[1] > of.number(15.0)
