@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from tests.compiler.test_generated import FOUND
 pytestmark = pytest.mark.filterwarnings("ignore::tapedebug.TapedebugWarning")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_programs(seed: int) -> None:
     try:
         programs.check(programs.program(seed))
@@ -35,16 +37,16 @@ def test_programs_that_once_failed(path: Path) -> None:
 
 
 def test_programs_have_everything() -> None:
-    found = [programs.program(seed) for seed in range(200)]
+    found = [programs.program(seed) for seed in range(0, 6000, 100)]
     steps = [step for one in found for step in one["steps"]]
     assert {step["op"] for step in steps} == {"launch", "copy", "fill", "assign", "clone"}
     ops = [op for step in steps for view in step["views"] for op in view["ops"]]
     assert {op[0] for op in ops} == {"index", "transpose", "reshape", "field", "numbers", "vectors"}
     slices = [one for op in ops if op[0] == "index" for one in op[1] if isinstance(one, list)]
     for step in (-3, -2, -1, 1, 2, 3):
-        assert sum(one[2] == step for one in slices) > 20, step
+        assert sum(one[2] == step for one in slices) > 5, step
     for key in ("f64", "lanes", "budget", "foreign", "twice"):
-        assert 20 < sum(bool(one[key]) for one in found) < 180, key
+        assert 6 < sum(bool(one[key]) for one in found) < 54, key
     assert {one["threads"] for one in found} == {1, 2}
     kernels = {name: one for program in found for name, one in program["kernels"].items()}
     text = "\n".join(one["text"] for one in kernels.values())
@@ -82,24 +84,26 @@ def stretch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_cut._Cutter, "_part", part)
 
 
-@pytest.mark.parametrize("fault, first", [(sentinel, 12), (stretch, 1)])
-def test_a_planted_fault_is_found_made_smaller_and_kept(
-    fault: Any, first: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """From the first seed on that finds it: each is compiled anew, with the fault."""
-    monkeypatch.setattr(fuzz, "FOUND", tmp_path)
-    monkeypatch.setattr(fuzz, "SECONDS", 10.0)
-    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / "cache"))
+def hunted(fault: Any, first: int, folder: str) -> tuple[int, str]:
+    """The first seed from one on that finds a fault, and the program that was kept."""
+    fuzz.FOUND, fuzz.SECONDS, wp.config.kernel_cache_dir = Path(folder), 10.0, f"{folder}/cache"
     with pytest.MonkeyPatch.context() as patch:
         fault(patch)
-        patch.setattr(programs, "_modules", {})
-        seed = next(s for s in range(first, 40) if fuzz.tried_program(s)[1] not in ("", fuzz.SKIPPED))
-        _, failure = fuzz.tried_program(seed)
-        kept = json.loads(fuzz.keep_program(seed, failure))
-        assert fuzz.verdict_on(kept).startswith("AssertionError: ")
-    assert (tmp_path / f"program-{seed}.json").exists()
+        for seed in range(first, first + 20):
+            failure = fuzz.tried_program(seed)[1]
+            if failure not in ("", fuzz.SKIPPED):
+                return seed, fuzz.keep_program(seed, failure)
+    raise AssertionError("nothing was found")
+
+
+@pytest.mark.parametrize("fault, first", [(sentinel, 12), (stretch, 1)])
+def test_a_planted_fault_is_found_made_smaller_and_kept(fault: Any, first: int, tmp_path: Path) -> None:
+    """In a process of its own, whose compiled code is wrong."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        seed, text = pool.submit(hunted, fault, first, str(tmp_path)).result()
+    assert (tmp_path / f"program-{seed}.json").read_text(encoding="utf-8") == text
+    kept = json.loads(text)
     assert len(kept["steps"]) < len(programs.program(seed)["steps"])
-    monkeypatch.setattr(programs, "_modules", {})
     assert fuzz.verdict_on(kept) == ""
 
 
