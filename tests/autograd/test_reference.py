@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import end_to_end, gradcheck_tape
+from tapedebug.autograd.tapes.directional import Probe
+from tapedebug.autograd.tapes.input_check import _deciding
 from tapedebug.autograd.tapes.reference import own_functions
 
 N = 400
@@ -294,3 +297,32 @@ def test_values_that_only_the_derivative_needs_are_kept_for_the_reference() -> N
     (check,) = end_to_end(tape, loss, [x]).inputs
     assert check.verdict == "WRONG"
     assert check.rel_error == pytest.approx(0.01, rel=0.02)
+
+
+# ------------------------------------------------------------------------------------------ what is printed
+
+
+@wp.kernel
+def of_no_account(x: wp.array(dtype=float), slope: float, loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, x[i] * x[i] + 0.0 * wave(x[i], slope))
+
+
+def test_a_part_that_is_wrong_prints_no_agreement_of_the_whole() -> None:
+    """The gradient of the function does not count here, and is wrong by itself."""
+    tape, loss = recorded(of_no_account, some(20), 0.7)
+    assert end_to_end(tape, loss).verdict == "AGREE"
+    result = gradcheck_tape(tape, end_to_end=True, loss=loss, raise_exception=False, show_summary=False)
+    assert result.verdict == "WRONG"
+    assert "agrees to" not in f"{result} {result.coverage} {result.summary()}"
+    assert "1 of 1 launches checked end to end; nothing contradicts the whole" in str(result.coverage)
+
+
+def test_the_probe_that_is_quoted_is_the_one_that_decided() -> None:
+    """A direction that decides nothing may be off by more, and is not what the verdict rests on."""
+    wrong = Probe((3,), 1.01, 1.01, 1.0, 1e-9, 1.0, 1e-3, verdict="WRONG")
+    vague = Probe(None, 5.0, 1.0, 1.0, 9.0, 1.0, 1e-3, verdict="UNDECIDABLE")
+    fine = replace(wrong, ad=1.0, exact=1.0, verdict="AGREE")
+    assert _deciding([vague, wrong, fine]) == [wrong]
+    assert _deciding([vague, fine]) == [fine]
+    assert _deciding([vague]) == [vague]

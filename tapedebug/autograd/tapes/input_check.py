@@ -223,7 +223,7 @@ def _weighed(
     meant = verdict == "WRONG" and program.meant
     if meant and _against_exact(port, gradients, allowed)[0] == "AGREE":
         return "UNDECIDABLE", _meant(program), None
-    return verdict, reason, max(p.rel_error for p in probes)
+    return verdict, reason, max(p.rel_error for p in _deciding(probes))
 
 
 def _against_exact(port: Port, gradients: Gradients, allowed: Floats) -> tuple[Verdict, str]:
@@ -310,11 +310,16 @@ def _unsure(probes: Sequence[Probe]) -> Verdict | None:
     return "KINK" if kinks >= unsure else "UNDECIDABLE"
 
 
+def _deciding(probes: Sequence[Probe]) -> Sequence[Probe]:
+    """The probes that a verdict rests on: those that contradict, else those that say anything."""
+    return [probe for probe in probes if probe.verdict == "WRONG"] or sure_of(probes) or probes
+
+
 def _numbers(port: Port, gradients: Gradients, probes: Sequence[Probe]) -> str:
     rel_error = _relative(gradients.consumed[port], gradients.exact[port], gradients.least[port])
     text = f"relative error {rel_error:.2g} against the float64 adjoint"
     if probes:
-        off = max(probes, key=lambda p: p.rel_error)
+        off = max(_deciding(probes), key=lambda p: p.rel_error)
         count = f"{len(probes)} direction{'s' * (len(probes) != 1)}"
         text += (
             f", {off.rel_error:.2g} against finite differences ({count}; most along {off.along}: "

@@ -231,12 +231,16 @@ class WholeCheck:
 
     def _result(self, whole: EndToEnd | None) -> GradcheckResult:
         launches = len(self.tape.records)
+        verdict = worst(pair.verdict for pair in self.pairs)
         summary = "nothing was checked" if whole is None else whole.coverage.summary
         checked = 0 if whole is None else whole.coverage.checked
+        if whole is not None and whole.verdict == "AGREE" != verdict:
+            # How well the whole agrees is no praise for what a part of it got wrong.
+            summary = f"{checked} of {launches} launches checked end to end; nothing contradicts the whole"
         summary += f"; {self.stepped} launches in lockstep"
         return GradcheckResult(
             subject=f"tape of {launches} launch{'es' * (launches != 1)}",
-            verdict=worst(pair.verdict for pair in self.pairs),
+            verdict=verdict,
             pairs=PairResults(self.pairs),
             coverage=Coverage(summary, launches, checked, tuple(dict.fromkeys(self.notes))),
             dot_products=() if whole is None or whole.dot_product is None else (whole.dot_product,),
