@@ -108,6 +108,20 @@ def test_a_kink_that_rounding_hides_from_small_steps(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("distance", [1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11])
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_a_kink_that_lies_beside_is_none_here(distance: float, offset: float) -> None:
+    for f, slope_here in (
+        (np.abs, 1.0),
+        (lambda h: np.maximum(h, 0.0), 1.0),
+        (lambda h: np.minimum(h, 0.0), 0.0),
+    ):
+        for scale in (1.0, 1e3):
+            found = at(lambda h, f=f, scale=scale: scale * f(h + distance) + offset, 0.0)
+            assert not found.kink[0]
+            assert abs(found.value[0] - scale * slope_here) <= max(found.bar[0], 1e-3 * scale)
+
+
 @pytest.mark.parametrize("width", [1e-3, 1e-5, 1e-7, 1e-8, 1e-9, 1e-10])
 @pytest.mark.parametrize("offset", [0.0, 1.0])
 def test_smooth_functions_that_are_straight_on_both_sides_are_no_kinks(width: float, offset: float) -> None:

@@ -331,9 +331,12 @@ class _Sweep:
         self.finest = np.where(finer, digits, self.finest)
         self.corner_left = np.where(finer, left, self.corner_left)
         self.corner_right = np.where(finer, right, self.corner_right)
-        self.lost |= held & ~corner & straight
-        self.perhaps |= self.seen & ~corner & straight
-        curve = ~corner & ~bent & ~straight & ~self.lost
+        # Beside a kink, smaller steps show the slope of one side; what is rounded shows the mean of both.
+        aside = np.abs(right + left - self.corner_left - self.corner_right)
+        nothing = straight & ~corner & (aside <= 0.5 * np.abs(self.corner_right - self.corner_left))
+        self.lost |= held & nothing
+        self.perhaps |= self.seen & nothing
+        curve = ~corner & ~bent & ~nothing & ~self.lost
         self.digits[curve] = 0.0
         self.seen = (self.seen | corner) & ~curve
 
