@@ -84,5 +84,5 @@ def _keep(found: dict[str, Any], name: str, value: Any) -> None:
         found[name] = value
     elif kind is list or kind is tuple:
         found[name] = Length(len(value))
-    elif isinstance(value, np.ndarray) or hasattr(value, "_look"):
+    elif isinstance(value, np.ndarray) or hasattr(kind, "_look"):  # of the class: modules make up attributes
         found[name] = weakref.ref(value)

@@ -293,3 +293,11 @@ def test_a_mean_over_a_large_picture() -> None:
     finding = seed_of(tape)
     assert finding.evidence["ratio"] == pytest.approx(20000.0, rel=1e-3)
     assert "is 20000 times (the threads of launch 0 (bend)) that of this number" in finding.message
+
+
+def test_a_read_asks_no_module_for_names_that_it_makes_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("tapedebug._planned.missing", lambda *names: asked.append(str(names)))
+    fit = Fit().ones()
+    print(wp.float32, fit.error.numpy().mean())
+    assert asked == []
