@@ -118,7 +118,7 @@ def file_line(file: str, line: int) -> str:
 
 
 def is_read(file: str) -> bool:
-    """Whether a file's lines are at hand without reading it."""
+    """Return whether a file's lines are at hand without reading it."""
     return file in _LATEST or file in linecache.cache
 
 

@@ -135,7 +135,7 @@ class Analysed(Definition):
         derived: frozenset[str] = frozenset(),
         shared: bool = False,
     ) -> AdjointInfo:
-        """What the adjoint needs, for these array parameters with gradients; does not compile.
+        """Return what the adjoint needs, for these array parameters with gradients; does not compile.
 
         The bodies of `derived` functions are reversed, whatever gradients they have. With `shared`, the
         parameters of `replay` are different views that overlap.

@@ -300,7 +300,7 @@ def warp_adjoint(
 
 
 def second_apart(kernel: Lowered) -> bool:
-    """Whether second derivatives are those of an adjoint of their own."""
+    """Return whether second derivatives are those of an adjoint of their own."""
     return has_directions(kernel.custom)
 
 

@@ -59,7 +59,7 @@ def blame(case: Case) -> list[Finding]:
 
 
 def is_echo(finding: Finding) -> bool:
-    """Whether a finding is shown on another tape and repeated here, as it is about this one, too."""
+    """Return whether a finding is shown on another tape and repeated here, as it is about this one, too."""
     return bool(finding.evidence.get(ECHO))
 
 
@@ -146,7 +146,7 @@ def _at_launch(case: Case, replay: Replay, wrong: list[Argument]) -> Finding:
 
 
 def _end_to_end(case: Case) -> Finding:
-    """What was measured of the input that is off most, at the launch that reads it first."""
+    """Return what was measured of the input that is off most, at the launch that reads it first."""
     trace = case.trace
     check = max(_wrong(case), key=_size, default=None)
     labels = [item.name for item in _wrong(case)]

@@ -47,7 +47,7 @@ class Case:
 
     @property
     def departures(self) -> list[Departure]:
-        """Where gradients differ from what the functions compute, by the end-to-end check."""
+        """Return where gradients differ from what the functions compute, by the end-to-end check."""
         return [item.departure for item in self.measured if item.departure is not None]
 
     @cached_property

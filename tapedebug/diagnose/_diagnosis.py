@@ -65,7 +65,7 @@ class Diagnosis:
 
     @property
     def wrong(self) -> bool:
-        """Whether a finding is an error; where the end-to-end check came out WRONG, one is."""
+        """True if a finding is an error; where the end-to-end check came out WRONG, one is."""
         return any(finding.severity == "error" for finding in self.findings)
 
     @property

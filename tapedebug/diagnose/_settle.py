@@ -44,7 +44,7 @@ def _same_line(finding: Finding, cause: Finding) -> None:
 
 
 def _out_of_bounds(finding: Finding, cause: Finding) -> None:
-    """What no operation explains came from memory that a launch read beside its arrays."""
+    """Return what no operation explains came from memory that a launch read beside its arrays."""
     if finding.rule != nonfinite.RULE or finding.severity == "info":
         return
     if finding.evidence["cause"] == "unknown" and set(finding.launches) & set(cause.launches):

@@ -27,7 +27,7 @@ def family(kind: Any) -> str:
 
 
 def adjoints_of(name: str, kinds: Sequence[Any]) -> str:
-    """What Warp's adjoint of a function is for each argument; right where it was not measured.
+    """Return what Warp's adjoint of a function is for each argument; right where it was not measured.
 
     Args:
         name: The function.

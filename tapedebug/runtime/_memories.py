@@ -48,7 +48,7 @@ class Memory:
 
 
 def folds(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
-    """Whether two indices of an array may mean one element."""
+    """Return whether two indices of an array may mean one element."""
     room = item
     for stride, length in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride < room:

@@ -118,7 +118,7 @@ class Found:
             view += values
 
     def left(self, written: Iterable[array]) -> dict[array, int]:
-        """What the pass has left in the gradients of arrays, as the count of writes to each."""
+        """Return what the pass has left in the gradients of arrays, as the count of writes to each."""
         found: dict[array, int] = {}
         kept = {memory for memory, _ in self._handed_over} if self._handed_over else ()
         for a in written:
@@ -148,7 +148,7 @@ NOTHING: Found = Nothing()
 def is_nothing(
     outputs: Outputs, uncertain: Iterable[Buffer], given: Collection[array], leftovers: Iterable[array]
 ) -> bool:
-    """Whether it is certain, without a look at memory, that a pass finds nothing in gradients."""
+    """Return whether it is certain, without a look at memory, that a pass finds nothing in gradients."""
     for a in leftovers:
         if a not in given:
             return False
@@ -212,7 +212,7 @@ def _found_in(arrays: list[array], given: Collection[array]) -> dict[array, Valu
 
 
 def _gives_back(arrays: list[array], tracker: Tracker) -> bool:
-    """Whether gradient memory of another library, handed over with its seeds, holds them again after a pass.
+    """Return whether gradient memory of another library holds its seeds again after a pass.
 
     `y.grad = from_torch(t)`: a pass uses up the gradient of `y`, and the tensor is the caller's. Not where
     the array retains its gradient, or is an input as well: then the caller wants to find a gradient there.
@@ -221,12 +221,12 @@ def _gives_back(arrays: list[array], tracker: Tracker) -> bool:
 
 
 def is_computed(tracker: Tracker, a: array) -> bool:
-    """Whether the memory of an array held constants, or nothing of interest, before the tape wrote it."""
+    """Return whether an array held constants, or nothing of interest, before the tape wrote it."""
     return all(live.fill is not None for live in tracker.ledgers[a.buffer].liveins)
 
 
 def _is_as_left(memory: Buffer) -> bool:
-    """Whether gradient memory of what a tape wrote is as the last pass of such a tape has left it."""
+    """Return whether gradient memory of what a tape wrote is as the last pass of such a tape has left it."""
     history = memory.history
     if history is None or history.left != memory.writes:
         return False

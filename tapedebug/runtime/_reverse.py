@@ -392,7 +392,7 @@ def reversing(
     kept: frozenset[int] = NOTHING,
     shared: bool = False,
 ) -> Runner:
-    """What reverses the launches of a plan in a space; the rest is as in `Plan.adjoint_run`."""
+    """Return what reverses the launches of a plan in a space; the rest is as in `Plan.adjoint_run`."""
     return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded, kept, shared)
 
 

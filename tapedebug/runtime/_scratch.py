@@ -56,7 +56,7 @@ def set_scratch(
 
 
 def shares_views(record: Record) -> bool:
-    """Whether a launch writes memory through different views that overlap, or one that overlaps itself.
+    """Return whether a launch writes through views that overlap, or through one that overlaps itself.
 
     A thread's own element of one is then another thread's, too.
     """

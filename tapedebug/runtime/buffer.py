@@ -226,7 +226,7 @@ class Buffer:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the memory belongs to another library."""
+        """True if the memory belongs to another library."""
         return isinstance(self.data.base, _Foreign)
 
     def watchers(self) -> list[tuple[Ledger, Tracker]]:

@@ -201,7 +201,7 @@ class Record:
 
     @property
     def is_off_warps_tape(self) -> bool:
-        """Whether Warp does not record it: a fill, a copy of what has no gradient, or a command's launch."""
+        """True if Warp does not record it: a fill, a copy of what has no gradient, or a command's launch."""
         return self.command or self.kind == "fill" or (self.kind == "copy" and 1 not in self.active)
 
     @property

@@ -320,7 +320,7 @@ class Tape(Recorded):
         _observers.notify("backward_done", self, call)
 
     def _again(self, call: BackwardCall) -> bool:
-        """Whether a pass began from the same seeds as the one before; of large ones a sample is compared."""
+        """Return whether a pass began from the seeds of the one before; of large ones, a sample of them."""
         if not self.backward_calls or self.backward_calls[-1].loss is not call.loss:
             return False
         last, now = self.backward_calls[-1].held, call.held

@@ -64,6 +64,6 @@ def _with_pygraphviz(dot: str, kind: str) -> bytes | None:
 
 
 def _told(error: Exception) -> str:
-    """What Graphviz said, as text."""
+    """Return what Graphviz said, as text."""
     said = getattr(error, "stderr", None)
     return said.decode(errors="replace").strip() if isinstance(said, bytes) and said else str(said or error)

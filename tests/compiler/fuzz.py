@@ -54,7 +54,7 @@ def how(seed: int) -> dict[str, bool]:
 
 
 def is_laid_out(seed: int) -> bool:
-    """Whether the arrays of a seed are reversed, strided, transposed and offset."""
+    """Return whether the arrays of a seed are reversed, strided, transposed and offset."""
     return seed // 10 % 2 == 1
 
 

@@ -293,7 +293,7 @@ class Maker:
         return {"op": "launch", "kernel": name, "dim": dim, "views": views}
 
     def fits(self, params: list[str], views: list[View]) -> bool:
-        """Whether what a launch writes is what it is given once, unless the program is about overlaps.
+        """Return whether what a launch writes is what it is given once, unless the program is about overlaps.
 
         Threads in lockstep and in chunks are then those of the loop, whatever the package finds out.
         """
@@ -357,7 +357,7 @@ def program(seed: int) -> Program:
 
 
 def initial(spec: Program) -> dict[str, Any]:
-    """What the blocks hold at first: by field, or under the empty name; numbers that float32 has, too."""
+    """Return what the blocks hold at first, by field, or under the empty name; float32 has all of it."""
     rng = np.random.default_rng(spec["seed"])
     found: dict[str, Any] = {}
     for name, block in spec["blocks"].items():
@@ -390,7 +390,7 @@ def weights(spec: Program) -> dict[str, Any]:
 
 
 def assigned(shape: tuple[int, ...]) -> Any:
-    """What is assigned to an array."""
+    """Return what is assigned to an array."""
     count = int(np.prod(shape))
     return (np.arange(count) % 16 / 16.0 - 0.5).reshape(shape)
 
@@ -558,7 +558,7 @@ def direction(spec: Program) -> dict[str, Any]:
 
 
 def evaluated(spec: Program) -> Result:
-    """What a program means, thread by thread.
+    """Return what a program means, thread by thread.
 
     Raises:
         Unsure: A rounding error may decide which way it goes.

@@ -236,7 +236,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_bug_is_found_with_grads(program: str) -> None:
-    """What the others are compared with says what it should."""
+    """Return what the others are compared with says what it should."""
     says = told_with_grads(program, True)
     verdict, rule = EXPECTED[program]
     serious = [(found, severity) for found, severity, *_ in says["findings"] if severity != "info"]

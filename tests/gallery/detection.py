@@ -176,7 +176,7 @@ class Planted:
         return KERNELS[self.kind][name]
 
     def is_for(self, how: str) -> bool:
-        """Whether a check looks at it: a kernel has one launch, and the longest tape is checked once."""
+        """Return whether a check looks at it: a kernel has one launch, the longest tape is checked once."""
         if self.where != "launch":
             return True
         return how in END_TO_END and (how == "diagnose" or self.size < max(SIZES))
@@ -265,7 +265,7 @@ def planted() -> Iterator[Planted]:
 
 
 def said(it: Planted, ways: Callable[[str], bool] = lambda how: True) -> Iterator[Said]:
-    """What the checks say of one error."""
+    """Return what the checks say of one error."""
     tape, loss, x = it.tape()
     right = it.truth()
     true = float(np.linalg.norm(x.grad.numpy() - right) / np.linalg.norm(right))
@@ -307,7 +307,7 @@ def keep(results: list[Said]) -> None:
 
 @functools.cache
 def kept() -> tuple[Said, ...]:
-    """What was kept."""
+    """Return what was kept."""
     return tuple(Said(**row) for row in json.loads(KEPT.read_text(encoding="utf-8")))
 
 

@@ -305,7 +305,7 @@ def differences(probe: Probe, operands: Sequence[Any], seed: Any) -> tuple[list[
 
 
 def judged(warps: Any, right: Any, clear: Any, tolerance: float) -> Status:
-    """What warp-lang's gradient is."""
+    """Return what warp-lang's gradient is."""
     a, b = warps[clear], right[clear]
     scale = max(1e-3, float(np.abs(b).max(initial=0.0)))
     if np.abs(a - b).max(initial=0.0) <= tolerance * scale:
@@ -321,7 +321,7 @@ def weights_of(values: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def measured(wp: Any, module: Any, probe: Probe) -> tuple[Status, ...] | str:
-    """What warp-lang's adjoint is, operand by operand; or why that is not known."""
+    """Return what warp-lang's adjoint is, operand by operand; or why that is not known."""
     if isinstance(probe, Atomic):
         return _of_atomic(wp, module, probe)
     case, scalar = probe.case, SCALARS[probe.scalar]

@@ -69,7 +69,7 @@ class Blocks:
         return block[lead : lead + nbytes]
 
     def uncleared(self, nbytes: int, *, zeroed: bool) -> tuple[Any, bool]:
-        """What `runtime._blocks.uncleared` gives."""
+        """Return what `runtime._blocks.uncleared` gives."""
         made = self.memory(nbytes)
         if zeroed:
             made[...] = 0

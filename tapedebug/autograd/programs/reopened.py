@@ -138,7 +138,7 @@ class _WithoutGradients:
         return getattr(self._kernel, name)
 
     def adjoint_info(self, active: frozenset[int], **sets: Any) -> Any:
-        """What the adjoint needs; see `Kernel`."""
+        """Return what the adjoint needs; see `Kernel`."""
         return self._kernel.adjoint_info(active, derived=self._names, **sets)
 
     def adjoint(self, active: frozenset[int], **options: Any) -> Any:

@@ -257,7 +257,7 @@ def _check_inputs(
 def _transpose_fails(
     dot: DotProduct, program: WholeTape, reference: Reference, checks: Sequence[InputCheck]
 ) -> bool:
-    """Whether the reverse pass is not the transpose of the derivative, and no input is known to be why."""
+    """Return whether the reverse pass is no transpose of the derivative and no input is known to be why."""
     if not dot.message or program.meant or reference.confirms_own():
         return False
     small = dot.mismatch <= ALIKE * max(port.rounding for port in program.inputs)

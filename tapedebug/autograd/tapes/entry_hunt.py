@@ -32,7 +32,7 @@ def sure_of(probes: Sequence[Probe]) -> list[Probe]:
 
 
 def refutes(probe: Probe) -> bool:
-    """Whether a difference is not what the float64 adjoint gives, by more than its error bar explains."""
+    """Return whether a difference is off the float64 adjoint by more than its error bar explains."""
     error = abs(probe.exact - probe.fd)
     return error > REFUTED * probe.bar and error > PRECISE * probe.size
 

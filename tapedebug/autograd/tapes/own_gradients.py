@@ -68,7 +68,7 @@ def check_own_gradients(
 def functions_off(
     tape: Any, names: Sequence[str], threads: Iterable[int], checkpoint: Checkpoint | None = None
 ) -> bool:
-    """Whether the gradient of one of some functions is not its derivative, by differences of it alone.
+    """Return whether the gradient of one of some functions is not its derivative, by differences of it alone.
 
     Args:
         tape: The tape.

@@ -93,7 +93,7 @@ class Departure:
 
     @property
     def reason(self) -> str:
-        """What is wrong, in a clause."""
+        """Return what is wrong, in a clause."""
         if self.right == "reference":
             cause = (
                 f"{self.by_hand} is not the derivative of {' and '.join(f.name for f in self.functions)}"
@@ -108,7 +108,7 @@ class Departure:
 
     @property
     def difference(self) -> str:
-        """What the loss says of these entries."""
+        """Return what the loss says of these entries."""
         probe = self.probe
         if not np.isfinite(probe.bar):
             return "no difference of the loss is known"
@@ -144,13 +144,13 @@ class Reference:
     _departures: dict[Port, Departure | None] = field(default_factory=dict)
 
     def departure(self, port: Port, checkpoint: Checkpoint | None = None) -> Departure | None:
-        """Where the gradient of an input differs from the reference; None where it does not."""
+        """Return where the gradient of an input differs from the reference; None where it does not."""
         if port not in self._departures:
             self._departures[port] = self._compared(port, checkpoint)
         return self._departures[port]
 
     def confirms_own(self) -> bool:
-        """Whether differences side with a gradient that was written by hand, against the derived one."""
+        """True if differences side with a gradient that was written by hand, against the derived one."""
         return any(found is not None and found.right == "own" for found in self._departures.values())
 
     def relative(self, port: Port) -> Floats:
@@ -274,7 +274,7 @@ def own_functions_of(kernel: Any) -> Iterable[Any]:
 
 
 def _may_have_own(kernel: Any) -> bool:
-    """Whether to look: what a kernel calls is mostly known without lowering it."""
+    """Return whether to look: what a kernel calls is mostly known without lowering it."""
     notes = kernel._notes
     if notes.identity is None or not notes.valid:
         return True

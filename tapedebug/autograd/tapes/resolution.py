@@ -81,7 +81,7 @@ class Resolution:
 
 
 def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe]) -> bool:
-    """Whether differences refute the float64 adjoint: both are exact enough that no rounding explains it."""
+    """Return whether differences refute the float64 adjoint by more than rounding explains."""
     plain = [p for p in probes if p.verdict == "WRONG" and abs(p.exact - p.fd) > p.allowed + p.bar]
     kink = any(probe.verdict == "KINK" for probe in probes)
     sure = [] if kink else [p for p in probes if p.bar <= p.allowed and _astray(p)]
@@ -106,7 +106,7 @@ def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
 
 
 def _steady(port: Port, probe: Probe, jumps: Floats) -> bool:
-    """Whether the adjoint is the same one over the shortest step: that of `sin` of 1e16 is not."""
+    """Return whether the adjoint is the same one over the shortest step: that of `sin` of 1e16 is not."""
     moves = float(jumps.sum())
     if probe.entry is not None:
         moves = float(jumps[flat_index(probe.entry, port.shape)])
@@ -158,7 +158,7 @@ def resolve(
 def _confirmed(
     program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe], rate: float
 ) -> tuple[Basis, float, str]:
-    """Where differences confirm the float64 adjoint, how well, and the doubt where they do not."""
+    """Return where differences confirm the float64 adjoint, how well, and the doubt where they do not."""
     misses = [(_miss(probe), probe) for probe in probes if probe.verdict != "KINK"]
     close = [miss for miss, _ in misses if miss <= MINOR]
     astray = any(_astray(probe) for _, probe in misses)
@@ -174,7 +174,7 @@ def _confirmed(
 
 
 def _astray(probe: Probe) -> bool:
-    """Whether a difference misses the float64 adjoint by more than its error bar can be off."""
+    """Return whether a difference misses the float64 adjoint by more than its error bar can be off."""
     return bool(abs(probe.exact - probe.fd) > probe.allowed + SURE * probe.bar)
 
 
@@ -191,7 +191,7 @@ def _miss(probe: Probe) -> float:
 
 
 def _unresolved(program: WholeTape, misses: Sequence[tuple[float, Probe]], close: int, count: int) -> str:
-    """What differences can not decide, in numbers."""
+    """Return what differences can not decide, in numbers."""
     if not misses:
         return "no difference of the loss could be taken"
     miss, probe = max(misses, key=lambda found: (np.isfinite(found[0]), found[0]))
@@ -289,7 +289,7 @@ def _share(program: WholeTape, port: Port, gradients: Gradients, rate: float) ->
 
 
 def _amplifies(program: WholeTape) -> bool:
-    """Whether a displacement of the inputs grows on its way through the tape, beyond all sizes of its values.
+    """Return whether a displacement of the inputs grows through the tape beyond all sizes of its values.
 
     An unstable run is near a stationary point in each of the directions that it amplifies; that is no reason
     to do without digits of its gradient.

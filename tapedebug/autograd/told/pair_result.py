@@ -217,7 +217,7 @@ class PairResult:
 
     @property
     def is_compared(self) -> bool:
-        """Whether anything was compared: single entries, or random combinations of all."""
+        """True if anything was compared: single entries, or random combinations of all."""
         return bool(self.evaluated or self.combinations)
 
     def row(self) -> tuple[str, ...]:

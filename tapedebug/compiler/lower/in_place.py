@@ -65,7 +65,7 @@ def stopped_result(ctx: Context, name: str, item: Item) -> Item:
 
 
 def stored(ctx: Context, name: str, given: Value, new: Value) -> Value:
-    """What an atomic other than a sum stores, for which Warp's adjoint does not look at how it was chosen."""
+    """Return what an atomic other than a sum stores; Warp's adjoint does not look at how it was chosen."""
     if ctx.variables is None or new.type not in t.FLOATS:
         return new
     own = _copy(ctx, new, constants=True)

@@ -35,7 +35,7 @@ def derived(function: Function, names: frozenset[str]) -> Function:
 
 
 def is_derived(node: Custom) -> bool:
-    """Whether the engine has a derivative of its own that a call should agree with."""
+    """Return whether the engine has a derivative of its own that a call should agree with."""
     if node.function is None:
         return False
     return node.gradient is None or not node.function.gradient.differs

@@ -43,7 +43,7 @@ def with_directions(function: Function, *, second: bool = False) -> Function:
 
 
 def has_directions(function: Function) -> bool:
-    """Whether the function takes a length."""
+    """Return whether the function takes a length."""
     return any(op.kind == LENGTH for op in ops_of(function.body))
 
 
@@ -216,7 +216,7 @@ class _OfLength:
         self._vanishes: dict[Value, bool] = {}
 
     def depends(self, value: Value, depth: int = DEPTH) -> bool:
-        """Whether a value is made of the length."""
+        """Return whether a value is made of the length."""
         if value is self.length:
             return True
         if value.op is None or value.op.kind not in RULES or not depth:
@@ -226,7 +226,7 @@ class _OfLength:
         return self._depends[value]
 
     def vanishes(self, value: Value, depth: int = DEPTH) -> bool:
-        """Whether a value is known to be 0 where the length is, and to have a slope there."""
+        """Return whether a value is known to be 0 where the length is, and to have a slope there."""
         if value is self.length:
             return True
         if value.op is None or not depth:
@@ -255,7 +255,7 @@ class _OfLength:
         return op.kind == "where" and all(zero[1:])
 
     def _is_one(self, value: Value, depth: int) -> bool:
-        """Whether a value is known to be 1 where the length is 0."""
+        """Return whether a value is known to be 1 where the length is 0."""
         if constant_of(value) == 1:
             return True
         op = value.op

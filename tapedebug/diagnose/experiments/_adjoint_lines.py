@@ -40,7 +40,7 @@ def adjoint_line(gradient: Function, own: str | None = None, *, assigned: bool =
 
 
 def _is_adjoint(node: ast.AST, name: str | None) -> bool:
-    """Whether a node is `wp.adjoint[name]`."""
+    """Return whether a node is `wp.adjoint[name]`."""
     if not isinstance(node, ast.Subscript) or (name and getattr(node.slice, "id", None) != name):
         return False
     value = node.value

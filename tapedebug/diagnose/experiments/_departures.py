@@ -84,7 +84,7 @@ def _relative(departure: Departure, at: int) -> float:
 
 
 def _calls(case: Case, index: int, function: Any) -> bool:
-    """Whether a launch calls a function."""
+    """Return whether a launch calls a function."""
     from tapedebug.compiler.passes.custom import own_adjoints
 
     replay = case.replay

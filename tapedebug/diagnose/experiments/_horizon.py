@@ -128,7 +128,7 @@ def last_pass(case: Case) -> Event | None:
 
 
 def gradient_events(before: Case, after: Case, edge: Edge) -> list[Event]:
-    """What happened to the gradient of a carried array after the pass of the later window, before the other.
+    """Return what happened to the gradient of a carried array between the passes of two windows.
 
     Of the array that the earlier window wrote.
     """
@@ -173,7 +173,7 @@ def _written_between(before: Case, after: Case, array: int) -> bool:
 
 
 def _is_trivial(content: Values) -> bool:
-    """Whether equal content says nothing: it is one number, and a round one."""
+    """Return whether equal content says nothing: it is one number, and a round one."""
     first = content.reshape(-1)[:1]
     if content.size and not (content == first).all():
         return False

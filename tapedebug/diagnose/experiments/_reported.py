@@ -102,7 +102,7 @@ def _slope(number: Number, values: Values) -> Values | None:
 
 
 def _is_array(number: Number, values: Values) -> bool:
-    """Whether what goes on to a function is more than one number."""
+    """Return whether what goes on to a function is more than one number."""
     try:
         return np.ndim(number.value(values)) > 0
     except FAILS:
@@ -146,5 +146,5 @@ def slopes_along(replay: Replay, item: Reported, consumed: Mapping[int, Values])
 
 
 def began_from(replay: Replay, item: Reported) -> bool:
-    """Whether the pass began from the array that was read."""
+    """Return whether the pass began from the array that was read."""
     return item.array in seeded(replay)

@@ -250,7 +250,7 @@ class Walk:
             self.reached[argument] = max(level, self.reached.get(argument, NOTHING))
 
     def _is_known(self, node: ast.Call) -> bool:
-        """Whether a call is to a function of a library, or one of Python's own."""
+        """Return whether a call is to a function of a library, or one of Python's own."""
         root: ast.AST = node.func
         while isinstance(root, ast.Attribute):
             root = root.value

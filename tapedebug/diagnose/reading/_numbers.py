@@ -102,7 +102,7 @@ class _Step:
     scene: Scene
 
     def is_hole(self, node: ast.expr) -> bool:
-        """Whether an expression is what is known."""
+        """Return whether an expression is what is known."""
         if isinstance(self.hole, ast.Name) and isinstance(node, ast.Name):
             return node.id == self.hole.id
         return node is self.hole
@@ -225,7 +225,7 @@ def _is_numpy(node: ast.AST) -> bool:
 
 
 def _uses(module: Module, target: ast.Name) -> list[ast.Name]:
-    """Where a name is used that is assigned once in its function."""
+    """Return where a name is used that is assigned once in its function."""
     scope: ast.AST = target
     while not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
         scope = module.parents[scope]
@@ -320,7 +320,7 @@ def _is_type(node: ast.expr) -> bool:
 
 
 def _named(node: ast.expr, step: _Step) -> Any:
-    """What a name stood for: a number, a length or an array."""
+    """Return what a name stood for: a number, a length or an array."""
     found = step.scene.values.get(ast.unparse(node))
     if isinstance(found, weakref.ref):
         found = found()

@@ -106,7 +106,7 @@ def elements_of_launch(back: Stack) -> list[ast.expr] | None:
 
 
 def _common(left: Stack, back: Stack) -> tuple[int, int] | None:
-    """Where in each stack the innermost frame stands that both have."""
+    """Return where in each stack the innermost frame stands that both have."""
     for outer, (code, _, number) in enumerate(back):
         for inner, (other, _, its) in enumerate(left):
             if code is other and (number == its or 0 in (number, its)):

@@ -109,13 +109,13 @@ class Search:
         return list(groups.values())
 
     def graph(self, entry: Entry) -> Graph:
-        """What PyTorch has recorded of the tensor that came in."""
+        """Return what PyTorch has recorded of the tensor that came in."""
         if id(entry) not in self._graphs:
             self._graphs[id(entry)] = border.graph_of(self.replay, entry)
         return self._graphs[id(entry)]
 
     def leads_to_loss(self, entry: Entry) -> bool:
-        """Whether launches lead from what came in to the loss."""
+        """Return whether launches lead from what came in to the loss."""
         if entry.array is not None:
             return (entry.array, 0) in self.reach.reached and is_float(self.trace.arrays[entry.array])
         launch = self.trace.launches[entry.launch]
@@ -148,7 +148,7 @@ class Search:
                     apart.add(pair)
 
     def _before(self, entry: Entry) -> Iterator[tuple[HostRead, Node]]:
-        """What left before something came in, of each place the latest; the latest first."""
+        """Return what left before something came in, of each place the latest; the latest first."""
         found = []
         for reads in self._places.values():
             if entry.clock:
@@ -171,7 +171,7 @@ class Search:
         return (array, found.version) if is_float(self.trace.arrays[array]) else (-1, -1)
 
     def _is_cut(self, crossing: Crossing) -> bool:
-        """Whether a gradient ends there that somebody wants; what cannot be told is noted."""
+        """Return whether a gradient ends there that somebody wants; what cannot be told is noted."""
         proof = self._proof(crossing)
         if proof == "" or self._updates(crossing) or not self._confirmed(crossing):
             return False
@@ -185,14 +185,14 @@ class Search:
         return True
 
     def _updates(self, crossing: Crossing) -> bool:
-        """Whether an input is given new values that follow from its own: an optimiser's step."""
+        """Return whether an input is given new values that follow from its own: an optimiser's step."""
         array, version = crossing.source
         entry, launch = crossing.entry, self.trace.launches[crossing.entry.launch]
         copied = launch.kind in ("copy", "fill") and launch.args[0].array == array
         return version == 0 and copied and entry.how in ("assign", "fill_")
 
     def _is_constant(self, crossing: Crossing) -> bool:
-        """Whether what left or came in has no gradient; of what `assign` copies, what it is copied to."""
+        """Return whether what left or came in has no gradient; of an `assign`, its target."""
         entry = crossing.entry
         if not self.trace.arrays[crossing.source[0]].requires_grad:
             return True
@@ -284,7 +284,7 @@ class Search:
 
 
 def target_of(trace: Any, entry: Entry) -> str:
-    """What people call what came in: the array, what `assign` or a fill writes, or the parameter."""
+    """Return what people call what came in: the array, what `assign` or a fill writes, or the parameter."""
     launch = trace.launches[entry.launch]
     if entry.array is None and launch.kind != "fill":
         return str(launch.args[entry.param].name)

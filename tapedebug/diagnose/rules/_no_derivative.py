@@ -69,7 +69,7 @@ def _operations(kernel: Any) -> Iterator[tuple[str, Span]]:
 
 
 def _is_alive_beside(replay: Any, array: Any) -> bool:
-    """Whether the gradient of an array is not 0 where its values are displaced a little."""
+    """Return whether the gradient of an array is not 0 where its values are displaced a little."""
     from tapedebug.diagnose.experiments._replay import perturbed
 
     shadow = replay.twin()

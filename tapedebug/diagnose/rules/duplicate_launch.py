@@ -179,7 +179,7 @@ class _Added:
         return all(arrays == given[0] for arrays in given)
 
     def _is_share(self) -> bool:
-        """Whether each launch is given the number of them, by which it divides: a mean over equal samples.
+        """Return whether each launch is given their number to divide by: a mean over equal samples.
 
         A factor of 2 or 1/2 means many things: of two launches, the sum is what one of them read, too.
         """
@@ -191,7 +191,7 @@ class _Added:
         return count > 2 or self._sums_to_an_input()
 
     def _sums_to_an_input(self) -> bool:
-        """Whether what all of them add together is an array that they read."""
+        """Return whether what all of them add together is an array that they read."""
         end = self.extra[-1].index + 1
         last = self.extra[-1]
         read = [arg.array for arg in last.args if arg.array not in (None, self.array) and arg.reads]

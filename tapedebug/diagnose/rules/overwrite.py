@@ -44,7 +44,7 @@ def find(case: Case) -> list[Finding]:
 
 
 def _by_atomics(trace: Trace, group: Group) -> bool:
-    """Whether launches read what they write over by nothing but atomics."""
+    """Return whether launches read what they write over by nothing but atomics."""
     pair = group.first
     kinds = words.access_kinds(trace, trace.launches[pair.reader], pair.param)
     return kinds == {"atomic"}

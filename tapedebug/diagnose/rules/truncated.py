@@ -68,12 +68,12 @@ class Row:
 
     @property
     def handed(self) -> list[Edge]:
-        """What was handed back from one window to the one before."""
+        """Return what was handed back from one window to the one before."""
         return [edge for edges in self.links for edge in edges if edge.handed]
 
     @property
     def meant(self) -> bool:
-        """Whether the gradient of the whole run is wanted: its loss is that, or the program says so."""
+        """True if the gradient of the whole run is wanted: its loss is that, or the program says so."""
         alone = any(losses_of(*pair) for pair in zip(self.cases, self.links, strict=False))
         return self.spans or bool(self.handed) or not alone
 
@@ -116,7 +116,7 @@ def _in(a: Any, arrays: Sequence[Any]) -> bool:
 
 
 def _edges_between(first: Case, second: Case) -> list[Edge]:
-    """What one window leaves and the next one begins with, without losses; none if it is cut on purpose."""
+    """Return what one window hands to the next, without losses; none if it is cut on purpose."""
     losses = seeded(second.rerun).keys()
     edges = [edge for edge in carried(first, second) if edge.target not in losses]
     if not edges:
@@ -126,7 +126,7 @@ def _edges_between(first: Case, second: Case) -> list[Edge]:
 
 
 def _detached(first: Case, second: Case, edge: Edge) -> bool:
-    """Whether somebody zeroed the gradient of just this array between the passes of two windows.
+    """Return whether somebody zeroed the gradient of just this array between the passes of two windows.
 
     Of one array, that is a cut on purpose; of a copy, the gradient may have been handed on before.
     """
@@ -161,7 +161,7 @@ def _collecting(one: Case, other: Case) -> list[Any]:
 
 
 def _taken(story: passes.Story, meanwhile: list[Event], end: int) -> bool:
-    """Whether the gradient of each of two passes was read, and the input updated after both."""
+    """Return whether the gradient of each of two passes was read, and the input updated after both."""
     zeros = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "zero"]
     reads = [e.clock for e in meanwhile if e.of == "gradient" and e.kind == "read"]
     if not zeros or not reads or min(reads) > zeros[-1]:
@@ -225,7 +225,7 @@ def _told(row: Row, horizon: Horizon, errors: dict[str, float]) -> tuple[Case, F
 
 
 def _words(row: Row, position: int, dropped: list[Edge], names: str) -> str:
-    """What is carried from which tape to which, and which of its adjoints are not."""
+    """Return what is carried from which tape to which, and which of its adjoints are not."""
     before, after = row.cases[position : position + 2]
     edge = dropped[0]
     reader, _ = _reader(after, edge.target)
@@ -254,7 +254,7 @@ def _words(row: Row, position: int, dropped: list[Edge], names: str) -> str:
 
 
 def _were_zeroed(row: Row) -> bool:
-    """Whether the gradients of parameters were zeroed between the passes, and summed elsewhere."""
+    """Return whether the gradients of parameters were zeroed between the passes, and summed elsewhere."""
     case = row.cases[0]
     numbers = [case.rerun.recorded.id_of(a) for a in row.params]
     stories = [passes.story_of(case.trace, number) for number in numbers if number is not None]
