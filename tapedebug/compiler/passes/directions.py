@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tapedebug.compiler.builder import Builder, constant_of
-from tapedebug.compiler.ir import Block, For, Function, If, Op, Value, While, ops_of
+from tapedebug.compiler.ir import Function, Op, Value, ops_of
 from tapedebug.compiler.passes.adjoint import pulled_back
+from tapedebug.compiler.passes.rewriting import Adder
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
@@ -47,43 +48,15 @@ def has_directions(function: Function) -> bool:
     return any(op.kind == LENGTH for op in ops_of(function.body))
 
 
-class _Directions:
-    """The pass: values keep their names, so that only operations are added."""
+class _Directions(Adder):
+    """The pass."""
 
     def __init__(self, second: bool) -> None:
-        self.builder = Builder()
+        super().__init__()
         self.second = second
         self.along: dict[Value, tuple[Value, Value]] = {}
         """For values that are linear in a direction: its length, and what they are of the vector itself."""
         self.lengths: dict[Value, _OfLength] = {}
-
-    def run(self, block: Block) -> Block:
-        """The body of a function."""
-        self._nodes(block)
-        self.builder.root.yields = list(block.yields)
-        return self.builder.root
-
-    def _block(self, block: Block) -> Block:
-        with self.builder.block() as inner:
-            self._nodes(block)
-            inner.yields = list(block.yields)
-        return inner
-
-    def _nodes(self, block: Block) -> None:
-        b = self.builder
-        for node in block.ops:
-            b.span = node.span
-            match node:
-                case Op():
-                    self._op(node)
-                case If():
-                    b.append(replace(node, then=self._block(node.then), orelse=self._block(node.orelse)))
-                case For():
-                    b.append(replace(node, body=self._block(node.body)))
-                case While():
-                    b.append(replace(node, test=self._block(node.test), body=self._block(node.body)))
-                case _:  # how it is reversed is the user's
-                    b.append(node)
 
     def _op(self, op: Op) -> None:
         result = op.result

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tapedebug.compiler.builder import Builder
-from tapedebug.compiler.ir import Block, For, Function, If, Node, Op, Value, While, ops_of
+from tapedebug.compiler.ir import Block, Function, If, Node, Op, Value, ops_of
 from tapedebug.compiler.passes.dce import remove_dead_code
-from tapedebug.compiler.passes.rewriting import Rewriter
+from tapedebug.compiler.passes.rewriting import Adder, Rewriter
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
 
@@ -49,41 +48,13 @@ def smoothed(function: Function) -> Function:
     return replace(function, body=_Smoothed().run(function.body))
 
 
-class _Smoothed:
-    """The pass: values keep their names, so that only operations are added."""
+class _Smoothed(Adder):
+    """The pass."""
 
     def __init__(self) -> None:
-        self.builder = Builder()
+        super().__init__()
         self.beside: dict[Value, tuple[Value, Value]] = {}
         """For values made of factors, the float64 values that have their derivatives."""
-
-    def run(self, block: Block) -> Block:
-        """The body of a function."""
-        self._nodes(block)
-        self.builder.root.yields = list(block.yields)
-        return self.builder.root
-
-    def _block(self, block: Block) -> Block:
-        with self.builder.block() as inner:
-            self._nodes(block)
-            inner.yields = list(block.yields)
-        return inner
-
-    def _nodes(self, block: Block) -> None:
-        for node in block.ops:
-            self.builder.span = node.span
-            match node:
-                case Op():
-                    self._op(node)
-                case If():
-                    self._if(node)
-                case For():
-                    self.builder.append(replace(node, body=self._block(node.body)))
-                case While():
-                    test, body = self._block(node.test), self._block(node.body)
-                    self.builder.append(replace(node, test=test, body=body))
-                case _:  # how it is reversed is the user's
-                    self.builder.append(node)
 
     def _op(self, op: Op) -> None:
         b, result, rule = self.builder, op.result, RULES.get(op.kind)
