@@ -10,7 +10,6 @@ from tapedebug.lang._measured_in_warp import ADJOINTS
 from tapedebug.lang._measured_in_warp import VERSION as VERSION
 
 RIGHT, NONE, WRONG = "r", "n", "w"
-WORDS = {RIGHT: "right", NONE: "none", WRONG: "wrong"}
 
 
 def family(kind: Any) -> str:

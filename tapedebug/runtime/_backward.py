@@ -21,7 +21,7 @@ from tapedebug.runtime._lending import Lending
 from tapedebug.runtime._lent import Lent, values_of
 from tapedebug.runtime._live_space import LiveSpace
 from tapedebug.runtime._outline import Outline, key_of, outlines, settings
-from tapedebug.runtime._preset import NOTHING, Found, is_nothing, outputs_of, written_arrays
+from tapedebug.runtime._preset_seeds import NOTHING, Found, is_nothing, outputs_of, written_arrays
 from tapedebug.runtime._recompute import Recomputation
 from tapedebug.runtime._retained import Retained
 from tapedebug.runtime._reverse import Group, Steps, Table, grouped

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tapedebug.runtime._scenes import Scene, scenes
+from tapedebug.runtime._frame_values import FrameValues, frame_values
 from tapedebug.runtime._state import state
 from tapedebug.runtime.record import Site, Stack, call_site, call_stack, site_of
 
@@ -94,7 +94,7 @@ class Event:
         norm: Of the gradient that was read.
         glance: Some numbers, as `glance_at` takes them: of a gradient that was read; of values before they
             were written, where no tape recorded.
-        scenes: Of values that were read, the functions that ran then.
+        frames: Of values that were read, the functions that ran then.
         viewed: Of a pass: when it ended, somebody could see the gradient through NumPy.
         inputs: The bytes of the inputs that a pass gives gradients to; of more than `LISTED` in one buffer
             only where the first begins and the last ends.
@@ -115,7 +115,7 @@ class Event:
     again: bool = False
     norm: float | None = None
     glance: np.ndarray[Any, Any] | None = None
-    scenes: tuple[Scene, ...] = ()
+    frames: tuple[FrameValues, ...] = ()
     viewed: bool = False
     inputs: tuple[tuple[int, int], ...] = ()
     norms: tuple[tuple[int, int, float, float], ...] = ()
@@ -261,8 +261,8 @@ def note_read(a: array, how: str) -> None:
     elif a.buffer.watch or (a.requires_grad and state.tape is not None):
         tape, at = recording()
         stack = call_stack(3) if tape else ()
-        site, around = site_of(stack) or call_site(3), scenes(3)
-        event = Event("read", clock.tick(), a.start, a.stop, how, site, tape, at, stack=stack, scenes=around)
+        site, around = site_of(stack) or call_site(3), frame_values(3)
+        event = Event("read", clock.tick(), a.start, a.stop, how, site, tape, at, stack=stack, frames=around)
         trackers = [tracker for _, tracker in a.buffer.watchers()]
         for tracker in trackers:
             tracker.looked_at(a, event)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tapedebug._errors import TapeError
 from tapedebug.runtime._calls import BackwardCall
-from tapedebug.runtime._preset import pending_seeds
+from tapedebug.runtime._preset_seeds import pending_seeds
 from tapedebug.runtime._seeds import Seeds
 from tapedebug.runtime.array import array
 from tapedebug.runtime.ledger import Ledger, Outside

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Site = tuple[CodeType, int]
 """A call site, captured cheaply: the code object and the index of the calling instruction."""
 
-_BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
+BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
 """Packages whose frames are nobody's place: IPython stands between a cell and our magics."""
 
 Stack = tuple[tuple[CodeType, int, int], ...]
@@ -33,7 +33,7 @@ def call_site(depth: int = 2) -> Site:
     """The first frame of the user's, `depth` frames up or further."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _BETWEEN:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in BETWEEN:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     outer = sys._getframe(depth)
@@ -45,7 +45,7 @@ def call_stack(depth: int = 2) -> Stack:
     frame: FrameType | None = sys._getframe(depth)
     found: list[tuple[CodeType, int, int]] = []
     while frame is not None and len(found) < FRAMES:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _BETWEEN:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in BETWEEN:
             found.append((frame.f_code, frame.f_lasti, id(frame)))
         frame = frame.f_back
     return tuple(found)

@@ -13,7 +13,7 @@ from tapedebug.autograd.programs.probes import random_directions, shape_index
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.whole import WholeTape
 from tapedebug.autograd.slopes.differences import MAX_STEPS, Slope, slope
-from tapedebug.autograd.slopes.grain import grain
+from tapedebug.autograd.slopes.noise import computational_noise
 from tapedebug.autograd.slopes.verdict import Verdict
 
 ENTRIES = 6  # single entries that are displaced, the largest of the gradient
@@ -243,7 +243,7 @@ def measured(
     if abs(probe.exact - fd) > allowed + bar and not slope_found.kink[0]:
         # Before a difference refutes an adjoint: how good can it be, as the loss is rounded itself?
         change = max(abs(float((displaced(side) - start)[0])) for side in (1.0, -1.0))
-        bar = max(bar, grain(displaced, change) / eps)
+        bar = max(bar, computational_noise(displaced, change) / eps)
     return replace(probe, fd=fd, bar=bar, allowed=allowed), slope_found
 
 

@@ -30,7 +30,7 @@ from tapedebug.autograd.programs.probes import flat_index, random_directions, si
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.whole import WholeTape
 from tapedebug.autograd.slopes.differences import RATIO, slope
-from tapedebug.autograd.slopes.grain import grain
+from tapedebug.autograd.slopes.noise import computational_noise
 from tapedebug.autograd.slopes.verdict import Verdict
 from tapedebug.autograd.tapes.directional import LEAST, TREMBLING, Gradients, Probe
 
@@ -234,7 +234,7 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
         off, bar = abs(float(gradient @ direction - found.value[0])), float(found.bar[0])
         if off > ASIDE * size + SURE * bar:
             change = abs(float((displaced(1.0) - start)[0]))
-            bar = max(bar, grain(displaced, change) / SHORTEST)
+            bar = max(bar, computational_noise(displaced, change) / SHORTEST)
         level = max(level, (off + bar) / size if size and np.isfinite(off + bar) else float("inf"))
         wrong |= bool(off > ASIDE * size + SURE * bar) and not found.kink[0]
     return level, wrong

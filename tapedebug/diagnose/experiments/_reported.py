@@ -15,7 +15,7 @@ from tapedebug.diagnose.reading._numbers import Number, Unknown, numbers
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime._scenes import Scene
+    from tapedebug.runtime._frame_values import FrameValues
 
 READS = 8
 """Of how many places that read an array it is looked up what becomes of it."""
@@ -41,7 +41,7 @@ class Reported:
     Attributes:
         array: Which, by its id.
         number: What it is.
-        scenes: Where the array was read.
+        frames: Where the array was read.
         found: How the gradient that was consumed compares with that of the number; None where the number is
             none, or its derivative is not known.
         unknown: It is not known what becomes of the array.
@@ -49,7 +49,7 @@ class Reported:
 
     array: int
     number: Number | None
-    scenes: tuple[Scene, ...]
+    frames: tuple[FrameValues, ...]
     found: Signature | None
     unknown: bool = False
 
@@ -58,22 +58,22 @@ def reported(replay: Replay, consumed: Mapping[int, Values]) -> Iterator[Reporte
     """The numbers that the program makes of what the tape wrote and has left."""
     written = {version.array for version in replay.recorded.trace.versions if version.written_by is not None}
     reads = [
-        (own, event.scenes)
+        (own, event.frames)
         for a, event in replay.recorded.tape.tracker.host_reads.values()
-        if (own := replay.recorded.id_of(a)) is not None and own in written and event.scenes
+        if (own := replay.recorded.id_of(a)) is not None and own in written and event.frames
     ]
-    for array, scenes in reads[-READS:]:
-        made = numbers(scenes)
+    for array, frames in reads[-READS:]:
+        made = numbers(frames)
         if made is None:
-            yield Reported(array, None, scenes, None, unknown=True)
+            yield Reported(array, None, frames, None, unknown=True)
         for number in made or ():
             values = np.asarray(final_values(replay, array), np.float64)
             slope = _slope(number, values)
             if slope is None:
                 unknown = number.passed and _is_array(number, values)
-                yield Reported(array, number, scenes, None, unknown=unknown)
+                yield Reported(array, number, frames, None, unknown=unknown)
                 continue
-            yield Reported(array, number, scenes, signature(consumed, gradients_from(replay, {array: slope})))
+            yield Reported(array, number, frames, signature(consumed, gradients_from(replay, {array: slope})))
 
 
 def _slope(number: Number, values: Values) -> Values | None:

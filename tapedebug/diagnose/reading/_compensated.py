@@ -13,7 +13,7 @@ from tapedebug.diagnose.reading._numbers import Module, Number, parsed
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
-    from tapedebug.runtime._scenes import Scene
+    from tapedebug.runtime._frame_values import FrameValues
 
 COUNT = re.compile(r"[nN]|[nN]_\w+|num\w*|\w*count|\w*samples|\w*batch\w*|\w*size|\w*points", re.IGNORECASE)
 """Names of counts."""
@@ -24,22 +24,22 @@ STEP = re.compile(
 
 
 def divides_step(
-    number: Number, scenes: Sequence[Scene], files: Sequence[str], count: int
+    number: Number, frames: Sequence[FrameValues], files: Sequence[str], count: int
 ) -> Location | None:
     """Return a line that divides a step or a gradient by a count, as one that makes up for a sum does.
 
     Args:
         number: What is reported; what that divides by counts as well.
-        scenes: Where values were read.
+        frames: Where values were read.
         files: Whose text is looked at.
         count: The count.
     """
-    for file in dict.fromkeys([*(scene.code.co_filename for scene in scenes), *files]):
+    for file in dict.fromkeys([*(frame.code.co_filename for frame in frames), *files]):
         module = parsed(file, "".join(linecache.getlines(file)))
         for node in ast.walk(module.tree) if module is not None else ():
             if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)) or module is None:
                 continue
-            if not _is_count(node.right, number, scenes, count) or _in_kernel(module, node):
+            if not _is_count(node.right, number, frames, count) or _in_kernel(module, node):
                 continue
             around = _statement(module, node)
             text = ast.unparse(around)
@@ -50,7 +50,7 @@ def divides_step(
     return None
 
 
-def _is_count(node: ast.expr, number: Number, scenes: Sequence[Scene], count: int) -> bool:
+def _is_count(node: ast.expr, number: Number, frames: Sequence[FrameValues], count: int) -> bool:
     text = ast.unparse(node)
     if text in number.divisors or (isinstance(node, ast.Constant) and node.value == count):
         return True
@@ -59,7 +59,7 @@ def _is_count(node: ast.expr, number: Number, scenes: Sequence[Scene], count: in
     if isinstance(node, ast.Attribute) and node.attr == "size":
         return True
     last = text.rpartition(".")[2]
-    known = [value for scene in scenes for name, value in scene.values.items() if name.endswith(last)]
+    known = [value for frame in frames for name, value in frame.values.items() if name.endswith(last)]
     same = [value for value in known if isinstance(value, (int, float))]
     return any(value == count for value in same) or (not same and COUNT.fullmatch(last) is not None)
 

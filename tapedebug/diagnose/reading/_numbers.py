@@ -23,7 +23,7 @@ from tapedebug._source import display_file
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
-    from tapedebug.runtime._scenes import Scene
+    from tapedebug.runtime._frame_values import FrameValues
 
 REDUCTIONS = frozenset(
     {"mean", "sum", "average", "max", "min", "median", "std", "var", "ptp", "prod", "amax", "amin"}
@@ -99,7 +99,7 @@ class _Step:
 
     node: ast.expr
     hole: ast.expr
-    scene: Scene
+    frame: FrameValues
 
     def is_hole(self, node: ast.expr) -> bool:
         """Return whether an expression is what is known."""
@@ -108,19 +108,19 @@ class _Step:
         return node is self.hole
 
 
-def numbers(scenes: Sequence[Scene]) -> list[Number] | None:
+def numbers(frames: Sequence[FrameValues]) -> list[Number] | None:
     """Return the numbers that come of a read; None if it is not known what becomes of it."""
-    if not scenes:
+    if not frames:
         return None
     try:
-        module = _module(scenes[0].code)
-        node = _at(module, scenes[0])
+        module = _module(frames[0].code)
+        node = _at(module, frames[0])
         read = node
         if isinstance(node, ast.Subscript):
             read = node.value  # array[0]
         elif isinstance(node, ast.Call) and not _is_read(node):
             read = node.args[0]  # np.mean(array), which reads it through its interface
-        return list(_follow(module, read, [], scenes))
+        return list(_follow(module, read, [], frames))
     except (Unknown, IndexError, KeyError):
         return None
 
@@ -142,12 +142,12 @@ def _module(code: CodeType) -> Module:
     return found
 
 
-def _at(module: Module, scene: Scene) -> ast.expr:
+def _at(module: Module, frame: FrameValues) -> ast.expr:
     """The expression that a function was in.
 
     Of a chain of methods over several lines, the place of a call begins at the name of the method.
     """
-    position = next(islice(scene.code.co_positions(), scene.instruction // 2, None), None)
+    position = next(islice(frame.code.co_positions(), frame.instruction // 2, None), None)
     ends: list[ast.expr] = []
     for node in ast.walk(module.tree):
         if isinstance(node, (ast.Call, ast.Subscript)):
@@ -165,10 +165,12 @@ def _is_read(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and node.func.attr in READS
 
 
-def _follow(module: Module, hole: ast.expr, steps: list[_Step], scenes: Sequence[Scene]) -> Iterator[Number]:
+def _follow(
+    module: Module, hole: ast.expr, steps: list[_Step], frames: Sequence[FrameValues]
+) -> Iterator[Number]:
     """The numbers that an expression leads to."""
     top = _top(module, hole)
-    steps = [*steps, _Step(top, hole, scenes[0])]
+    steps = [*steps, _Step(top, hole, frames[0])]
     parent = module.parents.get(top)
     if isinstance(parent, ast.keyword):
         parent = module.parents.get(parent)
@@ -177,11 +179,11 @@ def _follow(module: Module, hole: ast.expr, steps: list[_Step], scenes: Sequence
         if isinstance(target, ast.Name):
             uses = _uses(module, target)
             for use in uses:
-                yield from _follow(module, use, steps, scenes)
+                yield from _follow(module, use, steps, frames)
             return
-        if isinstance(parent, ast.Return) and len(scenes) > 1:
-            outer = _module(scenes[1].code)
-            yield from _follow(outer, _at(outer, scenes[1]), steps, scenes[1:])
+        if isinstance(parent, ast.Return) and len(frames) > 1:
+            outer = _module(frames[1].code)
+            yield from _follow(outer, _at(outer, frames[1]), steps, frames[1:])
             return
     except Unknown:  # what becomes of it; up to there it is known
         yield replace(_number(steps), passed=True)
@@ -242,7 +244,7 @@ def _number(steps: Sequence[_Step]) -> Number:
         return values
 
     node = next(step.node for step in reversed(steps) if step.node is not step.hole or step is steps[0])
-    code = next(step for step in steps if step.node is node).scene.code
+    code = next(step for step in steps if step.node is node).frame.code
     place = Location(
         file=display_file(code.co_filename), line=node.lineno, column=node.col_offset, function=code.co_name
     )
@@ -286,7 +288,7 @@ def _index(node: ast.expr, step: _Step, hole: Any) -> Any:
 
 
 def _called(node: ast.Call, step: _Step, hole: Any) -> Any:
-    from tapedebug.runtime._scenes import Length
+    from tapedebug.runtime._frame_values import Length
 
     function, keywords = node.func, {}
     for each in node.keywords:
@@ -321,7 +323,7 @@ def _is_type(node: ast.expr) -> bool:
 
 def _named(node: ast.expr, step: _Step) -> Any:
     """Return what a name stood for: a number, a length or an array."""
-    found = step.scene.values.get(ast.unparse(node))
+    found = step.frame.values.get(ast.unparse(node))
     if isinstance(found, weakref.ref):
         found = found()
     if found is None:
@@ -330,7 +332,7 @@ def _named(node: ast.expr, step: _Step) -> Any:
 
 
 def _values_of(found: Any) -> Any:
-    from tapedebug.runtime._scenes import Length
+    from tapedebug.runtime._frame_values import Length
 
     if isinstance(found, Length):
         raise Unknown

@@ -79,7 +79,7 @@ def _finding(case: Case, item: Reported, known: dict[int, str], slopes: tuple[fl
     label = case.trace.arrays[item.array].label
     count = _count(item.found, known)
     files = [] if event is None or event.call_site is None else [event.call_site.file]
-    divided = divides_step(item.number, item.scenes, files, count)
+    divided = divides_step(item.number, item.frames, files, count)
     severity: Severity = "info" if divided is not None else "warning"
     message = (
         f"Backward ran{at(event)} from {words.listed(began)}, and what the program reports at "

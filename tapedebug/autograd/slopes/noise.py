@@ -22,7 +22,7 @@ DISTANCES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-3, 1e-2)  # a longer one where most val
 FINE = 1e-5  # of the function's change over a step of 1: coarser stairs are no rounding of float64
 
 
-def grain(f: Callable[[float], Floats], change: float) -> float:
+def computational_noise(f: Callable[[float], Floats], change: float) -> float:
     """Return the size of the rounding in `f` near 0; 0 where it shows none.
 
     Args:

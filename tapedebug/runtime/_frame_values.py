@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapedebug.runtime.record import _BETWEEN
+from tapedebug.runtime.record import BETWEEN
 
 DEPTH = 2
 """How many functions are looked at: the one that reads, and its caller."""
@@ -22,7 +22,7 @@ DEPTH = 2
 NAMES = 200
 """How many names of a function are looked up."""
 
-_PASSED_OVER = _BETWEEN | {"numpy"}
+_PASSED_OVER = BETWEEN | {"numpy"}
 
 
 class Length(NamedTuple):
@@ -31,7 +31,7 @@ class Length(NamedTuple):
     value: int
 
 
-class Scene(NamedTuple):
+class FrameValues(NamedTuple):
     """One function that was running.
 
     Attributes:
@@ -45,13 +45,13 @@ class Scene(NamedTuple):
     values: dict[str, Any]
 
 
-def scenes(depth: int) -> tuple[Scene, ...]:
+def frame_values(depth: int) -> tuple[FrameValues, ...]:
     """Return the functions of the user that run now, the innermost first."""
     frame: FrameType | None = sys._getframe(depth)
-    found: list[Scene] = []
+    found: list[FrameValues] = []
     while frame is not None and len(found) < DEPTH:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _PASSED_OVER:
-            found.append(Scene(frame.f_code, frame.f_lasti, _values(frame)))
+            found.append(FrameValues(frame.f_code, frame.f_lasti, _values(frame)))
         frame = frame.f_back
     return tuple(found)
 
