@@ -81,6 +81,9 @@ def boxes(dot: str) -> list[str]:
     ]
 
 
+LOOP = "step 0 … step 2: repeated ×3"
+
+
 @pytest.mark.parametrize("most", [300, 1], ids=["one by one", "by line"])
 @pytest.mark.parametrize(
     ("scopes", "shown"),
@@ -90,8 +93,13 @@ def boxes(dot: str) -> list[str]:
         ([*["inner"] * 4, None], ["grow", "inner", "repeated ×4", "grow"]),
         (["forces", "motion"] * 3, ["repeated ×3", "forces", "grow", "motion", "grow"]),
         (["forces", "motion"], ["forces", "grow", "motion", "grow"]),
-        (["step 0", "step 1", "step 2"], ["step 0 … step 2: repeated ×3", "grow"]),
+        (["step 0", "step 1", "step 2"], [LOOP, "grow"]),
         (["step 0", "last"], ["step 0", "grow", "last", "grow"]),
+        (["step 0", "step 0", "step 1", "step 1", "step 2", "step 2"], [LOOP, "grow", "grow"]),
+        (
+            ["step 0", "step 0", "step 0", "step 1", "step 1"],
+            ["step 0", "repeated ×3", "grow", "step 1", "repeated ×2", "grow"],
+        ),
     ],
 )
 def test_a_scope_of_the_users_is_never_folded_away(
