@@ -9,7 +9,7 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 const outdir = fileURLToPath(new URL("../tapedebug/static/", import.meta.url));
 const watch = process.argv.includes("--watch");
 
-const PARTS = ["details", "graph", "jacobian"];
+const CHUNKS = ["details", "graph", "jacobian"];
 
 const common = {
   absWorkingDir: here,
@@ -24,7 +24,7 @@ const common = {
 };
 const builds = [
   { ...common, entryPoints: { widget: "src/entry/widget.ts" }, format: "esm" },
-  { ...common, entryPoints: parts(PARTS), format: "esm" },
+  { ...common, entryPoints: chunks(CHUNKS), format: "esm" },
   { ...common, entryPoints: { report: "src/entry/report.ts" }, format: "iife" },
   { ...common, entryPoints: { widget: "style/panel.css", report: "style/report.css" } },
 ];
@@ -46,8 +46,8 @@ if (watch) {
   for (const [name, text] of files) console.log(`${name.padEnd(12)} ${kilobytes(Buffer.byteLength(text))}`);
 }
 
-function parts(names) {
-  return Object.fromEntries(names.map((name) => [name, `src/views/${name}/index.ts`]));
+function chunks(names) {
+  return Object.fromEntries(names.map((name) => [name, `src/views/${name}/chunk.ts`]));
 }
 
 function kilobytes(size) {

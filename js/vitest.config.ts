@@ -6,7 +6,7 @@ export default defineConfig({
     environment: "happy-dom",
     // one document for the files of a worker: to make one for each takes twice as long as all tests do
     isolate: false,
-    setupFiles: ["tests/parts.ts"],
+    setupFiles: ["tests/holdChunks.ts"],
     testTimeout: 20_000,
   },
 });

@@ -33,7 +33,7 @@ describe("the bundle", async () => {
     const inputs = Object.values(built.metafile.outputs).flatMap(({ inputs }) => Object.entries(inputs));
     const parts = inputs.filter(
       ([path, { bytesInOutput }]) =>
-        bytesInOutput > 0 && /views\/(graph|jacobian|values|details)\//.test(path) && !path.endsWith("/part.ts"),
+        bytesInOutput > 0 && /views\/(graph|jacobian|values|details)\//.test(path) && !path.endsWith("/shell.ts"),
     );
     expect(parts.map(([path]) => path)).toEqual([]);
   });

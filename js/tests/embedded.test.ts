@@ -1,6 +1,6 @@
 /** Answers in a file: found by what was asked, whatever the order of the keys; everything else is refused in words. */
 import { describe, expect, test } from "vitest";
-import { canonical, EmbeddedAnswers } from "../src/trace/embedded.js";
+import { canonical, EmbeddedAnswers } from "../src/trace/embeddedAnswers.js";
 import { Unanswered } from "../src/trace/store.js";
 
 const QUESTION = { type: "jacobian", launch: null, input: "x", output: "loss" };

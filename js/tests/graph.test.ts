@@ -2,16 +2,16 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { openJson } from "../src/trace/json.js";
 import type { TraceModel } from "../src/trace/model.js";
 import { NOTHING, type PanelState, PanelStore } from "../src/trace/store.js";
+import { step } from "../src/views/graph/arrowKeys.js";
 import { buildPicture } from "../src/views/graph/build.js";
 import { toDot } from "../src/views/graph/dot.js";
+import { Folding } from "../src/views/graph/folding.js";
 import { type Layout, layoutGraph } from "../src/views/graph/layout.js";
-import { Memory } from "../src/views/graph/memory.js";
 import { neighbourhood } from "../src/views/graph/neighbourhood.js";
+import { badge, layoutEdges, layoutNodes, roughly, shapeOf, titleOf } from "../src/views/graph/nodeSize.js";
+import { edgeLabel, nodeLabel } from "../src/views/graph/phrases.js";
 import type { ArrayNode, GraphEdge, LaunchNode, Picture } from "../src/views/graph/picture.js";
-import { badge, layoutEdges, layoutNodes, roughly, shapeOf, titleOf } from "../src/views/graph/size.js";
-import { Folding } from "../src/views/graph/units.js";
-import { step } from "../src/views/graph/walk.js";
-import { edgeLabel, nodeLabel } from "../src/views/graph/words.js";
+import { SharedMemory } from "../src/views/graph/sharedMemory.js";
 import { mountPanel } from "../src/views/panel.js";
 import { INITIAL_VIEW, type ViewState } from "../src/views/state.js";
 import wrong from "./fixtures/net.trace.json";
@@ -29,12 +29,12 @@ function modelOf(data: unknown): TraceModel {
 function pictureOf(model: TraceModel, view: Partial<ViewState> = {}): Picture {
   const state = { ...EVERYTHING, ...view };
   const folding = new Folding(model, state);
-  return buildPicture(folding, new Memory(model), folding.all(500) ?? [], state);
+  return buildPicture(folding, new SharedMemory(model), folding.all(500) ?? [], state);
 }
 
 function near(model: TraceModel, centres: number[], hops: number, most = 50): { picture: Picture; cut: boolean } {
   const folding = new Folding(model, EVERYTHING);
-  const memory = new Memory(model);
+  const memory = new SharedMemory(model);
   const { units, cut } = neighbourhood(folding, memory, centres, hops, most, EVERYTHING);
   return { picture: buildPicture(folding, memory, units, EVERYTHING), cut };
 }

@@ -103,8 +103,8 @@ describe("who wrote this?", () => {
   it("goes on with w, back with Shift+W, and shows the way", () => {
     const store = mount();
     store.select({ launch: 7 });
-    const way = (): string[] => [...host.querySelectorAll(".td-chain li")].map((li) => li.textContent ?? "");
-    const here = (): string | null => find(".td-chain [aria-current]").textContent;
+    const way = (): string[] => [...host.querySelectorAll(".td-provenance li")].map((li) => li.textContent ?? "");
+    const here = (): string | null => find(".td-provenance [aria-current]").textContent;
     press("w");
     expect(store.get("selection").launch).toBe(6);
     press("w");
@@ -116,10 +116,10 @@ describe("who wrote this?", () => {
     press("W");
     expect(here()).toBe(steps.at(-2));
     expect(way()).toEqual(steps); // the rest of the way is still there
-    find<HTMLButtonElement>(".td-chain button").click();
+    find<HTMLButtonElement>(".td-provenance button").click();
     expect(store.get("selection").launch).toBe(7);
     store.select({ launch: 0 });
-    expect(host.querySelector(".td-chain")).toBeNull();
+    expect(host.querySelector(".td-provenance")).toBeNull();
   });
 });
 

@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { openJson } from "../src/trace/json.js";
 import { type Answer, type MaskEntry, NOTHING, type PanelState, PanelStore, Unanswered } from "../src/trace/store.js";
-import { type HeatColours, heatBar, heatScale, heatShade } from "../src/views/heat.js";
+import { fetchChunks, holdChunks } from "../src/views/chunks.js";
+import { type HeatColours, heatBar, heatScale, heatShade } from "../src/views/colormap.js";
+import { QUIET, UNHEARD } from "../src/views/heartbeat.js";
+import { jacobianChunk } from "../src/views/jacobian/chunk.js";
 import { cellColour, errorShade } from "../src/views/jacobian/colours.js";
 import { cellAt, entryName, entryNumbers, readJacobian } from "../src/views/jacobian/data.js";
 import { fieldCells, fieldShape, linesOf } from "../src/views/jacobian/field.js";
-import { makeJacobian } from "../src/views/jacobian/index.js";
 import { asked, clamped, closeTo, following, whole, zoomed } from "../src/views/jacobian/window.js";
 import { mountPanel } from "../src/views/panel.js";
-import { fetchParts, holdParts } from "../src/views/parts.js";
-import { QUIET, UNHEARD } from "../src/views/watch.js";
 import { makeNet } from "./make.js";
 
 const EVIL = "</script><img src=x onerror=alert(1)>";
@@ -237,7 +237,7 @@ const text = (selector: string): string => host.querySelector(selector)?.textCon
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
 beforeEach(() => {
-  holdParts({ jacobian: makeJacobian });
+  holdChunks({ jacobian: jacobianChunk });
   host = document.createElement("div");
   document.body.append(host);
 });
@@ -311,12 +311,12 @@ describe("the Jacobian tab", () => {
   });
 
   it("says so where its code can not be had, and asks again when it is opened again", async () => {
-    holdParts({ jacobian: null });
-    fetchParts(() => Promise.reject(new Unanswered("The kernel has gone.")));
+    holdChunks({ jacobian: null });
+    fetchChunks(() => Promise.reject(new Unanswered("The kernel has gone.")));
     const store = mount({ selection: { ...NOTHING, pair: PAIR } }, { ask: () => Promise.resolve(answer()) });
     await settled();
     expect(text(".td-jac-refusal")).toBe("The kernel has gone.");
-    fetchParts(() => Promise.resolve(makeJacobian));
+    fetchChunks(() => Promise.resolve(jacobianChunk));
     store.select({ launch: 2 });
     for (const name of ["Launch", "Jacobian"])
       [...host.querySelectorAll<HTMLElement>("[role=tab]")].find((tab) => tab.textContent?.startsWith(name))?.click();

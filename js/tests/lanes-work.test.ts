@@ -1,15 +1,15 @@
 /** What a frame of the lanes reads and draws, counted: it must go with the pixels, not with the length of the tape. */
 import { describe, expect, it } from "vitest";
 import { openJson } from "../src/trace/json.js";
-import { paintBands, paintHead } from "../src/views/lanes/axis.js";
 import { buildBands, shownRows } from "../src/views/lanes/bands.js";
-import { Columns } from "../src/views/lanes/columns.js";
+import { colourScale } from "../src/views/lanes/colourScale.js";
 import { buildEvents } from "../src/views/lanes/events.js";
-import { buildColumns } from "../src/views/lanes/folds.js";
+import { buildLaunchAxis } from "../src/views/lanes/folds.js";
 import { fitScale, type Geometry, visibleFolds } from "../src/views/lanes/geometry.js";
+import { paintBands, paintHead } from "../src/views/lanes/laneHeader.js";
+import { LaunchAxis } from "../src/views/lanes/launchAxis.js";
+import { Extremes, paintStrip, stripSeries } from "../src/views/lanes/normStrip.js";
 import { paintTracks, type Scene } from "../src/views/lanes/paint.js";
-import { colourScale } from "../src/views/lanes/scale.js";
-import { Extremes, paintStrip, stripSeries } from "../src/views/lanes/strip.js";
 import { buildTracks } from "../src/views/lanes/tracks.js";
 import { INITIAL_VIEW } from "../src/views/state.js";
 import { makeNet } from "./make.js";
@@ -61,7 +61,7 @@ type Look = { fold: boolean; scale: number; left: number; colour?: "value" | "ad
 /** Calls and reads of one frame. */
 function frame(steps: number, { fold, scale, left, colour }: Look): { calls: number; reads: number } {
   const model = openJson(makeNet({ steps, mode: "preserve" }));
-  const columns = fold ? buildColumns(model, INITIAL_VIEW) : new Columns(model.launchCount);
+  const columns = fold ? buildLaunchAxis(model, INITIAL_VIEW) : new LaunchAxis(model.launchCount);
   const least = fitScale(WIDTH, columns);
   const viewport = { left: left * columns.total, scale: Math.max(least, scale), top: 0 };
   const geometry: Geometry = { width: WIDTH + 108, height: 400, gutter: 100, head: 60, lane: 40, columns, viewport };

@@ -1,10 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { openJson } from "../src/trace/json.js";
 import type { TraceModel } from "../src/trace/model.js";
-import { labelStride } from "../src/views/lanes/axis.js";
-import { Columns } from "../src/views/lanes/columns.js";
+import { colourScale } from "../src/views/lanes/colourScale.js";
 import {
-  buildColumns,
+  buildLaunchAxis,
   canFold,
   foldsByDefault,
   sequenceKey,
@@ -24,8 +23,9 @@ import {
   y,
   zoomAbout,
 } from "../src/views/lanes/geometry.js";
-import { colourScale } from "../src/views/lanes/scale.js";
-import { stripSeries } from "../src/views/lanes/strip.js";
+import { labelStride } from "../src/views/lanes/laneHeader.js";
+import { LaunchAxis } from "../src/views/lanes/launchAxis.js";
+import { stripSeries } from "../src/views/lanes/normStrip.js";
 import {
   ADJOINT_BAD,
   ADJOINT_DEAD,
@@ -51,7 +51,7 @@ function track(label: string, net = model()): Track {
   return found;
 }
 
-function geometry(columns: Columns, scale: number, left = 0, width = 600): Geometry {
+function geometry(columns: LaunchAxis, scale: number, left = 0, width = 600): Geometry {
   return {
     width: width + 108,
     height: 400,
@@ -65,7 +65,7 @@ function geometry(columns: Columns, scale: number, left = 0, width = 600): Geome
 
 describe("Columns", () => {
   it("gives each launch a column and mirrors the backward pass behind a gap", () => {
-    const columns = new Columns(4);
+    const columns = new LaunchAxis(4);
     expect(columns.count).toBe(4);
     expect(columns.total).toBe(9);
     expect([0, 1, 2, 3].map((l) => columns.forward(l))).toEqual([0.5, 1.5, 2.5, 3.5]);
@@ -75,7 +75,7 @@ describe("Columns", () => {
   });
 
   it("finds the launch of every place, in both passes", () => {
-    const columns = new Columns(4);
+    const columns = new LaunchAxis(4);
     for (const backward of [false, true]) {
       for (let launch = 0; launch < 4; launch++) {
         const at = columns.at(backward ? columns.backward(launch) : columns.forward(launch));
@@ -88,7 +88,7 @@ describe("Columns", () => {
   });
 
   it("folds launches into one column and keeps the order", () => {
-    const columns = new Columns(10, [{ key: "a", first: 3, last: 7, label: "" }]);
+    const columns = new LaunchAxis(10, [{ key: "a", first: 3, last: 7, label: "" }]);
     expect(columns.count).toBe(6);
     expect([2, 3, 7, 8, 9].map((l) => columns.of(l))).toEqual([2, 3, 3, 4, 5]);
     expect([2, 3, 4, 5, 6].map((c) => columns.firstLaunch(c))).toEqual([2, 3, 8, 9, 10]);
@@ -103,17 +103,17 @@ describe("Columns", () => {
       { key: "beyond", first: 8, last: 99, label: "" },
       { key: "backwards", first: 7, last: 6, label: "" },
     ];
-    expect(new Columns(10, folds).folds.map((f) => f.key)).toEqual(["outer"]);
+    expect(new LaunchAxis(10, folds).folds.map((f) => f.key)).toEqual(["outer"]);
   });
 
   it("has no mirror where the backward pass has not run", () => {
-    const columns = new Columns(4, [], false);
+    const columns = new LaunchAxis(4, [], false);
     expect(columns.total).toBe(4);
     expect(columns.at(4.5)).toBeNull();
   });
 
   it("is empty for an empty tape", () => {
-    const columns = new Columns(0);
+    const columns = new LaunchAxis(0);
     expect([columns.count, columns.total, columns.firstLaunch(3)]).toEqual([0, 1, 0]);
     expect(columns.at(0.5)).toBeNull();
   });
@@ -128,7 +128,7 @@ describe("folds", () => {
   });
 
   it("shows two repetitions and one column for the others", () => {
-    const columns = buildColumns(net, INITIAL_VIEW);
+    const columns = buildLaunchAxis(net, INITIAL_VIEW);
     expect(columns.count).toBe(1 + 4 + 4 + 1 + 1);
     expect(columns.fold(9)).toMatchObject({ first: 9, last: 80, label: "+18×" });
   });
@@ -137,7 +137,7 @@ describe("folds", () => {
     const shown = (length: number): number => {
       const data = makeNet({ steps: 40 });
       data.sequences = [{ first: 1, length, count: Math.floor(80 / length) }];
-      return buildColumns(model(data), INITIAL_VIEW).folds[0]?.first ?? 0;
+      return buildLaunchAxis(model(data), INITIAL_VIEW).folds[0]?.first ?? 0;
     };
     expect([1, 3, 6, 8].map(shown)).toEqual([1 + 6, 1 + 6, 1 + 6, 1 + 8]);
   });
@@ -157,12 +157,12 @@ describe("folds", () => {
   });
 
   it("unfolds what hides a launch: a sequence or a scope", () => {
-    const columns = buildColumns(net, INITIAL_VIEW);
+    const columns = buildLaunchAxis(net, INITIAL_VIEW);
     const [sequence] = net.trace.sequences;
     expect(unfolding(columns, 3, INITIAL_VIEW)).toBeNull();
     expect(unfolding(columns, 40, INITIAL_VIEW)).toEqual({ unfolded: new Set([sequence && sequenceKey(sequence)]) });
     const view = { ...INITIAL_VIEW, fold: false, collapsed: new Set([2]) };
-    expect(unfolding(buildColumns(net, view), 6, view)).toEqual({ collapsed: new Set() });
+    expect(unfolding(buildLaunchAxis(net, view), 6, view)).toEqual({ collapsed: new Set() });
   });
 });
 
@@ -264,14 +264,14 @@ describe("lowerBound", () => {
 
 describe("geometry", () => {
   it("maps there and back", () => {
-    const view = geometry(new Columns(100), 20, 7.5);
+    const view = geometry(new LaunchAxis(100), 20, 7.5);
     expect(u(view, x(view, 12.25))).toBeCloseTo(12.25, 12);
     expect(laneAt(view, y(view, 3))).toBe(3);
     expect(laneAt(view, 10)).toBe(-1);
   });
 
   it("zooms about a place that stays where it is", () => {
-    const view = geometry(new Columns(1000), 4, 100);
+    const view = geometry(new LaunchAxis(1000), 4, 100);
     const before = x(view, 150);
     zoomAbout(view.viewport, 150, 2, 0.3);
     expect(view.viewport.scale).toBe(8);
@@ -279,7 +279,7 @@ describe("geometry", () => {
   });
 
   it("stays on the tape", () => {
-    const columns = new Columns(100);
+    const columns = new LaunchAxis(100);
     const viewport = { left: -50, scale: 0.001, top: 9999 };
     clampViewport(viewport, 600, 360, 4, 40, columns);
     expect(viewport).toEqual({ left: 0, scale: fitScale(600, columns), top: 0 });
@@ -289,7 +289,7 @@ describe("geometry", () => {
   });
 
   it("visits what can be seen, in both passes", () => {
-    const columns = new Columns(1000);
+    const columns = new LaunchAxis(1000);
     const all = Int32Array.from({ length: 1000 }, (_, i) => i);
     const seen = (left: number, backward: boolean): [number, number] => {
       const hits: number[] = [];
@@ -301,7 +301,7 @@ describe("geometry", () => {
   });
 
   it("visits every launch of a fold or a pixel in one cell, so that none is lost", () => {
-    const folded = new Columns(1000, [{ key: "f", first: 10, last: 899, label: "" }]);
+    const folded = new LaunchAxis(1000, [{ key: "f", first: 10, last: 899, label: "" }]);
     const all = Int32Array.from({ length: 1000 }, (_, i) => i);
     const cells: [number, number][] = [];
     eachVisible(geometry(folded, 20), all, false, (first, _, end) => cells.push([first, end]));
@@ -311,7 +311,7 @@ describe("geometry", () => {
 
   it("costs pixels, not launches", () => {
     const n = 1_000_000;
-    const columns = new Columns(n);
+    const columns = new LaunchAxis(n);
     const all = Int32Array.from({ length: n }, (_, i) => i);
     const scale = fitScale(600, columns);
     let count = 0;

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { openJson } from "../src/trace/json.js";
-import { lineNotes } from "../src/views/lines.js";
-import { colour } from "../src/views/python.js";
+import { highlight } from "../src/views/highlightPython.js";
+import { lineNotes } from "../src/views/lineNotes.js";
 import { type Json, makeNet } from "./make.js";
 
 describe("Python in colours", () => {
   const inks = (line: string): string[] =>
-    (colour([line])[0] ?? []).filter(({ ink }) => ink !== "plain").map(({ ink, text }) => `${ink} ${text}`);
+    (highlight([line])[0] ?? []).filter(({ ink }) => ink !== "plain").map(({ ink, text }) => `${ink} ${text}`);
 
   it.each([
     ["@wp.kernel", ["decorator @wp.kernel"]],
@@ -24,7 +24,7 @@ describe("Python in colours", () => {
 
   it("goes on over lines in three quotes, and loses nothing", () => {
     const lines = ['    """One', "    if two", '    three""" + x', "", "λ = '''a''' @ b"];
-    const pieces = colour(lines);
+    const pieces = highlight(lines);
     expect(pieces.map((line) => line.map(({ text }) => text).join(""))).toEqual(lines);
     expect(pieces.map((line) => line.map(({ ink }) => ink))).toEqual([
       ["plain", "text"],
@@ -37,7 +37,7 @@ describe("Python in colours", () => {
 
   it("is quick on lines that are made to be slow", () => {
     const before = performance.now();
-    colour([`${"'\\".repeat(5000)}`, "@".repeat(10000), `"""${'"'.repeat(9999)}`]);
+    highlight([`${"'\\".repeat(5000)}`, "@".repeat(10000), `"""${'"'.repeat(9999)}`]);
     expect(performance.now() - before).toBeLessThan(500);
   });
 });

@@ -2,10 +2,10 @@ import { describe, expect, it } from "vitest";
 import { openJson } from "../src/trace/json.js";
 import type { TraceModel } from "../src/trace/model.js";
 import * as format from "../src/views/format.js";
-import { sequenceTexts } from "../src/views/lanes/axis.js";
-import { adjointOf, lineNotes } from "../src/views/lines.js";
+import { sequenceTexts } from "../src/views/lanes/laneHeader.js";
+import { adjointOf, lineNotes } from "../src/views/lineNotes.js";
 import { allChecks, gridOf, readChecks, toggled } from "../src/views/pairs.js";
-import { fate, messageParts, versionLines } from "../src/views/words.js";
+import { fate, messageParts, versionLines } from "../src/views/phrases.js";
 import { type Json, makeNet } from "./make.js";
 
 function model(data: Json = makeNet()): TraceModel {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { decompress } from "../src/trace/compressed.js";
 import { openJson } from "../src/trace/json.js";
 import { openTrace } from "../src/trace/open.js";
 import { TraceError } from "../src/trace/reader.js";
-import { unseal } from "../src/trace/sealed.js";
 import type { Packed } from "../src/trace/unpack.js";
 import packedNet from "./fixtures/net.packed.json";
 import net from "./fixtures/net.trace.json";
@@ -15,7 +15,7 @@ type Columns = Record<string, Uint8Array>;
 async function fresh(
   sealed: unknown = packedNet,
 ): Promise<{ head: Json; columns: Columns; specs: Record<string, Json> }> {
-  const { head, columns } = (await unseal(structuredClone(sealed))) as Packed;
+  const { head, columns } = (await decompress(structuredClone(sealed))) as Packed;
   const copy = Object.fromEntries(
     Object.entries(columns).map(([name, bytes]) => [name, (bytes as Uint8Array).slice()]),
   );
@@ -27,7 +27,7 @@ describe("packed traces", () => {
     ["net", packedNet, net],
     ["recorded-preserve", packedRecorded, recorded],
   ])("show %s as its JSON does", async (_, sealed, data) => {
-    const packed = openTrace(await unseal(sealed));
+    const packed = openTrace(await decompress(sealed));
     const json = openJson(data);
     expect(packed.problems).toEqual([]);
     expect({ ...packed.trace, backward: null }).toEqual({ ...json.trace, backward: null });
@@ -173,13 +173,13 @@ function walk(model: ReturnType<typeof openTrace>): void {
 
 describe("sealed columns", () => {
   it("leaves what is not sealed as it is", async () => {
-    for (const data of [null, 3, "x", net, { head: {}, columns: {} }]) expect(await unseal(data)).toBe(data);
+    for (const data of [null, 3, "x", net, { head: {}, columns: {} }]) expect(await decompress(data)).toBe(data);
   });
 
   it.each(["%%%", "aGVsbG8=", packedNet.columns.slice(0, 400), packedRecorded.columns])(
     "refuses damaged columns",
     async (columns) => {
-      const error = await unseal({ head: packedNet.head, columns });
+      const error = await decompress({ head: packedNet.head, columns });
       expect(error).toBeInstanceOf(TraceError);
       expect(() => openTrace(error)).toThrow(error as TraceError);
     },

@@ -247,7 +247,7 @@ describe("inspector", () => {
     );
     await page.locator(".td-args tr", { hasText: "force" }).getByRole("button", { name: "who wrote this?" }).click();
     assert.equal(await chosenTab(page), "Launch 2 · spring");
-    assert.deepEqual(await page.locator(".td-chain li").allTextContents(), ["launch 3", "force v2 by launch 2"]);
+    assert.deepEqual(await page.locator(".td-provenance li").allTextContents(), ["launch 3", "force v2 by launch 2"]);
     // from a line to its adjoint, and from the launch to its finding
     await page.locator(".td-line", { hasText: "force[i] = pull" }).click();
     await says(page, ".td-adjoint-title", "^generated adjoint of line 30");

@@ -12,11 +12,11 @@ from tapedebug.notebook import _parts
 from tapedebug.notebook._answers import answer
 from tests._processes import ROOT
 
-SOURCE = ROOT / "js" / "src" / "views" / "parts.ts"
+SOURCE = ROOT / "js" / "src" / "views" / "chunks.ts"
 
 
 def names_in_typescript() -> list[str]:
-    found = re.search(r"export interface Parts \{(.*?)\n\}", SOURCE.read_text(encoding="utf-8"), re.S)
+    found = re.search(r"export interface Chunks \{(.*?)\n\}", SOURCE.read_text(encoding="utf-8"), re.S)
     assert found
     return re.findall(r"^  (\w+):", found[1], re.M)
 

@@ -1,14 +1,15 @@
 /** The script of a stand-alone report: shows the traces that the page carries as data. There is no kernel behind it. */
-import { EmbeddedAnswers } from "../trace/embedded.js";
+
+import { bytesOf, decompress } from "../trace/compressed.js";
+import { EmbeddedAnswers } from "../trace/embeddedAnswers.js";
 import { isRecord } from "../trace/reader.js";
-import { bytesOf, unseal } from "../trace/sealed.js";
-import { type ReportFile, ReportPage } from "../views/about/page.js";
-import { readSentences } from "../views/about/sentences.js";
-import { holdAllParts } from "../views/allparts.js";
+import { holdAllChunks } from "../views/allChunks.js";
 import { readDiff } from "../views/diff/data.js";
 import { replace } from "../views/dom.js";
+import { type ReportFile, ReportPage } from "../views/reportPage/page.js";
+import { readSentences } from "../views/reportPage/sentences.js";
 
-holdAllParts();
+holdAllChunks();
 
 /** Element ids that `tapedebug/report` writes. */
 const DATA = "tapedebug-trace";
@@ -32,7 +33,7 @@ async function read(element: HTMLElement): Promise<ReportFile | null> {
     const diff = raw.traces.length === 2 ? readDiff(raw.diff) : null;
     const said = diff !== null && isRecord(raw.diff) ? [raw.diff.sentences] : raw.sentences;
     return {
-      traces: await Promise.all(raw.traces.map(unseal)),
+      traces: await Promise.all(raw.traces.map(decompress)),
       answers: raw.traces.map(
         (_, i) => new EmbeddedAnswers(answers.filter((item) => (isRecord(item) ? (item.tape ?? 0) : 0) === i)),
       ),

@@ -3,8 +3,8 @@ import type { AnyModel, RenderProps } from "@anywidget/types";
 import { Questions } from "../trace/questions.js";
 import { type Answer, type MaskEntry, PanelStore, type Question, type Selection, Unanswered } from "../trace/store.js";
 import { isPacked } from "../trace/unpack.js";
+import { type ChunkName, type Chunks, fetchChunks } from "../views/chunks.js";
 import { mountPanel } from "../views/panel.js";
-import { fetchParts, type PartName, type Parts } from "../views/parts.js";
 import type { Panel } from "../views/state.js";
 
 /** The traits of `tapedebug.notebook.TapeDebugger`. */
@@ -188,7 +188,7 @@ function setHeight(el: HTMLElement, height: unknown): void {
 
 /**
  * Calls `gone` when somebody restarts the kernel. Jupyter's widget managers then mark the view, which may be deep inside a box of
- * other widgets. Of a kernel that dies by itself nobody tells a widget anything: `views/watch.ts` notices that it is silent.
+ * other widgets. Of a kernel that dies by itself nobody tells a widget anything: `views/heartbeat.ts` notices that it is silent.
  */
 function watchConnection(model: AnyModel<Traits>, el: HTMLElement, gone: () => void): () => void {
   const look = (): void => {
@@ -211,14 +211,14 @@ function watchConnection(model: AnyModel<Traits>, el: HTMLElement, gone: () => v
 }
 
 /** Parts come from the kernel when they are opened first, as anywidget's own module came: no address is asked. */
-async function fetchPart<Name extends PartName>(panel: Panel, name: Name): Promise<Parts[Name]> {
+async function fetchChunk<Name extends ChunkName>(panel: Panel, name: Name): Promise<Chunks[Name]> {
   const { buffers } = await panel.store.ask({ type: "part", name });
   const [code] = buffers;
   if (code === undefined) throw new Error(`The kernel has no part "${name}" of the panel.`);
   const bytes = code.buffer.slice(code.byteOffset, code.byteOffset + code.byteLength) as ArrayBuffer;
   const url = URL.createObjectURL(new Blob([bytes], { type: "text/javascript" }));
   try {
-    const part = (await import(url)) as { default: Parts[Name] };
+    const part = (await import(url)) as { default: Chunks[Name] };
     return part.default;
   } finally {
     URL.revokeObjectURL(url);
@@ -259,6 +259,6 @@ export function leaveOutOfSavedState(manager: unknown): void {
   Object.defineProperty(manager, LEAVES_OUT, { value: true });
 }
 
-fetchParts(fetchPart);
+fetchChunks(fetchChunk);
 
 export default { render };

@@ -5,8 +5,8 @@ import { IDocumentManager } from "@jupyterlab/docmanager";
 import { FileDialog } from "@jupyterlab/filebrowser";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { tapeIcon } from "./icon.js";
-import { counts } from "./rows.js";
 import type { TapeSession } from "./session.js";
+import { counts } from "./sidebarRows.js";
 import { ITapes, ITapeViewer } from "./tokens.js";
 
 export const PALETTE = "Gradient Tapes";

@@ -1,13 +1,13 @@
-import { automaticPlugin } from "./automatic.js";
-import { marksPlugin } from "./cellmarks.js";
+import { automaticPlugin } from "./autoDiagnose.js";
+import { marksPlugin } from "./cellMarks.js";
 import { commandsPlugin } from "./commands.js";
 import { launcherPlugin } from "./launcher.js";
 import { outputPlugin } from "./output.js";
 import { settingsPlugin } from "./settings.js";
 import { sidebarPlugin } from "./sidebar.js";
-import { tapesPlugin } from "./tapes.js";
+import { tapesPlugin } from "./tapeSessions.js";
 import { toolbarPlugin } from "./toolbar.js";
-import { traceFilePlugin } from "./tracefile.js";
+import { traceFilePlugin } from "./traceFile.js";
 import { viewerPlugin } from "./viewer.js";
 
 export default [

@@ -4,7 +4,7 @@
  */
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { TRACE_MIME } from "./protocol.js";
-import { SavedTape } from "./saved.js";
+import { SavedTape } from "./savedTape.js";
 
 const extension: IRenderMime.IExtension = {
   id: "tapedebug:mime",

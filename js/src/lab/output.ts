@@ -9,7 +9,7 @@ import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Panel, type Widget } from "@lumino/widgets";
 import { TRACE_MIME, WIDGET_MIME } from "./protocol.js";
-import { SavedTape } from "./saved.js";
+import { SavedTape } from "./savedTape.js";
 import { AGAIN, becameOf, type TapeSession } from "./session.js";
 import { ITapes } from "./tokens.js";
 

@@ -8,8 +8,8 @@ import { guarded, PALETTE } from "./commands.js";
 import { button, element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
 import type { Answer, TapeRow } from "./protocol.js";
-import { activity, counts, facts, title, verdict } from "./rows.js";
 import type { SessionState, TapeSession } from "./session.js";
+import { activity, counts, facts, title, verdict } from "./sidebarRows.js";
 import { ITapes, ITapeViewer } from "./tokens.js";
 import { FACES } from "./toolbar.js";
 

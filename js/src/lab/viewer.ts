@@ -7,7 +7,7 @@ import { guarded } from "./commands.js";
 import { button, element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
 import type { TapeSession } from "./session.js";
-import { type TapeId, TapePanel } from "./tab.js";
+import { type TapeId, TapePanel } from "./tapePanel.js";
 import { ITapes, ITapeViewer, type TapePlace } from "./tokens.js";
 
 const RESTORE = "tapedebug:restore-tape";

@@ -3,11 +3,11 @@
  * and saved notebooks needs this.
  */
 import { KINDS, STATUSES } from "./columns.js";
+import { decompress } from "./compressed.js";
 import { breakCycles, keepPlaces, type Limits, readHead, readPlace, readSummary, readValue } from "./head.js";
-import { columnsOf } from "./jsoncolumns.js";
+import { columnsOf } from "./jsonColumns.js";
 import { TraceModel } from "./model.js";
 import { describe, isRecord, type Raw, Reader, TraceError } from "./reader.js";
-import { unseal } from "./sealed.js";
 import type * as T from "./types.js";
 import { isPacked, type Packed } from "./unpack.js";
 
@@ -21,7 +21,7 @@ const MAX_INT = 2 ** 31 - 1;
  * error, which the panel shows.
  */
 export async function openSaved(data: unknown): Promise<Packed | TraceModel | TraceError> {
-  const found = await unseal(data);
+  const found = await decompress(data);
   if (isPacked(found) || found instanceof TraceError) return found;
   try {
     return openJson(found);

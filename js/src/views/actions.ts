@@ -1,10 +1,10 @@
 /** The few things that can be done from several places: going to a launch, a version, a finding, and back to who wrote a value. */
 import type { Arg, Finding, Launch, Version } from "../trace/types.js";
-import { journeyOf } from "./journey.js";
+import { findingPlace } from "./findingPlace.js";
+import { historyOf } from "./history.js";
 import { foldAround } from "./lanes/folds.js";
-import { findingPlace } from "./places.js";
+import { origin } from "./phrases.js";
 import type { Panel } from "./state.js";
-import { origin } from "./words.js";
 
 export function selectLaunch(panel: Panel, launch: number | null, backward = false): void {
   const clamped = launch === null ? null : Math.max(0, Math.min(panel.model.launchCount - 1, launch));
@@ -116,7 +116,7 @@ export function whoWroteThis(panel: Panel): void {
 }
 
 export function goToWriter(panel: Panel, version: Version): void {
-  journeyOf(panel).wrote(version);
+  historyOf(panel).wrote(version);
   const label = panel.model.array(version.array)?.label ?? "array";
   if (version.writtenBy === null) {
     selectVersion(panel, version);
@@ -131,21 +131,21 @@ export function goToWriter(panel: Panel, version: Version): void {
 
 /** One step back along the chain of "who wrote this?": to the launch that read it. */
 export function backToReader(panel: Panel): void {
-  const journey = journeyOf(panel);
-  const { chain } = journey;
-  const here = chain ? journey.position(chain) : -1;
-  if (!chain || here <= 0) panel.announce("no step back: w goes to who wrote a value");
+  const history = historyOf(panel);
+  const { provenance } = history;
+  const here = provenance ? history.position(provenance) : -1;
+  if (!provenance || here <= 0) panel.announce("no step back: w goes to who wrote a value");
   else goToStep(panel, here - 1);
 }
 
-/** To a step of the chain; 0 is where it began. */
+/** To a step of the provenance; 0 is where it began. */
 export function goToStep(panel: Panel, to: number): void {
-  const { chain } = journeyOf(panel);
-  const step = chain?.steps[to - 1];
-  if (!chain) return;
+  const { provenance } = historyOf(panel);
+  const step = provenance?.steps[to - 1];
+  if (!provenance) return;
   if (!step) {
-    const first = chain.steps[0];
-    if (chain.from !== null) selectLaunch(panel, chain.from);
+    const first = provenance.steps[0];
+    if (provenance.from !== null) selectLaunch(panel, provenance.from);
     else if (first) showVersion(panel, first.array, first.version);
     return;
   }

@@ -3,8 +3,8 @@ import type { Finding } from "../trace/types.js";
 import { selectLaunch } from "./actions.js";
 import { type Child, h, link } from "./dom.js";
 import { fileName, number, short, whole } from "./format.js";
+import { launchName } from "./phrases.js";
 import type { Panel } from "./state.js";
-import { launchName } from "./words.js";
 
 const MOST_ITEMS = 6;
 const MOST_ROWS = 24;

@@ -3,7 +3,7 @@
 import type { TraceModel } from "../trace/model.js";
 import type { Finding, Severity } from "../trace/types.js";
 import { selectFinding, selectLaunch, selectVersion } from "./actions.js";
-import { copyButton } from "./copy.js";
+import { copyButton } from "./copyButton.js";
 import { button, type Child, checkbox, h, link, replace, scrollWithin } from "./dom.js";
 import { evidenceView } from "./evidence.js";
 import { place, plural, short, whole } from "./format.js";
@@ -11,8 +11,8 @@ import { canFold } from "./lanes/folds.js";
 import { foldedNames } from "./lanes/tracks.js";
 import type { LanesView } from "./lanes/view.js";
 import { legend } from "./legend.js";
+import { messageParts, SEVERITY_SIGNS } from "./phrases.js";
 import type { Panel } from "./state.js";
-import { messageParts, SEVERITY_SIGNS } from "./words.js";
 
 /** More than this in one list is not read; the rest is counted. */
 const MOST = 200;

@@ -5,10 +5,10 @@ import { facts } from "./facts.js";
 import { bytes, plural, short, tapeTitle, whole } from "./format.js";
 import { countOf, levelBadge } from "./level.js";
 import { judgement } from "./pairs.js";
-import { NEEDS_KERNEL, runButton } from "./run.js";
+import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./phrases.js";
+import { NEEDS_KERNEL, runButton } from "./runButton.js";
 import { searchBox } from "./search.js";
 import { COLOUR_NAMES, COLOURS, type ColourBy, type Panel } from "./state.js";
-import { VERDICT_MEANINGS, VERDICT_SIGNS } from "./words.js";
 
 const MOST_NOTES = 20;
 

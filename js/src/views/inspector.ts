@@ -2,29 +2,29 @@
 
 import type { Launch } from "../trace/types.js";
 import { mainArg } from "./actions.js";
-import { argTable } from "./args.js";
-import { chainView, findingLinks } from "./chain.js";
-import { codeLine, copyButton } from "./copy.js";
-import { sourceOf, ValuesShell } from "./details/part.js";
+import { argTable } from "./argumentTable.js";
+import { codeLine, copyButton } from "./copyButton.js";
+import { sourceOf, ValuesShell } from "./details/shell.js";
 import { append, button, type Child, h, replace } from "./dom.js";
 import { facts } from "./facts.js";
-import { keepFocus } from "./focus.js";
 import { dim, place, seconds, short } from "./format.js";
-import { journeyOf } from "./journey.js";
-import { buildMask, jacobianOf } from "./mask.js";
+import { historyOf } from "./history.js";
+import { keepFocus } from "./keepFocus.js";
+import { buildPairMatrix, jacobianOf } from "./pairMatrix.js";
+import { findingLinks, provenanceView } from "./provenance.js";
 import { Lifetime, type Panel, type ViewState } from "./state.js";
-import { arrayFacts, fateLine, versionHistory } from "./versions.js";
+import { arrayFacts, fateLine, versionHistory } from "./versionDetails.js";
 
 export function buildInspector(panel: Panel): HTMLElement {
   const { store, view, lifetime } = panel;
   const tabs = h("div", { class: "td-tabs", role: "tablist", "aria-label": "Selected" });
   const body = h("div", { class: "td-tabbody", role: "tabpanel", tabindex: 0 });
-  const mask = buildMask(panel);
+  const mask = buildPairMatrix(panel);
   jacobianOf(panel).onLoad = () => view.get("tab") === "jacobian" && render();
   let { pair } = store.get("selection");
   if (pair !== null) view.set({ tab: "jacobian" });
   const values = new ValuesShell(panel);
-  journeyOf(panel);
+  historyOf(panel);
   let inner = new Lifetime();
   const render = (): void => {
     inner.end();
@@ -109,7 +109,7 @@ function launchTab(panel: Panel, values: ValuesShell): Tab {
       scopes.length > 0 ? ["scope", scopes.join(" › ")] : null,
       ["time", times(launch)],
     ),
-    chainView(panel),
+    provenanceView(panel),
     findingLinks(panel, model.findingsOf(launch.index)),
     argTable(panel, launch, view.get("backward"), shown?.array ?? null),
     kernel ? sourceOf(panel, launch, kernel) : null,
@@ -167,7 +167,7 @@ function arrayTab(panel: Panel, values: ValuesShell): Tab {
   if (!array) return hint("Choose a version of an array: click a bar in the lanes.");
   const version = model.version(array.id, number) ?? model.latest(array.id);
   const about = model.findings.filter((finding) => finding.arrays.includes(array.label));
-  const parts: Child[] = [arrayFacts(panel, array, version), chainView(panel), findingLinks(panel, about)];
+  const parts: Child[] = [arrayFacts(panel, array, version), provenanceView(panel), findingLinks(panel, about)];
   if (!version) parts.push(h("p", { class: "td-empty" }, "No version of it was recorded."));
   else parts.push(fateLine(panel, version), values.element, versionHistory(panel, version));
   parts.push(codeLine(panel, "Panel", selectionCode(panel, null)));

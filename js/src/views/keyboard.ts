@@ -3,8 +3,8 @@
 import { NOTHING } from "../trace/store.js";
 import { backToReader, selectFinding, stepFinding, stepShown, whoWroteThis } from "./actions.js";
 import { visibleFindings } from "./findings.js";
-import type { Graph } from "./graph/part.js";
-import { journeyOf } from "./journey.js";
+import type { Graph } from "./graph/shell.js";
+import { historyOf } from "./history.js";
 import type { LanesView } from "./lanes/view.js";
 import type { Panel } from "./state.js";
 
@@ -21,8 +21,8 @@ export function bindKeyboard(panel: Panel, lanes: LanesView, graph: Graph, focus
     k: () => stepFinding(panel, -1, visibleFindings(panel)),
     w: () => whoWroteThis(panel),
     W: () => backToReader(panel),
-    "[": () => journeyOf(panel).go(-1),
-    "]": () => journeyOf(panel).go(1),
+    "[": () => historyOf(panel).go(-1),
+    "]": () => historyOf(panel).go(1),
     "+": () => shown().zoom(1.5),
     "=": () => shown().zoom(1.5),
     "-": () => shown().zoom(1 / 1.5),

@@ -1,10 +1,10 @@
 /** What the signs of the lanes mean, and how often each is there; only those that this tape has. */
 import { LOST, PRESERVED } from "../trace/columns.js";
 import type { TraceModel } from "../trace/model.js";
+import { type Chunks, withChunk } from "./chunks.js";
 import { h, replace, svg } from "./dom.js";
 import { whole } from "./format.js";
-import { type ColourScale, colourScale } from "./lanes/scale.js";
-import { type Parts, withPart } from "./parts.js";
+import { type ColourScale, colourScale } from "./lanes/colourScale.js";
 import { COLOUR_NAMES, type Panel } from "./state.js";
 
 /** How many there are; null where counting says nothing. 0 leaves the sign out. */
@@ -123,7 +123,7 @@ export function legend(panel: Panel): HTMLElement {
   const said = signs(model).filter(({ count }) => count !== 0);
   const ofLanes = h("ul", {}, ...said.map(({ text, count, draw }) => item(draw, text, count)));
   const ofGraph = h("ul", {});
-  const takeGraph = ({ signs }: Parts["graph"]): void =>
+  const takeGraph = ({ signs }: Chunks["graph"]): void =>
     replace(ofGraph, ...signs(model).map(({ text, draw }) => item(draw(), text)));
   const ramp = h("div", { class: "td-ramp" });
   let shown: string | null = null;
@@ -131,7 +131,7 @@ export function legend(panel: Panel): HTMLElement {
     ofLanes.hidden = view.get("main") !== "lanes";
     ofGraph.hidden = !ofLanes.hidden;
     // where the graph itself has to be fetched it says so
-    if (!ofGraph.hidden && ofGraph.childElementCount === 0) withPart(panel, "graph", takeGraph, () => undefined);
+    if (!ofGraph.hidden && ofGraph.childElementCount === 0) withChunk(panel, "graph", takeGraph, () => undefined);
     const by = view.get("colour");
     if (by === shown) return; // a scale looks at every version
     shown = by;

@@ -1,7 +1,7 @@
 /** Green, amber, red or grey: how good a diagnosis is, as badges show it. `tapedebug/trace/level.py` says the same. */
 import type { Severity, Verdict } from "../trace/types.js";
 import { plural } from "./format.js";
-import { VERDICT_SIGNS } from "./words.js";
+import { VERDICT_SIGNS } from "./phrases.js";
 
 export type Level = "good" | "warning" | "error" | "unknown";
 

@@ -3,10 +3,10 @@
 import type { Code, Kernel, Launch, Severity } from "../trace/types.js";
 import { type Child, h, link, replace, scrollWithin } from "./dom.js";
 import { fileName, short } from "./format.js";
-import { adjointOf, type Badge, type GeneratedLine, holds, type LineNote, lineNotes } from "./lines.js";
-import { colour, type Piece } from "./python.js";
+import { highlight, type Piece } from "./highlightPython.js";
+import { adjointOf, type Badge, type GeneratedLine, holds, type LineNote, lineNotes } from "./lineNotes.js";
+import { SEVERITY_SIGNS } from "./phrases.js";
 import type { CodeLine, Panel } from "./state.js";
-import { SEVERITY_SIGNS } from "./words.js";
 
 const MOST_LINES = 400;
 const MOST_GENERATED = 2000;
@@ -162,7 +162,7 @@ function rowsOf(panel: Panel, launch: Launch, kernel: Kernel, code: Code): HTMLE
   const here = at && sameFile(at.file, code.file) && holds(code, at.line);
   const marked = here ? { line: at.line, severity: finding.severity } : null;
   const text = code.lines.slice(0, MOST_LINES);
-  const inks = colour(text);
+  const inks = highlight(text);
   return text.map((_, i) => row(code, i, inks[i] ?? [], notes.get(code.line + i), marked));
 }
 

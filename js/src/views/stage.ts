@@ -1,6 +1,6 @@
 /** The middle of the panel: lanes or graph, behind two tabs; the scrubber below belongs to both. */
 import { button, h } from "./dom.js";
-import type { GraphShell } from "./graph/part.js";
+import type { GraphShell } from "./graph/shell.js";
 import type { LanesView } from "./lanes/view.js";
 import type { Panel, ViewState } from "./state.js";
 

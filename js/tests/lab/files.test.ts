@@ -1,7 +1,7 @@
 // @ts-expect-error: the types of Node are not part of this project
 import { deflateRawSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { readTraceFile } from "../../src/lab/readfile.js";
+import { readTraceFile } from "../../src/lab/readTraceFile.js";
 import { crc32, readMember } from "../../src/lab/zip.js";
 
 const LIMIT = 10_000_000;

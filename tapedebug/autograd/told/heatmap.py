@@ -26,7 +26,7 @@ LEAST = 1e-3  # of the largest entry: an error below it is no strong colour, tho
 
 MINUS, WRONG = LEVELS, 2 * LEVELS  # added to a level: its colour, of which the first is that of plus
 ZERO, UNKNOWN, BROKEN = 0, 3 * LEVELS + 1, 3 * LEVELS + 2
-# the colours of the panel (js/src/views/heat.ts), readable on a light page and on a dark one
+# the colours of the panel (js/src/views/colormap.ts), readable on a light page and on a dark one
 BLUE, AMBER, RED, GREY, VIOLET = (
     (63, 127, 232),
     (206, 132, 28),

@@ -3,8 +3,8 @@ import type { TraceModel } from "../../trace/model.js";
 import type { Scope, Sequence } from "../../trace/types.js";
 import { short } from "../format.js";
 import { scopeKey, sequenceKey } from "../lanes/folds.js";
+import type { Unit } from "./folding.js";
 import type { Band } from "./picture.js";
-import type { Unit } from "./units.js";
 
 /** Boxes within boxes are drawn so deep; the tooltip names them all. */
 export const DEEPEST = 3;

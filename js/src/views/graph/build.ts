@@ -3,10 +3,10 @@ import type { TraceModel } from "../../trace/model.js";
 import type { Arg, Finding, Launch, VersionStatus } from "../../trace/types.js";
 import type { ViewState } from "../state.js";
 import { bandsOf } from "./bands.js";
-import { type Facts, facts, factsAt } from "./facts.js";
-import { hasPort, isHidden, type Memory } from "./memory.js";
+import type { Folding, Unit } from "./folding.js";
 import type { ArrayNode, EdgeKind, GraphEdge, GraphNode, LaunchNode, Member, Picture, Port } from "./picture.js";
-import type { Folding, Unit } from "./units.js";
+import { hasPort, isHidden, type SharedMemory } from "./sharedMemory.js";
+import { type VersionFacts, versionFacts, versionFactsAt } from "./versionLookup.js";
 
 /** A box with more ports than this could not be read. */
 const MOST_PORTS = 14;
@@ -41,7 +41,7 @@ interface DraftArray extends Draft<ArrayNode> {
   members: Member[];
 }
 
-export function buildPicture(folding: Folding, memory: Memory, units: readonly Unit[], filter: Filter): Picture {
+export function buildPicture(folding: Folding, memory: SharedMemory, units: readonly Unit[], filter: Filter): Picture {
   return new Builder(folding, memory, filter).build(units);
 }
 
@@ -56,7 +56,7 @@ class Builder {
 
   constructor(
     private readonly folding: Folding,
-    private readonly memory: Memory,
+    private readonly memory: SharedMemory,
     private readonly filter: Filter,
   ) {
     this.model = folding.model;
@@ -147,7 +147,7 @@ class Builder {
 
   private initialKey(arg: Arg | undefined): string | null {
     if (arg?.array == null || arg.readVersion === null) return null;
-    const version = facts(this.model, arg.array, arg.readVersion);
+    const version = versionFacts(this.model, arg.array, arg.readVersion);
     return version === null || version.writtenBy === null ? `v${arg.array}.${arg.readVersion}` : null;
   }
 
@@ -160,7 +160,7 @@ class Builder {
     return key;
   }
 
-  private keyOf(array: number, number_: number, version: Facts | null): string {
+  private keyOf(array: number, number_: number, version: VersionFacts | null): string {
     const writer = version?.writtenBy ?? null;
     if (writer === null) return this.root(`v${array}.${number_}`);
     const unit = this.folding.unitOf(writer);
@@ -175,7 +175,7 @@ class Builder {
     if (array === null) return null;
     if (version === null)
       return [...this.arrays.values()].find((n) => n.members.some((m) => m.array === array)) ?? null;
-    const found = facts(this.model, array, version);
+    const found = versionFacts(this.model, array, version);
     const direct = this.arrays.get(this.keyOf(array, version, found));
     if (direct || !found || found.writtenBy !== null) return direct ?? null;
     // A round in the middle of a sequence reads it: the node is that of the port.
@@ -200,7 +200,7 @@ class Builder {
   }
 
   private read(unit: Unit, launch: Launch, index: number, arg: Arg, array: number, number_: number): void {
-    const version = facts(this.model, array, number_);
+    const version = versionFacts(this.model, array, number_);
     const writer = version?.writtenBy ?? null;
     if (
       unit.scope &&
@@ -225,14 +225,14 @@ class Builder {
       }
     }
     for (const array of written) {
-      const version = factsAt(this.model, array, unit.last);
+      const version = versionFactsAt(this.model, array, unit.last);
       if (!version || version.writtenBy === null || version.writtenBy < unit.first) continue;
       if (version.status === "live" || (version.reads.at(-1) ?? -1) > unit.last) this.node(array, version.version);
     }
   }
 
   private node(array: number, number_: number): DraftArray {
-    const version = facts(this.model, array, number_);
+    const version = versionFacts(this.model, array, number_);
     const key = this.keyOf(array, number_, version);
     let node = this.arrays.get(key);
     if (!node) {
@@ -248,7 +248,7 @@ class Builder {
     return node;
   }
 
-  private newNode(key: string, array: number, version: Facts | null): DraftArray {
+  private newNode(key: string, array: number, version: VersionFacts | null): DraftArray {
     const info = this.model.array(array);
     if (!info) throw new RangeError(`no array ${array}`);
     const writer = version?.writtenBy ?? null;
@@ -271,7 +271,7 @@ class Builder {
   }
 
   /** Takes in one version more: its fate, who wrote it, who else reads it. */
-  private note(node: DraftArray, version: Facts): void {
+  private note(node: DraftArray, version: VersionFacts): void {
     if (version.status !== "live") node.status = worse(node.status, version.status);
     node.requiresGrad ||= this.model.array(version.array)?.requiresGrad ?? false;
     const { reads } = version;
@@ -295,7 +295,7 @@ class Builder {
 
   private overwrites(node: DraftArray): void {
     for (const { array, version: number_ } of node.members) {
-      const version = facts(this.model, array, number_);
+      const version = versionFacts(this.model, array, number_);
       const launch = this.model.launch(version?.overwrittenBy ?? null);
       if (!version || !launch || (version.status !== "lost" && version.status !== "preserved")) continue;
       const unit = this.folding.unitOf(launch.index);

@@ -1,6 +1,6 @@
 /** Colouring by a number, as in the lanes: versions by their norms and sizes, launches by their time; the number stands there, too. */
 import type { TraceModel } from "../../trace/model.js";
-import type { ColourScale } from "../lanes/scale.js";
+import type { ColourScale } from "../lanes/colourScale.js";
 import { COLOUR_NAMES } from "../state.js";
 import type { GraphNode } from "./picture.js";
 

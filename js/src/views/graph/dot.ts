@@ -2,8 +2,9 @@
  * The picture as Graphviz DOT text, to be drawn elsewhere: what is shown, no more and no less. The look is that of
  * `Tape.visualize` (tapedebug/visualize/_dot.py), which draws the whole tape.
  */
+
+import { badge, type Line, linesOf } from "./nodeSize.js";
 import type { ArrayNode, Band, GraphEdge, LaunchNode, Picture } from "./picture.js";
-import { badge, type Line, linesOf } from "./size.js";
 
 const COLOURS = {
   green: "#c8e6c9",

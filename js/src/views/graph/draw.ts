@@ -3,9 +3,9 @@ import type { TraceModel } from "../../trace/model.js";
 import { svg } from "../dom.js";
 import { short } from "../format.js";
 import type { Layout, PlacedBand, Point } from "./layout.js";
+import { badge, LINE, type Line, type Shape } from "./nodeSize.js";
+import { edgeLabel, nodeLabel, portLabel } from "./phrases.js";
 import type { Band, GraphEdge, GraphNode, LaunchNode, Picture } from "./picture.js";
-import { badge, LINE, type Line, type Shape } from "./size.js";
-import { edgeLabel, nodeLabel, portLabel } from "./words.js";
 
 export interface Drawing {
   readonly content: SVGElement;

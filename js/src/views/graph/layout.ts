@@ -6,8 +6,8 @@
  * library: dagre knows no ports, is 47 kB minified (this is 8), and needs 0.3 to 1.4 s of processor time for 50 launches and their
  * 70 versions where this needs 0.04 (two tapes of a net, Node 20); Graphviz as WebAssembly is 489 kB, and opens no sooner.
  */
-import { orderRows, type Row } from "./order.js";
-import { placeRows } from "./place.js";
+import { orderRows, type Row } from "./rowOrder.js";
+import { placeRows } from "./rowPositions.js";
 
 export interface LayoutNode {
   readonly key: string;

@@ -1,8 +1,8 @@
 /** The launches around one: those that feed it and those that it feeds, through versions of arrays. */
 import type { ViewState } from "../state.js";
-import { type Facts, facts, factsAt } from "./facts.js";
-import { hasPort, isHidden, type Memory } from "./memory.js";
-import type { Folding, Unit } from "./units.js";
+import type { Folding, Unit } from "./folding.js";
+import { hasPort, isHidden, type SharedMemory } from "./sharedMemory.js";
+import { type VersionFacts, versionFacts, versionFactsAt } from "./versionLookup.js";
 
 /** Launches that read one version: of thousands the nearest are drawn. */
 const MOST_READERS = 12;
@@ -16,7 +16,7 @@ export interface Neighbourhood {
 /** At most `most` boxes within `hops` of any of `centres`, the nearest first; in launch order. */
 export function neighbourhood(
   folding: Folding,
-  memory: Memory,
+  memory: SharedMemory,
   centres: readonly number[],
   hops: number,
   most: number,
@@ -48,7 +48,7 @@ function unique(units: readonly Unit[]): Iterable<Unit> {
 /** Launches one hop away: who wrote what it reads, who reads what it writes, and who overwrote what an adjoint needs. */
 function around(
   folding: Folding,
-  memory: Memory,
+  memory: SharedMemory,
   unit: Unit,
   filter: Pick<ViewState, "gradientOnly" | "readOnly"> & { readonly suspectOnly?: boolean },
 ): number[] {
@@ -60,34 +60,40 @@ function around(
   for (const index of folding.samples(unit)) {
     for (const arg of model.launch(index)?.args ?? []) {
       if (!hasPort(arg) || isHidden(model, arg.array, filter)) continue;
-      const read = arg.reads ? facts(model, arg.array, arg.readVersion) : null;
+      const read = arg.reads ? versionFacts(model, arg.array, arg.readVersion) : null;
       add(read?.writtenBy);
       if (read && clobbered(read)) add(read.overwrittenBy);
       if (!arg.writes || arg.writeVersion === null) continue;
       for (const version of writtenBy(folding, memory, arg.array, arg.writeVersion, index)) {
         for (const reader of version.reads.slice(0, MOST_READERS)) add(reader);
       }
-      const before = facts(model, arg.array, arg.writeVersion - 1);
+      const before = versionFacts(model, arg.array, arg.writeVersion - 1);
       if (before?.overwrittenBy === index && clobbered(before)) before.neededBy.slice(-MOST_READERS).forEach(add);
     }
   }
   return found;
 }
 
-function clobbered(version: Facts): boolean {
+function clobbered(version: VersionFacts): boolean {
   return version.status === "lost" || version.status === "preserved";
 }
 
 /** The version that a launch wrote, of the array itself and of those that share memory with it. */
-function writtenBy(folding: Folding, memory: Memory, array: number, version: number, launch: number): Facts[] {
-  const own = facts(folding.model, array, version);
-  const others = memory.overlapping(array).map((id) => factsAt(folding.model, id, launch));
+function writtenBy(
+  folding: Folding,
+  memory: SharedMemory,
+  array: number,
+  version: number,
+  launch: number,
+): VersionFacts[] {
+  const own = versionFacts(folding.model, array, version);
+  const others = memory.overlapping(array).map((id) => versionFactsAt(folding.model, id, launch));
   return [own, ...others].filter(
-    (found): found is Facts => found !== null && (found === own || found.writtenBy === launch),
+    (found): found is VersionFacts => found !== null && (found === own || found.writtenBy === launch),
   );
 }
 
 /** The launches around a version: who wrote it, and the first that read it. */
-export function aroundVersion(version: Facts): number[] {
+export function aroundVersion(version: VersionFacts): number[] {
   return [...(version.writtenBy === null ? [] : [version.writtenBy]), ...version.reads.slice(0, MOST_READERS)];
 }

@@ -1,6 +1,6 @@
 /** What is drawn, before anybody decides where: boxes with ports, versions of arrays, edges between them. */
 import type { ArrayInfo, Finding, Launch, Scope, Sequence, VersionStatus } from "../../trace/types.js";
-import type { Unit } from "./units.js";
+import type { Unit } from "./folding.js";
 
 export interface Port {
   /** Position among the box's ports: the order of the kernel's arguments. */

@@ -4,28 +4,28 @@ import { evidenceLaunch } from "../../trace/model.js";
 import { selectLaunch, selectVersion } from "../actions.js";
 import { button, h, replace, svg } from "../dom.js";
 import { plural } from "../format.js";
+import { colourScale } from "../lanes/colourScale.js";
 import { toggledScope, toggledSequence } from "../lanes/folds.js";
-import { colourScale } from "../lanes/scale.js";
 import { Tooltip } from "../lanes/tooltip.js";
 import type { Panel } from "../state.js";
+import { step } from "./arrowKeys.js";
 import { buildPicture } from "./build.js";
 import { type Box, Camera } from "./camera.js";
 import { applyTint, tintOf } from "./colour.js";
 import { bindControls, type Controls } from "./controls.js";
 import { toDot } from "./dot.js";
 import { BAND_PAD, type Drawing, draw } from "./draw.js";
-import { facts } from "./facts.js";
+import { Folding } from "./folding.js";
+import { mark } from "./highlight.js";
 import { type Layout, layoutGraph } from "./layout.js";
-import { mark } from "./mark.js";
-import { Memory } from "./memory.js";
 import { aroundVersion, neighbourhood } from "./neighbourhood.js";
-import type { Graph } from "./part.js";
+import { canvasMeasure, layoutEdges, layoutNodes, type Shape, shapeOf } from "./nodeSize.js";
+import { edgeLabel, nameOfVersion, portLabel, sentence, tooltip } from "./phrases.js";
 import type { GraphEdge, GraphNode, LaunchNode, Picture } from "./picture.js";
 import { bindPointer, type Target } from "./pointer.js";
-import { canvasMeasure, layoutEdges, layoutNodes, type Shape, shapeOf } from "./size.js";
-import { Folding } from "./units.js";
-import { step } from "./walk.js";
-import { edgeLabel, nameOfVersion, portLabel, sentence, tooltip } from "./words.js";
+import { SharedMemory } from "./sharedMemory.js";
+import type { Graph } from "./shell.js";
+import { versionFacts } from "./versionLookup.js";
 
 /** The folded tape is shown as a whole up to so many nodes; on demand up to so many. */
 export const MOST_NODES = 60;
@@ -50,7 +50,7 @@ export class GraphView implements Graph {
   private readonly stage: HTMLElement;
   private readonly camera = new Camera();
   private readonly controls: Controls;
-  private memory: Memory | null = null;
+  private memory: SharedMemory | null = null;
   private shown: Shown | null = null;
   private stale = true;
   private opened = false;
@@ -163,7 +163,7 @@ export class GraphView implements Graph {
       return { launches, words: `${launches.length > 1 ? "launches" : "launch"} ${launches.join(", ")}` };
     }
     const id = model.arrayId(array);
-    const found = facts(model, id, version) ?? facts(model, id, 0);
+    const found = versionFacts(model, id, version) ?? versionFacts(model, id, 0);
     const around = found ? aroundVersion(found) : [];
     if (found && around.length > 0) {
       return { launches: around, words: nameOfVersion(model, found.array, found.version) };
@@ -183,7 +183,7 @@ export class GraphView implements Graph {
   private rebuild(): void {
     const { model, view } = this.panel;
     this.stale = false;
-    this.memory ??= new Memory(model);
+    this.memory ??= new SharedMemory(model);
     const folding = new Folding(model, view.value);
     const whole = this.wholeTape(folding);
     if (!whole && this.centre.launches.length === 0) this.centre = this.centreOfSelection();
@@ -216,7 +216,7 @@ export class GraphView implements Graph {
     const units = folding.all(MOST_ON_DEMAND);
     this.controls.wholePossible(units !== null);
     if (this.wanted === "near" || !units || units.length > most) return null;
-    const picture = buildPicture(folding, this.memory as Memory, units, this.panel.view.value);
+    const picture = buildPicture(folding, this.memory as SharedMemory, units, this.panel.view.value);
     return picture.nodes.size <= most ? picture : null;
   }
 

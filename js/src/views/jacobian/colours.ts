@@ -1,5 +1,5 @@
 /** What the maps of a Jacobian show in a cell: derivatives in the colours of all pictures, errors in red by their logarithm. */
-import { type HeatColours, heatColour, mixed, type Rgb, shade } from "../heat.js";
+import { type HeatColours, heatColour, mixed, type Rgb, shade } from "../colormap.js";
 import { ADJOINT_ALONE, type Cells, NOTHING_KNOWN } from "./data.js";
 
 export const MAPS = ["ad", "fd", "error"] as const;

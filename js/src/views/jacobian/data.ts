@@ -3,7 +3,7 @@ import { isRecord } from "../../trace/reader.js";
 import type { Answer, MaskEntry } from "../../trace/store.js";
 import type { Verdict } from "../../trace/types.js";
 import { number } from "../format.js";
-import { VERDICT_SIGNS } from "../words.js";
+import { VERDICT_SIGNS } from "../phrases.js";
 
 /** What is known of a cell; the numbers are those of the answer. */
 export const NOTHING_KNOWN = 0;

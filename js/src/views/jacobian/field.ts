@@ -2,9 +2,10 @@
  * A row or a column of a Jacobian as the field that it is over: the gradient of one output by an input of 32 × 32 elements is a
  * picture of 32 × 32, not a line of 1,024; and so is the change of such an output by one input.
  */
+
+import { type HeatColours, readHeat } from "../colormap.js";
 import { h, replace } from "../dom.js";
 import { short } from "../format.js";
-import { type HeatColours, readHeat } from "../heat.js";
 import { type Palette, readPalette } from "../lanes/palette.js";
 import type { Panel } from "../state.js";
 import { MAPS, type MapName } from "./colours.js";

@@ -1,7 +1,8 @@
 /** AD, FD and error side by side: three canvases over one window, moved by wheel, drag, buttons and keys. */
+
+import { type HeatColours, readHeat } from "../colormap.js";
 import { button, h } from "../dom.js";
 import { short } from "../format.js";
-import { type HeatColours, readHeat } from "../heat.js";
 import { type Palette, readPalette } from "../lanes/palette.js";
 import { bindPointer } from "../lanes/pointer.js";
 import type { Panel } from "../state.js";

@@ -1,6 +1,6 @@
 /** One of the three maps on its canvas: cells, the lines between elements and components, the worst entry, the cursor. */
 
-import type { HeatColours } from "../heat.js";
+import type { HeatColours } from "../colormap.js";
 import { hatch, type Palette } from "../lanes/palette.js";
 import { type MapName, pixels, type Scale } from "./colours.js";
 import type { Cells, Side } from "./data.js";

@@ -8,7 +8,7 @@ import type { Answer, MaskEntry } from "../../trace/store.js";
 import type { Check } from "../../trace/types.js";
 import type { Panel } from "../state.js";
 import { type Cells, cellAt, type Jacobian, readJacobian } from "./data.js";
-import type { Host } from "./part.js";
+import type { Host } from "./shell.js";
 import { asked, clamped, closeTo, following, type Window, whole, zoomed } from "./window.js";
 
 export interface LookedAt {

@@ -2,14 +2,14 @@
 import { button, type Child, h, link, replace } from "../dom.js";
 import { fileName, number, short } from "../format.js";
 import { slopesText } from "../pairs.js";
+import { launchName, VERDICT_MEANINGS, VERDICT_SIGNS } from "../phrases.js";
 import type { Panel } from "../state.js";
-import { launchName, VERDICT_MEANINGS, VERDICT_SIGNS } from "../words.js";
 import { topError } from "./colours.js";
 import { entryNumbers, type Jacobian, sideSize, type WorstEntry } from "./data.js";
 import { buildFields } from "./field.js";
 import { buildMaps } from "./maps.js";
-import type { Host } from "./part.js";
 import { buildScript } from "./script.js";
+import type { Host } from "./shell.js";
 import { type JacobianSource, sourceOf } from "./source.js";
 
 export function jacobianTab(panel: Panel, host: Host): Child[] {

@@ -2,8 +2,8 @@
 import type { TraceModel } from "../../trace/model.js";
 import type { EventKind, TapeEvent } from "../../trace/types.js";
 import { number, place, plural, short } from "../format.js";
-import { GAP } from "./columns.js";
 import { BAR, type Geometry, x } from "./geometry.js";
+import { GAP } from "./launchAxis.js";
 import type { Scene } from "./paint.js";
 
 /** `pass`: between the passes; `after`: when the reverse pass had run. */

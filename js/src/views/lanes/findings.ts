@@ -2,9 +2,9 @@
 import { LOST, PRESERVED } from "../../trace/columns.js";
 import type { TraceModel } from "../../trace/model.js";
 import type { Finding, Severity } from "../../trace/types.js";
+import { findingPlace } from "../findingPlace.js";
 import { short } from "../format.js";
-import { findingPlace } from "../places.js";
-import { messageParts, SEVERITY_SIGNS } from "../words.js";
+import { messageParts, SEVERITY_SIGNS } from "../phrases.js";
 import { BAR, type Geometry, x, y } from "./geometry.js";
 import type { Scene } from "./paint.js";
 import type { Tone } from "./palette.js";

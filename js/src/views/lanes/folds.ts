@@ -3,7 +3,7 @@ import type { TraceModel } from "../../trace/model.js";
 import type { Scope, Sequence } from "../../trace/types.js";
 import { short } from "../format.js";
 import type { ViewState } from "../state.js";
-import { Columns, type Fold } from "./columns.js";
+import { type Fold, LaunchAxis } from "./launchAxis.js";
 import { foldedNames } from "./tracks.js";
 
 /** Below this a tape is readable as it is, and folding would only hide. */
@@ -30,7 +30,10 @@ export function isFolded(sequence: Sequence, view: Pick<ViewState, "fold" | "unf
   return view.fold && !view.unfolded.has(sequenceKey(sequence));
 }
 
-export function buildColumns(model: TraceModel, view: Pick<ViewState, "fold" | "unfolded" | "collapsed">): Columns {
+export function buildLaunchAxis(
+  model: TraceModel,
+  view: Pick<ViewState, "fold" | "unfolded" | "collapsed">,
+): LaunchAxis {
   const folds: Fold[] = [];
   for (const sequence of model.trace.sequences) {
     const fold = isFolded(sequence, view) ? foldOf(sequence) : null;
@@ -40,7 +43,7 @@ export function buildColumns(model: TraceModel, view: Pick<ViewState, "fold" | "
     const scope = model.trace.scopes[id];
     if (scope) folds.push({ key: scopeKey(scope), first: scope.first, last: scope.last, label: short(scope.name, 24) });
   }
-  return new Columns(model.launchCount, folds, model.trace.backward.ran);
+  return new LaunchAxis(model.launchCount, folds, model.trace.backward.ran);
 }
 
 /** Of short sequences several rounds are shown: what a round leaves behind for the next (ping-pong buffers) is in view. */
@@ -71,7 +74,7 @@ export function foldAround(
 }
 
 /** The change of view that makes a launch visible; null where it is visible already. */
-export function unfolding(columns: Columns, launch: number, view: ViewState): Partial<ViewState> | null {
+export function unfolding(columns: LaunchAxis, launch: number, view: ViewState): Partial<ViewState> | null {
   const fold = columns.foldHiding(launch);
   if (!fold) return null;
   const scope = fold.key.startsWith("scope ") ? Number(fold.key.slice(6)) : null;

@@ -1,5 +1,5 @@
 /** Where things are on the canvas, in CSS pixels. The horizontal part is shared by the lanes and the strip of norms below them. */
-import type { Columns, Fold } from "./columns.js";
+import type { Fold, LaunchAxis } from "./launchAxis.js";
 import { gallop, lowerBound, type Spans, type Track } from "./tracks.js";
 
 export const MIN_LANE = 30;
@@ -24,7 +24,7 @@ export interface Geometry {
   /** Height of the axis and of the scopes above the lanes. */
   readonly head: number;
   readonly lane: number;
-  readonly columns: Columns;
+  readonly columns: LaunchAxis;
   readonly viewport: Viewport;
 }
 
@@ -54,7 +54,7 @@ export function laneHeight(room: number, lanes: number): number {
   return Math.max(MIN_LANE, Math.min(MAX_LANE, Math.floor(room / Math.max(1, lanes))));
 }
 
-export function fitScale(width: number, columns: Columns): number {
+export function fitScale(width: number, columns: LaunchAxis): number {
   return Math.min(MAX_SCALE, width / Math.max(1, columns.total));
 }
 
@@ -65,7 +65,7 @@ export function clampViewport(
   room: number,
   lanes: number,
   lane: number,
-  columns: Columns,
+  columns: LaunchAxis,
 ): void {
   const least = fitScale(width, columns);
   viewport.scale = Math.max(least, Math.min(Math.max(MAX_SCALE, least), viewport.scale));

@@ -1,15 +1,15 @@
 /** Painting the lanes: bars, ticks, dots. Same marks are collected and drawn in one path. */
 import type { Finding } from "../../trace/types.js";
 import { shape } from "../format.js";
-import type { Fold } from "./columns.js";
+import { CROWDED, MergedSpans, SpacedMarks } from "./batchPainter.js";
+import type { ColourScale } from "./colourScale.js";
 import { type EventMarks, paintEvents } from "./events.js";
 import type { FindingMark } from "./findings.js";
 import { BAR, eachSpan, eachVisible, type Geometry, plotWidth, u, x, y } from "./geometry.js";
 import { fitText, INDENT } from "./gutter.js";
-import { paintBackwardMarks, paintClobbers, paintFoldCounts } from "./marks.js";
+import type { Fold } from "./launchAxis.js";
+import { paintBackwardMarks, paintClobbers, paintFoldCounts } from "./overwriteMarks.js";
 import { type Palette, RAMP_STEPS, type Tone } from "./palette.js";
-import { CROWDED, Places, Runs } from "./pen.js";
-import type { ColourScale } from "./scale.js";
 import { ADJOINT_BAD, ADJOINT_DEAD, ADJOINT_UNKNOWN, gallop, lowerBound, type Track } from "./tracks.js";
 
 export interface Scene {
@@ -84,14 +84,14 @@ const ROUNDED = 6;
 /** Bars by their colour, collected. */
 class Bars {
   private readonly paths = new Map<string, Path2D>();
-  private readonly runs = new Map<string, Runs>();
+  private readonly runs = new Map<string, MergedSpans>();
 
   add(style: string, left: number, right: number, middle: number): void {
     const width = Math.max(1, right - left);
     if (width < ROUNDED) {
       let runs = this.runs.get(style);
       if (!runs) {
-        runs = new Runs();
+        runs = new MergedSpans();
         this.runs.set(style, runs);
       }
       runs.add(left, left + width);
@@ -164,10 +164,10 @@ function paintAdjoints(pen: CanvasRenderingContext2D, scene: Scene, track: Track
   const { adjoints, adjointState } = track.life;
   const bars = new Bars();
   const hollow = new Path2D();
-  const edges = new Runs();
+  const edges = new MergedSpans();
   const dots = new Path2D();
   const signs: [number, string][] = [];
-  const notches = new Runs();
+  const notches = new MergedSpans();
   const add = (i: number): void => {
     const last = adjoints.last[i] as number;
     const writer = adjoints.first[i] as number;
@@ -234,9 +234,9 @@ function paintBad(pen: CanvasRenderingContext2D, scene: Scene, track: Track, mid
   const { bad } = track.life;
   if (bad.length === 0) return;
   const { geometry, palette } = scene;
-  const places = new Places();
+  const places = new SpacedMarks();
   eachVisible(geometry, bad, false, (_, px) => places.add(px));
-  const notches = new Runs();
+  const notches = new MergedSpans();
   const end = x(geometry, geometry.columns.count);
   places.each((px, room) => {
     // what stands behind the last launches would lie over the backward pass
@@ -252,12 +252,12 @@ function paintBad(pen: CanvasRenderingContext2D, scene: Scene, track: Track, mid
 function paintReads(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
   const { reads, neededBefore } = track.life;
-  const places = new Places();
+  const places = new SpacedMarks();
   eachVisible(geometry, reads, false, (first, px, end) => {
     places.add(px, Number((neededBefore[end] as number) > (neededBefore[first] as number)));
   });
   const ticks = { plain: new Path2D(), needed: new Path2D() };
-  const stripes = { plain: new Runs(), needed: new Runs() };
+  const stripes = { plain: new MergedSpans(), needed: new MergedSpans() };
   places.each((px, room, needed) => {
     const kind = needed ? "needed" : "plain";
     if (room < CROWDED) {
@@ -278,10 +278,10 @@ function paintReads(pen: CanvasRenderingContext2D, scene: Scene, track: Track, m
 
 function paintWrites(pen: CanvasRenderingContext2D, scene: Scene, track: Track, middle: number): void {
   const { geometry, palette } = scene;
-  const places = new Places();
+  const places = new SpacedMarks();
   eachVisible(geometry, track.life.writes, false, (_, px) => places.add(px));
   const dots = new Path2D();
-  const runs = new Runs();
+  const runs = new MergedSpans();
   places.each((px, room) => {
     if (room < CROWDED) runs.add(px - CROWDED / 2, px + CROWDED / 2);
     else addDot(dots, px, middle, Math.min(5, Math.max(1.5, room / 2.4)));

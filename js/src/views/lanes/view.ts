@@ -4,12 +4,11 @@ import { selectFinding, selectLaunch, selectVersion } from "../actions.js";
 import { button, h } from "../dom.js";
 import { plural } from "../format.js";
 import type { Panel } from "../state.js";
-import { buildAround } from "./around.js";
-import { HEADROOM, headHeight, paintBands, paintHead } from "./axis.js";
 import { type Bands, bandAround, buildBands, shownRows } from "./bands.js";
+import { type ColourScale, colourScale } from "./colourScale.js";
 import { buildEvents, type EventMarks, eventPlace, eventText } from "./events.js";
 import { buildFindingMarks, type FindingMark, findingLines, hitFindings, paintFindings, TONES } from "./findings.js";
-import { buildColumns, toggledScope, toggledSequence, unfolding } from "./folds.js";
+import { buildLaunchAxis, toggledScope, toggledSequence, unfolding } from "./folds.js";
 import {
   clampViewport,
   fitScale,
@@ -22,13 +21,14 @@ import {
   zoomAbout,
 } from "./geometry.js";
 import { gutterWidth } from "./gutter.js";
-import { type Hit, hitTest, tooltipLines } from "./hit.js";
+import { type Hit, hitTest, tooltipLines } from "./hitTest.js";
 import { bindKeys } from "./keys.js";
+import { HEADROOM, headHeight, paintBands, paintHead } from "./laneHeader.js";
+import { paintStrip, STRIP_HEIGHT, type StripSeries, stripSeries } from "./normStrip.js";
 import { clipToPlot, paintLabels, paintScrollMarks, paintTracks, type Scene } from "./paint.js";
 import { hatch, type Palette, readPalette } from "./palette.js";
 import { bindPointer } from "./pointer.js";
-import { type ColourScale, colourScale } from "./scale.js";
-import { paintStrip, STRIP_HEIGHT, type StripSeries, stripSeries } from "./strip.js";
+import { buildScreenReaderTables } from "./screenReaderTables.js";
 import { Tooltip } from "./tooltip.js";
 import { buildTracks, type Track, visibleTracks } from "./tracks.js";
 
@@ -75,7 +75,7 @@ export class LanesView {
     this.findings = buildFindingMarks(model);
     this.summarised = model.columns.versions.adjoint.some((summary) => summary >= 0);
     this.series = stripSeries(model, null);
-    this.columns = buildColumns(model, view.value);
+    this.columns = buildLaunchAxis(model, view.value);
     this.element = h(
       "section",
       { class: "td-lanes", "aria-label": "Lanes" },
@@ -83,7 +83,7 @@ export class LanesView {
       this.zoomButtons(),
       this.strip,
       this.tip.element,
-      buildAround(panel),
+      buildScreenReaderTables(panel),
     );
     this.refilter();
     this.scale = colourScale(model, view.get("colour"));
@@ -245,7 +245,7 @@ export class LanesView {
   /** Keeps the launch at the left edge where it is, unless everything was in view. */
   private refold(): void {
     const anchor = this.columns.firstLaunch(Math.floor(this.viewport.left));
-    this.columns = buildColumns(this.panel.model, this.panel.view.value);
+    this.columns = buildLaunchAxis(this.panel.model, this.panel.view.value);
     if (this.fitted) this.viewport.scale = 0;
     else this.viewport.left = this.columns.of(anchor);
   }

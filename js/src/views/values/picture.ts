@@ -1,8 +1,8 @@
 /** A small picture of an array: lines for a list, shades for a grid. NaN and Inf are hatched, never a mere colour. */
 import type { Of, Picture } from "../../trace/values.js";
+import { css, type HeatColours, heatBar, heatColour, heatScale, readHeat } from "../colormap.js";
 import { h } from "../dom.js";
 import { number, plural } from "../format.js";
-import { css, type HeatColours, heatBar, heatColour, heatScale, readHeat } from "../heat.js";
 
 /** Of the picture of a list. */
 const HEIGHT = 56;

@@ -5,14 +5,14 @@
 
 import type { ArrayInfo, Summary, Version } from "../../trace/types.js";
 import { elementAt, indexText, type Of, type VersionValues } from "../../trace/values.js";
-import { codeLine } from "../copy.js";
-import type { ValuesView } from "../details/part.js";
+import { codeLine } from "../copyButton.js";
+import type { ValuesView } from "../details/shell.js";
 import { type Child, h, link, replace, scrollWithin } from "../dom.js";
-import { keepFocus } from "../focus.js";
 import { number, plural, short, whole } from "../format.js";
+import { keepFocus } from "../keepFocus.js";
+import { launchName, origin } from "../phrases.js";
 import type { Panel } from "../state.js";
-import { figures, histogram } from "../summary.js";
-import { launchName, origin } from "../words.js";
+import { figures, histogram } from "../statistics.js";
 import { type Found, Lookup, type Wanted } from "./lookup.js";
 import { pictureView } from "./picture.js";
 import { holds, type Page, pageOf, pager, pageTable, type Side, windowOf } from "./table.js";

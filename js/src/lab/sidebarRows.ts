@@ -1,0 +1,75 @@
+/** What a row of the side bar says. */
+import type { Verdict } from "../trace/types.js";
+import { type LevelBadge, levelBadge } from "../views/level.js";
+import { VERDICT_SIGNS } from "../views/phrases.js";
+import type { Counts, TapeRow } from "./protocol.js";
+
+export interface Badge {
+  readonly kind: "error" | "warning" | "info" | "none";
+  readonly text: string;
+  readonly title: string;
+}
+
+const KINDS = [
+  ["error", "✕", "error"],
+  ["warning", "!", "warning"],
+  ["info", "i", "info"],
+] as const;
+
+/** Findings by severity, worst first; none while nobody has looked at the tape. */
+export function counts(findings: Counts | null): Badge[] {
+  if (findings === null) return [];
+  const badges = KINDS.filter(([kind]) => findings[kind] > 0).map(([kind, sign, word]) => ({
+    kind,
+    text: `${sign} ${findings[kind]}`,
+    title: amount(findings[kind], word, `${word}s`),
+  }));
+  if (badges.length > 0) return badges;
+  return [{ kind: "none", text: "✓ no findings", title: "It was looked at, and nothing was found" }];
+}
+
+/** The variable that holds the tape, else the cell that made it, and its number; `tape` and `tape 4` as names say nothing. */
+export function title(row: Pick<TapeRow, "tape" | "name"> & Partial<TapeRow>): string {
+  const cell = /^In \[\d+\]/.exec(row.madeAt ?? "")?.[0] ?? "";
+  const name = /^(tape( \d+)?)?$/.test(row.name) ? cell : row.name;
+  return name === "" ? `Tape ${row.tape}` : `${name} · tape ${row.tape}`;
+}
+
+export function facts(row: TapeRow): string {
+  const parts = [amount(row.launches, "launch", "launches"), amount(row.arrays, "array", "arrays")];
+  parts.push(row.backwardRuns === 0 ? "no backward yet" : `backward ×${row.backwardRuns}`);
+  if (row.onOverwrite !== "preserve") parts.push(`on_overwrite=${row.onOverwrite}`);
+  else if (row.preservedBytes > 0) parts.push(`kept ${bytes(row.preservedBytes)}`);
+  return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
+}
+
+/** What goes on with a tape, in a few words; empty where nothing does. */
+export function activity(row: TapeRow, diagnosing: boolean, progress: number | null): string {
+  if (row.recording) return "● recording";
+  if (diagnosing) return "… diagnosing";
+  if (progress !== null) return `… running checks, ${Math.round(100 * progress)} %`;
+  return row.checking ? "… running checks" : "";
+}
+
+/** The verdict of a diagnosis; null where nobody has asked for one. */
+export function verdict(row: TapeRow): LevelBadge | null {
+  if (row.findings === null) return null;
+  const known = Object.hasOwn(VERDICT_SIGNS, row.verdict) ? (row.verdict as Verdict) : "NOT CHECKED";
+  return levelBadge(known, row.findings, row.partial, "gradient not checked");
+}
+
+export function bytes(count: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let value = count;
+  let unit = 0;
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  const text = unit > 0 && value < 10 ? value.toFixed(1) : String(Math.round(value));
+  return `${text} ${units[unit]}`;
+}
+
+export function amount(count: number, one: string, many: string): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}

@@ -1,0 +1,267 @@
+/** One live tape in a tab: the panel of the notebook cell, with its checks run over the comm, and what became of its kernel. */
+import { Signal } from "@lumino/signaling";
+import { Widget } from "@lumino/widgets";
+import { headOf } from "../trace/open.js";
+import { isRecord } from "../trace/reader.js";
+import { NOTHING, PanelStore, Unanswered } from "../trace/store.js";
+import { holdAllChunks } from "../views/allChunks.js";
+import { mountPanel } from "../views/panel.js";
+import { element } from "./dom.js";
+import type { Answer, Question, TapeRow } from "./protocol.js";
+import { AGAIN, becameOf, type TapeSession } from "./session.js";
+import { amount, title } from "./sidebarRows.js";
+import type { ITapes, TapePlace } from "./tokens.js";
+
+holdAllChunks();
+
+/** Which tape a tab shows; enough to find it again after the page was loaded anew. */
+export interface TapeId {
+  readonly path: string;
+  readonly process: string;
+  readonly tape: number;
+  readonly name: string;
+}
+
+/** What a tab says above the panel, and what can be done about it. */
+export interface Notice {
+  readonly text: string;
+  readonly action: "refresh" | "open" | null;
+}
+
+const SILENT: Notice = { text: "", action: null };
+const BUSY = "A cell is running. Open the tape again when it is done.";
+
+export class TapePanel extends Widget {
+  readonly store: PanelStore;
+  readonly noticeChanged: Signal<this, void> = new Signal(this);
+  notice: Notice = SILENT;
+  private readonly body = element("div", "td-live-panel");
+  private session: TapeSession | null = null;
+  private watching: { dispose(): void } | null = null;
+  /** The session of the tab's notebook that is asked whether it has the tape, and whether it has been asked. */
+  private hope: { readonly session: TapeSession; asked: boolean } | null = null;
+  /** The kernel went, and the tape with it; where only the notebook was closed, it may come back. */
+  private gone = false;
+  private unmount: (() => void) | null = null;
+  /** What the kernel's list says of the tape, to see when it changes. */
+  private known: TapeRow | null = null;
+  private launches = 0;
+  private called: string;
+
+  constructor(
+    private readonly tapes: ITapes,
+    readonly tapeId: TapeId,
+  ) {
+    super();
+    this.addClass("td-tab");
+    this.addClass("td-live");
+    this.node.append(this.body);
+    this.called = tapeId.name;
+    const { tape } = tapeId;
+    this.store = new PanelStore(
+      { canRun: false },
+      {
+        run: (only) => this.tell({ type: "run", tape, mask: only ?? this.store.get("mask") }),
+        cancel: () => this.tell({ type: "cancel", tape }),
+        exportReport: () => this.tell({ type: "export", tape }),
+        ask: (question) =>
+          this.alive && this.session !== null
+            ? this.session.askAbout(tape, question)
+            : Promise.reject(new Unanswered("This needs the kernel that recorded the tape, which has gone.")),
+      },
+    );
+    tapes.changed.connect(this.heardOf, this);
+  }
+
+  /** Whether the tape is still there to be asked. */
+  get alive(): boolean {
+    return this.session?.state === "ready" && this.session.process === this.tapeId.process;
+  }
+
+  get name(): string {
+    return title({ tape: this.tapeId.tape, name: this.called });
+  }
+
+  /** What is kept of the tab for after a reload of the page. */
+  get saved(): TapeId {
+    return { ...this.tapeId, name: this.called };
+  }
+
+  /** Takes the session of the tape's kernel, if it is there; else says what it waits for. */
+  find(): void {
+    for (const session of this.tapes.sessions) this.heardOf(this.tapes, session);
+    if (this.session === null) this.say({ text: this.waitsFor(), action: "open" });
+  }
+
+  attach(session: TapeSession): void {
+    if (this.session === session) return;
+    this.detach();
+    this.session = session;
+    session.news.connect(this.hear, this);
+    session.listed.connect(this.compare, this);
+    this.watching = session.watch();
+  }
+
+  async load(place?: TapePlace): Promise<void> {
+    const { session, tapeId } = this;
+    if (session === null) throw new Error(this.waitsFor());
+    const answer = await session.ask({ type: "trace", tape: tapeId.tape });
+    if (this.isDisposed) return;
+    if (answer.type === "busy") throw new Error(BUSY);
+    if (answer.type !== "trace")
+      throw new Error(`The kernel answered "${answer.type}" when asked for tape ${tapeId.tape}.`);
+    const first = this.unmount === null;
+    this.store.set({
+      trace: answer.trace,
+      checks: answer.checks,
+      canRun: true,
+      ...(first ? { mask: answer.mask } : {}),
+      ...(this.store.get("canRun") ? {} : { status: "" }), // it was of the kernel that had gone
+    });
+    this.called = nameOf(answer.trace) ?? this.called;
+    this.launches = launchesOf(answer.trace);
+    this.known = session.tapes.find(({ tape }) => tape === tapeId.tape) ?? null;
+    this.unmount ??= mountPanel(this.body, this.store, { fill: true });
+    this.goTo(place);
+    this.say(SILENT);
+    session.refresh(); // the kernel has learnt the tape's name, and perhaps its findings
+  }
+
+  /** Shows a launch or a finding. */
+  goTo(place: TapePlace | undefined): void {
+    if (place === undefined) return;
+    const { launch, finding } = place;
+    this.store.select(finding !== null ? { ...NOTHING, finding } : { ...NOTHING, launch });
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) return;
+    this.tapes.changed.disconnect(this.heardOf, this);
+    // the kernel stops what it does for this tab, and need not keep the tape for it
+    if (this.alive) this.session?.ask({ type: "forget", tape: this.tapeId.tape }).catch(() => undefined);
+    this.detach();
+    this.unmount?.();
+    super.dispose();
+  }
+
+  private detach(): void {
+    this.watching?.dispose();
+    this.watching = null;
+    this.hope = null;
+    this.session?.news.disconnect(this.hear, this);
+    this.session?.listed.disconnect(this.compare, this);
+    this.session = null;
+  }
+
+  private say(notice: Notice): void {
+    if (notice.text === this.notice.text && notice.action === this.notice.action) return;
+    this.notice = notice;
+    this.noticeChanged.emit();
+  }
+
+  private tell(question: Question): void {
+    if (this.session === null) return;
+    this.session.ask(question).catch((error: Error) => {
+      if (this.alive) this.store.set({ running: false, asked: null, status: error.message });
+    });
+  }
+
+  private hear(_: TapeSession, answer: Answer): void {
+    if (answer.type === "state" && answer.tape === this.tapeId.tape) this.store.set(answer.state);
+  }
+
+  /** Some session changed: it may be ours that went, or one that has our kernel again. */
+  private heardOf(_: ITapes, session: TapeSession): void {
+    if (session === this.session && !this.alive) {
+      if (session.state !== "connecting") this.lose(session);
+    } else if (session === this.session) {
+      if (this.gone) this.revive(session);
+    } else if (!this.alive && !session.isDisposed) {
+      if (session.state === "ready" && session.process === this.tapeId.process) this.revive(session);
+      else if (this.session === null && !this.gone && session.path === this.tapeId.path) this.askOf(session);
+    }
+  }
+
+  private revive(session: TapeSession): void {
+    this.gone = false;
+    this.attach(session);
+    this.load().catch((error: Error) => this.say({ text: error.message, action: "refresh" }));
+  }
+
+  /** The notebook is open again: its kernel has to be asked whether it is the one. */
+  private askOf(session: TapeSession): void {
+    if (this.hope?.session !== session) {
+      this.hope = { session, asked: false };
+      this.watching?.dispose();
+      this.watching = session.watch();
+    }
+    const { state } = session;
+    if (state === "connecting") this.hope.asked = true;
+    if (state === "ready" || (state === "absent" && this.hope.asked)) {
+      const text = elsewhere(session.name);
+      this.say({ text: this.unmount === null ? `${text} Close this tab.` : `${text} ${SEEN}`, action: null });
+    }
+  }
+
+  /** What happens to a kernel after it went changes nothing of what was said: the first word is the true one. */
+  private lose(session: TapeSession): void {
+    const closed = session.state === "closed";
+    if (!this.gone) {
+      const ran = this.store.get("running") || this.store.get("asked") !== null;
+      this.gone = !closed;
+      const text = `${becameOf(session)} ${ran ? RAN : SEEN}`;
+      this.say(closed ? { text, action: "open" } : { text: `${text} ${AGAIN}`, action: null });
+      this.store.set({ canRun: false, running: false, asked: null, status: ran ? ENDED : "" });
+    }
+    if (closed) this.detach();
+  }
+
+  /** Somebody may have recorded more, or diagnosed the tape. */
+  private compare(session: TapeSession): void {
+    if (!this.alive || this.unmount === null) return;
+    const row = session.tapes.find(({ tape }) => tape === this.tapeId.tape);
+    if (row === undefined) {
+      this.store.set({ canRun: false });
+      this.say({ text: `The program has let go of this tape. ${SEEN}`, action: null });
+      return;
+    }
+    const before = this.known;
+    this.known = row;
+    if (row.launches !== this.launches) {
+      const now = amount(row.launches, "launch", "launches");
+      const text = `The tape has ${now} now; this shows the first ${this.launches.toLocaleString("en")}.`;
+      this.say({
+        text: row.launches > this.launches ? text : `The tape was recorded anew: it has ${now} now.`,
+        action: "refresh",
+      });
+      return;
+    }
+    const news = (one: TapeRow): string => JSON.stringify([one.verdict, one.findings, one.backwardRuns]);
+    if (before !== null && news(before) !== news(row) && !this.store.get("running")) {
+      this.load().catch((error: Error) => this.store.set({ status: error.message }));
+    }
+  }
+
+  private waitsFor(): string {
+    return `This tape is in the kernel of ${this.tapeId.path}. Open that to see it.`;
+  }
+}
+
+const SEEN = "This is what was last seen; it can be read, and nothing more.";
+const RAN = "Checks were running; what they had found by then is shown, and nothing more can be asked.";
+const ENDED = "The checks were ended; what they had found by then is shown.";
+
+function elsewhere(name: string): string {
+  return `The kernel of ${name} was restarted since, and this tape is gone with it. Record it again.`;
+}
+
+function nameOf(trace: unknown): string | null {
+  const { name } = headOf(trace);
+  return typeof name === "string" ? name : null;
+}
+
+function launchesOf(trace: unknown): number {
+  const { tape } = headOf(trace);
+  const launches = isRecord(tape) ? tape.launches : null;
+  return typeof launches === "number" ? launches : 0;
+}

@@ -1,0 +1,81 @@
+/**
+ * Says when a kernel is silent while it should work. Not every host tells a widget that its kernel has died, so the kernel gives
+ * a sign of life every second (`beat`), and here its absence is noticed.
+ */
+import type { Panel } from "./state.js";
+
+/** Seconds without a sign of life after which a run may be lost. */
+export const QUIET = 12;
+/** Seconds after which a press of *Run* should have been heard. */
+export const UNHEARD = 6;
+
+const NEWS = ["beat", "progress", "checks", "running", "trace"] as const;
+
+/** Where a run stands as far as this panel can know. */
+export interface Silence {
+  readonly seconds: number;
+  readonly text: string;
+}
+
+export class Heartbeat {
+  private heard = Date.now();
+  private timer = 0;
+  private silence: Silence | null = null;
+
+  constructor(
+    private readonly panel: Panel,
+    private readonly changed: (silence: Silence | null) => void,
+  ) {
+    const { store, lifetime } = panel;
+    lifetime.add(
+      store.subscribe((fields) => {
+        if (NEWS.some((field) => fields.has(field)) || fields.has("asked")) this.listen();
+        else if (fields.has("status") && this.silence === null) this.heard = Date.now();
+      }),
+    );
+    lifetime.add(() => window.clearInterval(this.timer));
+    this.listen();
+  }
+
+  /** Something was heard, or there is something new to wait for. */
+  private listen(): void {
+    const { running, asked } = this.panel.store.value;
+    this.heard = Date.now();
+    this.tell(null);
+    window.clearInterval(this.timer);
+    this.timer = running || asked !== null ? window.setInterval(() => this.look(), 1000) : 0;
+  }
+
+  private look(): void {
+    const { running, beat } = this.panel.store.value;
+    const seconds = Math.round((Date.now() - this.heard) / 1000);
+    // a tapedebug in the kernel that gives no signs may well be silent for long
+    const patience = running ? (beat > 0 ? QUIET : 5 * QUIET) : UNHEARD;
+    if (seconds < patience) return;
+    const text = running
+      ? `No news from the kernel for ${seconds} s: it is busy with one long step, or it has died.`
+      : `The kernel has not answered for ${seconds} s: it is busy, or it has died.`;
+    this.tell({ seconds, text });
+  }
+
+  /** Waits no longer; what was done stays. */
+  giveUp(): void {
+    const { store } = this.panel;
+    const { running } = store.value;
+    store.set({
+      running: false,
+      asked: null,
+      status: running
+        ? "Stopped waiting for the kernel; the results so far stay. If it has died, run the notebook's cells again."
+        : "Stopped waiting for the kernel. If it has died, run the notebook's cells again.",
+    });
+  }
+
+  private tell(silence: Silence | null): void {
+    if (silence === null && this.silence === null) return;
+    const before = this.silence;
+    this.silence = silence;
+    this.changed(silence);
+    if (silence !== null && before === null) this.panel.announce(silence.text);
+  }
+}

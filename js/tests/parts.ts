@@ -1,4 +1,0 @@
-/** Panels of tests have all their parts at hand, as those of JupyterLab and of reports. How they are fetched: `parts.test.ts`. */
-import { holdAllParts } from "../src/views/allparts.js";
-
-holdAllParts();
