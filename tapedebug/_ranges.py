@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.array import array
+    from tapedebug.runtime.memory.array import array
 
 
 def range_key(a: array) -> tuple[Any, ...]:

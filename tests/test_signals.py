@@ -37,7 +37,7 @@ STAYS = """
 import signal
 import tapedebug as wp
 from tapedebug.autograd.programs.guard import uninterrupted
-from tapedebug.runtime._interrupts import deferred
+from tapedebug.runtime.interrupts import deferred
 
 for holds in (uninterrupted, deferred):
     with holds():

@@ -14,7 +14,7 @@ from typing import Any
 from tapedebug._config import DEFAULTS, config
 from tapedebug.aswarp._errors import no_module
 from tapedebug.aswarp._modules import World, exists
-from tapedebug.runtime._state import state
+from tapedebug.runtime.state import state
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

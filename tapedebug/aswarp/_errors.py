@@ -8,7 +8,7 @@ from types import FrameType
 
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Span
-from tapedebug.runtime.record import site_span
+from tapedebug.runtime.tape.record import site_span
 
 _PASSING = ("importlib._bootstrap", "importlib._bootstrap_external", "importlib")
 

@@ -48,7 +48,7 @@ def assert_gradients(
         GradcheckError: An argument has no meaning here.
     """
     __tracebackhide__ = True
-    from tapedebug.runtime.tape import Tape
+    from tapedebug.runtime.tape.tape import Tape
 
     for fixed in ("raise_exception", "end_to_end"):
         if fixed in options:

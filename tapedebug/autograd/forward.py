@@ -15,10 +15,10 @@ from tapedebug.autograd.programs.shadowed import launch_shadow, tape_shadow
 from tapedebug.autograd.programs.subjects import function_subject, named_ports
 from tapedebug.autograd.programs.whole import Names, not_an_input
 from tapedebug.lang.types import is_float, type_name
-from tapedebug.runtime._fields import by_field
-from tapedebug.runtime._generic import concrete
-from tapedebug.runtime._shadow_memory import is_double
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.launch.overloads import concrete
+from tapedebug.runtime.memory.struct_fields import by_field
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.shadow_memory import is_double
 
 Values = np.ndarray[Any, Any]
 Make = Callable[[bool], Shadow]
@@ -66,7 +66,7 @@ def jvp(
         LaunchError: The arguments do not fit the kernel.
     """
     from tapedebug.runtime.device import get_device
-    from tapedebug.runtime.tape import Tape
+    from tapedebug.runtime.tape.tape import Tape
 
     get_device(device)
     if not tangents:

@@ -144,7 +144,7 @@ def _require_forward_over_reverse(forward: bool, reverse: bool) -> None:
 
 
 def _refuse_tapes(function: Any) -> None:
-    from tapedebug.runtime.tape import Tape
+    from tapedebug.runtime.tape.tape import Tape
 
     if isinstance(function, Tape):
         raise GradcheckError(

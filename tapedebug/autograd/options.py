@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapedebug._errors import GradcheckError
-from tapedebug.runtime._messages import user_stacklevel
+from tapedebug.runtime.messages import user_stacklevel
 
 ASKED_BY = {
     "tangent": {"check_forward_ad": True, "check_backward_ad": False},

@@ -21,8 +21,8 @@ from tapedebug.autograd.programs.whole import Names, leaves, not_an_input
 from tapedebug.autograd.slopes.differences import slope
 from tapedebug.autograd.slopes.verdict import Verdict
 from tapedebug.lang.types import float64
-from tapedebug.runtime._fields import by_field
-from tapedebug.runtime._second import SecondShadow
+from tapedebug.runtime.memory.struct_fields import by_field
+from tapedebug.runtime.replay.second_order import SecondShadow
 
 Values = np.ndarray[Any, Any]
 Arrays = Mapping[Any, Any]
@@ -203,7 +203,7 @@ def _program(
 ) -> _Program:
     from tapedebug.compiler.kernel import Kernel
     from tapedebug.runtime.device import get_device
-    from tapedebug.runtime.tape import Tape
+    from tapedebug.runtime.tape.tape import Tape
 
     get_device(device)
     given = list(inputs or ())

@@ -169,7 +169,7 @@ def gradcheck_tape(
 
 
 def _require_tape(tape: Any) -> None:
-    from tapedebug.runtime.tape import Tape
+    from tapedebug.runtime.tape.tape import Tape
 
     if not isinstance(tape, Tape):
         raise GradcheckError(

@@ -108,8 +108,8 @@ def _checked(tapes: Sequence[Tape]) -> contextlib.AbstractContextManager[None]:
 
     Where none does with the values of the program, those that it has with other values are held inside.
     """
-    from tapedebug.runtime._inside import are_confined
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.launch.bounds_precheck import are_confined
+    from tapedebug.runtime.replay.shadow import Shadow
 
     if all(are_confined(item.tracker.records) for item in tapes):
         return contextlib.nullcontext()
@@ -131,7 +131,7 @@ def _reveal(case: Case, again: Again) -> None:
 
 def _check_tapes(tapes: Sequence[Any]) -> None:
     from tapedebug.runtime import Tape
-    from tapedebug.runtime._state import refuse_at_another_time
+    from tapedebug.runtime.state import refuse_at_another_time
 
     refuse_at_another_time("diagnose")
     if not tapes:

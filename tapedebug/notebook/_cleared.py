@@ -22,7 +22,7 @@ def clear_gradients(tape: Tape, loss: Any, magic: str) -> str:
         magic: Who clears them.
     """
     from tapedebug.diagnose._words import listed, number
-    from tapedebug.runtime._history import norm_of
+    from tapedebug.runtime.tape.gradient_history import norm_of
 
     found: dict[Any, float] = {}
     for a in tape.tracker.states:

@@ -110,7 +110,7 @@ class Connection:
 
     def _marks(self, _: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         from tapedebug.runtime import live_tapes
-        from tapedebug.runtime._state import is_recording
+        from tapedebug.runtime.state import is_recording
 
         return "marks", {"cells": cell_marks(tape for tape in live_tapes() if not is_recording(tape))}
 

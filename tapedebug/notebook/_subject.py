@@ -154,7 +154,7 @@ def called(tape: Tape) -> str:
 
 def made_at(subject: Subject) -> Hashable:
     """Return the place in the source where the tape of a subject was made, or the name of its trace."""
-    from tapedebug.runtime.record import site_span
+    from tapedebug.runtime.tape.record import site_span
 
     if subject.tape is None:
         return subject.source.name
@@ -164,8 +164,8 @@ def made_at(subject: Subject) -> Hashable:
 
 def tape_row(tape: Tape) -> dict[str, Any]:
     """Return what the side bar shows of a live tape. Nothing is computed for it."""
-    from tapedebug.runtime._state import is_recording
-    from tapedebug.runtime.record import site_span
+    from tapedebug.runtime.state import is_recording
+    from tapedebug.runtime.tape.record import site_span
 
     diagnosis = _diagnosis_of(tape)
     made = site_span(tape._created_at)

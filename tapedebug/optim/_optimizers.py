@@ -13,8 +13,8 @@ import numpy as np
 
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
-from tapedebug.runtime._history import note_read
-from tapedebug.runtime.array import array
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.tape.gradient_history import note_read
 
 Values = np.ndarray[Any, Any]
 

@@ -10,7 +10,7 @@ from tapedebug.trace.model import Access, FunctionInfo, KernelInfo, ParamInfo
 if TYPE_CHECKING:
     from tapedebug._source import Origin
     from tapedebug.compiler.effects import AccessRecord
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace.model import AccessKind
 
 

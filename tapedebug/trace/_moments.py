@@ -17,8 +17,8 @@ from tapedebug._errors import TapedebugError
 from tapedebug.trace.model import ContentKind, Version
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.record import Record
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace._record import Recorded
 
 Values = np.ndarray[Any, Any]
@@ -157,7 +157,7 @@ class Moments:
             self._shadow = shadow
 
     def _new_shadow(self) -> Shadow:
-        from tapedebug.runtime.replay import Shadow
+        from tapedebug.runtime.replay.shadow import Shadow
 
         return Shadow(self.recorded.tape.tracker)
 

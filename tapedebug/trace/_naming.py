@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.tape.record import Record
 
 
 def candidate_names(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from tapedebug.runtime import Tape
     from tapedebug.runtime import array as Array
-    from tapedebug.runtime.record import Record, Site
+    from tapedebug.runtime.tape.record import Record, Site
 
 
 MAX_BYTES = 1 << 28
@@ -306,7 +306,7 @@ class _Builder:
     def _site(self, site: Site) -> Location:
         place = self.places.get(site)
         if place is None:
-            from tapedebug.runtime.record import site_span
+            from tapedebug.runtime.tape.record import site_span
 
             place = self.places[site] = location_of(site_span(site))
         return place

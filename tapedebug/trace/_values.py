@@ -17,8 +17,8 @@ from tapedebug.trace._summary import summarise
 from tapedebug.trace.model import Content, ContentKind, Version
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.record import Record
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace._record import Recorded
 
 
@@ -44,7 +44,7 @@ def add_summaries(
         max_seconds: When to stop; None for as long as it takes.
         keep_bytes: Also keep the arrays themselves, as many as fit; None keeps none.
     """
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
 
     until = None if max_seconds is None else monotonic() + max_seconds
 

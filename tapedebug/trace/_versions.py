@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tapedebug.trace.model import Argument, Launch, Version, VersionStatus
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.tape import Tape
+    from tapedebug.runtime.tape.tape import Tape
 
 
 class VersionBook:

@@ -17,7 +17,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.autograd import GradcheckResult, gradcheck_tape
 from tapedebug.autograd.programs import portable
-from tapedebug.runtime._state import state
+from tapedebug.runtime.state import state
 from tests._processes import ROOT
 from tests.autograd import kernels as k
 

@@ -90,7 +90,7 @@ def test_a_chaotic_run_is_undecidable_where_rounding_has_taken_over():
 
 
 def test_a_wrong_adjoint_of_a_chaotic_run_is_still_wrong(monkeypatch):
-    from tapedebug.runtime.plan import KernelPlan
+    from tapedebug.runtime.launch.plan import KernelPlan
 
     right = KernelPlan.adjoint_run
 

@@ -13,8 +13,8 @@ from tapedebug.autograd.programs.pairs import port
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.shadowed import ShadowProgram, rows_of, stacked, tape_shadow
 from tapedebug.autograd.programs.subjects import subject_of
-from tapedebug.runtime import batch
-from tapedebug.runtime._state import state
+from tapedebug.runtime.replay import batch
+from tapedebug.runtime.state import state
 from tests.autograd.test_random_tapes import record
 
 Matrices = dict[Port, np.ndarray[Any, Any]]

@@ -12,11 +12,11 @@ import pytest
 import tapedebug as wp
 from tapedebug.autograd import check_pairs, end_to_end, gradcheck, gradcheck_tape, jacobian, jacobian_fd, jvp
 from tapedebug.autograd.programs.guard import uninterrupted, untouched
-from tapedebug.runtime._observers import observers
-from tapedebug.runtime._state import state
-from tapedebug.runtime.batch import Several
-from tapedebug.runtime.buffer import _REGISTRY
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.memory.buffer import _REGISTRY
+from tapedebug.runtime.replay.batch import Several
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.state import state
+from tapedebug.runtime.tape_observers import observers
 from tests.autograd import kernels as k
 
 
@@ -232,7 +232,7 @@ def test_nobody_hears_of_the_tapes_of_a_check(monkeypatch: pytest.MonkeyPatch) -
         def backward_done(self, tape: wp.Tape, call: Any) -> None:
             heard.append("backward")
 
-    monkeypatch.setattr("tapedebug.runtime._observers.observers", [Ear()])
+    monkeypatch.setattr("tapedebug.runtime.tape_observers.observers", [Ear()])
     x, y = k.vector([0.5, -2.0, 3.0]), k.vector([0.0, 0.0, 0.0])
     gradcheck(k.times, 3, [x], [y], check_undefined_grad=True, **QUIET)
     assert heard == []

@@ -12,8 +12,8 @@ import numpy as np
 import tapedebug as wp
 from tapedebug.compiler import pipeline
 from tapedebug.lang import types as t
-from tapedebug.runtime import _cut, _pace
-from tapedebug.runtime._large import Large
+from tapedebug.runtime.parallel import cost_model, partition
+from tapedebug.runtime.parallel.parallel_entry import Large
 from tests.compiler.harness import run, twin
 
 THREADS = (1, 2, 3, 8)
@@ -24,10 +24,10 @@ THREADS = (1, 2, 3, 8)
 def always_cut() -> Iterator[None]:
     """Small launches are cut, too, and others are woken each time."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(_cut, "WORK", 64))
-        stack.enter_context(patch.object(_cut, "PAID", 1 << 20))
+        stack.enter_context(patch.object(partition, "WORK", 64))
+        stack.enter_context(patch.object(partition, "PAID", 1 << 20))
         for name in ("BREAK_EVEN", "SURE", "PATIENCE"):
-            stack.enter_context(patch.object(_pace, name, 0))
+            stack.enter_context(patch.object(cost_model, name, 0))
         try:
             yield
         finally:

@@ -23,7 +23,7 @@ import numpy as np
 
 import tapedebug as wp
 from tapedebug.autograd import jvp
-from tapedebug.runtime import buffer as buffers
+from tapedebug.runtime.memory import buffer as buffers
 from tests.compiler import chunks
 from tests.compiler.program_kernels import PARAMETERS, ROWS, kernel
 from tests.compiler.program_values import Array, Library, Number, Operations, Structs, Unsure, Vector, plain

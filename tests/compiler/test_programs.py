@@ -14,7 +14,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.llvm import lane_sums
-from tapedebug.runtime import _cut
+from tapedebug.runtime.parallel import partition
 from tests.compiler import fuzz, programs
 from tests.compiler.program_values import Array, Library, Operations, Unsure, Vector
 from tests.compiler.test_generated import FOUND
@@ -74,14 +74,14 @@ def sentinel(patch: pytest.MonkeyPatch) -> None:
 
 def stretch(patch: pytest.MonkeyPatch) -> None:
     """Of private copies only the numbers that are side by side are added up."""
-    whole = _cut._Cutter._part
+    whole = partition._Cutter._part
 
     def part(self: Any, share: Any) -> Any:
         found = whole(self, share)
-        lie = _cut.Runs(found.runs.low, found.runs.run, ())
-        return _cut._Part(found.share, found.before, lie, found.size)
+        lie = partition.Runs(found.runs.low, found.runs.run, ())
+        return partition._Part(found.share, found.before, lie, found.size)
 
-    patch.setattr(_cut._Cutter, "_part", part)
+    patch.setattr(partition._Cutter, "_part", part)
 
 
 def hunted(fault: Any, first: int, folder: str) -> tuple[int, str]:

@@ -10,7 +10,7 @@ import pytest
 
 from tapedebug.compiler.remarks import BOUNDS
 from tapedebug.compiler.variant import Variant
-from tapedebug.runtime.journal import JOURNAL
+from tapedebug.runtime.launch.print_buffer import JOURNAL
 from tests.compiler.harness import twin
 from tests.compiler.test_generated import THREADS, Trial
 

@@ -27,7 +27,7 @@ from tapedebug.compiler.stamps import (
     site_of,
     words_of,
 )
-from tapedebug.runtime.journal import Journal
+from tapedebug.runtime.launch.print_buffer import Journal
 from tests.compiler.generator import program
 from tests.compiler.test_generated import THREADS, Trial, arguments, load
 

@@ -234,7 +234,7 @@ def test_the_worst_verdict_counts() -> None:
 
 
 def test_an_interrupt_leaves_every_array_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
 
     tape, _, loss = recorded()
     tape.backward(loss)

@@ -16,8 +16,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._config import is_debugging
-from tapedebug.runtime._observers import observers
-from tapedebug.runtime._state import state
+from tapedebug.runtime.state import state
+from tapedebug.runtime.tape_observers import observers
 from tests._processes import ROOT
 
 sys.path.insert(0, str(ROOT / "notebooks"))

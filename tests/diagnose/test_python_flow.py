@@ -9,7 +9,7 @@ import pytest
 
 from tapedebug.diagnose.reading._carrying import NOTHING, SURE, UNSURE
 from tapedebug.diagnose.reading._python_flow import argument_text, elements_of_launch, flows
-from tapedebug.runtime.record import Stack, call_stack
+from tapedebug.runtime.tape.record import Stack, call_stack
 
 LEFT: list[Stack] = []
 BACK: list[Stack] = []

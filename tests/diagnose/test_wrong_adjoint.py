@@ -12,7 +12,7 @@ import tapedebug as wp
 from tapedebug._pace import Pace
 from tapedebug.diagnose._diagnose import _case
 from tapedebug.diagnose.rules import wrong_adjoint
-from tapedebug.runtime.plan import KernelPlan
+from tapedebug.runtime.launch.plan import KernelPlan
 
 needs_c = pytest.mark.skipif(
     not any(shutil.which(name) for name in ("cc", "gcc", "clang")), reason="there is no C compiler"

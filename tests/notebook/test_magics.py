@@ -7,7 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.diagnose import Diagnosis
-from tapedebug.runtime.record import site_span
+from tapedebug.runtime.tape.record import site_span
 from tests.diagnose.looping import line_of
 
 CELL = """\

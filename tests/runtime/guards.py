@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 import tapedebug as wp
-from tapedebug.runtime import _cut
+from tapedebug.runtime.parallel import partition
 
 PATTERN = 0xA5
 """Of guard bytes: as float32 or float64 a small negative number, which any addition changes."""
@@ -69,7 +69,7 @@ class Blocks:
         return block[lead : lead + nbytes]
 
     def uncleared(self, nbytes: int, *, zeroed: bool) -> tuple[Any, bool]:
-        """Return what `runtime._blocks.uncleared` gives."""
+        """Return what `runtime.memory.block_allocator.uncleared` gives."""
         made = self.memory(nbytes)
         if zeroed:
             made[...] = 0
@@ -83,9 +83,9 @@ class Blocks:
 
     def __enter__(self) -> Blocks:
         self._patches.enter_context(
-            patch.object(_cut, "memory_of", lambda nbytes: self.memory(nbytes, "a private block"))
+            patch.object(partition, "memory_of", lambda nbytes: self.memory(nbytes, "a private block"))
         )
-        self._patches.enter_context(patch.object(_cut, "KEPT", -1))  # each launch has blocks of its own
+        self._patches.enter_context(patch.object(partition, "KEPT", -1))  # each launch has blocks of its own
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import hvp, jvp
-from tapedebug.runtime import _cut
-from tapedebug.runtime._memories import runs
+from tapedebug.runtime.memory.alias_spans import runs
+from tapedebug.runtime.parallel import partition
 from tests.compiler import chunks
 from tests.runtime.guards import Blocks, Guarded
 
@@ -405,13 +405,13 @@ def test_runs_say_where_elements_are() -> None:
 
 def test_a_private_block_that_is_written_beside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The guards see the fault that they are for: a block that ends too early."""
-    whole = _cut._Cutter._part
+    whole = partition._Cutter._part
 
     def short(self: Any, share: Any) -> Any:
         part = whole(self, share)
-        return part if share.param == 1 else _cut._Part(part.share, part.before, part.runs, 0)
+        return part if share.param == 1 else partition._Part(part.share, part.before, part.runs, 0)
 
-    monkeypatch.setattr(_cut._Cutter, "_part", short)
+    monkeypatch.setattr(partition._Cutter, "_part", short)
     n = 30_011  # no other test has launched so many, and knows how
     x, v, second = Guarded((n,)), Guarded((12,)), Guarded((9,))
     with pytest.raises(AssertionError, match="beside a private block"), Blocks():

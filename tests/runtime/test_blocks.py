@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime import _blocks
-from tapedebug.runtime._blocks import ALIGNMENT, KEPT, LEAST, MOST, Blocks, memory
+from tapedebug.runtime.memory import block_allocator
+from tapedebug.runtime.memory.block_allocator import ALIGNMENT, KEPT, LEAST, MOST, Blocks, memory
 
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocks]:
     """Blocks of the test's own."""
     made = Blocks(KEPT)
-    monkeypatch.setattr(_blocks, "kept", made)
+    monkeypatch.setattr(block_allocator, "kept", made)
     yield made
 
 
@@ -84,7 +84,7 @@ def test_new_memory_takes_the_place_of_what_is_kept(kept: Blocks) -> None:
 
 def test_no_more_than_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     few = Blocks(250_000)
-    monkeypatch.setattr(_blocks, "kept", few)
+    monkeypatch.setattr(block_allocator, "kept", few)
     many = [memory(100_000) for _ in range(8)]
     del many
     assert few.nbytes == 2 * 25 * 4096

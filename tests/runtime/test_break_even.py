@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tapedebug.runtime import _pace
-from tapedebug.runtime._pace import AWAKE, AWAKE_EVEN, BREAK_EVEN, PATIENCE, SOON, SURE, Pace
+from tapedebug.runtime.parallel import cost_model
+from tapedebug.runtime.parallel.cost_model import AWAKE, AWAKE_EVEN, BREAK_EVEN, PATIENCE, SOON, SURE, Pace
 
 
 class Clock:
@@ -22,8 +22,8 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     made = Clock()
-    monkeypatch.setattr(_pace, "perf_counter", made)
-    monkeypatch.setattr(_pace, "_last", _pace._Last())
+    monkeypatch.setattr(cost_model, "perf_counter", made)
+    monkeypatch.setattr(cost_model, "_last", cost_model._Last())
     yield made
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime import _bulk, _pool
+from tapedebug.runtime.parallel import parallel_memcpy, thread_pool
 from tests.compiler import chunks
 
 PART = 1 << 12
@@ -16,16 +16,16 @@ PART = 1 << 12
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Several threads work at small stretches, too; how many parts each job had."""
     seen: list[int] = []
-    run = _pool.Pool.run
+    run = thread_pool.Pool.run
 
-    def counted(self: _pool.Pool, job: object, count: int, threads: int) -> bool:
+    def counted(self: thread_pool.Pool, job: object, count: int, threads: int) -> bool:
         seen.append(count)
         return run(self, job, count, threads)
 
-    monkeypatch.setattr(_bulk, "LARGE", 4 * PART)
-    monkeypatch.setattr(_bulk, "PART", PART)
-    monkeypatch.setattr(_bulk, "_paces", {})
-    monkeypatch.setattr(_pool.Pool, "run", counted)
+    monkeypatch.setattr(parallel_memcpy, "LARGE", 4 * PART)
+    monkeypatch.setattr(parallel_memcpy, "PART", PART)
+    monkeypatch.setattr(parallel_memcpy, "_paces", {})
+    monkeypatch.setattr(thread_pool.Pool, "run", counted)
     monkeypatch.setattr(wp.config, "num_threads", 2)
     return seen
 
@@ -43,14 +43,14 @@ def test_every_byte_is_copied_and_zeroed_and_no_other(jobs: list[int], nbytes: i
     into = np.full(nbytes + 10, 255, np.uint8)
     for _ in range(3):  # the first ones are timed alone
         into[5:-5] = 255
-        _bulk.copy(into[5:-5], source[3:-7])
+        parallel_memcpy.copy(into[5:-5], source[3:-7])
         assert np.array_equal(into[5:-5], source[3:-7])
     for _ in range(3):
         into[5:-5] = 255
-        _bulk.clear(into[5:-5])
+        parallel_memcpy.clear(into[5:-5])
         assert not into[5:-5].any()
     assert set(into[:5]) == set(into[-5:]) == {255}
-    assert set(jobs) == {min(_bulk.MOST, nbytes // PART)}
+    assert set(jobs) == {min(parallel_memcpy.MOST, nbytes // PART)}
 
 
 def test_what_is_no_plain_stretch_is_left_to_numpy(jobs: list[int]) -> None:
@@ -63,12 +63,12 @@ def test_what_is_no_plain_stretch_is_left_to_numpy(jobs: list[int]) -> None:
         (np.zeros((3, n), np.float32), values),
     ):
         for _ in range(3):
-            _bulk.copy(into, given)
+            parallel_memcpy.copy(into, given)
             assert np.array_equal(into, np.broadcast_to(given, into.shape))
-            _bulk.clear(into[::2])
+            parallel_memcpy.clear(into[::2])
             assert not into[::2].any()
     shifted = values.copy()
-    _bulk.copy(shifted[1:], shifted[:-1])
+    parallel_memcpy.copy(shifted[1:], shifted[:-1])
     assert np.array_equal(shifted[1:], values[:-1])
     assert jobs == []
 

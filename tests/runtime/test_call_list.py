@@ -12,10 +12,10 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.objects import Entry
-from tapedebug.runtime import _call_list
-from tapedebug.runtime._call_list import CallList, Times
-from tapedebug.runtime._large import Large
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.launch import call_list
+from tapedebug.runtime.launch.call_list import CallList, Times
+from tapedebug.runtime.parallel.parallel_entry import Large
+from tapedebug.runtime.replay.shadow import Shadow
 from tests.runtime.kernels import move, scale, square
 
 
@@ -153,7 +153,7 @@ def test_times_where_nothing_is_counted() -> None:
 def test_rows_of_few_threads_run_together_and_of_many_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_call_list, "MOST", 8)
+    monkeypatch.setattr(call_list, "MOST", 8)
     x, y = wp.array(np.arange(6.0), dtype=float), wp.zeros(6)
     with wp.Tape() as tape:
         for _ in range(5):

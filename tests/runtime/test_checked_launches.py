@@ -20,8 +20,8 @@ from tapedebug.compiler.bounds import ALL, UNKNOWN
 from tapedebug.compiler.late import LateEntry
 from tapedebug.compiler.remarks import BOUNDS
 from tapedebug.compiler.variant import Variant
-from tapedebug.runtime._inside import Checked
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.launch.bounds_precheck import Checked
+from tapedebug.runtime.replay.shadow import Shadow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
 N = 3

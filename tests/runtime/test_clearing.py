@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime import _blocks, _clearing
-from tapedebug.runtime._blocks import KEPT, Blocks
+from tapedebug.runtime.memory import block_allocator, lazy_zero
+from tapedebug.runtime.memory.block_allocator import KEPT, Blocks
 
 N = 30_000
 Floats = wp.array(dtype=float)
@@ -19,7 +19,7 @@ Floats = wp.array(dtype=float)
 @pytest.fixture(autouse=True)
 def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """There is memory for some arrays, and in it what others have left."""
-    monkeypatch.setattr(_blocks, "kept", Blocks(KEPT))
+    monkeypatch.setattr(block_allocator, "kept", Blocks(KEPT))
     others = [wp.full(N, 9.0) for _ in range(12)]
     del others
     yield
@@ -29,14 +29,14 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def cleared(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each buffer that gets its memory late, whether it is cleared."""
     found: list[bool] = []
-    plain = _clearing.settle
+    plain = lazy_zero.settle
 
     def settle(buffer: Any, *, clear: bool = True) -> None:
         if buffer.owed is not None:
             found.append(clear)
         plain(buffer, clear=clear)
 
-    for module in (_clearing, wp.runtime.buffer):
+    for module in (lazy_zero, wp.runtime.buffer):
         monkeypatch.setattr(module, "settle", settle)
     return found
 
@@ -209,11 +209,11 @@ def test_tapes_and_replays_are_as_with_memory_that_was_cleared(options: dict[str
 
 
 def test_arrays_that_nobody_uses_are_never_cleared(cleared: list[bool]) -> None:
-    before = _clearing.waiting.blocks
+    before = lazy_zero.waiting.blocks
     arrays = [wp.zeros(N) for _ in range(5)]
-    assert _clearing.waiting.blocks == before + 5
+    assert lazy_zero.waiting.blocks == before + 5
     del arrays
-    assert _clearing.waiting.blocks == before
+    assert lazy_zero.waiting.blocks == before
     assert cleared == []
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime import _cut
+from tapedebug.runtime.parallel import partition
 
 Floats = wp.array(dtype=float)
 N = 40_000
@@ -75,6 +75,6 @@ def test_threads_that_launch_at_once_have_each_their_own() -> None:
 def test_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in jobs():
         each.spare.clear()
-    monkeypatch.setattr(_cut, "KEPT", 100)
+    monkeypatch.setattr(partition, "KEPT", 100)
     assert launched(np.ones(N, np.float32), 1.0, 8) == (N, [N / 8] * 8)
     assert spare() == []

@@ -9,7 +9,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.kernel import SILENT
-from tapedebug.runtime.journal import JOURNAL, Listener
+from tapedebug.runtime.launch.print_buffer import JOURNAL, Listener
 
 SCALE = "scale"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime import _adjoint_launch
-from tapedebug.runtime.launch import resolve
+from tapedebug.runtime.launch import adjoint_launch
+from tapedebug.runtime.launch.launch import resolve
 from tests.runtime.kernels import cube_in_place, drift, move, scale, square
 
 
@@ -284,7 +284,7 @@ def weigh(x: wp.array(dtype=float), w: wp.array(dtype=float), y: wp.array(dtype=
 def _pulled(monkeypatch, apart):
     """Gradients, and what was noted of them, after adjoint launches that do or do not go the short way."""
     if not apart:
-        monkeypatch.setattr(_adjoint_launch, "_is_apart", lambda plan, args: False)
+        monkeypatch.setattr(adjoint_launch, "_is_apart", lambda plan, args: False)
     random = np.random.default_rng(5)
     found = []
     for n in (1, 3, 300):
@@ -313,7 +313,7 @@ def test_the_adjoint_alone_is_the_same_on_both_its_ways(monkeypatch):
 
 def test_no_adjoint_is_copied_that_stays_as_it_is(monkeypatch):
     x, total, adjoint = wp.ones(3), wp.zeros(1), _vector(2)
-    monkeypatch.setattr(_adjoint_launch, "new", None)
+    monkeypatch.setattr(adjoint_launch, "new", None)
     adj_x = wp.zeros(3)
     wp.launch(add_up, 3, inputs=[x, total], adj_inputs=[adj_x, adjoint], adjoint=True)
     assert (adj_x.numpy().tolist(), adjoint.numpy().tolist()) == ([4, 4, 4], [2])
@@ -322,7 +322,7 @@ def test_no_adjoint_is_copied_that_stays_as_it_is(monkeypatch):
 def test_which_adjoints_go_the_short_way():
     def is_short(kernel, *args):
         plan, flat = resolve(kernel, args)
-        return _adjoint_launch._is_apart(plan, flat)
+        return adjoint_launch._is_apart(plan, flat)
 
     x, y = (wp.zeros(4, requires_grad=True) for _ in range(2))
     assert is_short(square, x, y)

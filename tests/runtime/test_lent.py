@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime._lent import Lent
+from tapedebug.runtime.reverse.borrowed_seed import Lent
 
 N = 40_000
 

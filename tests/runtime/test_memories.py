@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tapedebug.runtime._memories import Memory, arrangement, contiguous, meetings, memory
+from tapedebug.runtime.memory.alias_spans import Memory, arrangement, contiguous, meetings, memory
 
 
 def of(array: np.ndarray, name: int = 0, item: int = 0) -> Memory:

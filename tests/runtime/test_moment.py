@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime._state import state
+from tapedebug.runtime.state import state
 from tests.runtime.aliases import Program
 from tests.runtime.kernels import cube_in_place, square, total
 
@@ -174,7 +174,7 @@ def test_errors_put_everything_back(error: type[BaseException]) -> None:
 
 
 def test_ctrl_c_while_the_arrays_are_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug.runtime import moment as room
+    from tapedebug.runtime.replay import tape_snapshot as room
 
     tape, _, _, loss = chain()
     tape.backward(loss)
@@ -195,7 +195,7 @@ def test_ctrl_c_while_the_arrays_are_swapped(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_memory_that_runs_out_while_the_arrays_are_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapedebug.runtime import moment as room
+    from tapedebug.runtime.replay import tape_snapshot as room
 
     tape, *_ = chain()
     before = picture(tape)

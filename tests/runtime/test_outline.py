@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime import _backward, _outline
-from tapedebug.runtime._call_list import CallList
-from tapedebug.runtime._outline import Outlines
-from tapedebug.runtime.array import make
-from tapedebug.runtime.buffer import Buffer
+from tapedebug.runtime.launch.call_list import CallList
+from tapedebug.runtime.memory.array import make
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.reverse import backward_pass, backward_plan_cache
+from tapedebug.runtime.reverse.backward_plan_cache import Outlines
 from tests.runtime.kernels import cube_in_place, scale, square, total
 
 N = 6
@@ -37,7 +37,7 @@ def mute(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 def outlines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Outlines]:
     """No outline of another test."""
     found = Outlines()
-    monkeypatch.setattr(_backward, "outlines", found)
+    monkeypatch.setattr(backward_pass, "outlines", found)
     yield found
 
 
@@ -334,7 +334,7 @@ def test_what_was_interrupted_is_worked_out_anew(outlines: Outlines, monkeypatch
 
 
 def test_long_tapes_share_nothing(outlines: Outlines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_outline, "LONGEST", 2)
+    monkeypatch.setattr(backward_plan_cache, "LONGEST", 2)
     fit = Fit()
     for _ in range(4):
         fit.step()
@@ -417,16 +417,16 @@ def test_random_loops_have_the_gradients_of_tapes_that_share_nothing(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     followed = 0
-    follow = _backward.Prepared._follow
+    follow = backward_pass.Prepared._follow
 
     def counted(self: Any, *args: Any) -> Any:
         nonlocal followed
         followed += 1
         return follow(self, *args)
 
-    monkeypatch.setattr(_backward.Prepared, "_follow", counted)
+    monkeypatch.setattr(backward_pass.Prepared, "_follow", counted)
     seeds = range(50 * block, 50 * block + 50)
     shared = [walk(seed) for seed in seeds]
     assert followed > 20
-    monkeypatch.setattr(_backward, "key_of", lambda tracker: None)
+    monkeypatch.setattr(backward_pass, "key_of", lambda tracker: None)
     assert shared == [walk(seed) for seed in seeds]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime._pack import dims, known_dims
+from tapedebug.runtime.launch.argument_packing import dims, known_dims
 from tests.runtime.kernels import repeat, scale
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime import _cut, _large
+from tapedebug.runtime.parallel import parallel_entry, partition
 from tests.compiler import chunks
 from tests.compiler.chunks import THREADS
 from tests.compiler.generator import program
@@ -59,8 +59,8 @@ def test_any_number_of_threads_gives_the_same(name, monkeypatch):
     assert all(other == first for other in others)
     wp.config.lanes = False
     chunks = passes(kernel, dim, args)
-    monkeypatch.setattr(_large.Large, "__call__", lambda self, lo, hi, args: self.entry(lo, hi, args))
-    monkeypatch.setattr(_large.Large, "alone", lambda self, *_: self.entry.settled())
+    monkeypatch.setattr(parallel_entry.Large, "__call__", lambda self, lo, hi, args: self.entry(lo, hi, args))
+    monkeypatch.setattr(parallel_entry.Large, "alone", lambda self, *_: self.entry.settled())
     for one, plain in zip(chunks, passes(kernel, dim, args), strict=True):
         if name in EXACT:
             np.testing.assert_array_equal(one, plain)
@@ -161,7 +161,7 @@ def test_copies_are_small():
 @pytest.mark.parametrize(("size", "cut"), [(500, True), (5000, False)])
 def test_copies_cost_less_than_the_threads_that_add_to_them(monkeypatch, size, cut):
     """They are cleared and added up whole, however few of their elements a chunk adds to."""
-    monkeypatch.setattr(_cut, "PAID", 2)
+    monkeypatch.setattr(partition, "PAID", 2)
     n = 20_000
     kernel = wp.Kernel(func=scattered.python, key=f"scattered_to_{size}")
     given = arrays_of(kernel, [uniform(n), whole(size, n), uniform(size), np.zeros(size, np.int32)])

@@ -12,8 +12,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.objects import Entry
-from tapedebug.runtime import _backward
-from tapedebug.runtime.buffer import ZERO
+from tapedebug.runtime.memory.buffer import ZERO
+from tapedebug.runtime.reverse import backward_pass
 from tests.runtime.kernels import move, scale, square, square_without_adjoint, total
 from tests.test_net import net as net
 
@@ -45,7 +45,7 @@ def ones(n: int = 2) -> wp.array:
 
 @pytest.mark.parametrize("buffers", ["pingpong", "distinct"])
 def test_a_pass_needs_little_more_than_gradients_and_preserved_values(net, buffers, monkeypatch):
-    monkeypatch.setattr(_backward, "SHORT", 0.0)  # also where it could be interrupted
+    monkeypatch.setattr(backward_pass, "SHORT", 0.0)  # also where it could be interrupted
     hand = wp.array([(1.0, 2.0, 3.0)], dtype=wp.vec3, requires_grad=True)
     tape, loss = net.record(net.make_net(64), hand, buffers)
     tape.backward(loss)
@@ -58,7 +58,7 @@ def test_a_pass_needs_little_more_than_gradients_and_preserved_values(net, buffe
 
 
 def test_what_a_pass_needs_is_counted(monkeypatch):
-    monkeypatch.setattr(_backward, "SHORT", 1e9)
+    monkeypatch.setattr(backward_pass, "SHORT", 1e9)
     x, y = ones(100), ones(100)
     with wp.Tape() as tape:
         for _ in range(8):

@@ -19,7 +19,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler import crew
-from tapedebug.runtime import _pool
+from tapedebug.runtime.parallel import thread_pool
 from tests.compiler import chunks
 from tests.runtime.parallel_kernels import CASES, Floats, N, arrays_of, passes, uniform
 
@@ -56,7 +56,7 @@ def test_busy_helpers_are_not_waited_for():
     kernel, dim, args = CASES["sum"]
     wp.config.num_threads = 2
     expected = passes(kernel, dim, args)[1]
-    with _pool.pool.busy:
+    with thread_pool.pool.busy:
         found = passes(kernel, dim, args)[1]
     assert found.tobytes() == expected.tobytes()
 
@@ -67,12 +67,15 @@ def forked() -> int:
     wp.config.num_threads = 2
     with chunks.always_cut():
         expected = [a.tobytes() for a in passes(kernel, dim, args)]
-        assert _pool.pool.helpers
-        with _pool.pool.busy:
+        assert thread_pool.pool.helpers
+        with thread_pool.pool.busy:
             child = os.fork()
             if not child:
-                ok = not _pool.pool.helpers and [a.tobytes() for a in passes(kernel, dim, args)] == expected
-                os._exit(0 if ok and _pool.pool.helpers else 1)
+                ok = (
+                    not thread_pool.pool.helpers
+                    and [a.tobytes() for a in passes(kernel, dim, args)] == expected
+                )
+                os._exit(0 if ok and thread_pool.pool.helpers else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -121,7 +124,7 @@ def test_an_interrupt_as_the_helpers_are_taken_gives_them_back():
     given = arrays_of(kernel, args)
 
     def stop(frame: Any, event: str, function: Any) -> None:
-        if event == "c_return" and function == _pool.pool.busy.acquire:
+        if event == "c_return" and function == thread_pool.pool.busy.acquire:
             sys.setprofile(None)
             stopped.append(function)
             signal.raise_signal(signal.SIGINT)
@@ -133,15 +136,15 @@ def test_an_interrupt_as_the_helpers_are_taken_gives_them_back():
             wp.launch(kernel, dim, inputs=given)
     finally:
         sys.setprofile(None)
-    assert stopped and not _pool.pool.busy.locked()
+    assert stopped and not thread_pool.pool.busy.locked()
 
 
 def test_no_thread_is_made_before_it_is_wanted():
     code = """
         import threading, tapedebug as wp
-        from tapedebug.runtime import _large
+        from tapedebug.runtime.parallel import parallel_entry
         import sys
-        assert "tapedebug.runtime._pool" not in sys.modules
+        assert "tapedebug.runtime.parallel.thread_pool" not in sys.modules
         assert threading.active_count() == 1
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
@@ -193,16 +196,16 @@ def test_a_helper_that_is_awake_takes_the_next_job():
 
     count = 20
     job = np.zeros(crew.HEAD + count * crew.CALL, np.int64)
-    address = _pool.address_of(job)
+    address = thread_pool.address_of(job)
     job[crew.HEAD :: crew.CALL] = ctypes.cast(call, ctypes.c_void_p).value
     ended: list[int] = []
     helper = threading.Thread(
-        target=lambda: ended.append(crew.work()(address, 0, 0, 0, 3000 * _pool.spins()))
+        target=lambda: ended.append(crew.work()(address, 0, 0, 0, 3000 * thread_pool.spins()))
     )
     helper.start()
     for _ in range(2):
         time.sleep(0.01)
-        _pool.finish(address, count)
+        thread_pool.finish(address, count)
         assert len(ran) == count and {helper.ident, threading.get_ident()} == set(ran)
         ran.clear()
     helper.join()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime._one_launch import one_launch
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.single_launch import one_launch
 from tests.runtime.kernels import cube_in_place, drift, gather, move, scale, square, total
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.kernel import Kernel
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.replay.shadow import Shadow
 from tests.runtime.kernels import cube_in_place, drift, gather, move, scale, square, total
 from tests.runtime.test_replay import ping_pong, vector
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.runtime._state import state
+from tapedebug.runtime.state import state
 from tests.runtime.kernels import (
     add_matrix,
     cube_in_place,

@@ -13,7 +13,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._errors import TapeError
-from tapedebug.runtime._state import is_recording, others_record, state
+from tapedebug.runtime.state import is_recording, others_record, state
 from tests.runtime.kernels import scale, square
 
 

@@ -375,7 +375,7 @@ def test_other_values_are_refused() -> None:
 
 
 def test_a_tape_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapedebug.runtime._stamps.LAST", 2)
+    monkeypatch.setattr("tapedebug.runtime.launch.access_tags.LAST", 2)
     x = floats(1, 2)
     told = (
         "tracking: stamps tell 2 launches of one tape apart, and no more\n"

@@ -11,7 +11,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.optim import SGD
-from tapedebug.runtime._history import KEPT
+from tapedebug.runtime.tape.gradient_history import KEPT
 from tests.diagnose.looping import Fit, N, descend
 
 
@@ -180,7 +180,7 @@ def test_an_interrupted_pass_did_not_happen() -> None:
 
 
 def test_norms_of_large_gradients_are_estimated_and_touch_only_a_sample() -> None:
-    from tapedebug.runtime._history import WHOLE, norm_of, sample_of
+    from tapedebug.runtime.tape.gradient_history import WHOLE, norm_of, sample_of
 
     rng = np.random.default_rng(4)
     small, large = rng.normal(size=WHOLE), rng.normal(size=40 * WHOLE)

@@ -17,7 +17,7 @@ from tapedebug.autograd.kinds import Floats
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.shadowed import ShadowProgram, rows_of, stacked
 from tapedebug.lang.types import float64
-from tapedebug.runtime._second import SecondShadow
+from tapedebug.runtime.replay.second_order import SecondShadow
 
 Vectors = dict[Port, Floats]
 

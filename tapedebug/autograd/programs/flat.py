@@ -8,7 +8,7 @@ from typing import Any
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.programs.pairs import is_array, obstacle
 from tapedebug.lang.types import Struct
-from tapedebug.runtime._flatten import check_and_flatten, named_parts
+from tapedebug.runtime.launch.argument_flattening import check_and_flatten, named_parts
 
 
 def listed(caller: str, what: str, given: Any) -> list[Any]:

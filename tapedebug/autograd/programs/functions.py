@@ -58,8 +58,8 @@ class Call:
         Raises:
             GradcheckError: It returns no arrays, or records a tape of its own.
         """
-        from tapedebug.runtime._observers import _live
-        from tapedebug.runtime.tape import Tape
+        from tapedebug.runtime.tape.tape import Tape
+        from tapedebug.runtime.tape_observers import _live
 
         name = f"function {getattr(function, '__name__', type(function).__name__)}"
         _require_fit(name, function, inputs)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-from tapedebug.runtime._observers import observers, unheard
-from tapedebug.runtime._state import state
-from tapedebug.runtime.buffer import _REGISTRY, Buffer, Bytes
+from tapedebug.runtime.memory.buffer import _REGISTRY, Buffer, Bytes
+from tapedebug.runtime.state import state
+from tapedebug.runtime.tape_observers import observers, unheard
 
 
 class untouched:
@@ -103,7 +103,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 class _Watch:
-    """Listens to one buffer; `runtime.versions.announce` takes it for a tracker, its ledger and its state."""
+    """Listener on one buffer: stands in for a tracker, its ledger and its state in `tracker.announce`."""
 
     __slots__ = ("__weakref__", "buffer", "guard")
 

@@ -16,10 +16,10 @@ from tapedebug.autograd.programs.pairs import Mask, is_array
 from tapedebug.autograd.programs.shadowed import UNMATCHED
 from tapedebug.autograd.programs.subjects import Subject, kernel_subject
 from tapedebug.lang.types import numpy_dtype, value_shape
-from tapedebug.runtime._convert import contiguous_strides
-from tapedebug.runtime.array import make
-from tapedebug.runtime.buffer import ALIGNMENT, Buffer
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.memory.array import make
+from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer
+from tapedebug.runtime.memory.convert import contiguous_strides
+from tapedebug.runtime.replay.shadow import Shadow
 
 Values = np.ndarray[Any, Any]
 Masks = Mapping[str | int, Sequence[tuple[str | int, str | int]]] | None

@@ -11,7 +11,7 @@ from typing import Any
 from tapedebug.autograd.programs.pairs import is_array
 from tapedebug.autograd.programs.program import Place
 from tapedebug.lang.types import ArrayType, float32, is_generic
-from tapedebug.runtime._flatten import named_parts
+from tapedebug.runtime.launch.argument_flattening import named_parts
 
 Strides = tuple[int, ...] | None
 Named = tuple[int, str, Any]

@@ -42,7 +42,7 @@ def why_nothing(notes: Iterable[str]) -> tuple[str, str]:
 
 def is_array(value: Any) -> bool:
     """Whether `value` is one of our arrays."""
-    from tapedebug.runtime.array import array
+    from tapedebug.runtime.memory.array import array
 
     return isinstance(value, array)
 

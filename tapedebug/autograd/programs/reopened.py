@@ -11,16 +11,16 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapedebug.runtime._named import Names
-from tapedebug.runtime._without_kernel import COPY, FILL
-from tapedebug.runtime.ledger import Ledger, LiveIn, Need, RangeState
-from tapedebug.runtime.plan import KernelPlan
-from tapedebug.runtime.record import Record
-from tapedebug.runtime.versions import Tracker
+from tapedebug.runtime.launch.plan import KernelPlan
+from tapedebug.runtime.tape.array_names import Names
+from tapedebug.runtime.tape.buffer_versions import Ledger, LiveIn, Need, RangeState
+from tapedebug.runtime.tape.builtin_plans import COPY, FILL
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tracker import Tracker
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
-    from tapedebug.runtime.buffer import Buffer
+    from tapedebug.runtime.memory.buffer import Buffer
 
 
 def reopened(tape: Tape, revived: Callable[[Record], frozenset[int]], stop: int | None = None) -> Tape:

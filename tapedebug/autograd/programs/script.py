@@ -270,7 +270,7 @@ class _Arguments:
 
     def value(self, name: str, value: Any) -> str:
         """An argument of a Python function."""
-        from tapedebug.runtime.indexed import indexedarray
+        from tapedebug.runtime.memory.indexed import indexedarray
 
         if is_array(value):
             if is_struct(value.dtype):
@@ -332,6 +332,6 @@ class _Arguments:
 
 
 def _leaves(value: Any) -> list[Any]:
-    from tapedebug.runtime import _fields
+    from tapedebug.runtime.memory import struct_fields
 
-    return list(_fields.leaves(value))
+    return list(struct_fields.leaves(value))

@@ -10,9 +10,9 @@ import numpy as np
 from tapedebug.autograd.kinds import Floats
 from tapedebug.autograd.programs.program import Port
 from tapedebug.lang.types import float64, numpy_dtype
-from tapedebug.runtime._one_launch import one_launch
-from tapedebug.runtime.batch import Several
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.replay.batch import Several
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.single_launch import one_launch
 
 Consume = Literal["versions", "current"]
 Use = tuple[str, bool, Consume]

@@ -22,8 +22,8 @@ from tapedebug.autograd.programs.script import Script, Writer, function_scene, l
 from tapedebug.autograd.programs.shadowed import ShadowProgram, launch_shadow, tape_shadow
 from tapedebug.autograd.programs.written import placed, placed_by_tape
 from tapedebug.compiler.remarks import ASSERT
-from tapedebug.runtime._generic import concrete
-from tapedebug.runtime.launch import launch_dims
+from tapedebug.runtime.launch.launch import launch_dims
+from tapedebug.runtime.launch.overloads import concrete
 
 if TYPE_CHECKING:
     from tapedebug.autograd.told.results import PairResult

@@ -16,7 +16,7 @@ from tapedebug.autograd.programs.pairs import is_array, obstacle, port
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.shadowed import ShadowProgram, tape_shadow
 from tapedebug.lang.types import type_name
-from tapedebug.runtime.record import site_span
+from tapedebug.runtime.tape.record import site_span
 
 Labels = Mapping[Any, str]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tapedebug.autograd.programs.probes import random_directions, sizes_of
 from tapedebug.autograd.programs.shadowed import Consume
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.replay.shadow import Shadow
 
 Values = np.ndarray[Any, Any]
 

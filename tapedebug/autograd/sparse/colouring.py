@@ -244,6 +244,6 @@ def turned(rows: Indices, columns: Indices, count: int) -> tuple[Indices, Indice
 
 
 def _run(kernel: Any, *args: Any) -> None:
-    from tapedebug.runtime.launch import launch
+    from tapedebug.runtime.launch.launch import launch
 
     launch(kernel, dim=1, inputs=args, record_tape=False)

@@ -22,7 +22,7 @@ from tapedebug.autograd.sparse.pattern import traced
 from tapedebug.autograd.sparse.plain import plain_coloured, plain_columns
 from tapedebug.autograd.sparse.room import require_room
 from tapedebug.lang.types import numpy_dtype
-from tapedebug.runtime._messages import user_stacklevel
+from tapedebug.runtime.messages import user_stacklevel
 
 Reference = Literal["float64", "float32"]
 AT_ONCE = 1 << 22

@@ -48,7 +48,7 @@ class Dense:
     """
 
     def __init__(self, source: Port, target: Port, rectangles: Sequence[Rectangle]) -> None:
-        from tapedebug.runtime.array import new
+        from tapedebug.runtime.memory.array import new
 
         shape = target.size, source.size // source.components
         # Memory that is not written stays unmapped: of a sparse matrix only what is touched takes time.

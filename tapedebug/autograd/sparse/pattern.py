@@ -25,8 +25,8 @@ from tapedebug.autograd.programs.shadowed import ShadowProgram
 from tapedebug.autograd.sparse.boolean import Entries, TooMany, joined, none, product, sorted_once
 from tapedebug.autograd.sparse.numbering import Numbering, Unknown
 from tapedebug.lang import types
-from tapedebug.runtime.accesses import Visits, accesses, deciding
-from tapedebug.runtime.array import array
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.replay.traced_accesses import Visits, accesses, deciding
 
 Key = tuple[Any, ...]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]

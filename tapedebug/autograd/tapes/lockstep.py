@@ -34,7 +34,7 @@ from tapedebug.autograd.tapes.launch_alone import (
     worst_entry,
 )
 from tapedebug.lang.types import float64, is_float
-from tapedebug.runtime.replay import Shadow
+from tapedebug.runtime.replay.shadow import Shadow
 
 Values = np.ndarray[Any, Any]
 

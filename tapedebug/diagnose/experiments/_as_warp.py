@@ -13,8 +13,8 @@ from tapedebug.diagnose.experiments._experiment import Semantics, Values
 if TYPE_CHECKING:
     from tapedebug.compiler.limits import Limit
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.record import Record
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.record import Record
 
 MOST = 1 << 31
 """Bytes of values that are kept, at most, for the reverse of launches whose arrays are written over later."""

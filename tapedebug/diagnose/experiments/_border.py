@@ -15,9 +15,9 @@ from tapedebug.trace import Location
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime._border import Arrival
-    from tapedebug.runtime.record import Stack
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.imported_arrays import Arrival
+    from tapedebug.runtime.tape.record import Stack
 
 NODES = 20_000
 """Operations of PyTorch's graph that are walked at most."""
@@ -110,7 +110,7 @@ def _numbers(replay: Replay) -> Iterator[Entry]:
 
 
 def _place(stack: Stack) -> Location | None:
-    from tapedebug.runtime.record import site_of, site_span
+    from tapedebug.runtime.tape.record import site_of, site_span
     from tapedebug.trace._record import location_of
 
     site = site_of(stack)

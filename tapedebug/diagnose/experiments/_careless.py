@@ -11,9 +11,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tapedebug.runtime._shadow_space import ShadowSpace
-    from tapedebug.runtime.record import Record
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.replay.shadow_space import ShadowSpace
+    from tapedebug.runtime.tape.record import Record
 
 Pairs = Collection[tuple[int, int]]
 """(launch, parameter)."""
@@ -88,7 +88,7 @@ def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
 @functools.cache
 def _careless_space() -> type[ShadowSpace]:
     """The class of spaces that `see` works on; made late, as the rules load without the runtime."""
-    from tapedebug.runtime._shadow_space import ShadowSpace
+    from tapedebug.runtime.replay.shadow_space import ShadowSpace
 
     class CarelessSpace(ShadowSpace):
         """A space in which some adjoints see in the reverse pass what memory holds; see `see`.

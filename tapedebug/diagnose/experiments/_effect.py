@@ -10,7 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
 
 Values = np.ndarray[Any, Any]
 ROUNDING = 1e-4

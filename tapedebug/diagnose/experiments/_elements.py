@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tapedebug._source import Span
     from tapedebug.diagnose._case import Case
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime._stamps import Variant
-    from tapedebug.runtime.record import Record
-    from tapedebug.runtime.tracking import Tracking
+    from tapedebug.runtime.launch.access_tags import Variant
+    from tapedebug.runtime.tape.element_tracking import Tracking
+    from tapedebug.runtime.tape.record import Record
 
 SAMPLED = (16, 256)
 """How many launches of one kind are looked at, at least and at most: the first, the last, some between."""
@@ -115,8 +115,8 @@ class Elements:
         self._look()
 
     def _look(self) -> None:
-        from tapedebug.runtime.journal import Journal
-        from tapedebug.runtime.tracking import Tracking
+        from tapedebug.runtime.launch.print_buffer import Journal
+        from tapedebug.runtime.tape.element_tracking import Tracking
 
         tracking = Tracking(self.tracker, report=True)
         for buffer, ledger in self.tracker.ledgers.items():
@@ -145,7 +145,7 @@ class Elements:
         """The launches to be tracked; False for those that are only where memory is still unwritten."""
         from tapedebug.compiler.remarks import BOUNDS
         from tapedebug.compiler.stamps import RACED, UNSET
-        from tapedebug.runtime._stamps import LAST, surely_inside, surroundings
+        from tapedebug.runtime.launch.access_tags import LAST, surely_inside, surroundings
 
         if len(self.records) > LAST:
             self.case.skipped(f"tapes of more than {LAST} launches are not looked at element by element")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.thread import Thread
     from tapedebug.compiler.kept import Kept
     from tapedebug.compiler.limits import Limit
-    from tapedebug.runtime.record import Stack
+    from tapedebug.runtime.tape.record import Stack
     from tapedebug.trace import Location
 
 Values = np.ndarray[Any, Any]

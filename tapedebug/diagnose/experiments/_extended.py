@@ -13,7 +13,7 @@ from tapedebug.diagnose.reading._rounds import Rounds
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.tape.record import Record
 
 MOST = 40_000
 """Launches that an extended tape may have."""
@@ -87,9 +87,9 @@ def _copies(replay: Replay, rounds: Rounds, first: int) -> list[tuple[Any, Any]]
 
 
 def _records(replay: Replay, rounds: Rounds, extra: int) -> list[Record]:
-    from tapedebug.runtime._without_kernel import COPY
-    from tapedebug.runtime.plan import has_gradient
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.launch.plan import has_gradient
+    from tapedebug.runtime.tape.builtin_plans import COPY
+    from tapedebug.runtime.tape.record import Record
 
     found: list[Record] = []
     ends = {first + rounds.length * rounds.count: first for first in rounds.occurrences}
@@ -127,8 +127,8 @@ def _records(replay: Replay, rounds: Rounds, extra: int) -> list[Record]:
 
 def _run(replay: Replay, records: Sequence[Record], rounds: int) -> Result | None:
     from tapedebug import TapeError, float64
-    from tapedebug.runtime.replay import Shadow
-    from tapedebug.runtime.versions import Tracker
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.tracker import Tracker
 
     tracker = Tracker("ignore", dry=True)
     for record in records:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.record import Record
-    from tapedebug.runtime.replay import OnLaunch, Shadow
+    from tapedebug.runtime.replay.shadow import OnLaunch, Shadow
+    from tapedebug.runtime.tape.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _look_ahead(shadow: Any, record: Record) -> None:
 
 @functools.cache
 def _fixed_shadow() -> type[Shadow]:
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
 
     class FixedShadow(Shadow):
         """A shadow that is fixed after each launch."""

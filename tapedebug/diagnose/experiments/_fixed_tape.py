@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tapedebug.runtime import Tape
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace import Recorded
 
 

@@ -20,7 +20,7 @@ from tapedebug.diagnose.reading._graph import differentiable
 from tapedebug.trace import Event
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
 
 STEPS = (1e-3, 5e-4)
 """Steps of the central differences, relative to the parameter."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tapedebug.compiler.ir import Value
     from tapedebug.compiler.kept import Kept
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.tape.record import Record
 
 
 def kept(replay: Replay) -> dict[int, list[Kept]]:

@@ -51,7 +51,7 @@ def launch_slopes(replay: Replay, launch: int) -> list[Slope]:
         launch: The launch.
     """
     from tapedebug import TapeError, float64
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
 
     record = replay.records[launch]
     flow = replay.flow(launch, "versions")

@@ -70,7 +70,7 @@ def moved_by(
         read: The reading of the gradient.
         update: The first time that the input was written after the pass.
     """
-    from tapedebug.runtime._history import glance_at
+    from tapedebug.runtime.tape.gradient_history import glance_at
 
     a = case.rerun.arrays[story.info.id]
     later = [item for item in story.events if item.clock > update.clock]
@@ -92,7 +92,7 @@ def moved_by(
 
 def _found_by(following: Case | None, a: Any, later: Sequence[Event]) -> Any:
     """Some numbers of an array as the next tape found it, if the next pass is of that."""
-    from tapedebug.runtime._history import glance_at
+    from tapedebug.runtime.tape.gradient_history import glance_at
 
     after = next((item for item in later if item.kind == "backward"), None)
     if following is None or after is None or after.tape != following.trace.tape.id:

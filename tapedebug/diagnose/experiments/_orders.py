@@ -22,8 +22,8 @@ from tapedebug.diagnose.experiments._replay import Replay, perturbed
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._schedules import Schedule
-    from tapedebug.runtime._call_list import CallList
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.launch.call_list import CallList
+    from tapedebug.runtime.replay.shadow import Shadow
 
 DIRECTIONS = 2
 """Along how many random directions the slope of the loss is compared."""

@@ -11,8 +11,8 @@ from tapedebug.diagnose.experiments._experiment import Change, Values, change_of
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.ledger import Need, Outside
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.buffer_versions import Need, Outside
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Write:
 
 def outside_writes(replay: Replay) -> list[Write]:
     """Return the writes off the tape, before a reverse pass ran, that took values which adjoints need."""
-    from tapedebug.runtime.ledger import RangeState
+    from tapedebug.runtime.tape.buffer_versions import RangeState
 
     found: dict[int, Write] = {}
     events: dict[int, list[Outside]] = {}

@@ -11,7 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.tape.record import Record
 
 Norms = dict[int, float]
 """Euclidean norms by parameter."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.thread import Thread
     from tapedebug.compiler.kept import Kept
     from tapedebug.compiler.limits import Limit
-    from tapedebug.runtime.record import Record
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
+    from tapedebug.runtime.tape.record import Record
     from tapedebug.trace._record import Recorded
 
 
@@ -261,7 +261,7 @@ class Replay:
 
     def host_reads(self) -> list[HostRead]:
         """See `Experiment`."""
-        from tapedebug.runtime.record import site_span
+        from tapedebug.runtime.tape.record import site_span
         from tapedebug.trace._record import location_of
 
         tape, found = self.recorded.tape, []
@@ -426,7 +426,7 @@ class Replay:
 
     def _shadow(self, *, double: bool = False) -> Shadow:
         from tapedebug import TapeError, float64
-        from tapedebug.runtime.replay import Shadow
+        from tapedebug.runtime.replay.shadow import Shadow
 
         tracker = self.recorded.tape.tracker
         if double:

@@ -15,7 +15,7 @@ from tapedebug.diagnose.reading._numbers import Number, Unknown, numbers
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime._frame_values import FrameValues
+    from tapedebug.runtime.tape.frame_values import FrameValues
 
 READS = 8
 """Of how many places that read an array it is looked up what becomes of it."""

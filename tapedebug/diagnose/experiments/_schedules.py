@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
 
 PIECES = 2048
 """Into how many runs of threads a launch is cut at most; smaller launches are taken thread by thread."""

@@ -15,7 +15,7 @@ from tapedebug.trace import Launch, Trace
 if TYPE_CHECKING:
     from tapedebug.diagnose._case import Case
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.tape.record import Record
 
 SOLVE = re.compile(
     r"jacobi|gauss|seidel|(^|_)sor($|_)|solve|poisson|fixed[ _-]?point|picard|newton|iterat|converg|sinkhorn|"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def fields_changed(replay: Replay) -> dict[int, list[int]]:
     """For each launch the parameters that were something else when the reverse pass began."""
-    from tapedebug.runtime._structs_now import changed_in
+    from tapedebug.runtime.reverse.struct_mutation import changed_in
 
     structs = replay.recorded.tape.tracker.structs
     return {index: changed_in(replay.records[index], now) for index, now in structs.items()}
@@ -26,8 +26,8 @@ def gradients_with(replay: Replay, launches: Collection[int]) -> dict[int, Value
 
     None where an array in them is not on the tape.
     """
-    from tapedebug.runtime._structs_now import changed_in
-    from tapedebug.runtime.launch import launch_dims
+    from tapedebug.runtime.launch.launch import launch_dims
+    from tapedebug.runtime.reverse.struct_mutation import changed_in
 
     structs = replay.recorded.tape.tracker.structs
     shadow = replay._shadow().forward()

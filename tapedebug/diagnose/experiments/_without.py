@@ -9,7 +9,7 @@ from tapedebug.diagnose.experiments._experiment import Consume, Values
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.replay import Shadow
+    from tapedebug.runtime.replay.shadow import Shadow
 
 
 def consumed_by(replay: Replay) -> Consume:

@@ -13,7 +13,7 @@ from tapedebug.diagnose.reading._numbers import Module, Number, parsed
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
-    from tapedebug.runtime._frame_values import FrameValues
+    from tapedebug.runtime.tape.frame_values import FrameValues
 
 COUNT = re.compile(r"[nN]|[nN]_\w+|num\w*|\w*count|\w*samples|\w*batch\w*|\w*size|\w*points", re.IGNORECASE)
 """Names of counts."""

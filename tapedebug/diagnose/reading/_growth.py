@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tapedebug.diagnose._case import Case
     from tapedebug.diagnose.experiments._profile import Profile
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime.record import Record
+    from tapedebug.runtime.tape.record import Record
 
 TABLE = 200
 """Entries of the table launch → norm in the evidence of a finding."""

@@ -23,7 +23,7 @@ from tapedebug._source import display_file
 from tapedebug.trace import Location
 
 if TYPE_CHECKING:
-    from tapedebug.runtime._frame_values import FrameValues
+    from tapedebug.runtime.tape.frame_values import FrameValues
 
 REDUCTIONS = frozenset(
     {"mean", "sum", "average", "max", "min", "median", "std", "var", "ptp", "prod", "amax", "amin"}
@@ -288,7 +288,7 @@ def _index(node: ast.expr, step: _Step, hole: Any) -> Any:
 
 
 def _called(node: ast.Call, step: _Step, hole: Any) -> Any:
-    from tapedebug.runtime._frame_values import Length
+    from tapedebug.runtime.tape.frame_values import Length
 
     function, keywords = node.func, {}
     for each in node.keywords:
@@ -332,7 +332,7 @@ def _named(node: ast.expr, step: _Step) -> Any:
 
 
 def _values_of(found: Any) -> Any:
-    from tapedebug.runtime._frame_values import Length
+    from tapedebug.runtime.tape.frame_values import Length
 
     if isinstance(found, Length):
         raise Unknown

@@ -25,7 +25,7 @@ from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.experiments._replay import Replay
-    from tapedebug.runtime._leftovers import Recording
+    from tapedebug.runtime.tape.earlier_recordings import Recording
 
 RULE = "not-reset"
 LARGEST = 1 << 22
@@ -68,7 +68,7 @@ def find(case: Case) -> list[Finding]:
 
 def _left(replay: Replay, array: int) -> Recording | None:
     """The recording of the same launches that wrote what this one found in an array, if there is one."""
-    from tapedebug.runtime._leftovers import left_by
+    from tapedebug.runtime.tape.earlier_recordings import left_by
 
     tracker, a = replay.recorded.tape.tracker, replay.arrays[array]
     before, now = left_by(a.buffer, replay.recorded.tape.began), tracker.recording

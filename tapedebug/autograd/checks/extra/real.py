@@ -14,14 +14,14 @@ from tapedebug.autograd.programs.pairs import is_array
 from tapedebug.autograd.programs.program import Port
 from tapedebug.autograd.programs.shadowed import ShadowProgram
 from tapedebug.lang.types import numpy_dtype, value_shape
-from tapedebug.runtime._state import state
-from tapedebug.runtime.array import array, make
-from tapedebug.runtime.buffer import Buffer
-from tapedebug.runtime.factory import zeros_like
-from tapedebug.runtime.launch import address_of, launch_dims, resolve
-from tapedebug.runtime.record import Record
-from tapedebug.runtime.tape import Tape
-from tapedebug.runtime.transfer import copy
+from tapedebug.runtime.launch.launch import address_of, launch_dims, resolve
+from tapedebug.runtime.memory.array import array, make
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.memory.factory import zeros_like
+from tapedebug.runtime.memory.transfer import copy
+from tapedebug.runtime.state import state
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tape import Tape
 
 ONE_AT_A_TIME = threading.RLock()
 """A process has one tape that records, and workers of an executor may be threads of it."""

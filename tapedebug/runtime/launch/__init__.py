@@ -1,0 +1,1 @@
+"""Kernel launches: argument checking and packing, launch plans, printed output, adjoint launches."""

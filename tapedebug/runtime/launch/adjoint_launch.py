@@ -1,0 +1,201 @@
+"""`launch(…, adjoint=True)`: the adjoint of a kernel by itself, with adjoint arrays that the caller gives."""
+
+from __future__ import annotations
+
+from array import array as Words
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import LaunchError, TapedebugError
+from tapedebug.lang import types
+from tapedebug.runtime.launch import argument_flattening
+from tapedebug.runtime.launch.argument_packing import known_dims
+from tapedebug.runtime.launch.checked_launch import Memory
+from tapedebug.runtime.launch.launch import launch_dims, resolve
+from tapedebug.runtime.launch.plan import NOTHING, KernelPlan, Runner
+from tapedebug.runtime.memory.array import Values, array, make, new
+from tapedebug.runtime.memory.buffer import Bytes
+from tapedebug.runtime.reverse.argument_table import Table, reversing
+from tapedebug.runtime.reverse.live_space import LiveSpace
+from tapedebug.runtime.tape.buffer_versions import Scratch
+from tapedebug.runtime.tape.record import Record, call_site
+from tapedebug.runtime.tape.tracker import Tracker, announce, announced
+
+
+class _Given(LiveSpace):
+    """Values where they are, those from before the launch; adjoints where the caller has them."""
+
+    def __init__(self, adjoints: dict[array, array]) -> None:
+        super().__init__("ignore")
+        self.adjoints = adjoints
+
+    def adjoint(self, a: array) -> int:
+        """Address of the adjoint."""
+        return self.adjoints[a].ptr
+
+    def adjoint_view(self, a: array) -> Values:
+        """The adjoint as a NumPy view."""
+        return self.adjoints[a]._look()
+
+    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+        """The values that the launch would start from, which its adjoint takes further in a copy."""
+        memory: Bytes = record.args[scratch.params[0]].buffer.data
+        return memory[scratch.start : scratch.stop]
+
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """None: memory holds nothing that the launch wrote."""
+        return NOTHING
+
+
+_ANYWHERE = LiveSpace("ignore")
+"""What decides which adjoint runs."""
+
+
+def run(
+    kernel: Any, dim: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...], adjoints: tuple[Any, ...]
+) -> None:
+    """Run the adjoint of a launch.
+
+    Args:
+        kernel: The kernel.
+        dim: The launch dimensions.
+        inputs: The first arguments.
+        outputs: The arguments after those.
+        adjoints: An array for each argument, or None for an array's own gradient; of a struct, an instance
+            that holds such arrays. What stands for numbers is ignored. Missing ones at the end count as None.
+
+    Raises:
+        LaunchError: The arguments do not fit the kernel, an adjoint does not fit its array, or the kernel has
+            no adjoint.
+    """
+    try:
+        plan, args = resolve(kernel, (*inputs, *outputs))
+        kernel = plan.kernel
+        given = _given(plan, args, _flat(kernel, adjoints))
+        sizes, threads, slots = known_dims(dim) or launch_dims(kernel, dim)
+    except TapedebugError as error:
+        raise error.with_traceback(None) from None
+    if not given or not threads:
+        return
+    plan = plan_for(kernel, args, plan, frozenset(given))
+    if plan.info is None:
+        raise LaunchError(
+            f"launch of {kernel.key}: the kernel has no adjoint (enable_backward=False)",
+            hint="decorate it with @kernel alone, or leave out adjoint=True",
+        )
+    record = Record(0, plan, args, sizes, threads, plan.packed(slots, *args), call_site(), None)
+    apart = _is_apart(plan, args)
+    if not apart:
+        Tracker("ignore", dry=True).before(record)
+    keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
+    once = NOTHING if record.scratch else plan.info.once  # what does stores again uses all adjoints up
+    copied = plan.info.changes - once
+    used = {p: _in_place(args[p], gradient, keeps[p] and p in copied) for p, gradient in given.items()}
+    kept = {p: used[p].ptr for p in once if keeps.get(p)}
+    changed = {p: gradient for p, gradient in given.items() if not keeps[p]}
+    call, address, _held = (_call_apart if apart else _call)(record, used, kept)
+    for gradient in changed.values():
+        announce(gradient, record.site, "launch")
+    before = Memory(list(used.values())) if plan.heard_back else None
+    try:
+        call(0, threads, address)
+    except TapedebugError as error:
+        if before is not None:
+            before.restore()
+        raise error.with_traceback(None) from None
+    for p, gradient in changed.items():
+        if used[p] is not gradient:
+            np.copyto(gradient._look(), used[p]._look())
+        announced(gradient)
+
+
+Prepared = tuple[Runner, int, Any]
+"""What runs an adjoint, the address of its packed arguments, and what must live meanwhile."""
+
+
+def _is_apart(plan: KernelPlan, args: tuple[Any, ...]) -> bool:
+    """Whether no values from before the launch have to be kept for its adjoint: mostly none have to."""
+    touched = plan.touched
+    return plan.plain and len({args[p].buffer for p in touched}) == len(touched)
+
+
+def _call_apart(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
+    """The adjoint of such a launch: what the launch packs, with adjoints in their slots."""
+    plan, words = record.plan, Words("Q", record.packed)
+    for p, slot in plan.adjoint_slots:
+        words[slot] = used[p].ptr
+    return reversing(plan, _ANYWHERE, kept=frozenset(kept)), words.buffer_info()[0], words
+
+
+def _call(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
+    """The adjoint of any launch: what it overwrites of its own needs it writes again, in a copy."""
+    table = Table([record], _Given({record.args[p]: g for p, g in used.items()}))
+    ((call,), _, (address,)) = table.steps([record])[1:]
+    return table.leaving(record, kept) or call, address, table
+
+
+def plan_for(kernel: Any, args: tuple[Any, ...], plan: KernelPlan, active: frozenset[int]) -> KernelPlan:
+    """The plan for arguments of which these have an adjoint, made once."""
+    if active == plan.active:
+        return plan
+    key = ("adjoint", plan, active)
+    found: KernelPlan | None = kernel.plans.get(key)
+    if found is None:
+        found = kernel.plans[key] = KernelPlan(kernel, args, plan.packers, active)
+    return found
+
+
+def _flat(kernel: Any, adjoints: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One adjoint for each flat parameter: those of a struct are in a struct like it."""
+    if len(adjoints) > len(kernel.signature):
+        raise LaunchError(
+            f"launch of {kernel.key}: it has {len(kernel.signature)} arguments and {len(adjoints)} adjoints",
+            hint="pass one adjoint for each argument, None for an array's own gradient",
+        )
+    return argument_flattening.adjoints(kernel, adjoints)
+
+
+def _given(plan: KernelPlan, args: tuple[Any, ...], adjoints: tuple[Any, ...]) -> dict[int, array]:
+    """The adjoint of each argument that has one."""
+    found: dict[int, array] = {}
+    for p in plan.floats:
+        a = args[p]
+        gradient = adjoints[p] if p < len(adjoints) else None
+        if gradient is None:
+            gradient = a.grad if a.requires_grad else None
+        if gradient is not None:
+            _check(plan.kernel, p, a, gradient)
+            found[p] = gradient
+    return found
+
+
+def _check(kernel: Any, p: int, a: array, gradient: Any) -> None:
+    if not isinstance(gradient, array) or (gradient.shape, gradient.dtype) != (a.shape, a.dtype):
+        raise LaunchError(
+            f"launch of {kernel.key}: the adjoint of argument {kernel.params[p].name!r} must be an array "
+            f"like it, {a._facts().strip('()')}; got {gradient!r}",
+            hint="pass zeros_like(array), or None for the array's own gradient",
+        )
+
+
+def _keeps(plan: Any, p: int, a: array, gradient: array) -> bool:
+    """Whether the incoming adjoint of what the launch only writes stays as it is.
+
+    In a reverse pass it is used up. The caller's own array is not, nor is memory of another library, which
+    may use it again.
+    """
+    written = p in plan.writes and p not in plan.reads
+    own = a.requires_grad and gradient.buffer is a.buffer.adjoint and not gradient.buffer.windows
+    return written and not own
+
+
+def _in_place(a: array, gradient: array, copied: bool) -> array:
+    """An adjoint that has the strides of its array, which the compiled code expects, and may be changed."""
+    if not copied and gradient.strides == a.strides:
+        return gradient
+    memory = new((a.stop - a.start,), types.uint8, zeroed=True).buffer
+    at = memory.address + a.ptr - a.buffer.address - a.start
+    made = make(memory, at, a.dtype, a.shape, a.strides)
+    np.copyto(made._look(), gradient._look())
+    return made

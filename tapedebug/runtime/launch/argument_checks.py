@@ -1,0 +1,311 @@
+"""Arguments of a launch: checked with one message each, and packed."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError, DeviceError, LaunchError
+from tapedebug.lang import types
+from tapedebug.runtime.device import get_device
+from tapedebug.runtime.launch.argument_packing import Packer, Remembering
+from tapedebug.runtime.memory.array import array, new
+
+_LIMITS = {scalar: np.iinfo(scalar.numpy) for scalar in types.INTEGERS}
+
+
+def not_a_kernel(thing: Any) -> LaunchError:
+    """The error of a launch of something else."""
+    name = getattr(thing, "__name__", None)
+    told = f"the function {name!r}" if callable(thing) and name else f"{thing!r} ({type(thing).__name__})"
+    return LaunchError(
+        f"launch: the first argument must be a kernel; got {told}",
+        hint="pass the kernel itself, not its name"
+        if isinstance(thing, str)
+        else "decorate the function with @kernel",
+    )
+
+
+def in_lists(kernel: Any, inputs: Any, outputs: Any, error: Exception) -> Exception:
+    """The error of a launch that failed with `error`: that of `inputs=x` for `inputs=[x]`, if it is one."""
+    if not hasattr(kernel, "key"):
+        return error
+    for name, given in (("inputs", inputs), ("outputs", outputs)):
+        if isinstance(given, list | tuple) or not (
+            isinstance(given, array | np.ndarray | str | dict | set) or not hasattr(given, "__iter__")
+        ):
+            continue
+        shown = f"an array of shape {given.shape}" if hasattr(given, "shape") else told(given)
+        return LaunchError(
+            f"launch of {kernel.key}: {name} must be a list with one value for each parameter; got {shown}",
+            span=_span(kernel, None),
+            hint=f"write a list, in the order of the parameters: {name}=[…]"
+            if isinstance(given, dict | set)
+            else f"put it in a list: {name}=[…]",
+        )
+    return error
+
+
+def check_device(kernel: Any, device: Any) -> None:
+    """Refuse a device that does not exist.
+
+    Raises:
+        DeviceError: There is no such device.
+    """
+    try:
+        get_device(device)
+    except DeviceError as error:
+        name = getattr(kernel, "key", None) or "a kernel"
+        raise DeviceError(
+            f"launch of {name}: {error.message}", span=_span(kernel, None), hint=error.hint
+        ) from None
+
+
+def bad_dim(kernel: Any, dim: Any) -> LaunchError:
+    """The error of a `dim` that is not one to four integers."""
+    return LaunchError(
+        f"launch of {kernel.key}: dim is an int or a tuple of 1 to 4 ints; got {dim!r}",
+        span=_span(kernel, None),
+        hint="pass the number of threads, or an array's shape",
+    )
+
+
+def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
+    """Refuse negative sizes.
+
+    Raises:
+        LaunchError: One is negative.
+    """
+    if min(sizes) < 0:
+        shown = sizes[0] if len(sizes) == 1 else sizes
+        raise LaunchError(
+            f"launch of {kernel.key}: dim cannot be negative; got {shown}",
+            span=_span(kernel, None),
+            hint="pass sizes of 0 or more",
+        )
+
+
+def checked(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with NumPy arrays wrapped where an array is expected.
+
+    Raises:
+        LaunchError: Their number is wrong, or one does not fit its parameter.
+    """
+    params = kernel.params
+    if kernel.flat:
+        check_number(kernel, args)
+    found = []
+    for param, value in zip(params, args, strict=True):
+        if isinstance(param.type, types.ArrayType):
+            found.append(_array_argument(kernel, param, value))
+        else:
+            packer(kernel, param)(value)  # type: ignore[misc]
+            found.append(value)
+    return tuple(found)
+
+
+def check_pointers(kernel: Any, args: tuple[Any, ...]) -> None:
+    """Refuse arrays with gaps where native functions see pointers.
+
+    Raises:
+        LaunchError: One is not contiguous.
+    """
+    for p, function in kernel.analysis.native.items():
+        if not args[p].is_contiguous:
+            raise LaunchError(
+                f"launch of {kernel.key}: the array `{kernel.params[p].name}` is not contiguous, and the "
+                f"native function `{function}` sees it as a pointer",
+                span=_span(kernel, kernel.params[p]),
+                hint="pass array.contiguous(), or a view without gaps",
+            )
+
+
+def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
+    """Refuse too few and too many arguments.
+
+    Raises:
+        LaunchError: There are as many parameters as declared, and no others.
+    """
+    params = kernel.signature
+    if len(args) == len(params):
+        return
+    listed = ", ".join(f"{p.name}: {types.type_name(p.type)}" for p in params)
+    if len(args) < len(params):
+        missing = ", ".join(p.name for p in params[len(args) :])
+        defaults = kernel.origin.header.args.defaults
+        hint = f"pass {missing} too" + (": kernels have no defaults of parameters" if defaults else "")
+    else:
+        hint = f"leave out the last {len(args) - len(params)}"
+    plural = "argument" if len(params) == 1 else "arguments"
+    raise LaunchError(
+        f"launch of {kernel.key}: it takes {len(params)} {plural} ({listed}); got {len(args)}",
+        span=_span(kernel, None),
+        hint=hint,
+    )
+
+
+def _array_argument(kernel: Any, param: Any, value: Any) -> array:
+    wanted: types.ArrayType = param.type
+    if value is None and kernel.analysis.absent(param.index):
+        return new((0,) * wanted.ndim, wanted.dtype)
+    if isinstance(value, np.ndarray):
+        value = _wrapped(kernel, param, value)
+    if isinstance(getattr(value, "kernel_type", None), types.IndexedArrayType):
+        raise misfit(
+            kernel,
+            param,
+            f"got {types.type_name(value.kernel_type)} of shape {value.shape}",
+            f"pass contiguous(), a copy, or annotate it as {types.type_name(value.kernel_type)}",
+        )
+    if not isinstance(value, array):
+        hint = f"pass array(…, dtype={types.type_name(wanted.dtype)})"
+        if value is None:
+            hint += f", or ask in the kernel whether it is there: `if {param.name}:`"
+        raise misfit(kernel, param, f"got {told(value)}", hint)
+    if value.dtype is not wanted.dtype:
+        raise misfit(
+            kernel,
+            param,
+            f"got an array of {types.type_name(value.dtype)} with shape {value.shape}",
+            f"make the array with dtype={types.type_name(wanted.dtype)}, or change the annotation",
+        )
+    if value.ndim != wanted.ndim:
+        raise misfit(
+            kernel,
+            param,
+            f"got an array of shape {value.shape}, which has {_dimensions(value.ndim)}",
+            f"annotate it as {types.type_name(types.ArrayType(wanted.dtype, value.ndim))}, "
+            f"or pass an array of {_dimensions(wanted.ndim)}",
+        )
+    return value
+
+
+def _wrapped(kernel: Any, param: Any, value: np.ndarray[Any, Any]) -> array:
+    """A NumPy array as an array that shares its memory, so that what the kernel writes arrives."""
+    wanted: types.ArrayType = param.type
+    name = types.type_name(wanted.dtype)
+    if value.dtype != types.numpy_dtype(wanted.dtype):
+        raise misfit(
+            kernel,
+            param,
+            f"got a NumPy array of {value.dtype} with shape {value.shape}",
+            f"convert it with .astype('{types.numpy_dtype(wanted.dtype)}'), or make array(…, dtype={name})",
+        )
+    try:
+        writes = param.index in kernel.analysis.writes
+        made: array = array(value, dtype=wanted.dtype, copy=not writes and not value.flags.writeable)
+    except ArrayError as error:
+        raise misfit(
+            kernel,
+            param,
+            f"got a NumPy array of shape {value.shape}: {error.message}",
+            f"make array(…, dtype={name})",
+        ) from None
+    return made
+
+
+def packer(kernel: Any, param: Any) -> Packer | None:
+    """What checks a value for `param` and turns it into slots; None for arrays."""
+    kind = param.type
+    if isinstance(kind, types.ArrayType):
+        return None
+    scalar = types.scalar_of(kind)
+    inner, count = types.value_shape(kind), types.components(kind)
+
+    def one(value: Any) -> Any:
+        return _scalar(kernel, param, value, scalar)
+
+    slots = Struct(f"={count}{'d' if scalar in types.FLOATS else 'q'}")
+    if not inner:
+        return Remembering(lambda value: slots.pack(one(value)), float if scalar in types.FLOATS else int)
+    rounded = scalar in types.FLOATS
+
+    def vector(value: Any) -> bytes:
+        if rounded and value.__class__ is kind:
+            return slots.pack(*value._values.reshape(-1).tolist())
+        try:
+            parts = tuple(value)
+            if len(inner) > 1:  # rows, or all numbers at once
+                parts = tuple(n for row in parts for n in (row if np.iterable(row) else (row,)))
+        except TypeError:
+            raise misfit(kernel, param, f"got {told(value)}", f"pass {types.type_name(kind)}(…)") from None
+        if len(parts) != count:
+            raise misfit(
+                kernel,
+                param,
+                f"got {told(value)}, which has {len(parts)} components",
+                f"pass {count} numbers",
+            )
+        return slots.pack(*map(one, parts))
+
+    return vector
+
+
+def _scalar(kernel: Any, param: Any, value: Any, scalar: Any) -> Any:
+    if scalar in types.FLOATS:
+        if not isinstance(value, int | float | np.floating | np.integer | np.bool_):
+            raise misfit(kernel, param, f"got {told(value)}", "pass a number")
+        # Rounded here, so that the float64 twin of a kernel sees the number that the kernel saw.
+        if scalar is types.float16:
+            with np.errstate(over="ignore"):
+                return float(np.float16(value))
+        return ctypes.c_float(float(value)).value if scalar is types.float32 else float(value)
+    if scalar is types.bool:
+        if not isinstance(value, bool | np.bool_ | int | np.integer):
+            raise misfit(kernel, param, f"got {told(value)}", "pass True or False")
+        return int(bool(value))
+    try:
+        number = operator.index(int(value) if isinstance(value, np.bool_) else value)
+    except TypeError:
+        whole = isinstance(value, float | np.floating)
+        raise misfit(
+            kernel,
+            param,
+            f"got {told(value)}",
+            f"pass int({value!r}), or annotate it as float" if whole else "pass an int",
+        ) from None
+    low, high = int(_LIMITS[scalar].min), int(_LIMITS[scalar].max)
+    if not low <= number <= high:
+        raise misfit(
+            kernel,
+            param,
+            f"got {number}, outside {low} … {high}",
+            _mend_range(scalar),
+        )
+    return number - 2**64 if number >= 2**63 else number  # a slot holds an int64
+
+
+def _mend_range(scalar: Any) -> str:
+    narrow = scalar in (types.int8, types.int16, types.int32)
+    return "pass a smaller number, or use int64" if narrow else "pass a number in that range"
+
+
+def misfit(kernel: Any, param: Any, got: str, hint: str) -> LaunchError:
+    """The error of an argument that does not fit its parameter."""
+    return LaunchError(
+        f"launch of {kernel.key}: argument {param.name!r} (number {param.declared + 1}) must be "
+        f"{types.type_name(param.type)}; {got}",
+        span=_span(kernel, param),
+        hint=hint,
+    )
+
+
+def _span(kernel: Any, param: Any) -> Any:
+    """Where the parameter (or the kernel) is declared, if the kernel knows."""
+    from tapedebug.runtime.messages import declaration
+
+    return declaration(kernel, param)
+
+
+def _dimensions(count: int) -> str:
+    return "1 dimension" if count == 1 else f"{count} dimensions"
+
+
+def told(value: Any) -> str:
+    """What a message says that an argument is."""
+    shown = repr(value)
+    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

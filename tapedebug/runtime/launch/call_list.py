@@ -1,0 +1,244 @@
+"""Calls in the order in which they run: compiled ones in one pass over a table, others as they come."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.compiler.objects import Entry
+from tapedebug.runtime.launch.bounds_precheck import Checked
+from tapedebug.runtime.launch.plan import Runner
+from tapedebug.runtime.parallel.parallel_entry import Large
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape.record import Record
+
+MOST = 1 << 22
+"""Threads of several rows that run before somebody may interrupt."""
+
+LONG = 0.01
+"""Seconds that compiled calls take together, as far as is known, before somebody may interrupt."""
+
+FEW = 4
+"""Fewer compiled calls in a row are called one by one: to load the compiled loop would cost more."""
+
+BACK = 4
+"""So many times as long as the launch, at most, its adjoint takes: a guess."""
+
+Pulse = Callable[[], None] | None
+Call = tuple[Runner, int, int | None]
+"""What runs, its threads, and the address of its arguments; None of what works on all rows."""
+Words = np.ndarray[Any, np.dtype[np.int64]]
+Seconds = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class CallList:
+    """Calls one after the other; each for all rows before the next.
+
+    A call can be replaced, as an item of a list, until the next run.
+
+    Args:
+        runs: What runs.
+        threads: How many threads of each.
+        addresses: Where their arguments are; None of what works on all rows.
+        stride: Bytes from the arguments of one row to those of the next.
+        seconds: How long each call takes, about, if that is known.
+        held: What must live as long.
+
+    Attributes:
+        done: How far `run` came when it ran last.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Runner],
+        threads: Sequence[int],
+        addresses: Sequence[int | None],
+        *,
+        stride: int = 0,
+        seconds: Sequence[float] | None = None,
+        held: Any = None,
+    ) -> None:
+        self._runs, self._threads, self._addresses = list(runs), list(threads), list(addresses)
+        self._stride = stride
+        self._seconds = seconds
+        self._held = held
+        self._starts: list[int] = []  # of the parts that run at once, and where the last one ends
+        self.done = 0
+        self._table: Words = np.empty((0, 4), np.int64)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Call]:
+        return zip(self._runs, self._threads, self._addresses, strict=True)
+
+    def __getitem__(self, number: int) -> Call:
+        return self._runs[number], self._threads[number], self._addresses[number]
+
+    def __setitem__(self, number: int, call: Call) -> None:
+        self._runs[number], self._threads[number], self._addresses[number] = call
+        self._starts = []
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of its table."""
+        return self._table.nbytes
+
+    def _prepare(self) -> None:
+        """Write the table, and divide the calls into parts: some compiled calls, or one of any kind."""
+        calls = len(self._runs)
+        for number, (run, threads, at) in enumerate(self):
+            if type(run) is Checked and at is not None and run.is_shown(threads, at):
+                self._runs[number] = run.plain
+        self._runs = [
+            self._resolved(number, run) if type(run) is Large else run
+            for number, run in enumerate(self._runs)
+        ]
+        if calls < FEW:  # each is a part, whatever it is
+            self._starts = [*range(calls + 1)]
+            return
+        table = self._table = np.empty((calls, 4), np.int64)
+        table[:, 0] = [run.address if type(run) is Entry else 0 for run in self._runs]
+        table[:, 1] = self._threads
+        table[:, 2] = [at or 0 for at in self._addresses]
+        if None in self._addresses:
+            table[:, 0] *= [at is not None for at in self._addresses]
+        table[:, 3] = self._stride
+        spent = np.zeros(calls + 1)
+        if self._seconds is not None:
+            np.cumsum(self._seconds, out=spent[1:])
+        self._starts, start = [], 0
+        for other in [*np.flatnonzero(table[:, 0] == 0).tolist(), calls]:
+            while start < other:
+                together = int(np.searchsorted(spent, spent[start] + LONG, "right"))
+                stop = min(other, max(together - 1, start + 1))
+                self._starts += range(start, stop) if stop - start < FEW else [start]
+                start = stop
+            self._starts.append(other)
+            start = other + 1
+
+    def _resolved(self, number: int, run: Large) -> Runner:
+        """What a call does: of a launch of many threads that follows from its arguments, packed by now."""
+        threads, at = self._threads[number], self._addresses[number]
+        if threads < run.least:
+            return run.entry.settled()  # type: ignore[no-any-return]
+        if at is None:
+            return run
+        seconds = 0.0 if self._seconds is None else BACK * self._seconds[number]
+        found: Runner | None = run.alone(threads, at, seconds)
+        return run if found is None else found
+
+    def run(self, first: int = 0, last: int | None = None, *, rows: int = 1, pulse: Pulse = None) -> None:
+        """Run calls `first … last-1`.
+
+        Args:
+            first: By default the first of all.
+            last: By default all are run.
+            rows: For how many rows.
+            pulse: Called every few milliseconds; may raise to cancel.
+        """
+        if not self._starts:
+            self._prepare()
+        starts, end = self._starts, len(self._runs) if last is None else last
+        self.done = first
+        for part in range(bisect_right(starts, first) - 1 if first else 0, len(starts) - 1):
+            start, stop = max(first, starts[part]), min(end, starts[part + 1])
+            if start >= stop:
+                break
+            if pulse is not None:
+                pulse()
+            if stop - start > 1:
+                self._drive(start, stop, rows, pulse)
+            else:
+                run, threads, at = self[start]
+                for row in range(1 if at is None else rows):
+                    run(0, threads, (at or 0) + row * self._stride)
+            self.done = stop
+
+    def run_timed(self, times: Times) -> None:
+        """Run all calls, and note in `times` how long each takes."""
+        if not self._starts:
+            self._prepare()
+        starts = self._starts
+        if times.stamps.size != len(self._runs) + len(starts):
+            # Of each part one more than it has calls: when it begins, and when each of them is done.
+            times.stamps = np.zeros(len(self._runs) + len(starts), np.int64)
+        took: list[float] = []
+        # NumPy takes as long to say where they are as a launch does; passes of one launch count none.
+        stamps = times.stamps.ctypes.data if len(starts) <= len(self._runs) else 0
+        before = perf_counter()
+        for part, start in enumerate(starts[:-1]):
+            stop = starts[part + 1]
+            if stop - start > 1:
+                self._drive(start, stop, 1, None, stamps + 8 * (start + part))
+            else:
+                self._runs[start](0, self._threads[start], self._addresses[start] or 0)
+            now = perf_counter()
+            took.append(now - before)
+            before = now
+        times.starts, times.took = starts, took
+
+    def _drive(self, start: int, stop: int, rows: int, pulse: Pulse, stamps: int = 0) -> None:
+        from tapedebug.compiler.driver import driver
+
+        drive, table = driver(), self._table
+        if rows == 1 or int(table[start:stop, 1].sum()) * rows <= MOST:
+            drive(stop - start, table.ctypes.data + 32 * start, rows, stamps)
+            return
+        for entry, threads, first, stride in table[start:stop].tolist():
+            several = max(1, MOST // max(1, threads))
+            for row in range(0, rows, several):
+                if pulse is not None:
+                    pulse()
+                part = np.array([(entry, threads, first + row * stride, stride)], dtype=np.int64)
+                drive(1, part.ctypes.data, min(several, rows - row), 0)
+
+
+class Times:
+    """How long each record took in the last pass, worked out when somebody asks.
+
+    It refers to no record: records refer to it, and a tape that is dropped should go away at once.
+
+    Args:
+        indices: Of the records, in the order of the calls.
+
+    Attributes:
+        indices: The same.
+        starts: The first call of each part that ran at once, and how many calls there are.
+        took: Seconds of each part.
+        stamps: What the processor counted when a part began and when each of its calls was done.
+    """
+
+    def __init__(self, indices: list[int]) -> None:
+        self.indices = indices
+        self._known: tuple[list[float], dict[int, float]] = ([], {})
+        self.starts: list[int] = []
+        self.took: list[float] = []
+        self.stamps: Words = np.empty(0, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of what was counted."""
+        return self.stamps.nbytes
+
+    def of(self, record: Record) -> float | None:
+        """Seconds of a record; None where no pass is over."""
+        took, known = self._known
+        if took is not self.took:
+            known = dict(zip(self.indices, self._seconds().tolist(), strict=True))
+            self._known = self.took, known
+        return known.get(record.index)
+
+    def _seconds(self) -> Seconds:
+        found = np.zeros(len(self.indices))
+        for part, took in enumerate(self.took):
+            start, stop = self.starts[part : part + 2]
+            counts = np.diff(self.stamps[start + part : stop + part + 1]).astype(np.float64)
+            whole = counts.sum()
+            found[start:stop] = took * counts / whole if whole > 0 else took / (stop - start)
+        return found

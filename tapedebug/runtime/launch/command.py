@@ -1,0 +1,120 @@
+"""`Launch`: a launch that is set up once, and run as often as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapedebug._errors import LaunchError, TapedebugError
+from tapedebug.runtime.launch import adjoint_launch
+from tapedebug.runtime.launch.launch import launch, launch_dims, resolve
+from tapedebug.runtime.state import here, state
+
+
+class Launch:
+    """What `launch(…, record_cmd=True)` returns: a kernel with its arguments, which can be changed.
+
+    Arguments are checked when they are set. Each `launch()` is like one with `wp.launch`: an active tape
+    records it.
+
+    Attributes:
+        kernel: The kernel.
+        dim: The launch dimensions.
+        params: The arguments, in order.
+        adjoint: Whether it runs the kernel's adjoint.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        dim: Any,
+        params: Sequence[Any],
+        adj_params: Sequence[Any] = (),
+        *,
+        adjoint: bool = False,
+        record_tape: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.adjoint = adjoint
+        self.record_tape = record_tape
+        self.adj_params: list[Any] = list(adj_params)
+        self.params: list[Any] = []
+        self._fill(params)
+        self.set_dim(dim)
+
+    def __repr__(self) -> str:
+        return f"<launch of {self.kernel.key}, dim {self.dim}>"
+
+    def _fill(self, values: Sequence[Any]) -> None:
+        """Set all arguments, once they are known to fit."""
+        try:
+            resolve(self.kernel, tuple(values))
+        except TapedebugError as error:
+            raise error.with_traceback(None) from None
+        self.params = list(values)
+
+    def set_dim(self, dim: Any) -> None:
+        """Set the launch dimensions.
+
+        Raises:
+            LaunchError: They are not one to four sizes of 0 or more.
+        """
+        self.dim = launch_dims(self.kernel, dim)[0]
+
+    def set_params(self, values: Sequence[Any]) -> None:
+        """Set all arguments.
+
+        Raises:
+            LaunchError: They do not fit the kernel; the command keeps those it has.
+        """
+        self._fill(values)
+
+    def set_param_at_index(self, index: int, value: Any, adjoint: bool = False) -> None:
+        """Set one argument (with `adjoint`, its adjoint), counted from 0.
+
+        Raises:
+            LaunchError: There is no such parameter, or the value does not fit it.
+        """
+        count = len(self.params)
+        if not -count <= index < count:
+            raise LaunchError(
+                f"launch of {self.kernel.key}: there is no parameter number {index}; it has {count}",
+                hint=f"pass 0 to {count - 1}",
+            )
+        if adjoint:
+            self.adj_params += [None] * (count - len(self.adj_params))
+            self.adj_params[index] = value
+            return
+        values = list(self.params)
+        values[index] = value
+        self._fill(values)
+
+    def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
+        """Set the argument of the parameter `name` (with `adjoint`, its adjoint).
+
+        Raises:
+            LaunchError: There is no such parameter, or the value does not fit it.
+        """
+        names = [param.name for param in self.kernel.signature]
+        if name not in names:
+            raise LaunchError(
+                f"launch of {self.kernel.key}: there is no parameter {name!r}",
+                hint=f"its parameters are {', '.join(names)}",
+            )
+        self.set_param_at_index(names.index(name), value, adjoint)
+
+    def launch(self, stream: Any = None) -> None:
+        """Run it. An active tape records it, which Warp's tape does not do.
+
+        Args:
+            stream: Accepted and ignored on the CPU.
+        """
+        if self.adjoint:
+            adjoint_launch.run(self.kernel, self.dim, tuple(self.params), (), tuple(self.adj_params))
+        else:
+            tape = here.thread.tape
+            before = 0 if tape is None else len(tape.records)
+            launch(self.kernel, self.dim, self.params, record_tape=self.record_tape)
+            if state.as_warp and tape is not None:
+                for record in tape.records[before:]:
+                    record.command = True

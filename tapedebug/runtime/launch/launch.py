@@ -1,0 +1,297 @@
+"""`launch`: run a kernel over a grid of threads, and record it where a tape is active."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from time import perf_counter
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._errors import TapedebugError
+from tapedebug.runtime.launch import argument_checks, argument_flattening
+from tapedebug.runtime.launch.argument_packing import HEADER as _HEADER
+from tapedebug.runtime.launch.argument_packing import KNOWN, dims, kinds_of, known_dims
+from tapedebug.runtime.launch.argument_packing import address_of as address_of
+from tapedebug.runtime.launch.checked_launch import launch as launch_watched
+from tapedebug.runtime.launch.overloads import concrete
+from tapedebug.runtime.launch.plan import KernelPlan
+from tapedebug.runtime.memory.array import array, settled
+from tapedebug.runtime.memory.lazy_zero import covered, overwriting, waiting
+from tapedebug.runtime.state import here, state
+from tapedebug.runtime.tape.gradient_history import note_read
+from tapedebug.runtime.tape.record import Record, call_site
+from tapedebug.runtime.tape.tracker import announce, announced
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.launch.command import Launch
+    from tapedebug.runtime.memory.buffer import Buffer
+
+
+def launch(
+    kernel: Any,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    adj_inputs: Sequence[Any] = (),
+    adj_outputs: Sequence[Any] = (),
+    device: Any = None,
+    stream: Any = None,
+    adjoint: bool = False,
+    record_tape: bool = True,
+    record_cmd: bool = False,
+    max_blocks: int = 0,
+    block_dim: int | None = 256,
+) -> Launch | None:
+    """Run `kernel` once for each index of `dim`.
+
+    Args:
+        kernel: A function decorated with `@kernel`.
+        dim: Number of threads, or up to four sizes. A size of 0 runs (and records) nothing.
+        inputs: Arguments for the first parameters.
+        outputs: Arguments for the parameters after those; where the line is drawn makes no difference.
+        adj_inputs: With `adjoint`, the adjoints of `inputs`: arrays, or None for an array's own gradient.
+        adj_outputs: The adjoints of `outputs`, likewise.
+        device: Only `"cpu"` exists.
+        stream: Accepted and ignored on the CPU.
+        adjoint: Run the kernel's adjoint instead, with the values that memory holds now: adjoints of what
+            the kernel reads are added to, and those of what it overwrites are used up. Not recorded.
+        record_tape: False leaves the launch off the active tape; what the tape needs of overwritten memory
+            is kept.
+        record_cmd: Run nothing, and return a `Launch` that can be launched many times.
+        max_blocks: Accepted and ignored on the CPU.
+        block_dim: Accepted and ignored on the CPU.
+
+    Returns:
+        With `record_cmd` the command, else None.
+
+    Raises:
+        LaunchError: The arguments do not fit the kernel: their number, types, shapes; or `dim` is negative.
+        DeviceError: There is no such device.
+        OverwriteError: The active tape has `on_overwrite="error"` and needs what the launch would overwrite.
+    """
+    if device is not None:
+        argument_checks.check_device(kernel, device)
+    try:
+        args = (*inputs, *outputs)
+    except TypeError as error:
+        raise argument_checks.in_lists(kernel, inputs, outputs, error) from None
+    if adjoint or record_cmd:
+        adjoints = (*adj_inputs, *adj_outputs)
+        try:
+            return _otherwise(kernel, dim, inputs, outputs, adjoints, adjoint, record_cmd, record_tape)
+        except TapedebugError as error:  # the user's line is in the message, not in our frames
+            raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
+    known = KNOWN.get(dim) if dim.__class__ is int else known_dims(dim)
+    packed = None
+    try:
+        plan = kernel.latest
+        if plan is not None and known is not None and not waiting.blocks:
+            packed = plan.fitted(known[2], *args)
+    except (AttributeError, TypeError):  # other arguments than those of the last launch
+        pass
+    except TapedebugError as error:
+        raise error.with_traceback(None) from None
+    if packed is None:
+        try:
+            plan, args = _planned(kernel, args)
+        except TapedebugError as error:
+            raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
+        if plan.watched:
+            launch_watched(plan, dim, args, record_tape=record_tape)
+            return None
+        try:
+            known = known or launch_dims(kernel, dim)
+            if waiting.blocks and plan.covers:
+                found = _overwritten(plan, args, known[0])
+                if found:
+                    with overwriting(found):
+                        return launch(kernel, dim, inputs, outputs, record_tape=record_tape)
+            packed = plan.tested(known[2], *args)
+        except TapedebugError as error:
+            raise error.with_traceback(None) from None
+    assert known is not None
+    sizes, threads, _ = known
+    if not threads:
+        return None
+    tape = here.thread.tape
+    if tape is None or not record_tape:
+        if tape is not None:
+            tape.tracker.left_out(plan, args, call_site())
+        for p in plan.gradients:
+            note_read(args[p], "launch")
+        for p in plan.written:
+            written = args[p]
+            if written.buffer.watch:
+                announce(written, call_site(), "launch")
+            else:
+                written.buffer.fill = None
+                written.buffer.writes += 1
+        (plan.run if threads < plan.least else plan.large)(0, threads, id(packed) + _HEADER)
+        for p in plan.written:
+            if args[p].buffer.windows:
+                announced(args[p])
+        return None
+    frame = sys._getframe(1)
+    code = frame.f_code
+    ours = code is not state.caller and not _is_users(frame)
+    site = call_site() if ours else (code, frame.f_lasti)
+    if tape.tracking is not None:
+        launch_watched(plan, dim, args, record_tape=True)
+        return None
+    records = tape.records
+    record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
+    if state.as_warp and not plan.kernel.flat:
+        record.given = (*inputs, *outputs)
+    tracker, before = tape.tracker, plan.opening
+    if before is None or tracker.budget is not None:
+        watched = tracker.before(record)
+    else:
+        watched = before(tracker, record)
+    start = perf_counter()
+    (plan.run if threads < plan.least else plan.large)(0, threads, id(packed) + _HEADER)
+    record.elapsed = perf_counter() - start
+    if watched:
+        tracker.after(record)
+    records.append(record)
+    return None
+
+
+def _overwritten(plan: KernelPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
+    """The buffers without their zeros that a launch overwrites wholly; none where somebody looks closely."""
+    tape = here.thread.tape
+    if state.as_warp or (tape is not None and tape.tracking is not None):
+        return []
+    return covered(plan, args, sizes)
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Whether code is not of this package; the last one that is not is asked for again, mostly."""
+    if frame.f_globals.get("__name__", "").startswith("tapedebug"):
+        return False
+    state.caller = frame.f_code
+    return True
+
+
+def _planned(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
+    """The plan of a launch, which is the first that the next one tries, and the flat arguments."""
+    try:
+        plan = kernel.plans.get(kernel.kinds(*args))
+    except (AttributeError, TypeError):  # something does not fit, or fits after it has been converted
+        plan = None
+    if plan is not None:
+        kernel.latest = plan
+        return plan, args
+    return resolve(kernel, args)
+
+
+def _otherwise(
+    kernel: Any,
+    dim: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    adjoints: tuple[Any, ...],
+    adjoint: bool,
+    record_cmd: bool,
+    record_tape: bool,
+) -> Launch | None:
+    """A launch that is not simply run: a command, or the adjoint alone."""
+    if record_cmd:
+        from tapedebug.runtime.launch.command import Launch
+
+        return Launch(kernel, dim, (*inputs, *outputs), adjoints, adjoint=adjoint, record_tape=record_tape)
+    _adjoint_launch()(kernel, dim, tuple(inputs), tuple(outputs), adjoints)
+    return None
+
+
+@cache
+def _adjoint_launch() -> Callable[..., None]:
+    from tapedebug.runtime.launch import adjoint_launch
+
+    return adjoint_launch.run
+
+
+def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[KernelPlan, tuple[Any, ...]]:
+    """Check the arguments and make (or find) the plan for their kinds.
+
+    Args:
+        kernel: The kernel.
+        args: As given to `launch`; with `flat`, one for each flat parameter, as records have them.
+        flat: Whether structs were taken apart already.
+
+    Returns:
+        The plan, and the flat arguments, with NumPy arrays wrapped.
+    """
+    try:
+        known = kernel.plans.get(kernel.kinds(*args))
+    except (AttributeError, TypeError):
+        known = None
+    if known is not None:
+        return known, args
+    if not hasattr(kernel, "plans"):
+        raise argument_checks.not_a_kernel(kernel)
+    settled(args)
+    generic, kernel = kernel, concrete(kernel, args)
+    if generic.kinds is None:
+        generic.kinds = _kinds_function(kernel, generic)
+    if kernel.flat or flat:
+        plan, found = _plan_of(kernel, args)
+        if generic is not kernel and not plan.watched:  # found at once the next time
+            generic.plans[_any_kinds(*found)] = plan
+        return plan, found
+    return _plan_of(kernel, argument_flattening.check_and_flatten(kernel, args))
+
+
+def _kinds_function(kernel: Any, generic: Any) -> Callable[..., Any]:
+    """What gives the key of a kernel's plans, or of those of a generic one."""
+    if generic is not kernel:
+        return _any_kinds
+    return kinds_of(kernel.params) if kernel.flat else _no_kinds
+
+
+def _any_kinds(*args: Any) -> tuple[Any, ...]:
+    """What plans are kept under, whatever the parameters are."""
+    return tuple([a._kind if isinstance(a, array) else a.__class__ for a in args])
+
+
+def _no_kinds(*args: Any) -> None:
+    """Of kernels whose arguments must be taken apart first."""
+
+
+def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
+    """The plan for flat arguments; of taken-apart ones the key begins with None, which no argument has."""
+    lead = () if kernel.flat else (None,)
+    key = (*lead, *_any_kinds(*args))
+    plan = kernel.plans.get(key) or kernel.watched.get(key)
+    if plan is not None:
+        return plan, args
+    args = argument_checks.checked(kernel, args)
+    key = (*lead, *_any_kinds(*args))
+    plan = kernel.plans.get(key) or kernel.watched.get(key)
+    if plan is None:
+        argument_checks.check_pointers(kernel, args)
+        packers = tuple(argument_checks.packer(kernel, p) for p in kernel.params)
+        plan = KernelPlan(kernel, args, packers)
+        (kernel.watched if plan.watched else kernel.plans)[key] = plan
+    return plan, args
+
+
+def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, bytes]:
+    """`dim` as a tuple, its product, and its slots.
+
+    Raises:
+        LaunchError: It is not one to four sizes of 0 or more.
+    """
+    try:
+        sizes: tuple[int, ...] = (operator.index(dim),)
+    except TypeError:
+        try:
+            sizes = tuple(operator.index(n) for n in dim)
+        except TypeError:
+            raise argument_checks.bad_dim(kernel, dim) from None
+    if not 1 <= len(sizes) <= 4:
+        raise argument_checks.bad_dim(kernel, dim)
+    argument_checks.check_dim(kernel, sizes)
+    return dims(sizes)

@@ -1,0 +1,53 @@
+"""Launches of generic kernels: which version of the kernel the arguments ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapedebug.lang import types
+from tapedebug.runtime.launch import argument_checks
+from tapedebug.runtime.memory.array import array
+
+
+def concrete(kernel: Any, args: tuple[Any, ...]) -> Any:
+    """The kernel, or the version of a generic one for the types of these arguments.
+
+    Numbers have the type that they have in kernels: a Python float is float32, `np.float64(…)` float64.
+
+    Raises:
+        LaunchError: Their number is wrong, or one has no type that fits its parameter.
+    """
+    if not kernel.is_generic:
+        return kernel
+    argument_checks.check_number(kernel, args)
+    kinds = []
+    for param, value in zip(kernel.signature, args, strict=True):
+        kind = _type_of(value, param.type) if types.is_generic(param.type) else param.type
+        if not types.fits(param.type, kind):
+            raise argument_checks.misfit(kernel, param, f"got {_told(value, kind)}", _mend(param.type, kind))
+        kinds.append(kind)
+    return kernel.instance(tuple(kinds))
+
+
+def _type_of(value: Any, declared: Any) -> Any:
+    """The type of an argument; None where it has none."""
+    if isinstance(value, array):
+        return types.ArrayType(value.dtype, value.ndim)
+    if isinstance(value, np.ndarray) and value.ndim:
+        scalar = types.from_numpy(value.dtype)
+        return None if scalar is None else types.ArrayType(scalar, value.ndim)
+    return types.type_of_value(value)
+
+
+def _told(value: Any, kind: Any) -> str:
+    if isinstance(value, array | np.ndarray) and kind is not None:
+        return f"{types.type_name(kind)} with shape {value.shape}"
+    return argument_checks.told(value)
+
+
+def _mend(declared: Any, kind: Any) -> str:
+    if kind is None:
+        return "pass an array, a number or a vector, whose type is known"
+    return f"pass a value of another type, or annotate it as {types.type_name(kind)}"

@@ -1,0 +1,1 @@
+"""Arrays and the memory behind them: buffers, views, construction, copies, exchange with other libraries."""

@@ -1,0 +1,480 @@
+"""The array: a typed, strided view of a buffer.
+
+Views (slices, `reshape`, `flatten`, `transpose`, `view`) share their buffer with its gradient memory, so that
+versions and gradients belong to memory, not to Python objects.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from functools import cache, lru_cache
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.runtime.device import CPU, Device, get_device
+from tapedebug.runtime.memory import convert
+from tapedebug.runtime.memory.array_protocols import Exchange
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.memory.operators import Arithmetic
+from tapedebug.runtime.state import here
+
+Values = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+_SLOTS = tuple(Struct(f"=Q{2 * ndim}q") for ndim in range(5))
+
+KINDS: dict[tuple[Any, int, bool, bool, bool], int] = {}
+"""Small numbers for (dtype, ndim, contiguous, has a gradient, is one): what `launch` keys its plans with."""
+
+
+class array(Exchange, Arithmetic):
+    """A fixed-size array of scalars or vectors, of 1 to 4 dimensions.
+
+    `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of
+    kernel parameters. Arrays hash and compare by identity, so that they can be keys of `Tape.gradients`.
+
+    Args:
+        data: A sequence, a NumPy array or another array. Vector elements come from vectors or from a last
+            dimension of their length: `(N, 3)` gives N vec3. Complex NumPy numbers give vec2 of real and
+            imaginary part.
+        dtype: Element type; `float`, `int`, `bool` mean float32, int32, bool. By default that of the data (a
+            list of
+            Python floats is float64, as in NumPy).
+        shape: Shape of the array, without the vector dimension; alone it makes an array of undefined content.
+        strides: Byte strides, with `ptr` only.
+        ptr: Address of existing memory to use. Where it lies in memory that an array has, the two share
+            gradients and versions, like views.
+        capacity: Bytes of that memory, if there is more of it than the shape needs.
+        device: Only `"cpu"` exists.
+        pinned: Accepted and ignored on the CPU.
+        copy: False uses the memory of a NumPy array of the right dtype instead of copying it.
+        deleter: Called with address and size of the memory at `ptr` when nothing uses it any more; without
+            it, keep the owner of the memory alive.
+        ndim: Number of dimensions of an annotation.
+        grad: The gradient array; implies `requires_grad`.
+        requires_grad: Whether the array takes part in differentiation.
+        retain_grad: Keep `.grad` of an intermediate array after `Tape.backward`: of each element the adjoint
+            of what the last launch that wrote it (or the part that it is in) left there.
+
+    Raises:
+        ArrayError: Data, dtype and shape do not fit together.
+        DeviceError: There is no such device.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_fields",
+        "_grad",
+        "_kind",
+        "_packed",
+        "_requires_grad",
+        "buffer",
+        "dtype",
+        "is_contiguous",
+        "ndim",
+        "part",
+        "ptr",
+        "retain_grad",
+        "shape",
+        "size",
+        "start",
+        "stop",
+        "strides",
+    )
+
+    dtype: Any
+    """Element type: a scalar or vector class of the kernel language."""
+    shape: Shape
+    strides: Shape
+    """Bytes between neighbours, for each dimension."""
+    ndim: int
+    size: int
+    """Number of elements."""
+    ptr: int
+    """Address of element (0, …)."""
+    buffer: Buffer
+    start: int
+    """First byte of the buffer that the elements occupy."""
+    stop: int
+    is_contiguous: bool
+    part: str
+    """Of a view that stands for a field of an array of structs, what follows the array's name: `.pos`."""
+    retain_grad: bool
+    _fields: tuple[array, ...] | None
+    """Of an array of structs, the views of its numbers (`struct_fields.leaves`), once they were asked for."""
+    _kind: int
+    _packed: bytes
+    """Pointer, shape and strides as kernels take them."""
+    _requires_grad: bool
+    _grad: array | None
+
+    _ndim_wanted = 0
+
+    def __new__(  # noqa: D102
+        cls,
+        data: Any = None,
+        dtype: Any = None,
+        shape: Any = None,
+        strides: Any = None,
+        ptr: int | None = None,
+        capacity: int | None = None,
+        device: Any = None,
+        pinned: bool = False,
+        copy: bool = True,
+        deleter: Callable[[int, int], object] | None = None,
+        ndim: int | None = None,
+        grad: array | None = None,
+        requires_grad: bool = False,
+        retain_grad: bool = False,
+    ) -> Any:
+        if data is None and ptr is None and shape is None:
+            return types.ArrayType(float if dtype is None else dtype, ndim or cls._ndim_wanted or 1)
+        from tapedebug.runtime.memory import construct
+
+        get_device(device)
+        if data is not None:
+            made = construct.from_data(data, dtype, shape, copy)
+            if here.thread.tape is not None:
+                _border().arrived(made, "array", data)
+        elif ptr is not None:
+            kind = float if dtype is None else dtype
+            made = construct.from_pointer(ptr, shape, kind, strides, capacity, deleter)
+        else:
+            made = construct.from_shape(shape, float if dtype is None else dtype)
+        if cls._ndim_wanted and made.ndim != cls._ndim_wanted:
+            raise ArrayError(
+                f"{cls.__name__}: the data has {made.ndim} dimensions (shape {made.shape})",
+                hint="reshape the data, or use array()",
+            )
+        if grad is not None:
+            made.grad = grad
+        elif requires_grad:
+            made.requires_grad = True
+            if not types.is_float(made.dtype):
+                from tapedebug.runtime.messages import warn_of_no_slope
+
+                warn_of_no_slope(made)
+        if retain_grad and not made.requires_grad:
+            raise ArrayError(
+                "array: retain_grad=True needs requires_grad=True", hint="pass requires_grad=True too"
+            )
+        made.retain_grad = retain_grad
+        return made
+
+    def __class_getitem__(cls, params: Any) -> types.ArrayType:
+        """`array[float]`, `array2d[vec3]`: an annotation."""
+        return types.ArrayType(params, cls._ndim_wanted or 1)
+
+    # -- what it is -------------------------------------------------------------------------------------
+
+    @property
+    def item_size(self) -> int:
+        """Bytes of one element."""
+        return convert.item_bytes(self.dtype)
+
+    @property
+    def kernel_type(self) -> types.ArrayType:
+        """The type of a kernel's parameter, or a struct's field, that takes this array."""
+        return types.ArrayType(self.dtype, self.ndim)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of memory that the elements need."""
+        return self.size * self.item_size
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the memory is pinned for copies to a GPU: never, on the CPU."""
+        return False
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the array is contiguous in the reverse order of its dimensions."""
+        return self.transpose().is_contiguous
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return CPU
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the array takes part in differentiation; settable."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if value and not self._requires_grad and hasattr(self, "_requires_grad"):
+            for _, tracker in self.buffer.watchers():
+                tracker.activated = True
+        self._requires_grad = bool(value)
+        self._fields = None
+        self._kind = _kind_of(self)
+
+    @property
+    def grad(self) -> array | None:
+        """The gradient, of the same shape and dtype, or None without `requires_grad`.
+
+        Setting it makes the array require a gradient. A gradient array that matches the whole buffer is used
+        as it is; for a view its values are copied into the gradient of the buffer. `None` switches the
+        gradient off.
+        """
+        if not self._requires_grad:
+            return None
+        memory = self.buffer.gradient()
+        held = self._grad
+        if held is None or held.buffer is not memory:
+            held = self._grad = make(
+                memory, memory.address + self.ptr - self.buffer.address, self.dtype, self.shape, self.strides
+            )
+        return held
+
+    @grad.setter
+    def grad(self, value: array | None) -> None:
+        if value is None:
+            self.requires_grad = False
+            self._grad = None
+            return
+        seen: Any = value
+        if not isinstance(seen, array) or seen.shape != self.shape or seen.dtype is not self.dtype:
+            raise ArrayError(
+                f"the gradient of an array{self._facts()} must be an array of the same shape and dtype; "
+                f"got {value!r}",
+                hint="pass zeros_like(array), or an array made from data of that shape and dtype",
+            )
+        self.requires_grad = True
+        whole = (
+            value.is_contiguous and self.is_contiguous and value.size * self.item_size == self.buffer.nbytes
+        )
+        if whole and value.buffer.nbytes == self.buffer.nbytes:
+            self.buffer.take_gradient(value.buffer)
+            value.buffer.handed_over = value.buffer.is_foreign
+            value._kind = _kind_of(value)
+            self._grad = value
+        else:
+            own = self.grad
+            assert own is not None
+            own.assign(value)
+
+    def _facts(self) -> str:
+        return f"(shape={self.shape}, dtype={types.type_name(self.dtype)})"
+
+    def __repr__(self) -> str:
+        return f"array{self._facts()}"
+
+    def __str__(self) -> str:
+        return str(self._look())
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """How it shows itself in a notebook."""
+        return importlib.import_module("tapedebug.notebook.display").static_bundle(self)
+
+    # -- values -----------------------------------------------------------------------------------------
+
+    def assign(self, src: Any) -> None:
+        """Copy `src` (an array, or what `array` takes) into this array; recorded on an active tape."""
+        from tapedebug.runtime.memory.transfer import assign
+
+        assign(self, src)
+
+    def fill_(self, value: Any) -> None:
+        """Set every element to `value`; recorded on an active tape."""
+        from tapedebug.runtime.memory.transfer import fill
+
+        fill(self, value)
+
+    def zero_(self) -> None:
+        """Set every element to zero; recorded on an active tape."""
+        self.fill_(0)
+
+    def mark_read(self) -> None:
+        """Tell the active tape that code outside of kernels reads this array (with `Tape.record_func`)."""
+        from tapedebug.runtime.memory.transfer import mark
+
+        mark(self, writes=False)
+
+    def mark_write(self) -> None:
+        """Tell live tapes, *before* it happens, that code outside of kernels writes this array."""
+        from tapedebug.runtime.memory.transfer import mark
+
+        mark(self, writes=True)
+
+    def mark_init(self) -> None:
+        """Nothing to do: tapes know what was read and written without it. Kept for programs that call it."""
+
+    # -- views ------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """A view (ints and slices); with one int for each dimension, the value of that element.
+
+        Of an array of structs, `a["pos"]` is the view of a field. Arrays of indices among the key give an
+        `indexedarray`.
+        """
+        from tapedebug.runtime.memory import array_views
+
+        return array_views.item(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        from tapedebug.runtime.memory import array_views
+
+        array_views.set_item(self, key, value)
+
+    def reshape(self, shape: Any) -> array:
+        """A view of another shape with as many elements; one size may be -1.
+
+        Raises:
+            ArrayError: The sizes differ, or the array is not contiguous.
+        """
+        from tapedebug.runtime.memory import array_views
+
+        return array_views.reshaped(self, shape)
+
+    def flatten(self) -> array:
+        """A one-dimensional view of a contiguous array."""
+        return self if self.ndim == 1 and self.is_contiguous else self.reshape((self.size,))
+
+    def transpose(self, axes: Any = None) -> array:
+        """A view with the dimensions in another order (reversed by default)."""
+        from tapedebug.runtime.memory import array_views
+
+        return array_views.transposed(self, axes)
+
+    def view(self, dtype: Any) -> array:
+        """The same memory as elements of another type of the same size (float32 as int32).
+
+        Vectors and matrices may be seen as their scalars, with dimensions more, and scalars in a last
+        dimension (for matrices, two) of the right length as vectors: `(N, 3)` as N vec3.
+
+        Raises:
+            ArrayError: The sizes do not fit.
+        """
+        from tapedebug.runtime.memory import array_views
+
+        return array_views.viewed(self, dtype)
+
+    def contiguous(self) -> array:
+        """This array where it is contiguous, else a contiguous copy (recorded on an active tape)."""
+        if self.is_contiguous:
+            return self
+        from tapedebug.runtime.memory.transfer import clone
+
+        return clone(self)
+
+    def to(self, device: Any, requires_grad: bool | None = None) -> array:
+        """This array on `device`; there is one device.
+
+        Args:
+            device: Only `"cpu"` exists.
+            requires_grad: Accepted for arrays that change their device; without effect.
+        """
+        get_device(device)
+        return self
+
+
+@cache
+def _border() -> Any:
+    from tapedebug.runtime.tape import imported_arrays
+
+    return imported_arrays
+
+
+def make(
+    buffer: Buffer, ptr: int, dtype: Any, shape: Shape, strides: Shape, *, like: array | None = None
+) -> array:
+    """An array over existing memory; a view of `like` inherits whether it requires a gradient."""
+    a: array = object.__new__(array)
+    a.buffer, a.dtype, a.shape, a.strides = buffer, dtype, shape, strides
+    scalar = types.numpy_dtype(dtype).itemsize
+    item = scalar * types.components(dtype)
+    size, low, high, step, contiguous = 1, 0, item, item, True
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if n > 1:
+            contiguous = contiguous and stride == step
+            low += min(0, (n - 1) * stride)
+            high += max(0, (n - 1) * stride)
+        size *= n
+        step *= n
+    first = ptr - buffer.address
+    a.ndim, a.size = len(shape), size
+    a.is_contiguous = contiguous or size == 0
+    a.start, a.stop = (first + low, first + high) if size else (first, first)
+    _place(a, ptr)
+    a._grad = a._fields = None
+    a.part = ""
+    a.retain_grad = like.retain_grad if like is not None else False
+    a._requires_grad = like._requires_grad if like is not None else False
+    a._kind = _kind_of(a)
+    return a
+
+
+def new(shape: Shape, dtype: Any, *, zeroed: bool = False, requires_grad: bool = False) -> array:
+    """A contiguous array in new memory."""
+    nbytes, strides, size, words = _layout(shape, dtype)
+    buffer = Buffer.allocate(nbytes, zeroed=zeroed)
+    a: array = object.__new__(array if buffer.owed is None else _Late)
+    a.buffer, a.dtype, a.shape, a.strides = buffer, dtype, shape, strides
+    a.ndim, a.size, a.is_contiguous, a.start, a.stop = len(shape), size, True, 0, nbytes
+    if buffer.owed is None:
+        a.ptr = ptr = buffer.address
+        a._packed = _SLOTS[0].pack(ptr) + words
+    a._grad = a._fields = None
+    a.part, a.retain_grad, a._requires_grad = "", False, requires_grad
+    a._kind = KINDS.setdefault((dtype, a.ndim, True, requires_grad, False), len(KINDS))
+    return a
+
+
+@lru_cache(maxsize=1024)
+def _layout(shape: Shape, dtype: Any) -> tuple[int, Shape, int, bytes]:
+    """Of a contiguous array: its bytes, strides and elements, and what follows the pointer in its slots."""
+    item, size = convert.item_bytes(dtype), math.prod(shape)
+    strides = convert.contiguous_strides(shape, item)
+    scalar = types.numpy_dtype(dtype).itemsize
+    words = Struct(f"={2 * len(shape)}q").pack(*shape, *[s // scalar for s in strides])
+    return size * item, strides, size, words
+
+
+class _Late(array):
+    """An array whose memory is not cleared: it is when somebody asks where it is; then this is an `array`.
+
+    Of a class that has no say in it attributes are looked up faster.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("ptr", "_packed"):
+            raise AttributeError(f"'array' object has no attribute '{name}'", name=name, obj=self)
+        _place(self, self.buffer.address)
+        self.__class__ = array  # type: ignore[assignment]
+        return getattr(self, name)
+
+
+_Late.__name__, _Late.__qualname__ = array.__name__, array.__qualname__
+
+
+def settled(args: tuple[Any, ...]) -> None:
+    """Have the memory of arrays cleared that wait for it: they are of the class `array` then."""
+    for a in args:
+        if a.__class__ is _Late:
+            _ = a.ptr
+
+
+def _place(a: array, ptr: int) -> None:
+    scalar = types.numpy_dtype(a.dtype).itemsize
+    a.ptr = ptr
+    a._packed = _SLOTS[a.ndim].pack(ptr, *a.shape, *[s // scalar for s in a.strides])
+
+
+def _kind_of(a: array) -> int:
+    history = a.buffer.history
+    key = (a.dtype, a.ndim, a.is_contiguous, a._requires_grad, history is not None and history.of_gradient)
+    return KINDS.setdefault(key, len(KINDS))

@@ -1,0 +1,176 @@
+"""What an array shows to other libraries: NumPy's interface, DLPack, copies and pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.lang._compound import from_words, in_words
+from tapedebug.runtime.memory import convert
+from tapedebug.runtime.memory.buffer import Window
+from tapedebug.runtime.tape.gradient_history import note_read
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.memory.array import Values, array
+
+_HOST = (1, 0)
+"""DLPack's name of the CPU: (kDLCPU, device 0)."""
+
+
+class Exchange:
+    """The methods by which other libraries read and share the memory of an array.
+
+    Whoever shares memory can write it behind the tape's back. As long as such a view lives, its buffer counts
+    it (`windows`), and tapes keep and compare what they rely on.
+    """
+
+    __slots__ = ()
+
+    def _look(self: Any) -> Values:
+        """A NumPy view for our own short use; it does not count as a window."""
+        scalar = types.numpy_dtype(self.dtype)
+        inner = types.value_shape(self.dtype)
+        shape, strides, buffer = self.shape, self.strides, self.buffer
+        if inner:
+            shape += inner
+            strides += convert.contiguous_strides(inner, scalar.itemsize)
+        return np.ndarray(shape, scalar, buffer.data.data, self.ptr - buffer.address, strides)
+
+    @property
+    def __array_interface__(self: Any) -> dict[str, Any]:
+        look = self._look()
+        if look.dtype.names is not None:  # which an interface cannot describe: NumPy asks `__array__` then
+            raise AttributeError("arrays of structs have no __array_interface__")
+        note_read(self, "numpy")
+        whole = {
+            "data": (self.buffer.address, False),
+            "shape": (self.buffer.nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+        return {
+            # A byte array instead of an address: what NumPy makes of it keeps the window open, and counted.
+            "data": np.asarray(Window(self.buffer, whole, self.start, self.stop)),
+            "offset": self.ptr - self.buffer.address,
+            "shape": look.shape,
+            "strides": look.strides,
+            "typestr": look.dtype.str,
+            "version": 3,
+        }
+
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Values:
+        """For NumPy, where the elements are structs."""
+        values: Values = self.numpy()
+        return np.array(values, dtype=dtype) if copy or dtype not in (None, values.dtype) else values
+
+    def numpy(self: Any) -> Values:
+        """The values as a NumPy array of shape `shape` plus the vector dimension, sharing memory.
+
+        Of structs it is a structured array. Writing into it changes the array without telling the tape,
+        which finds it by comparing; prefer `assign`.
+        """
+        note_read(self, "numpy")
+        values: Values = self._shared()
+        return values
+
+    def _shared(self: Any) -> Values:
+        """The view that `numpy` gives; who gives it to others notes first that they read."""
+        look = self._look()
+        interface = {
+            "data": (self.ptr, False),
+            "shape": look.shape,
+            "strides": look.strides,
+            "typestr": look.dtype.str,
+            "version": 3,
+        }
+        values = np.asarray(Window(self.buffer, interface, self.start, self.stop))
+        return values if look.dtype.names is None else values.view(look.dtype)
+
+    def list(self: Any) -> list[Any]:
+        """All elements in a flat list: Python numbers, vectors, matrices or quaternions."""
+        note_read(self, "list")
+        look = self._look()
+        if types.is_struct(self.dtype):
+            return [self.dtype.from_numpy(one) for one in look.reshape(-1)]
+        if not types.value_shape(self.dtype):
+            return list(look.reshape(-1).tolist())
+        return [self.dtype(*one) for one in look.reshape(-1, types.components(self.dtype))]
+
+    def __iter__(self: Any) -> Iterator[Any]:
+        return (self[i] for i in range(self.shape[0]))
+
+    def __dlpack__(self: Any, **options: Any) -> Any:
+        """The memory as a DLPack capsule, shared; vector elements are a last dimension.
+
+        Args:
+            options: `stream`, `max_version`, `dl_device` and `copy`, as the protocol has them.
+
+        Raises:
+            ArrayError: A stride is negative, which readers of DLPack do not expect, or elements are structs.
+        """
+        if types.is_struct(self.dtype):
+            raise ArrayError(
+                f"an array of {types.type_name(self.dtype)} cannot be shared through DLPack, which has no "
+                "structs",
+                hint="share the arrays of its fields",
+            )
+        if any(s < 0 for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
+            raise ArrayError(
+                f"an array with negative strides {self.strides} cannot be shared through DLPack",
+                hint="share contiguous(), which is a copy",
+            )
+        note_read(self, "dlpack")
+        return self._shared().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where the memory is: the CPU, in DLPack's numbers."""
+        return _HOST
+
+    def __copy__(self: Any) -> array:
+        """A second array of the same memory."""
+        from tapedebug.runtime.memory.array import make
+
+        return make(self.buffer, self.ptr, self.dtype, self.shape, self.strides, like=self)
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> array:
+        """A contiguous copy that no tape knows of, with a copy of the gradient."""
+        function, state = self.__reduce__()
+        made: array = function(*state)
+        return made
+
+    def __reduce__(self: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Values, type and gradient; neither views nor tapes."""
+        gradient = (
+            self.grad._look().copy() if self.requires_grad and self.buffer.adjoint is not None else None
+        )
+        state = (self._look().copy(), _spelled(self.dtype), self.requires_grad, self.retain_grad, gradient)
+        return _rebuilt, state
+
+
+def _spelled(dtype: Any) -> Any:
+    """A type in words that another process can make it from again; a struct is found by its name."""
+    return dtype if types.is_struct(dtype) else in_words(dtype)
+
+
+def _rebuilt(
+    values: Values,
+    spelled: Any,
+    grad: bool,
+    retain: bool,
+    gradient: Values | None,
+) -> array:
+    """The array of `Exchange.__reduce__`."""
+    from tapedebug.runtime.memory.array import new
+
+    dtype = spelled if types.is_struct(spelled) else from_words(*spelled)
+    inner = () if types.is_struct(dtype) else types.value_shape(dtype)
+    made = new(values.shape[: values.ndim - len(inner)], dtype)
+    made._look()[...] = values
+    made.requires_grad, made.retain_grad = grad, retain
+    if gradient is not None and made.grad is not None:
+        made.grad._look()[...] = gradient
+    return made

@@ -1,0 +1,33 @@
+"""`array1d` to `array4d`: arrays and annotations that say their number of dimensions."""
+
+from __future__ import annotations
+
+from tapedebug.runtime.memory.array import array
+
+
+class array1d(array):
+    """An array, or an annotation, of one dimension."""
+
+    __slots__ = ()
+    _ndim_wanted = 1
+
+
+class array2d(array):
+    """An array, or an annotation, of two dimensions."""
+
+    __slots__ = ()
+    _ndim_wanted = 2
+
+
+class array3d(array):
+    """An array, or an annotation, of three dimensions."""
+
+    __slots__ = ()
+    _ndim_wanted = 3
+
+
+class array4d(array):
+    """An array, or an annotation, of four dimensions."""
+
+    __slots__ = ()
+    _ndim_wanted = 4

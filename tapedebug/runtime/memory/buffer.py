@@ -1,0 +1,339 @@
+"""Memory. Arrays are views of buffers; versions, preserved values and gradients belong to buffers.
+
+A buffer knows which live tapes have an interest in its content (`watch`, weak references), whether its
+content is a known constant (`fill`), and how many others can change it behind our back (`windows`): NumPy
+views, tensors that share its memory, buffers of foreign memory that overlap it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugWarning
+from tapedebug.runtime.memory.block_allocator import ALIGNMENT as ALIGNMENT
+from tapedebug.runtime.memory.block_allocator import uncleared
+from tapedebug.runtime.memory.lazy_zero import LEAST, Uncleared, settle
+from tapedebug.runtime.parallel import parallel_memcpy
+from tapedebug.runtime.tape.gradient_history import History, window_opened
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape.buffer_versions import Ledger
+    from tapedebug.runtime.tape.tracker import Tracker
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def byte_bounds(values: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """The addresses of the first byte of an array's elements and the one after the last."""
+    address: int = values.__array_interface__["data"][0]
+    if values.size == 0:
+        return address, address
+    spans = [(n - 1) * s for n, s in zip(values.shape, values.strides, strict=True)]
+    low = address + sum(min(0, s) for s in spans)
+    return low, address + sum(max(0, s) for s in spans) + values.itemsize
+
+
+ZERO = b"\0"
+"""The `fill` of a buffer that is known to hold zeros only."""
+
+
+_numbers = itertools.count()
+
+
+class _Gradients:
+    """How many times a buffer has got gradient memory, or another one: what relies on it looks again."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+
+gradients = _Gradients()
+
+
+class Buffer:
+    """A block of memory of one device.
+
+    Attributes:
+        address: Of the first byte.
+        nbytes: Size in bytes.
+        data: The bytes as a writable NumPy array; it keeps the memory alive.
+        adjoint: The gradient memory, of the same size, or None while nobody asked for a gradient.
+        fill: The repeated byte pattern that is known to be the whole content, or None.
+        watch: Trackers of the tapes that must hear of a write before it happens.
+        windows: How many can write without telling us: views that are alive, and the owner of foreign memory.
+        writes: How many writes through this package have happened.
+        history: What happened around tapes, of memory that has a gradient or is one; else None.
+        held: What must live as long as the buffer.
+        number: Tells it from all other buffers of the process, also from those that are gone.
+        views: How many NumPy views of it were opened so far.
+        owed: Its memory, where that should hold zeros and is not cleared yet; `data` and `address` clear it.
+        undefined: Its content was undefined when it was made, and nobody could write it unseen since.
+        handed_over: It is memory of another library that the caller made the gradient of an array.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "adjoint",
+        "data",
+        "fill",
+        "handed_over",
+        "held",
+        "history",
+        "nbytes",
+        "number",
+        "owed",
+        "undefined",
+        "views",
+        "watch",
+        "windows",
+        "writes",
+    )
+
+    data: Bytes
+    address: int
+
+    def __init__(
+        self,
+        data: Bytes,
+        fill: bytes | None = None,
+        foreign: bool = False,
+        known: bool = True,
+        late: bool = False,
+    ) -> None:
+        self.owed: Uncleared | None = None
+        self.nbytes: int = data.nbytes
+        self.adjoint: Buffer | None = None
+        self.fill = fill
+        self.watch: tuple[weakref.ref[Tracker], ...] = ()
+        self.windows = 1 if foreign else 0
+        self.writes = self.views = 0
+        self.number = next(_numbers)
+        self.history: History | None = None
+        self.held: list[object] = []
+        self.undefined = self.handed_over = False
+        if late:
+            self.owed = Uncleared(data)
+            self.__class__ = _LateBuffer
+        else:
+            self.place(data, known=known)
+
+    def place(self, data: Bytes, *, known: bool = True) -> None:
+        """Take memory."""
+        if known and self.owed is not None:
+            self.__class__ = Buffer
+        self.data = data
+        self.address = data.__array_interface__["data"][0] if data.size else 0
+        if known:
+            _REGISTRY[self.address, self.nbytes] = self
+
+    @classmethod
+    def allocate(cls, nbytes: int, *, zeroed: bool = False) -> Buffer:
+        """New memory, zeros or undefined."""
+        data, cleared = uncleared(nbytes, zeroed=zeroed)
+        late = zeroed and not cleared and nbytes >= LEAST
+        if zeroed and not cleared and not late:
+            parallel_memcpy.clear(data)
+        return cls(data, ZERO if zeroed else None, late=late)
+
+    @classmethod
+    def around(cls, values: np.ndarray[Any, Any]) -> Buffer:
+        """The buffer of the memory that `values` lies in, without a copy.
+
+        Two wraps of the same memory give the same buffer, so that overwrites are seen through both.
+        """
+        owner = values
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        if isinstance(owner.base, Window):
+            return owner.base.buffer
+        low, high = byte_bounds(owner)
+        return cls.at(low, high - low, values)
+
+    @classmethod
+    def at(
+        cls,
+        address: int,
+        nbytes: int,
+        owner: object = None,
+        deleter: Callable[[int, int], object] | None = None,
+        private: bool = False,
+    ) -> Buffer:
+        """The buffer of a range of foreign memory given by its address.
+
+        Memory within that of another buffer is that buffer. Where the two overlap in part, each sees what the
+        other writes as it sees writes through NumPy.
+
+        Args:
+            address: Of the first byte.
+            nbytes: How many.
+            owner: Kept alive as long as anything uses the memory.
+            deleter: Called with `address` and `nbytes` when nothing uses the memory any more.
+            private: A buffer of its own, with a gradient of its own, even of memory that has one.
+        """
+        met = _overlapping(address, nbytes)
+        for known in met if not private else ():
+            if known.address <= address and address + nbytes <= known.address + known.nbytes:
+                known._keep(_Foreign(address, nbytes, owner, deleter))
+                return known
+        source = np.asarray(_Foreign(address, nbytes, owner, deleter))
+        made = cls(source, foreign=True, known=not private)
+        for known in met:
+            low = max(address, known.address) - known.address
+            high = min(address + nbytes, known.address + known.nbytes) - known.address
+            made.held.append(Window(known, {}, low, high))
+        if met and not private:
+            _warn_of_overlap(met[0], made)
+        return made
+
+    def _keep(self, other: _Foreign) -> None:
+        """Keep the owner of memory alive where this buffer knows none itself."""
+        if other.deleter is not None:
+            self.held.append(other)
+        own = self.data.base
+        if isinstance(own, _Foreign) and own.owner is None:
+            own.owner = other.owner
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether it is certain that nothing was ever written here."""
+        return self.undefined and not self.writes
+
+    def gradient(self) -> Buffer:
+        """The adjoint memory; made of zeros when it is first asked for."""
+        if self.adjoint is None:
+            self.take_gradient(Buffer.allocate(self.nbytes, zeroed=True))
+        assert self.adjoint is not None
+        return self.adjoint
+
+    def take_gradient(self, memory: Buffer) -> None:
+        """From now on this is the adjoint memory."""
+        self.adjoint = memory
+        gradients.taken += 1
+        if self.history is None:
+            self.history = History(writes=self.writes)
+        if memory.history is None:
+            memory.history = History(writes=memory.writes)
+        memory.history.of_gradient = True
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if the memory belongs to another library."""
+        return isinstance(self.data.base, _Foreign)
+
+    def watchers(self) -> list[tuple[Ledger, Tracker]]:
+        """The ledgers of live tapes that use this buffer, with their trackers."""
+        trackers = [tracker for ref in self.watch if (tracker := ref()) is not None]
+        return [(tracker.ledgers[self], tracker) for tracker in trackers]
+
+    def copy_range(self, start: int, stop: int) -> Bytes:
+        """A private copy of the bytes `start … stop`."""
+        return self.data[start:stop].copy()
+
+    def zero_range(self, start: int, stop: int) -> None:
+        """Set bytes to zero, and remember it where that is the whole buffer."""
+        parallel_memcpy.clear(self.data[start:stop])
+        self.writes += 1
+        if start == 0 and stop == self.nbytes and not self.windows:
+            self.fill = ZERO
+
+
+class _LateBuffer(Buffer):
+    """A buffer whose memory is cleared when somebody asks for it, and then this is a `Buffer`."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("data", "address"):
+            raise AttributeError(f"'Buffer' object has no attribute '{name}'", name=name, obj=self)
+        settle(self)
+        return getattr(self, name)
+
+
+class Window:
+    """What a NumPy view of a buffer has as its `base`: counts as long as any view derived from it lives.
+
+    NumPy collapses chains of bases, but only up to an object that is not an array: this one.
+
+    Args:
+        buffer: The buffer.
+        interface: The `__array_interface__` that NumPy makes a view of.
+        start: The first byte that can be written through the view.
+        stop: The byte after the last.
+    """
+
+    __slots__ = ("__array_interface__", "buffer", "owner")
+
+    def __init__(self, buffer: Buffer, interface: dict[str, Any], start: int, stop: int) -> None:
+        self.buffer = buffer
+        if not buffer.nbytes:  # NumPy before 2.4 takes the address 0 for no interface at all
+            interface["data"] = (buffer.data.ctypes.data, False)
+        self.__array_interface__ = interface
+        buffer.windows += 1
+        buffer.views += 1
+        # From now on somebody can write without telling; a known constant is known no more.
+        buffer.fill = None
+        window_opened(buffer)
+        buffer.undefined = False
+        for ledger, tracker in buffer.watchers():
+            tracker.window_opened(ledger, start, stop)
+
+    def __del__(self) -> None:
+        self.buffer.windows -= 1
+        if not self.buffer.windows:
+            for ledger, tracker in self.buffer.watchers():
+                tracker.window_closed(ledger)
+
+
+class _Foreign:
+    """Keeps the owner of foreign memory alive behind a byte view of it."""
+
+    __slots__ = ("__array_interface__", "deleter", "owner")
+
+    def __init__(
+        self, address: int, nbytes: int, owner: object, deleter: Callable[[int, int], object] | None
+    ) -> None:
+        self.owner = owner
+        self.deleter = deleter
+        self.__array_interface__: dict[str, Any] = {
+            "data": (address, False),
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        if self.deleter is not None:
+            self.deleter(self.__array_interface__["data"][0], self.__array_interface__["shape"][0])
+
+
+_REGISTRY: weakref.WeakValueDictionary[tuple[int, int], Buffer] = weakref.WeakValueDictionary()
+
+
+def _overlapping(address: int, nbytes: int) -> list[Buffer]:
+    """The buffers that share bytes with a range of memory."""
+    same = _REGISTRY.get((address, nbytes))
+    if same is not None:
+        return [same]
+    stop = address + nbytes
+    return [b for b in list(_REGISTRY.values()) if b.address < stop and address < b.address + b.nbytes]
+
+
+def _warn_of_overlap(known: Buffer, made: Buffer) -> None:
+    from tapedebug.runtime.messages import user_stacklevel
+
+    warnings.warn(
+        f"the memory of this array ({made.nbytes} bytes at {made.address:#x}) overlaps that of another array "
+        f"({known.nbytes} bytes at {known.address:#x}) in part: tapes see what is written through the other, "
+        "but gradients do not pass from one to the other; make the array of the whole memory first",
+        TapedebugWarning,
+        stacklevel=user_stacklevel(),
+    )

@@ -1,0 +1,233 @@
+"""Copies and fills: differentiable where a tape is active, and always announced to live tapes."""
+
+from __future__ import annotations
+
+import operator
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.runtime.device import get_device
+from tapedebug.runtime.launch.plan import Plan, has_gradient
+from tapedebug.runtime.memory import convert, struct_fields
+from tapedebug.runtime.memory.array import array, new
+from tapedebug.runtime.memory.buffer import ZERO
+from tapedebug.runtime.parallel import parallel_memcpy
+from tapedebug.runtime.state import state
+from tapedebug.runtime.tape.builtin_plans import COPY, FILL, READ, WRITE
+from tapedebug.runtime.tape.gradient_history import is_gradient, note_read
+from tapedebug.runtime.tape.imported_arrays import arrived
+from tapedebug.runtime.tape.record import Record, Site, call_site
+from tapedebug.runtime.tape.tracker import announce, announced
+
+
+def copy(
+    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: Any = None
+) -> None:
+    """Copy elements of `src` into `dest`; differentiable on an active tape.
+
+    Args:
+        dest: Target, at least as large as what is copied.
+        src: Source of the same dtype.
+        dest_offset: First element of `dest` to write.
+        src_offset: First element of `src` to read.
+        count: Number of elements; 0 means all of `src`.
+        stream: Accepted and ignored on the CPU.
+
+    Raises:
+        ArrayError: Not arrays, different dtypes, or a range that is out of bounds.
+    """
+    try:
+        target, source = _copy_views(dest, src, dest_offset, src_offset, count)
+    except ArrayError as error:
+        raise error.with_traceback(None) from None
+    if source.size == 0:
+        return
+    if types.is_struct(source.dtype):
+        for into, of in zip(struct_fields.leaves(target), struct_fields.leaves(source), strict=True):
+            copy(into, of)
+        return
+    plan = COPY[has_gradient(target), has_gradient(source)]
+    if is_gradient(source):
+        note_read(source, "copy")
+    record = _begin(plan, (target, source), "copy", written=target)
+    start = perf_counter()
+    values = source._look()
+    # NumPy copies some overlapping ranges in the wrong order (one dimension, different strides).
+    parallel_memcpy.copy(target._look(), values.copy() if source.buffer is target.buffer else values)
+    _finish(record, target, start)
+
+
+def assign(dest: array, src: Any) -> None:
+    """`dest.assign(src)`: a copy from an array, or from data that becomes a constant on an active tape.
+
+    Raises:
+        ArrayError: The sizes differ or the data does not fit the dtype.
+    """
+    if not isinstance(src, array):
+        try:
+            values = convert.to_values(src, dest.dtype, dest.shape)
+        except ArrayError as error:
+            raise ArrayError(
+                f"assign to an array{dest._facts()}: {error.message.removeprefix('array: ')}", hint=error.hint
+            ) from None
+        if state.tape is None:
+            if dest.size:
+                announce(dest, _site_for(dest, 2), "assign")
+                parallel_memcpy.copy(dest._look(), values)
+                announced(dest)
+            return
+        given, src = src, new(dest.shape, dest.dtype)
+        src._look()[...] = values
+        arrived(src, "assign", given)
+    if src.size != dest.size:
+        raise ArrayError(
+            f"assign to an array{dest._facts()}: the source has shape {src.shape} ({src.size} elements)",
+            hint="assign as many elements as the array has",
+        )
+    copy(dest, src)
+
+
+def clone(
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
+) -> array:
+    """A contiguous copy of `src`; differentiable on an active tape.
+
+    Args:
+        src: What to copy.
+        device: Only `"cpu"` exists.
+        requires_grad: By default as `src`; False detaches the copy.
+        pinned: Accepted and ignored on the CPU.
+        retain_grad: Keep the copy's `.grad` after `Tape.backward`.
+    """
+    if not isinstance(src, array):
+        raise ArrayError(f"clone: {src!r} is not an array", hint="pass an array")
+    get_device(device)
+    made = new(src.shape, src.dtype)
+    made.requires_grad = src.requires_grad if requires_grad is None else requires_grad
+    made.retain_grad = retain_grad
+    copy(made, src)
+    return made
+
+
+def fill(dest: array, value: Any) -> None:
+    """`dest.fill_(value)`; on an active tape it cuts the gradient of what was there."""
+    item = convert.element_bytes(value, dest.dtype, lambda: f"fill_ of an array{dest._facts()}")
+    if dest.size == 0:
+        return
+    if types.is_struct(dest.dtype):
+        for leaf, inside in zip(dest.dtype.leaves(), struct_fields.leaves(dest), strict=True):
+            _fill(inside, item[leaf.offset : leaf.offset + inside.item_size])
+        return
+    _fill(dest, item)
+
+
+def _fill(dest: array, item: bytes) -> None:
+    record = _begin(FILL[has_gradient(dest)], (dest,), "fill_", written=dest)
+    if record is not None:
+        record.value = item
+    start = perf_counter()
+    fill_bytes(dest, item)
+    _finish(record, dest, start)
+
+
+def fill_bytes(dest: array, item: bytes) -> None:
+    """Set every element to the value with these bytes, and remember it where that is the whole buffer."""
+    buffer, whole, zero = dest.buffer, dest.is_contiguous, not any(item)
+    if zero:
+        parallel_memcpy.clear(buffer.data[dest.start : dest.stop] if whole else dest._look())
+    else:
+        values = np.frombuffer(item, dtype=types.numpy_dtype(dest.dtype))
+        dest._look()[...] = values.reshape(types.value_shape(dest.dtype))
+    if whole and dest.stop - dest.start == buffer.nbytes and not buffer.windows:
+        buffer.fill = ZERO if zero else item
+
+
+def mark(a: array, *, writes: bool) -> None:
+    """`mark_read`, `mark_write`: what code outside of kernels does."""
+    tape = state.tape
+    if writes:
+        if tape is not None:
+            tape.tracker.may_overwrite(
+                Record(len(tape.records), WRITE, (a,), (0,), 0, b"", call_site(3), tape.scope)
+            )
+        announce(a, call_site(3), "mark_write")
+    elif tape is not None:
+        probe = Record(len(tape.records), READ, (a,), (0,), 0, b"", call_site(3), tape.scope)
+        tape.tracker.before(probe)
+
+
+def _begin(plan: Plan, args: tuple[array, ...], how: str, written: array) -> Record | None:
+    """Announce a write; the record that is to be committed after it, on an active tape."""
+    tape = state.tape
+    if tape is None:
+        announce(written, _site_for(written, 4), how)
+        return None
+    record = Record(len(tape.records), plan, args, args[0].shape, args[0].size, b"", call_site(3), tape.scope)
+    tape.tracker.before(record)
+    return record
+
+
+def _site_for(a: array, depth: int) -> Site | None:
+    """Where it is called, if anybody wants to know who writes this array."""
+    return call_site(depth) if a.buffer.watch or a.buffer.history is not None else None
+
+
+def _finish(record: Record | None, written: array, start: float) -> None:
+    if record is None:
+        announced(written)
+    elif state.tape is not None:
+        record.elapsed = perf_counter() - start
+        if any(a.buffer.windows for a in record.args):
+            state.tape.tracker.after(record)
+        state.tape.records.append(record)
+
+
+def _copy_views(dest: Any, src: Any, dest_offset: int, src_offset: int, count: int) -> tuple[array, array]:
+    """The two ranges of a copy as arrays of one shape."""
+    for name, a in (("dest", dest), ("src", src)):
+        if not isinstance(a, array):
+            raise ArrayError(
+                f"copy: {name} must be an array; got {a!r} ({type(a).__name__})", hint="pass two arrays"
+            )
+    if dest.dtype is not src.dtype:
+        raise ArrayError(
+            f"copy: dest has dtype {types.type_name(dest.dtype)}, src has {types.type_name(src.dtype)}",
+            hint="use arrays of one dtype",
+        )
+    numbers = [operator.index(n) for n in (dest_offset, src_offset, count)]
+    if min(numbers) < 0:
+        raise ArrayError(
+            f"copy: offsets and count cannot be negative; "
+            f"got dest_offset={numbers[0]}, src_offset={numbers[1]}, count={numbers[2]}",
+            hint="pass 0 or more",
+        )
+    whole = not any(numbers)
+    if whole and dest.shape == src.shape:
+        return dest, src
+    amount = numbers[2] or src.size
+    for name, a, offset in (("dest", dest, numbers[0]), ("src", src, numbers[1])):
+        if offset + amount > a.size:
+            raise ArrayError(
+                f"copy: {amount} elements from offset {offset} do not fit {name} of shape {a.shape}",
+                hint="pass a smaller count or offset",
+            )
+    return _run_of(dest, numbers[0], amount, "dest"), _run_of(src, numbers[1], amount, "src")
+
+
+def _run_of(a: array, offset: int, amount: int, name: str) -> array:
+    if a.ndim > 1 and not a.is_contiguous:
+        raise ArrayError(
+            f"copy: {name} of shape {a.shape} is not contiguous: it has no elements in a row to copy",
+            hint="copy between arrays of one shape, or slice first",
+        )
+    flat = a if a.ndim == 1 else a.flatten()
+    part: array = flat if (offset, amount) == (0, flat.size) else flat[offset : offset + amount]
+    return part

@@ -1,0 +1,81 @@
+"""Large stretches of memory: copied and zeroed by several threads, where a launch of that length would be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._later import later
+from tapedebug.runtime.parallel.cost_model import Pace
+
+if TYPE_CHECKING:
+    from tapedebug.compiler import crew
+    from tapedebug.runtime.parallel import thread_pool
+else:  # small programs do without
+    crew, thread_pool = later("tapedebug.compiler.crew"), later("tapedebug.runtime.parallel.thread_pool")
+
+Values = np.ndarray[Any, Any]
+
+LARGE = 1 << 21
+"""Bytes from which others may help."""
+PART = 1 << 18
+"""Bytes that one of them takes at a time, at least."""
+MOST = 64
+"""Parts."""
+
+_paces: dict[tuple[bool, int], Pace] = {}
+
+
+def copy(into: Values, values: Values) -> None:
+    """`into[...] = values`."""
+    whole = (
+        into.nbytes >= LARGE
+        and into.dtype == values.dtype
+        and into.shape == values.shape
+        and into.flags.c_contiguous
+        and values.flags.c_contiguous
+        and not np.may_share_memory(into, values)
+    )
+    if not whole:
+        into[...] = values
+        return
+    _run(into.nbytes, (into.ctypes.data, values.ctypes.data), lambda: np.copyto(into, values))
+
+
+def clear(memory: Values) -> None:
+    """`memory[...] = 0`."""
+    if memory.nbytes < LARGE or not memory.flags.c_contiguous:
+        memory[...] = 0
+        return
+    _run(memory.nbytes, (memory.ctypes.data,), lambda: memory.fill(0))
+
+
+def _run(nbytes: int, places: tuple[int, ...], alone: Callable[[], object]) -> None:
+    """Copy from the second place to the first, or zero what is at the only one."""
+    copies = len(places) == 2
+    pace = _paces.setdefault((copies, nbytes.bit_length()), Pace())
+    helpers = thread_pool.available() if pace.together() else 1
+    start = perf_counter()
+    if helpers > 1:
+        what = np.array(places, np.int64)
+        count = min(MOST, nbytes // PART)
+        entry = crew.mover(crew.COPY if copies else crew.CLEAR)
+        if thread_pool.pool.run(_job(entry, nbytes, count, what.ctypes.data), count, helpers):
+            pace.ran_together(perf_counter() - start)
+            return
+    alone()
+    pace.ran_alone(perf_counter() - start)
+
+
+def _job(entry: int, nbytes: int, count: int, places: int) -> Values:
+    """A job of `compiler.crew`: parts of whole lines of memory."""
+    job = np.zeros(crew.HEAD + count * crew.CALL, np.int64)
+    job[1], job[2] = count, places
+    edges = np.linspace(0, nbytes, count + 1).astype(np.int64) // 64 * 64
+    edges[-1] = nbytes
+    calls = job[crew.HEAD :].reshape(count, crew.CALL)
+    calls[:, 0], calls[:, 1], calls[:, 2] = entry, edges[:-1], edges[1:]
+    return job

@@ -1,0 +1,300 @@
+"""How a launch is cut into chunks: by sizes alone, so that results do not depend on who runs them when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.compiler.crew import CALL, HEAD, SUMMED, adder
+from tapedebug.compiler.sharing import NEAR, SUM, Place, Share, evaluated
+from tapedebug.lang import types
+from tapedebug.runtime.memory.alias_spans import Memory, Runs, runs
+from tapedebug.runtime.memory.block_allocator import memory as memory_of
+from tapedebug.runtime.parallel.thread_pool import address_of
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.parallel.schedule import Survey
+
+Table = np.ndarray[Any, np.dtype[np.int64]]
+
+MOST = 64
+"""Chunks of a launch: the last one, which others wait for, should be short."""
+LEAST = 64
+"""Threads of a chunk that adds nothing to what others add to: chunks begin at multiples of this."""
+WORK = 4096
+"""What one that does has to do at least, in small threads without loops, for private copies and for waiting;
+and what a launch has to do at least to be cut at all."""
+NUMBERS = (32, 24, 16, 12, 8, 6, 4, 2)
+"""How many there may be of these: most numbers of threads share them evenly."""
+NEAREST = 4
+"""Fewer even and odd chunks run no two at once."""
+COPIES = 512 * 1024
+"""Bytes of private copies that are always allowed; otherwise they take a tenth of the launch's arrays."""
+KEPT = 64 * 1024
+"""Bytes of private copies that are kept for the next launch."""
+PAID = 2
+"""Bytes of a private copy for each small thread of a chunk: to clear them and to add them up takes a fifth of
+the time of the chunk. With longer copies all threads run in one chunk sooner than in two."""
+PIECE = 65536
+"""Elements of a copy that are added up in one call."""
+ADDED = SUMMED + 2 * 4
+"""Words of what adds up the copies of one memory: arrays have up to four axes."""
+
+
+@dataclass
+class Jobs:
+    """Jobs (`compiler.crew`) for launches with arguments of the same sizes that lie alike.
+
+    Private copies of the memory to which chunks add are made for all chunks but the first.
+
+    Attributes:
+        table: The job, but for what is new each time.
+        count: How many calls it has.
+        ordered: Whether the launch must run in these chunks.
+        chunks: The rows of the calls with private copies, in order.
+        sums: The rows that add up the copies, each with the number of the memory.
+        size: Bytes of the copies of one chunk.
+        parts: Of each memory: the slot of its pointer, how many bytes after that the part that is copied
+            begins (negative: before it), where its copy is, and how its numbers lie (`crew.SUM`).
+        spare: Memory of jobs that have run.
+    """
+
+    table: Table
+    count: int
+    ordered: bool
+    chunks: np.ndarray[Any, np.dtype[np.int64]]
+    sums: list[tuple[int, int]]
+    size: int
+    parts: list[tuple[int, int, int, tuple[int, ...]]]
+    spare: list[_Made] = field(default_factory=list)
+
+    def job(self, args: int, raw: bytes) -> tuple[Table, Any]:
+        """A job for arguments that are packed at an address, and what must be kept alive: `give_back` it."""
+        if not self.parts:
+            job = self.table.copy()
+            job[2] = args
+            return job, None
+        try:
+            made = self.spare.pop()
+        except IndexError:
+            made = _Made(self.table, len(self.chunks), self.size, len(raw) // 8, len(self.parts))
+        if made.raw != raw:
+            self._fill(made, raw)
+        made.job[:] = made.calls
+        made.job[2] = args
+        return made.job, made
+
+    def give_back(self, made: Any) -> None:
+        """A job has run: its memory is used again, where there is not too much of it to keep."""
+        if made is not None and len(made.private) <= KEPT:
+            self.spare.append(made)
+
+    def _fill(self, made: _Made, raw: bytes) -> None:
+        """Write what follows from the arguments into a job."""
+        number, words, packed = len(self.chunks), len(raw) // 8, made.packed
+        each = packed[: number * words].reshape(number, words)
+        each[:] = given = np.frombuffer(raw, dtype=np.int64)
+        calls = made.calls[HEAD:].reshape(-1, CALL)
+        calls[self.chunks, 3] = np.arange(number) * (8 * words) + made.where
+        calls[self.chunks, 5] = starts = np.arange(number) * self.size + made.base
+        calls[self.chunks, 6] = self.size
+        for k, (slot, before, place, lie) in enumerate(self.parts):
+            each[:, slot] = starts + (place - before)
+            summed = (given[slot] + before, made.base + place, self.size, number, *lie)
+            packed[number * words + ADDED * k :][: len(summed)] = summed
+        for row, k in self.sums:
+            calls[row, 3] = made.where + 8 * (number * words + ADDED * k)
+        made.raw = raw
+
+
+class _Made:
+    """A job's memory.
+
+    Attributes:
+        raw: The packed arguments that it is filled for.
+        calls: The job as it begins, but for where these arguments are.
+        job: The job that runs.
+        private: The private copies, at the address `base`.
+        packed: Arguments for the chunks that have them, and for what adds them up, at the address `where`.
+    """
+
+    __slots__ = ("base", "calls", "job", "packed", "private", "raw", "where")
+
+    def __init__(self, table: Table, chunks: int, size: int, words: int, parts: int) -> None:
+        self.raw = b""
+        self.calls, self.job = table.copy(), table.copy()
+        self.private = memory_of(chunks * size)
+        self.packed = np.empty(chunks * words + ADDED * parts, dtype=np.int64)
+        self.base, self.where = address_of(self.private), address_of(self.packed)
+
+
+def cut(
+    survey: Survey, words: memoryview, memories: list[Memory], entry: Any, threads: int, axis: int = 0
+) -> Jobs | None:
+    """The chunks of a launch; None where it runs in one.
+
+    Args:
+        survey: What is known of the entry.
+        words: The packed arguments.
+        memories: Where its memory cells are.
+        entry: What runs a chunk.
+        threads: How many threads there are.
+        axis: The thread axis that is cut: there is one row on those before.
+    """
+    return _Cutter(survey, words, memories, threads, axis).run(entry)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is copied of a memory: bytes before it, how it lies, and its bytes with what pads them."""
+
+    share: Share
+    before: int
+    runs: Runs
+    size: int
+
+
+class _Cutter:
+    def __init__(
+        self, survey: Survey, words: memoryview, memories: list[Memory], threads: int, axis: int
+    ) -> None:
+        self.survey, self.words, self.threads, self.axis = survey, words, threads, axis
+        self.memories = {m.place: m for m in memories}
+        self.division = survey.division
+        self.inner = 1
+        for inner in range(axis + 1, self.division.axes):
+            self.inner *= words[inner]
+        self.rows = threads // max(1, self.inner)
+        shares = (survey.shares[axis] or {}).values()
+        self.near = [share for share in shares if share.how == NEAR]
+        self.sums = [share for share in shares if share.how == SUM]
+
+    def run(self, entry: Any) -> Jobs | None:
+        try:
+            far = self._reach()
+            parts = [self._part(share) for share in self.sums]
+        except OverflowError:
+            return None
+        if far is None:
+            return None
+        copied = sum(part.size for part in parts if self._counts(part.share.place))
+        number = self._number(far, copied)
+        while number > 1:
+            bounds = self._bounds(number)
+            if min(b - a for a, b in pairwise(bounds)) > 2 * far * self.inner:
+                return self._written(entry, list(pairwise(bounds)), parts)
+            number = self._allowed(number - 1)
+        return None
+
+    def _look(self, kind: str, a: int, b: int) -> int:
+        layout = self.survey.layout
+        if kind == "size":
+            return self.rows if a == self.axis else self.words[a]
+        return self.words[layout.shape(a, b) if kind == "extent" else layout.values[a] + b]
+
+    def _reach(self) -> int | None:
+        """How many rows away threads add; None where they may add elsewhere, too.
+
+        The first rows may add to the last: the first chunk is even, and the last one odd.
+        """
+        far = 0
+        for share in self.near:
+            before = min(evaluated(low, self._look) for low, _ in share.reach)
+            after = max(evaluated(high, self._look) for _, high in share.reach)
+            far = max(far, -before, after)
+            if share.wraps and before < 0 and self.memories[share.place].shape[share.axis] < self.rows:
+                return None
+        return far
+
+    def _number(self, far: int, copied: int) -> int:
+        """How many chunks."""
+        threads = self.threads
+        number = min(MOST, self.rows, threads // LEAST)
+        worth = threads * min(WORK, self._work()) // WORK
+        if not self.near and not self.sums:
+            return number if worth else 1
+        number = min(number, worth, self.rows // (2 * far + 1))
+        if copied:
+            counted = [m for m in self.memories.values() if self._counts(m.place)]
+            held = {(m.first, m.shape): m.stop - m.start for m in counted}
+            number = min(number, 1 + max(COPIES, sum(held.values()) // 10) // copied)
+            number = min(number, threads * min(WORK, self._work()) * PAID // copied)
+        return self._allowed(number)
+
+    def _allowed(self, most: int) -> int:
+        """The largest number of chunks up to one."""
+        least = NEAREST if self.near else 2
+        return next((n for n in NUMBERS if least <= n <= most), 1)
+
+    def _work(self) -> int:
+        """How much a thread does, about."""
+        try:
+            return max(1, evaluated(self.division.work, self._look))
+        except OverflowError:
+            return WORK
+
+    def _counts(self, place: Place) -> bool:
+        """Whether a memory has a say in the number of chunks: tangents none, so that values are the same."""
+        return self.survey.variant.kind != "tangent" or place[0] == "value"
+
+    def _bounds(self, number: int) -> list[int]:
+        """Where chunks begin, and the end."""
+        if self.axis < self.division.axes - 1:
+            return [k * self.rows // number * self.inner for k in range(number + 1)]
+        return [k * self.threads // number // LEAST * LEAST for k in range(number)] + [self.threads]
+
+    def _part(self, share: Share) -> _Part:
+        """What is copied of a memory: the rows to which threads add, as far as that is known."""
+        memory = self.memories[share.place]
+        rows = memory.shape[0]
+        low, high = 0, rows - 1
+        if share.window:
+            bounds = [(evaluated(a, self._look), evaluated(b, self._look)) for a, b in share.window]
+            bounds = [(a + rows, b + rows) if b < 0 else (a, b) for a, b in bounds]
+            if all(a >= 0 and b < rows for a, b in bounds):
+                low, high = min(a for a, _ in bounds), max(b for _, b in bounds)
+        lie = runs((max(0, high - low + 1), *memory.shape[1:]), memory.strides, memory.item)
+        return _Part(share, low * memory.strides[0] + lie.low, lie, -(-lie.span // 64) * 64)
+
+    def _written(self, entry: Any, chunks: list[tuple[int, int]], parts: list[_Part]) -> Jobs:
+        """The calls: chunks, then what adds up the copies, memory after memory."""
+        calls: list[list[int]] = []
+        rows: dict[int, int] = {}
+        evens = [*range(0, len(chunks), 2 if self.near else 1)]
+        odds = [*range(1, len(chunks), 2)] if self.near else []
+        for k in [*evens, *odds]:
+            rows[k] = len(calls)
+            calls.append([entry.address, *chunks[k], 0, len(evens) if k in odds else 0, 0, 0, 0])
+        placed, sums, size = [], [], 0
+        for number, part in enumerate(parts):
+            place = part.share.place
+            scalar = self.survey.scalar(part.share.param)
+            lie = part.runs.run // scalar, len(part.runs.axes), *chain.from_iterable(part.runs.axes)
+            placed.append((self.survey.slots[place], part.before, size, lie))
+            size += part.size
+            needs, add = len(calls), adder(self._kind(part.share.param))
+            numbers = part.runs.used // scalar
+            for start in range(0, numbers, PIECE):
+                sums.append((len(calls), number))
+                calls.append([add, start, min(numbers, start + PIECE), 0, needs, 0, 0, 0])
+        last = len(calls) - 1
+        head = [0, len(calls), 0, 0]
+        return Jobs(
+            table=np.array(head + [word for call in reversed(calls) for word in call], dtype=np.int64),
+            count=len(calls),
+            ordered=bool(self.near or self.sums),
+            chunks=np.array([last - rows[k] for k in range(1, len(chunks))], dtype=np.int64),
+            sums=[(last - row, number) for row, number in sums],
+            size=size,
+            parts=placed,
+        )
+
+    def _kind(self, param: int) -> str:
+        """The type of LLVM's of an array's numbers."""
+        size = self.survey.scalar(param)
+        if types.is_float(self.survey.kernel.params[param].type.dtype):
+            return "double" if size == 8 else "float"
+        return f"i{8 * size}"

@@ -1,0 +1,230 @@
+"""How a launch of many threads takes its course: which entry, in which chunks, one after the other or not.
+
+All that results depend on follows from the sizes and places of its arguments: the chunks, the order in which
+what they add is added up. How many threads work at them, and whether at once, is a matter of time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from time import perf_counter
+from typing import Any
+
+from tapedebug.compiler.layout import Layout
+from tapedebug.compiler.sharing import NEAR, OWN, READ, SUM, Division, Place, Share
+from tapedebug.compiler.variant import Variant
+from tapedebug.lang import types
+from tapedebug.runtime.memory.alias_spans import Memory, arrangement, contiguous, meetings, memory
+from tapedebug.runtime.parallel import thread_pool
+from tapedebug.runtime.parallel.cost_model import BREAK_EVEN, Pace
+from tapedebug.runtime.parallel.partition import Jobs, cut
+
+NARROW = 8
+"""Shorter rows of threads do not run in lanes: most of these would be empty."""
+REMEMBERED = 256
+"""Launches of one entry, and sizes of launches, of which is kept how they go."""
+
+
+class Course:
+    """A launch as it is run, for all with arguments of the same sizes that lie alike.
+
+    Attributes:
+        entry: What runs threads.
+        threads: How many.
+        jobs: Its chunks; None where it runs in one.
+    """
+
+    __slots__ = ("entry", "jobs", "pace", "threads")
+
+    def __init__(self, entry: Any, threads: int, jobs: Jobs | None, pace: Pace) -> None:
+        self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
+
+    def is_short(self, seconds: float) -> bool:
+        """Whether the entry alone does it, to the last bit, and others are not worth waking.
+
+        Args:
+            seconds: How long it may take, where it has not run yet.
+        """
+        if self.jobs is None or self.jobs.ordered:
+            return self.jobs is None
+        return 0 < (self.pace.alone or seconds) < BREAK_EVEN
+
+    def run(self, args: int, raw: bytes) -> None:
+        """Run it; `args` is the address of the packed arguments, `raw` their content."""
+        jobs, pace = self.jobs, self.pace
+        if jobs is None:
+            self.entry(0, self.threads, args)
+            return
+        helpers = thread_pool.available() if pace.together() else 1
+        start = perf_counter()
+        if helpers > 1:
+            job, made = jobs.job(args, raw)
+            done = thread_pool.pool.run(job, jobs.count, helpers)
+            jobs.give_back(made)
+            if done:
+                pace.ran_together(perf_counter() - start)
+                return
+        if jobs.ordered:
+            job, made = jobs.job(args, raw)
+            thread_pool.alone(job, jobs.count)
+            jobs.give_back(made)
+        else:
+            self.entry(0, self.threads, args)
+        pace.ran_alone(perf_counter() - start)
+
+
+class Survey:
+    """What is known of an entry, and the courses of its launches so far."""
+
+    def __init__(self, kernel: Any, variant: Variant, entry: Any) -> None:
+        self.kernel, self.variant, self.entry = kernel, variant, entry
+        self.division: Division = kernel.division(variant)
+        self.layout: Layout = kernel.layout
+        dots = 16 * self.layout.arrays if variant.kind == "adjoint_tangent" else 0
+        self.size = self.layout.size + dots
+        slots = {place: self._slot(place) for place in self.division.touched}
+        self.slots = dict(sorted(slots.items(), key=lambda item: item[1]))
+        along = [self.division.along(axis) for axis in range(max(self.division.axes, 1))]
+        self.shares = [shares and {share.place: share for share in shares} for shares in along]
+        self.pairs = {frozenset((p.first, p.second)): p.alike for p in self.division.pairs}
+        self.sizes, self.firsts = self._selection(), self._selected(set(self.slots.values()))
+        self.launches: dict[Any, Course] = {}
+        self.courses: dict[Any, tuple[list[tuple[int, int]], dict[Any, Course]]] = {}
+        self.paces: dict[int, Pace] = {}
+
+    def _slot(self, place: Place) -> int:
+        side, param = place
+        layout = self.layout
+        slots = {
+            "value": layout.values,
+            "adjoint": layout.adjoints,
+            "dot": layout.dots,
+            "adjoint_dot": layout.adjoint_dots,
+        }
+        slot = slots[side][param]
+        assert slot is not None
+        return slot
+
+    def _selection(self) -> Struct:
+        """Takes the words on which a course depends, but for addresses, out of packed arguments."""
+        wanted = {1, 2, 3}
+        for _, param in self.slots:
+            ndim = self.kernel.params[param].type.ndim
+            first = self.layout.shape(param, 0)
+            wanted.update(range(first, first + (2 * ndim if self.variant.strided else ndim)))
+        for share in [share for shares in self.shares for share in (shares or {}).values()]:
+            wanted.update(self._words((*share.reach, *share.window)))
+        wanted.update(self._words(self.division.work))
+        return self._selected(wanted)
+
+    def _selected(self, wanted: set[int]) -> Struct:
+        return Struct("=" + "".join("q" if word in wanted else "8x" for word in range(self.size // 8)))
+
+    def _words(self, bounds: Any) -> Iterator[int]:
+        """The words that bounds ask for."""
+        if isinstance(bounds, tuple):
+            if bounds and bounds[0] == "argument":
+                yield self.layout.values[bounds[1]] + bounds[2]
+            elif bounds and bounds[0] == "extent":
+                yield self.layout.shape(bounds[1], bounds[2])
+            else:
+                for inner in bounds:
+                    yield from self._words(inner)
+
+    def course(self, threads: int, raw: bytes) -> Course:
+        """How a launch with these arguments goes."""
+        sizes, firsts = (threads, self.sizes.unpack(raw)), self.firsts.unpack(raw)
+        found = self.launches.get((sizes, firsts))
+        if found is None:
+            found = _bounded(self.launches)[sizes, firsts] = self._found(sizes, firsts, raw)
+        return found
+
+    def _found(self, sizes: tuple[int, Any], firsts: tuple[int, ...], raw: bytes) -> Course:
+        """That of launches of these sizes whose arrays are arranged alike."""
+        known = self.courses.get(sizes)
+        if known is None:
+            memories = self._memories(raw)
+            spans = [(m.start - first, m.stop - first) for m, first in zip(memories, firsts, strict=True)]
+            known = _bounded(self.courses)[sizes] = spans, {}
+        spans, courses = known
+        arranged = arrangement(firsts, spans)
+        found = courses.get(arranged)
+        if found is None:
+            found = _bounded(courses)[arranged] = self._course(sizes[0], raw)
+        return found
+
+    def _memories(self, raw: bytes) -> list[Memory]:
+        words = memoryview(raw).cast("q")
+        return [self._memory(place, slot, words) for place, slot in self.slots.items()]
+
+    def _course(self, threads: int, raw: bytes) -> Course:
+        memories = self._memories(raw)
+        met = list(meetings(memories))
+        words, axes = memoryview(raw).cast("q"), self.division.axes
+        # Threads are cut on the first axis on which there are several.
+        axis = next((k for k in range(axes - 1) if words[k] > 1), max(axes - 1, 0))
+        shares = self.shares[axis]
+        changed = {place for pair in self.pairs for place in pair} | {
+            place for place, share in (shares or {}).items() if share.how != READ
+        }
+        folded = self.variant.strided and any(m.folded for m in memories if m.place in changed)
+        folds_or_narrow = folded or (axes > 1 and words[axes - 1] < NARROW)
+        entry = self.entry if folds_or_narrow else self._entry(met)
+        jobs = None
+        if shares is not None and not folded and all(_may_meet(shares, *pair) for pair in met):
+            jobs = cut(self, words, memories, entry, threads, axis)
+        return Course(entry, threads, jobs, self.paces.setdefault(threads, Pace()))
+
+    def _memory(self, place: Place, slot: int, words: memoryview) -> Memory:
+        param = place[1]
+        kind = self.kernel.params[param].type
+        scalar = self.scalar(param)
+        item = scalar * types.components(kind)
+        first = self.layout.shape(param, 0)
+        shape = tuple(words[first : first + kind.ndim])
+        if self.variant.strided:
+            strides = tuple(s * scalar for s in words[first + kind.ndim : first + 2 * kind.ndim])
+        else:
+            strides = contiguous(shape, item)
+        return memory(place, words[slot], shape, strides, item)
+
+    def scalar(self, param: int) -> int:
+        """Bytes of a number of an array."""
+        kind: Any = types.scalar_of(self.kernel.params[param].type)
+        size: int = types.numpy_dtype(kind).itemsize
+        return 8 if self.variant.f64 and types.is_float(kind) else size
+
+    def _entry(self, met: list[tuple[Memory, Memory]]) -> Any:
+        """What runs threads in lockstep, where they may run so."""
+        if not self.division.lanes:
+            return self.entry
+        for one, other in met:
+            alike = self.pairs.get(frozenset((one.place, other.place)))
+            if alike is not None and not (alike and one.same(other)):
+                return self.entry
+        return self.kernel.in_lanes(self.variant)
+
+
+def _may_meet(shares: dict[Place, Share], one: Memory, other: Memory) -> bool:
+    """Whether chunks do the same whenever they run, though two cells share memory."""
+    a, b = shares[one.place], shares[other.place]
+    hows = {a.how, b.how}
+    if hows in ({READ}, {SUM}):
+        return True
+    if not one.same(other):
+        return False
+    if hows <= {READ, OWN}:
+        return bool(a.axes & b.axes)
+    return a.added and b.added and hows <= {OWN, NEAR} and _row(a) == _row(b)
+
+
+def _bounded(kept: dict[Any, Any]) -> dict[Any, Any]:
+    """What is kept, emptied where that is much."""
+    if len(kept) >= REMEMBERED:
+        kept.clear()
+    return kept
+
+
+def _row(share: Share) -> int:
+    return share.axis if share.how == NEAR else min(share.axes)

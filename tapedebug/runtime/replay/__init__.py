@@ -1,0 +1,1 @@
+"""Replays of a tape in private memory: values, adjoints, tangents, batches, snapshots."""

@@ -1,0 +1,173 @@
+"""Memory for several rows of a batch: each has its own copy of what differs, and shares what does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapedebug.runtime.launch.plan import Plan, Runner
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
+from tapedebug.runtime.replay.shadow_memory import MARGIN, ShadowBuffer, Values, aligned
+from tapedebug.runtime.replay.shadow_space import ShadowSpace
+from tapedebug.runtime.reverse.argument_table import Columns, Table
+from tapedebug.runtime.reverse.inplace_saves import shares_views
+from tapedebug.runtime.tape.buffer_versions import Scratch
+from tapedebug.runtime.tape.record import Record
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+class Rows:
+    """As many bytes as some memory has, once for each row.
+
+    Attributes:
+        stride: Bytes from one row to the next; between rows, too, lies a margin of nothing.
+        address: Of the first row.
+        each: (rows, bytes), the memory.
+    """
+
+    def __init__(self, nbytes: int, count: int) -> None:
+        self.stride = stride_of(nbytes)
+        self._block = aligned(self.stride * count)
+        self.address: int = self._block.ctypes.data
+        self.each: Bytes = self._block.reshape(count, self.stride)[:, :nbytes]
+        self._used = 0
+
+    def clear(self, count: int) -> None:
+        """Zeros in so many rows, which are then used."""
+        self.each[: min(count, self._used)] = 0
+        self._used = max(count, self._used)
+
+    def view(self, buffer: ShadowBuffer, a: array, count: int) -> Values:
+        """`a` in the first rows, where this is memory like that of its buffer: (count, …, components)."""
+        return buffer.seen(a, self._block, (count,), (self.stride,))
+
+
+def stride_of(nbytes: int) -> int:
+    """Bytes from one row to the next."""
+    return -(-(nbytes + MARGIN) // ALIGNMENT) * ALIGNMENT
+
+
+class RowSpace(ShadowSpace):
+    """Where a batch finds values, adjoints and tangents: those of the first row, and how far on the next is.
+
+    Args:
+        space: Of the shadow; values that the reverse pass needs and a run has overwritten are shared with it.
+
+    Attributes:
+        values, adjoints, dots: Of buffers of which each row has a copy, that memory.
+        count: How many rows run.
+    """
+
+    def __init__(self, space: ShadowSpace) -> None:
+        vars(self).update(vars(space))
+        self.values: dict[Buffer, Rows] = {}
+        self.adjoints: dict[Buffer, Rows] = {}
+        self.dots: dict[Buffer, Rows] = {}
+        self.count = 1
+
+    def value(self, a: array) -> int:
+        """Address of the values in the first row."""
+        rows = self.values.get(a.buffer)
+        return super().value(a) if rows is None else rows.address + self._offset(a)
+
+    def adjoint(self, a: array) -> int:
+        """Address of the adjoint in the first row."""
+        return self.adjoints[a.buffer].address + self._offset(a)
+
+    def dot(self, a: array) -> int:
+        """Address of the tangent in the first row."""
+        return self.dots[a.buffer].address + self._offset(a)
+
+    def value_view(self, a: array) -> Values:
+        """The values: (count, …) where rows have their own, else of one shape for all."""
+        rows = self.values.get(a.buffer)
+        return super().value_view(a) if rows is None else rows.view(self.buffers[a.buffer], a, self.count)
+
+    def adjoint_view(self, a: array) -> Values:
+        """The adjoint, (count, …)."""
+        return self.adjoints[a.buffer].view(self.buffers[a.buffer], a, self.count)
+
+    def dot_view(self, a: array) -> Values:
+        """The tangent, (count, …)."""
+        return self.dots[a.buffer].view(self.buffers[a.buffer], a, self.count)
+
+    def shift(self, a: array) -> int:
+        """Bytes from the values in one row to those in the next; 0 where they are shared."""
+        rows = self.values.get(a.buffer)
+        return 0 if rows is None else rows.stride
+
+    def _offset(self, a: array) -> int:
+        return (a.ptr - a.buffer.address) * self.buffers[a.buffer].scale
+
+
+class RowTable(Table):
+    """Packed arguments for the first row, and what must be added to them for each further one.
+
+    Attributes:
+        shift: (words,), what is added.
+        fresh: Of in-place launches, the memory in which their adjoints do stores again, and what is there
+            before they run.
+    """
+
+    alone = False
+
+    def __init__(self, records: list[Record], space: RowSpace, capacity: int) -> None:
+        self.rows = space
+        self.capacity = capacity
+        super().__init__(records, space)
+        self.shift: Words = np.zeros_like(self.memory)
+        self.fresh: list[tuple[Rows, Scratch]] = []
+
+    def forward(self, record: Record) -> int:
+        """The address of a record's packed arguments in the first row, for a forward run."""
+        address, base = super().forward(record), self.base[record.index]
+        for p, slot in record.plan.value_slots:
+            self.shift[base + slot] = self.rows.shift(record.args[p])
+        return address
+
+    def tangent(self, record: Record) -> int:
+        """The same, for a run with tangents."""
+        address, base = self.forward(record), self.base[record.index]
+        for p, slot in record.plan.dotted(False):
+            a = record.args[p]
+            self.words[base + slot] = self.rows.dot(a)
+            self.shift[base + slot] = self.rows.dots[a.buffer].stride
+        return address
+
+    def at(self, address: int) -> int:
+        """Which of the words is at an address."""
+        return (address - self.start) // 8
+
+    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+        super()._fill(plan, records, columns)
+        begin = np.array([self.base[r.index] for r in records])
+        for p, slot in plan.adjoint_slots:
+            self.shift[begin + slot] = [self.rows.adjoints[a.buffer].stride for a in columns[p]]
+
+    def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
+        """Stores are done again in memory of each row."""
+        slots, memory = dict(record.plan.value_slots), self.rows.in_memory(record)
+        for scratch in record.scratch:
+            if memory.issuperset(scratch.params):
+                continue
+            rows = Rows(self.rows.scratches[scratch].size, self.capacity)
+            self.fresh.append((rows, scratch))
+            for p in scratch.params:
+                self.words[base + slots[p]] = rows.address + self.rows.offset(record.args[p], scratch.start)
+                self.shift[base + slots[p]] = rows.stride
+        entry = self._entry(record.plan, record.replay - memory, memory, shares_views(record))
+        return entry, self.start + 8 * base
+
+    def renew(self, count: int) -> None:
+        """Let in-place launches of so many rows start from the values that they started from."""
+        for rows, scratch in self.fresh:
+            rows.each[:count] = self.rows.scratches[scratch]
+
+    def spread(self) -> Words:
+        """(capacity, words), the arguments of all rows."""
+        numbers = np.arange(self.capacity, dtype=np.uint64)
+        found: Words = self.memory + numbers[:, None] * self.shift
+        return found

@@ -1,0 +1,376 @@
+"""Replays: the recorded forward and reverse pass again, in private memory, with any inputs replaced.
+
+All checks run here. The arrays of the user are read once, when the shadow is made, and never written;
+nothing has to be restored, whatever interrupts a check.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Literal, Self
+
+from tapedebug._errors import TapeError
+from tapedebug.compiler.remarks import ASSERT
+from tapedebug.runtime.config import config
+from tapedebug.runtime.launch.call_list import CallList
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
+from tapedebug.runtime.replay.shadow_state import Held
+from tapedebug.runtime.replay.shadow_state import Values as Values
+from tapedebug.runtime.replay.single_launch import one_launch
+from tapedebug.runtime.replay.tangents import Calls, forward_special, tangent_calls
+from tapedebug.runtime.reverse.argument_table import Reversal, Table
+from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tracker import Tracker
+
+OnLaunch = Callable[[Record], Any]
+Consume = Literal["versions", "current"]
+
+
+class Shadow(Held):
+    """A private copy of everything that a tape touches, which runs the tape's records.
+
+    A new shadow stands before the first record (`position` 0), with the values that the tape found. Shadows
+    of float64 hold float32 arrays as float64 and run the kernels' float64 twins.
+
+    Args:
+        tracker: Of the tape.
+        dtype: `float64` for the twin; None for the program as it is.
+
+    Attributes:
+        position: The index of the record that runs next.
+        uncovered: Why parts cannot be replayed; empty where everything can.
+        lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
+        pulse: Called before each record that runs, forward or backward; may raise to cancel.
+        forward_only: It will not run backward, and keeps nothing that it overwrites.
+        on_outside: Called with a record before which something outside the tape wrote, once that is loaded.
+
+    Raises:
+        TapeError: In float64, where one buffer is used both as float32 and as another type.
+    """
+
+    def __init__(self, tracker: Tracker, dtype: Any = None) -> None:
+        super().__init__(tracker, dtype)
+        self.records: list[Record] = list(tracker.records)
+        self.uncovered = _uncovered(self.records)
+        self.pulse: Callable[[], None] | None = None
+        self.forward_only = False
+        self.on_outside: OnLaunch | None = None
+        self._saves = self._plan_saves(tracker)
+        with_scratch = [r.index for r in self.records if r.scratch]
+        self._busy = [*sorted({*self._saves, *self._injections, *with_scratch}), len(self.records)]
+        self._pushes: dict[tuple[bool, bool], tuple[Any, CallList]] = {}
+        self._tables: dict[tuple[str, int, bool], Reversal] = {}
+
+    @classmethod
+    def for_launch(
+        cls,
+        kernel: Any,
+        dim: Any,
+        args: Sequence[Any],
+        dtype: Any = None,
+        active: frozenset[int] | None = None,
+        flat: bool = False,
+    ) -> Self:
+        """A shadow of one launch that is on no tape; nothing runs yet.
+
+        Args:
+            kernel: A kernel.
+            dim: As for `launch`.
+            args: All arguments, inputs and outputs.
+            flat: Whether `args` has one entry for each flat parameter, as records have them.
+            dtype: As for the class.
+            active: Parameters that have a gradient; by default the float arrays with `requires_grad`.
+
+        Raises:
+            LaunchError: The arguments do not fit the kernel.
+        """
+        return cls(one_launch(kernel, dim, args, active=active, flat=flat), dtype)
+
+    # -- running --------------------------------------------------------------------------------------
+
+    def reset(self) -> Self:
+        """Stand before the first record again, with no inputs replaced but those before `fix_inputs`."""
+        for a, values in reversed(self._found.items()):  # latest first: they may overlap
+            self._buffer(a).view(a)[...] = values
+        self._found.clear()
+        self._unused = None
+        self._inputs = dict(self._fixed)
+        return self.forward(0, 0)
+
+    def inject(self) -> None:
+        """Load what something outside the tape wrote just before the record that runs next."""
+        for buffer in self._injections.get(self.position, ()):
+            buffer.inject(self.position)
+
+    def forward(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        on_launch: OnLaunch | None = None,
+        skip: Collection[int] = (),
+    ) -> Self:
+        """Run records `start … stop-1`.
+
+        Args:
+            start: 0 starts over with the tape's values and the inputs that were set; else it is `position`.
+            stop: By default the end of the tape.
+            on_launch: Called with each record after it ran.
+            skip: Records that do nothing, as if they had not been recorded.
+
+        Returns:
+            This shadow.
+
+        Raises:
+            TapeError: `start` is neither 0 nor `position`, or it is 0 and values that were set since would
+                be lost.
+        """
+        return self._run(self._forward[1], start, stop, on_launch, skip=skip)
+
+    def assert_once(self) -> None:
+        """Run a launch with its assertions, which other runs leave out: displaced inputs may break them.
+
+        Raises:
+            KernelAssertionError: One does not hold.
+        """
+        for record, (_, _, address) in zip(self.records, self._forward[1], strict=True):
+            if record.kernel is not None and ASSERT in record.kernel.speech():
+                record.plan.asserted_run()(0, record.threads, address or 0)
+
+    def push(
+        self,
+        tangents: Mapping[array, Any] | None,
+        start: int = 0,
+        stop: int | None = None,
+        on_launch: OnLaunch | None = None,
+        detached: bool = False,
+    ) -> Self:
+        """Run records `start … stop-1` with their tangents: values change as in `forward`, to the last bit.
+
+        What something outside the tape wrote is constant. Overwrites do no harm.
+
+        Args:
+            tangents: Tangents of arrays before the first record; all others are zero. None goes on with
+                those of the call before.
+            start: As for `forward`.
+            stop: As for `forward`.
+            on_launch: As for `forward`.
+            detached: Tangents stop where gradients do, at arrays without `requires_grad`.
+
+        Returns:
+            This shadow; `tangent` has the results. It can also run backward.
+
+        Raises:
+            TapeError: As for `forward`; or a tangent does not fit its array.
+        """
+        way = (detached, config.strong_zero)
+        if way not in self._pushes:
+            table, calls = tangent_calls(self.records, self.space, self._note_lost, detached)
+            self._pushes[way] = table, self._listed(table, calls)
+        if tangents is not None:
+            self._set_tangents(tangents)
+        return self._run(self._pushes[way][1], start, stop, on_launch, moving=True)
+
+    def _run(
+        self,
+        calls: CallList,
+        start: int,
+        stop: int | None,
+        on_launch: OnLaunch | None,
+        moving: bool = False,
+        skip: Collection[int] = (),
+    ) -> Self:
+        last = len(self.records) if stop is None else min(stop, len(self.records))
+        if start == 0:
+            self._restart()
+        elif start != self.position:
+            raise TapeError(
+                f"replay: cannot run from record {start}: the shadow stands before record {self.position}",
+                hint=f"start at {self.position}, or at 0",
+            )
+        busy = self._busy
+        if start < last:
+            self._unused = None
+        while start < last:
+            if busy and start == busy[bisect_left(busy, start)]:
+                self._begin(self.records[start], moving)
+            # Records before which there is nothing to do run together.
+            stop = start + 1
+            if on_launch is None and not skip:
+                stop = min(last, busy[bisect_left(busy, stop)])
+            if start in skip:
+                self.position = stop
+            else:
+                try:
+                    calls.run(start, stop, pulse=self.pulse)
+                finally:
+                    self.position = calls.done
+            if on_launch is not None:
+                on_launch(self.records[start])
+            start = stop
+        return self
+
+    def _begin(self, record: Record, moving: bool) -> None:
+        """What there is to do before a record: keep what it overwrites, load what was written before it."""
+        index = record.index
+        for need, buffer in () if self.forward_only else self._saves.get(index, ()):
+            self._keep(need, buffer)
+        for injected in self._injections.get(index, ()):
+            injected.inject(index)
+            if moving:
+                injected.still(index)
+        if self.on_outside is not None and index in self._injections:
+            self.on_outside(record)
+        for scratch in () if self.forward_only else record.scratch:
+            self._keep_scratch(record, scratch)
+
+    def backward(
+        self,
+        seeds: Mapping[array, Any] | None,
+        consume: Consume = "versions",
+        start: int | None = None,
+        stop: int = 0,
+        on_launch: OnLaunch | None = None,
+        skip: Collection[int] = (),
+    ) -> Self:
+        """Run the adjoints of records `start-1 … stop`, after `forward`.
+
+        Args:
+            seeds: Incoming adjoints; all others are zero. None goes on with the adjoints of the call before.
+            consume: `"versions"`: adjoints see the values of the forward pass. `"current"`: they see what
+                memory holds now, as with `on_overwrite="ignore"`.
+            start: By default `position`.
+            stop: The earliest record.
+            on_launch: Called with each record after its adjoint ran (also where it has none).
+            skip: Records whose adjoints do nothing.
+
+        Returns:
+            This shadow.
+
+        Raises:
+            TapeError: `start` lies after `position`, or a seed does not fit its array.
+        """
+        if self.forward_only:
+            raise TapeError("replay: this shadow runs forward only", hint="make another one to run backward")
+        first = self.position if start is None else start
+        if first > self.position:
+            told = f"replay: cannot run backward from record {first}: forward has run {self.position} records"
+            raise TapeError(told, hint="run forward further first")
+        if seeds is not None:
+            self._seed(seeds)
+        steps = self._steps(consume)
+        with self._late_writes(consume):
+            if on_launch is None and not skip:
+                steps.run(first, stop, self.pulse)
+                return self
+            for record in reversed(self.records[stop:first]):
+                if self.pulse is not None:
+                    self.pulse()
+                if record.index not in skip:
+                    steps.run(record.index + 1, record.index)
+                if on_launch is not None:
+                    on_launch(record)
+        return self
+
+    @contextmanager
+    def _late_writes(self, consume: Consume) -> Iterator[None]:
+        """Meanwhile memory is as the reverse pass of the user found it, after writes off the tape, too."""
+        late = [buffer for buffer in self._buffers.values() if buffer.late]
+        if consume != "current" or self.position < len(self.records) or not late:
+            yield
+            return
+        before = [(buffer, buffer.data.copy()) for buffer in late]
+        for buffer in late:
+            buffer.inject_late()
+        try:
+            yield
+        finally:
+            for buffer, data in before:
+                buffer.data[:] = data
+
+    # -- how ------------------------------------------------------------------------------------------
+
+    def packed(self, record: Record) -> bytes:
+        """The argument slots of a kernel's launch, as they are packed for private memory."""
+        found: bytes = ctypes.string_at(
+            self._forward[1][record.index][2] or 0, record.plan.kernel.layout.size
+        )
+        return found
+
+    def _note_lost(self, record: Record) -> None:
+        if record.kind == "kernel":
+            name = record.plan.kernel.analysis.opaque[0]
+            self.lost.append(f"launch {record.index} ({record.name}) calls the native function {name}")
+        else:
+            self.lost.append(f"record {record.index} is a custom function ({record.name})")
+
+    def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[Need, ShadowBuffer]]]:
+        """Before which record which needed values must be kept."""
+        saves: dict[int, list[tuple[Need, ShadowBuffer]]] = {}
+        for buffer, ledger in tracker.ledgers.items():
+            for need in ledger.needs:
+                if need.clobber is not None and need.clobber < len(self.records):
+                    saves.setdefault(need.clobber, []).append((need, self._buffers[buffer]))
+        return saves
+
+    def _keep(self, need: Need, buffer: ShadowBuffer) -> None:
+        now = buffer.range(need.start, need.stop)
+        kept = self.space.copies.get(need)
+        if kept is None:
+            self.space.copies[need] = now.copy()
+        else:
+            kept[:] = now
+
+    def _keep_scratch(self, record: Record, scratch: Scratch) -> None:
+        buffer = self._buffers[record.args[scratch.params[0]].buffer]
+        self.space.scratch(record, scratch)[:] = buffer.range(scratch.start, scratch.stop)
+
+    @cached_property
+    def _forward(self) -> tuple[Any, CallList]:
+        """What runs each record forward, and what must be kept alive for it."""
+        table = Table(self.records, self.space)
+        calls: Calls = []
+        for record in self.records:
+            if record.kind == "kernel":
+                calls.append((record.plan.forward_run(self.f64), table.forward(record)))
+            else:
+                calls.append((forward_special(record, self.space), 0))
+        return table, self._listed(table, calls)
+
+    def _listed(self, table: Table, calls: Calls) -> CallList:
+        runs, addresses = zip(*calls, strict=True) if calls else ((), ())
+        threads, seconds = [r.threads for r in self.records], [r.elapsed for r in self.records]
+        return CallList(runs, threads, addresses, seconds=seconds, held=table)
+
+    def _steps(self, consume: Consume) -> Reversal:
+        if consume not in {"versions", "current"}:
+            raise TapeError(
+                f"replay: consume is 'versions' or 'current'; got {consume!r}", hint="use one of these"
+            )
+        key = (consume, self.position, config.strong_zero)
+        if key not in self._tables:
+            for record in self.records:
+                for p in record.plan.active:
+                    self._buffer(record.args[p]).gradient()
+            self.space.current = consume == "current"
+            self.space.position = self.position
+            table = Table(self.records, self.space)
+            self._tables = {key: Reversal(table, table.steps(self.records))}
+        return self._tables[key]
+
+
+def _uncovered(records: list[Record]) -> list[str]:
+    reasons = []
+    for record in records:
+        if record.kind == "func":
+            reasons.append(
+                f"record {record.index} is a custom function ({record.name}), which is not replayed"
+            )
+        elif record.kernel is not None and record.info is None and record.plan.active:
+            reasons.append(f"launch {record.index} ({record.name}) has no adjoint: enable_backward=False")
+    return reasons

@@ -1,0 +1,128 @@
+"""Where the reverse pass of a shadow finds what it reads and writes: the private memory of its buffers."""
+
+from __future__ import annotations
+
+from tapedebug.runtime.launch.plan import NOTHING
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import Buffer, Bytes
+from tapedebug.runtime.replay.shadow_memory import IdleBuffer, ShadowBuffer, Values
+from tapedebug.runtime.state import refuse_at_another_time
+from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tracker import Tracker
+
+
+class ShadowSpace:
+    """Where the reverse pass of a shadow finds values and adjoints (a `Space` of `argument_table`).
+
+    Attributes:
+        buffers: The private copies.
+        copies: Needed values that the replay has overwritten.
+        scratches: Pre-launch values of in-place launches.
+        rounded: Adjoints of a float64 twin round as float32 does, but elsewhere.
+        current: Adjoints see what memory holds now, not the values of the forward pass.
+        position: How many records have run.
+    """
+
+    moved = True
+    live = False
+    rounded = False
+
+    def __init__(self, tracker: Tracker, f64: bool) -> None:
+        if not tracker.dry:
+            refuse_at_another_time("replay")
+        self.f64 = f64
+        used: dict[Buffer, list[array]] = {}
+        for a in tracker.states:
+            used.setdefault(a.buffer, []).append(a)
+        last = _last_writers(tracker)
+        self.buffers = {
+            b: ShadowBuffer(ledger, f64, tracker, used.get(b, []), last.get(b, {}))
+            for b, ledger in tracker.ledgers.items()
+        }
+        idle: dict[Buffer, list[array]] = {}
+        for record in tracker.records:
+            for p in getattr(record.plan, "arrays", ()):
+                a = record.args[p]
+                if a.buffer not in self.buffers:
+                    idle.setdefault(a.buffer, []).append(a)
+        for buffer, arrays in idle.items():
+            self.buffers[buffer] = IdleBuffer(buffer, f64, arrays)
+        self.copies: dict[Need, Bytes] = {}
+        self.scratches: dict[Scratch, Bytes] = {}
+        self.current = False
+        self.like_warp = tracker.like_warp
+        self.position = 0
+
+    @property
+    def guarded(self) -> bool:
+        """Adjoints may see other values than their launches did."""
+        return self.current
+
+    def value(self, a: array) -> int:
+        """Address of the values."""
+        return self.buffers[a.buffer].address(a)
+
+    def adjoint(self, a: array) -> int:
+        """Address of the adjoint."""
+        return self.buffers[a.buffer].address(a, adjoint=True)
+
+    def value_view(self, a: array) -> Values:
+        """The values as a NumPy view."""
+        return self.buffers[a.buffer].view(a)
+
+    def adjoint_view(self, a: array) -> Values:
+        """The adjoint as a NumPy view."""
+        return self.buffers[a.buffer].view(a, adjoint=True)
+
+    def stretch(self, a: array) -> int:
+        """How much further apart the elements are than in the user's memory, in scalars."""
+        return self.buffers[a.buffer].stretch(a)
+
+    def dot(self, a: array) -> int:
+        """Address of the tangent."""
+        return self.buffers[a.buffer].dot_address(a)
+
+    def dot_view(self, a: array) -> Values:
+        """The tangent as a NumPy view."""
+        return self.buffers[a.buffer].dots(a)
+
+    def kept(self, record: Record, need: Need) -> Bytes | None:
+        """The values that the record saw, where this replay has overwritten them since."""
+        if self.current or need.clobber is None or need.clobber >= self.position:
+            return None
+        return self.copies.get(need)
+
+    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+        """The values that an in-place launch started from; undefined where it has not run."""
+        kept = self.scratches.get(scratch)
+        if kept is None:
+            now = self.buffers[record.args[scratch.params[0]].buffer].range(scratch.start, scratch.stop)
+            kept = self.scratches[scratch] = now.copy()
+        return kept
+
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """All, where adjoints see what memory holds now."""
+        return record.replay if self.current else NOTHING
+
+    @property
+    def as_warp(self) -> bool:
+        """As the reverse pass of the user did, where adjoints see what that saw."""
+        return self.current and self.like_warp
+
+    def offset(self, a: array, start: int) -> int:
+        """Bytes from `start` to the first element."""
+        return (a.ptr - a.buffer.address - start) * self.buffers[a.buffer].scale
+
+    def call(self, record: Record) -> None:
+        """Custom functions work on the user's arrays: `Shadow.uncovered` says that they do not run here."""
+
+
+def _last_writers(tracker: Tracker) -> dict[Buffer, dict[int, int]]:
+    """For each buffer the states that the tape writes, with the last record that does."""
+    last: dict[Buffer, dict[int, int]] = {}
+    for record in tracker.records:
+        for p in record.plan.written:
+            a = record.args[p]
+            last.setdefault(a.buffer, {})[tracker.ledgers[a.buffer].state(a).number] = record.index
+    return last

@@ -1,0 +1,200 @@
+"""What a shadow holds: the values, adjoints and tangents of a tape's arrays, in private memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import TapeError
+from tapedebug.lang import types
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.struct_fields import by_field
+from tapedebug.runtime.parallel import parallel_memcpy
+from tapedebug.runtime.replay.shadow_memory import ShadowBuffer, injections_of, is_double
+from tapedebug.runtime.replay.shadow_space import ShadowSpace
+from tapedebug.runtime.replay.tangents import paired
+from tapedebug.runtime.tape.tracker import Tracker
+
+Values = np.ndarray[Any, Any]
+
+
+class Held:
+    """The part of a `Shadow` that is its memory: what it holds can be read, and replaced.
+
+    Attributes:
+        f64: Float32 is held as float64.
+        position: The index of the record that runs next.
+        lost: Custom functions that a tangent went into in the last `push`; what comes out is unknown.
+    """
+
+    def __init__(self, tracker: Tracker, dtype: Any) -> None:
+        self.f64 = is_double(dtype)
+        self.position = 0
+        self.lost: list[str] = []
+        # The tables of packed arguments refer to the space, and the space to no table: a shadow that is
+        # dropped goes away at once, with all its memory.
+        self.space = ShadowSpace(tracker, self.f64)
+        self._buffers = self.space.buffers
+        self._injections = injections_of(self._buffers)
+        self._inputs: dict[array, Values] = {}
+        self._fixed: dict[array, Values] = {}
+        self._found: dict[array, Values] = {}  # what was there before they were set
+        self._unused: array | None = None  # was set after the first record, and nothing has run since
+
+    def values(self, a: array) -> Values:
+        """A copy of the values of `a` now, of its shape plus the vector dimension.
+
+        Raises:
+            TapeError: The tape does not use the array's memory.
+        """
+        return self._buffer(a).view(a).copy()
+
+    def set(self, a: array, values: Any) -> None:
+        """Replace the values of `a` as they are now, before the record that runs next.
+
+        Before the first record they are an input, which outlasts `forward(0)`, and which `reset` takes back.
+        Later ones are for the records that follow: `forward(0)` is an error that says so until one has run.
+
+        Raises:
+            TapeError: The tape does not use the array's memory, or the values have another shape.
+        """
+        buffer = self._buffer(a)
+        found = _fitting("the values for", a, values)
+        if self.position == 0:
+            self._inputs.pop(a, None)  # the last one set wins where inputs overlap
+            self._inputs[a] = found.copy()
+            if a not in self._found:
+                self._found[a] = buffer.view(a).copy()
+        else:
+            self._unused = a
+        buffer.view(a)[...] = found
+
+    def fix_inputs(self) -> None:
+        """Inputs that were set so far stay so, also after `reset`."""
+        self._fixed = dict(self._inputs)
+        self._found.clear()
+
+    def gradient(self, a: array) -> Values:
+        """A copy of the adjoint of `a` after `backward`, of its shape plus the vector dimension."""
+        buffer = self._buffer(a)
+        if buffer.adjoint is None:
+            return np.zeros_like(buffer.view(a))
+        return buffer.view(a, adjoint=True).copy()
+
+    def set_gradient(self, a: array, values: Values) -> None:
+        """Replace the adjoint of `a`."""
+        self._buffer(a).view(a, adjoint=True)[...] = _fitting("the adjoint of", a, values)
+
+    def drop_gradient(self, a: array, where: Values) -> None:
+        """Set the adjoint of `a` to zero at some elements."""
+        buffer = self._buffer(a)
+        buffer.gradient()
+        buffer.view(a, adjoint=True)[where] = 0
+
+    def tangent(self, a: array) -> Values:
+        """A copy of the tangent of `a` after `push`, of its shape plus the vector dimension."""
+        buffer = self._buffer(a)
+        return np.zeros_like(buffer.view(a)) if buffer.tangent is None else buffer.dots(a).copy()
+
+    def move_gradient(self, a: array, b: array) -> None:
+        """Take the adjoint of `a` away, and add it to that of `b`, an array of the same shape."""
+        mine, yours = self._buffer(a), self._buffer(b)
+        mine.gradient()
+        yours.gradient()
+        given = mine.view(a, adjoint=True)
+        yours.view(b, adjoint=True)[...] += given
+        given[...] = 0
+
+    def matches_live(self) -> bool:
+        """Whether what this replay computed is, bit for bit, what the arrays of the user hold.
+
+        Ranges that something outside the tape wrote since are left out.
+        """
+        for buffer, mine in self._buffers.items():
+            for a in mine.written:
+                if not np.array_equal(mine.view(a), a._look(), equal_nan=types.is_float(a.dtype)):
+                    return False
+            assert buffer is mine.buffer
+        return True
+
+    def inner(self, other: Held) -> tuple[float, float]:
+        """The inner product of all tangents here with all adjoints of another shadow of the same tape.
+
+        Where `push` and `backward` stand before the same record, it is ⟨w, J v⟩ = ⟨Jᵀ w, v⟩ whatever record
+        that is, if each adjoint is the transpose of its tangent. Both shadows are of float64.
+
+        Returns:
+            The product, and the sum of the absolute values of its terms.
+        """
+        pairs = [(mine, other._buffers[buffer]) for buffer, mine in self._buffers.items()]
+        return paired([(mine.tangent, yours.adjoint) for mine, yours in pairs if mine.double])
+
+    def written_outside(self, index: int) -> bool:
+        """Whether something outside the tape wrote just before record `index`."""
+        return index in self._injections
+
+    def _buffer(self, a: Any) -> ShadowBuffer:
+        found = self._buffers.get(a.buffer) if isinstance(a, array) else None
+        if found is None:
+            told = f"the array{a._facts()}" if isinstance(a, array) else repr(a)
+            raise TapeError(
+                f"replay: {told} is not on the tape", hint="pass an array that a recorded launch uses"
+            )
+        return found
+
+    def _restart(self) -> None:
+        if self._unused is not None:
+            raise TapeError(
+                f"replay: the values that were set for the array{self._unused._facts()} before record "
+                f"{self.position} would be lost: forward(0) starts over",
+                hint=f"for an input, call reset() before set(); else go on with forward({self.position})",
+            )
+        if self.position:
+            for buffer in self._buffers.values():
+                buffer.restart()
+            self.position = 0
+        for a, values in self._inputs.items():
+            parallel_memcpy.copy(self._buffer(a).view(a), values)
+
+    def _seed(self, seeds: Mapping[array, Any]) -> None:
+        for buffer in self._buffers.values():
+            if buffer.adjoint is not None:
+                parallel_memcpy.clear(buffer.adjoint)
+        for a, values in by_field(seeds, "replay: the seed"):
+            buffer = self._buffer(a)
+            buffer.gradient()
+            parallel_memcpy.copy(buffer.view(a, adjoint=True), _fitting("the seed of", a, values))
+
+    def _set_tangents(self, tangents: Mapping[array, Any]) -> None:
+        self.lost = []
+        given = [*by_field(tangents, "replay: the tangent")]
+        whole = {a.buffer for a, _ in given if isinstance(a, array) and _is_whole(a)}
+        for mine, held in self._buffers.items():
+            if held.tangent is not None and mine not in whole:
+                parallel_memcpy.clear(held.tangent)
+        for a, values in given:
+            buffer = self._buffer(a)
+            if not types.is_float(a.dtype):
+                raise TapeError(
+                    f"replay: the array{a._facts()} has no tangent", hint="pass tangents of float arrays"
+                )
+            parallel_memcpy.copy(buffer.dots(a), _fitting("the tangent of", a, values))
+
+
+def _is_whole(a: array) -> bool:
+    """Whether an array is all of its buffer."""
+    return a.is_contiguous and a.stop - a.start == a.buffer.nbytes
+
+
+def _fitting(what: str, a: array, values: Any) -> Values:
+    found = np.asarray(values)
+    wanted = a.shape + types.value_shape(a.dtype)
+    if found.shape != wanted:
+        have = "have" if what.startswith("the values") else "has"
+        raise TapeError(
+            f"replay: {what} the array{a._facts()} {have} shape {found.shape}, not {wanted}",
+            hint=f"pass values of shape {wanted}",
+        )
+    return found

@@ -1,0 +1,56 @@
+"""One launch that is on no tape, as shadows run it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapedebug.runtime.launch.adjoint_launch import plan_for
+from tapedebug.runtime.launch.launch import launch_dims, resolve
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.tape.buffer_versions import Ledger, LiveIn, Need, RangeState
+from tapedebug.runtime.tape.record import Record, call_site
+from tapedebug.runtime.tape.tracker import Tracker
+
+
+class OneLaunch(Tracker):
+    """The tracker of a launch that does not run: nothing is overwritten, so nothing is copied.
+
+    Shadows are made of what memory holds when they are made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("preserve", dry=True)
+
+    def _keep_need(self, need: Need, buffer: Buffer, live: LiveIn | None) -> None:
+        pass
+
+    def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
+        pass
+
+    def _guard(self, state: RangeState, ledger: Ledger) -> None:
+        pass
+
+
+def one_launch(
+    kernel: Any,
+    dim: Any,
+    args: Sequence[Any],
+    *,
+    active: frozenset[int] | None = None,
+    flat: bool = False,
+) -> OneLaunch:
+    """A launch, of which any number of shadows can be made; see `Shadow.for_launch`.
+
+    Raises:
+        LaunchError: The arguments do not fit the kernel.
+    """
+    plan, checked = resolve(kernel, tuple(args), flat=flat)
+    if active is not None:
+        plan = plan_for(plan.kernel, checked, plan, active)
+    sizes, threads, slots = launch_dims(kernel, dim)
+    tracker = OneLaunch()
+    record = Record(0, plan, checked, sizes, threads, plan.packed(slots, *checked), call_site(), None)
+    tracker.before(record)
+    tracker.records.append(record)
+    return tracker

@@ -1,0 +1,123 @@
+"""Forward runs of records in private memory: values alone, and values with their tangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from tapedebug.lang import types
+from tapedebug.runtime.launch.plan import Runner
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import Bytes
+from tapedebug.runtime.replay.shadow_space import ShadowSpace
+from tapedebug.runtime.reverse.argument_table import Table
+from tapedebug.runtime.tape.record import Record
+
+Calls = list[tuple[Runner, int]]
+"""For each record what runs it, and the address of its packed arguments."""
+
+
+def tangent_calls(
+    records: list[Record], space: ShadowSpace, lost: Callable[[Record], None], detached: bool
+) -> tuple[Any, Calls]:
+    """What runs each record with its tangent, and what must be kept alive for it.
+
+    Args:
+        records: Of the tape.
+        space: Where values and tangents are.
+        lost: Called with a custom function that a tangent went into.
+        detached: Tangents stop where gradients do.
+    """
+    table = Table(records, space)
+    calls: Calls = []
+    for record in records:
+        if record.kind == "kernel" and record.plan.kernel.analysis.opaque:
+            calls.append(_opaque(record, table, space, lost))
+        elif record.kind == "kernel":
+            base, address = table.base[record.index], table.forward(record)
+            for p, slot in record.plan.dotted(detached):
+                table.words[base + slot] = space.dot(record.args[p])
+            calls.append((record.plan.tangent_run(space.f64, detached), address))
+        elif record.kind == "func":
+            calls.append((_custom(record, space, lost), 0))
+        else:
+            calls.append((tangent_special(record, space, detached), 0))
+    return table, calls
+
+
+def _opaque(
+    record: Record, table: Table, space: ShadowSpace, lost: Callable[[Record], None]
+) -> tuple[Runner, int]:
+    """A launch that calls native functions with arrays of floats: their C has no tangent."""
+    run, address = record.plan.forward_run(space.f64), table.forward(record)
+    floats = [a for a in record.args if isinstance(a, array) and types.is_float(a.dtype)]
+
+    def called(lo: int, hi: int, where: int) -> None:
+        run(lo, hi, where)
+        if any(space.dot_view(a).any() for a in floats):
+            lost(record)
+
+    return called, address
+
+
+def _custom(record: Record, space: ShadowSpace, lost: Callable[[Record], None]) -> Runner:
+    """A custom function, which does not run."""
+    floats = [a for a in record.args if isinstance(a, array) and types.is_float(a.dtype)]
+
+    def called(lo: int, hi: int, where: int) -> None:
+        if record.func is not None and any(space.dot_view(a).any() for a in floats):
+            lost(record)
+
+    return called
+
+
+def tangent_special(record: Record, space: ShadowSpace, detached: bool = False) -> Runner:
+    """A copy or a fill, with its tangent."""
+    values = forward_special(record, space)
+    dest = record.args[0]
+    if not types.is_float(dest.dtype) or (detached and 0 not in record.active):
+        return values
+    passes = record.kind == "copy" and (not detached or 1 in record.active)
+
+    def moved(lo: int, hi: int, where: int) -> None:
+        values(lo, hi, where)
+        space.dot_view(dest)[...] = space.dot_view(record.args[1]).copy() if passes else 0
+
+    return moved
+
+
+class _Values(Protocol):
+    def value_view(self, a: array) -> np.ndarray[Any, Any]:
+        """The values of an array in private memory."""
+
+
+def forward_special(record: Record, space: _Values) -> Runner:
+    """The forward run of a copy, a fill or a custom function."""
+    if record.kind == "func":
+        return lambda lo, hi, where: None
+    dest = space.value_view(record.args[0])
+    if record.kind == "copy":
+        src = space.value_view(record.args[1])
+        if record.args[0].buffer is record.args[1].buffer:
+            return lambda lo, hi, where: np.copyto(dest, src.copy())
+        return lambda lo, hi, where: np.copyto(dest, src)
+    value = np.frombuffer(record.value, dtype=types.numpy_dtype(record.args[0].dtype))
+    item = value.reshape(types.value_shape(record.args[0].dtype))
+    return lambda lo, hi, where: np.copyto(dest, item)
+
+
+def paired(memory: list[tuple[Bytes | None, Bytes | None]]) -> tuple[float, float]:
+    """The inner product of tangents and adjoints in float64 memory, and that of their absolute values."""
+    total = size = 0.0
+    for tangent, adjoint in memory:
+        if tangent is None or adjoint is None:
+            continue
+        whole = tangent.size // 8 * 8
+        dot, adj = tangent[:whole].view(np.float64), adjoint[:whole].view(np.float64)
+        both = (dot != 0) & (adj != 0)  # nothing times infinity is nothing that a loss would feel
+        terms = dot[both] * adj[both]
+        total += float(terms.sum())
+        size += float(np.abs(terms).sum())
+    return total, size

@@ -1,0 +1,428 @@
+"""The reverse pass: adjoint arguments of all records packed into one table, then run backwards.
+
+The same code serves the arrays of the user and the private memory of a `Shadow`; a `Space` says where values
+and adjoints are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tapedebug.compiler.objects import Entry
+from tapedebug.lang import types
+from tapedebug.runtime.launch.call_list import Call, CallList, Pulse
+from tapedebug.runtime.launch.plan import NOTHING, Plan, Runner
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import ALIGNMENT, Bytes
+from tapedebug.runtime.parallel.parallel_entry import sized
+from tapedebug.runtime.reverse.inplace_saves import shares_views
+from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+from tapedebug.runtime.tape.record import Record
+
+Values = np.ndarray[Any, Any]
+Columns = tuple[tuple[Any, ...], ...]
+"""For each parameter the arguments of some launches."""
+Group = tuple[Plan, list[Record], Columns]
+"""A plan, and the records that have it."""
+
+
+class Steps(NamedTuple):
+    """What a reverse pass calls: lists, of which each place is one call.
+
+    Attributes:
+        records: What it reverses.
+        runs: What to call.
+        threads: Its number of threads.
+        addresses: Of its packed arguments.
+    """
+
+    records: list[Record]
+    runs: list[Runner]
+    threads: list[int]
+    addresses: list[int]
+
+    def backwards(self) -> Steps:
+        """The last one first."""
+        return Steps(self.records[::-1], self.runs[::-1], self.threads[::-1], self.addresses[::-1])
+
+
+def grouped(records: Iterable[Record]) -> list[Group]:
+    """Records by plan: what is done for all launches of one plan costs little for each."""
+    members: dict[Plan, list[Record]] = {}
+    for record in records:
+        known = members.get(record.plan)
+        if known is None:
+            members[record.plan] = [record]
+        else:
+            known.append(record)
+    return [
+        (plan, found, tuple(zip(*[r.args for r in found], strict=True))) for plan, found in members.items()
+    ]
+
+
+class Space(Protocol):
+    """Where a reverse pass finds values and adjoints."""
+
+    @property
+    def f64(self) -> bool:
+        """Float32 arrays are held as float64."""
+
+    @property
+    def rounded(self) -> bool:
+        """The adjoints of a float64 twin round as float32 does, but elsewhere."""
+
+    @property
+    def moved(self) -> bool:
+        """Values are not where the records packed them."""
+
+    @property
+    def live(self) -> bool:
+        """This is the user's own reverse pass: what kernels say in it is shown."""
+
+    @property
+    def guarded(self) -> bool:
+        """Adjoints may see other values than their launches did: an index among them must not lead astray."""
+
+    def value(self, a: array) -> int:
+        """Address of the first element now."""
+
+    def adjoint(self, a: array) -> int:
+        """Address of the first element's adjoint."""
+
+    def adjoint_view(self, a: array) -> Values:
+        """The adjoint as a NumPy view."""
+
+    def stretch(self, a: array) -> int:
+        """How much further apart its elements are than in the user's memory, in scalars."""
+
+    def kept(self, record: Record, need: Need) -> Bytes | None:
+        """The values that were current when `record` ran, where they are no more in place."""
+
+    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+        """The values that an in-place launch starts from."""
+
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """Parameters that a launch wrote in place and whose values its adjoint reads in memory."""
+
+    @property
+    def as_warp(self) -> bool:
+        """Records are reversed as Warp reverses them, right or wrong."""
+
+    def offset(self, a: array, start: int) -> int:
+        """Bytes from `start` of the array's buffer to the first element, in this space."""
+
+    def call(self, record: Record) -> None:
+        """Run the custom reverse function of a record."""
+
+
+_CHAR = ctypes.c_char
+FEW = 8
+"""Launches of one plan that are packed one by one."""
+
+
+class _Found(dict[Any, Any]):
+    """What was asked for before: tapes use few arrays and plans many times."""
+
+    def __init__(self, look: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.look = look
+
+    def __missing__(self, key: Any) -> Any:
+        found = self[key] = self.look(key)
+        return found
+
+
+class Table:
+    """The packed arguments of a reverse pass; keeps everything alive that they point to.
+
+    Attributes:
+        alone: The arguments are those of one pass with adjoints only.
+    """
+
+    alone = True
+
+    def __init__(self, records: list[Record], space: Space) -> None:
+        self.space = space
+        chosen = [r for r in records if r.plan.kernel is not None]
+        packed = [self._packed(r) for r in chosen]
+        self.memory = np.frombuffer(b"".join(packed) or bytes(8), dtype=np.uint64).copy()
+        self.start = address_of(self.memory)
+        self.words = memoryview(self.memory.data)
+        self.held: list[Any] = [self.memory]
+        self.forget_arrays()
+        self.copies: dict[int, int] = {}
+        self.in_place = [r for r in chosen if r.scratch]
+        self.scratch: Bytes = np.empty(0, np.uint8)
+        starts = accumulate([len(slots) // 8 for slots in packed], initial=0)
+        self.base: dict[int, int] = dict(zip([r.index for r in chosen], starts, strict=False))
+
+    def forget_arrays(self) -> None:
+        """Look for values and adjoints of arrays where they are now."""
+        space = self.space
+        self.values = _Found(space.value)
+        self.adjoints = _Found(space.adjoint)
+        self.factors = _Found(space.stretch)
+        self.views = _Found(space.adjoint_view)
+
+    def _packed(self, record: Record) -> bytes:
+        """The slots of a record as they begin."""
+        return record.packed
+
+    def _entry(
+        self, plan: Plan, replay: frozenset[int], memory: frozenset[int], shared: bool = False
+    ) -> Runner:
+        """What reverses the launches of a plan."""
+        return reversing(plan, self.space, replay, memory, shared=shared)
+
+    def leaving(self, record: Record, places: Mapping[int, int]) -> Runner | None:
+        """What reverses a launch that leaves some incoming adjoints as they are; None for the usual.
+
+        Args:
+            record: One without scratch.
+            places: By parameter, one of `AdjointInfo.once`, the address of its adjoint; those of others are
+                where this space has them.
+        """
+        for p, slot in record.plan.adjoint_slots:
+            self.words[self.base[record.index] + slot] = places.get(p) or self.adjoints[record.args[p]]
+        return reversing(record.plan, self.space, kept=frozenset(places)) if places else None
+
+    def _special(self, record: Record) -> Runner:
+        """The adjoint of a copy, a fill or a custom function."""
+        if record.kind == "func":
+            return lambda lo, hi, where: self.space.call(record)
+        return reverse_special(record, self.space.adjoint_view)
+
+    def _call_of_special(self, record: Record) -> tuple[Runner, int, int]:
+        """What calls the adjoint of what is no launch: compiled code, where arrays have no gaps."""
+        simple = self.alone and record.kind != "func" and 0 in record.active
+        views = [self.views[record.args[p]] for p in sorted(record.active)] if simple else []
+        if not simple or not all(v.flags.c_contiguous for v in views):
+            return self._special(record), 0, 0
+        from tapedebug.compiler.driver import clear, pass_back
+
+        dest, *sources = views
+        what = np.array([v.ctypes.data for v in reversed(views)], np.int64)
+        self.held.append(what)
+        if not sources:
+            return clear(), dest.nbytes, what[-1:].ctypes.data
+        if dest.dtype.itemsize < 4 or dest.dtype != sources[0].dtype or np.may_share_memory(*views):
+            return self._special(record), 0, 0
+        return pass_back(dest.dtype.itemsize == 8), dest.size, what.ctypes.data
+
+    def steps(self, records: list[Record], groups: list[Group] | None = None) -> Steps:
+        """What a reverse pass calls for each record that has an adjoint, in recorded order.
+
+        Args:
+            records: All or some of those of the table.
+            groups: The same, by plan, where they are known.
+        """
+        usual: dict[Plan, Runner] = {}
+        own: dict[int, tuple[Runner, int, int]] = {}
+        for plan, members, columns in grouped(records) if groups is None else groups:
+            if not plan.active:
+                continue
+            if plan.kernel is None:
+                wanted = [r for r in members if not (self.space.as_warp and r.is_off_warps_tape)]
+                own.update({r.index: self._call_of_special(r) for r in wanted})
+            elif plan.info is not None:
+                self._fill(plan, members, columns)
+                others = self.in_place or self.space.as_warp
+                special = {r.index: found for r in members if (found := self._own(r))} if others else {}
+                own.update(special)
+                if len(special) < len(members):
+                    usual[plan] = self._entry(plan, NOTHING, NOTHING)
+        chosen = [r for r in records if r.plan in usual or r.index in own]
+        base, start = self.base, self.start
+        if not own:
+            addresses = [start + 8 * base[r.index] for r in chosen]
+            return Steps(chosen, [usual[r.plan] for r in chosen], [r.threads for r in chosen], addresses)
+        calls = [own.get(r.index) or (usual[r.plan], r.threads, start + 8 * base[r.index]) for r in chosen]
+        return Steps(chosen, [c[0] for c in calls], [c[1] for c in calls], [c[2] for c in calls])
+
+    def forward(self, record: Record) -> int:
+        """The address of a record's packed arguments, for a forward run in this space."""
+        base = self.base[record.index]
+        for p, slot in record.plan.value_slots:
+            a = record.args[p]
+            self.words[base + slot] = self.values[a]
+            factor = self.factors[a]
+            if factor != 1:
+                scalar = types.numpy_dtype(a.dtype).itemsize
+                for axis, stride in enumerate(a.strides, start=base + slot + 1 + a.ndim):
+                    self.words[axis] = stride // scalar * factor % 2**64
+        return self.start + 8 * base
+
+    def _fill(self, plan: Plan, records: list[Record], columns: Columns) -> None:
+        """Pack where the adjoints of launches of one plan are, and the values that they need."""
+        space, adjoints, words, base = self.space, self.adjoints, self.words, self.base
+        if space.moved:
+            for record in records:
+                self.forward(record)
+        begin = [base[r.index] for r in records]
+        for p, slot in plan.adjoint_slots:
+            if len(records) < FEW:
+                for at, a in zip(begin, columns[p], strict=True):
+                    words[at + slot] = adjoints[a]
+            else:
+                self.memory[np.array(begin) + slot] = [adjoints[a] for a in columns[p]]
+        for record in records if plan.needed else ():
+            for need, (p, slot) in zip(record.needs, plan.needed_slots, strict=False):
+                if need.copy is not None or need.clobber is not None:
+                    copy = space.kept(record, need)
+                    if copy is not None:
+                        place = self._held(copy) + space.offset(record.args[p], need.start)
+                        words[base[record.index] + slot] = place
+
+    def _own(self, record: Record) -> tuple[Runner, int, int] | None:
+        """What reverses a launch, its threads and arguments, where that is not as with others of its plan."""
+        base = self.base[record.index]
+        if self.space.as_warp and record.is_off_warps_tape:
+            return _nothing, 0, 0
+        run = self._as_warp(record) if self.space.as_warp and not self.space.f64 else None
+        if run is not None:
+            return run, record.threads, self.start + 8 * base
+        if not record.scratch:
+            return None
+        run, address = self._replaying(record, base)
+        return run, record.threads, address
+
+    def _as_warp(self, record: Record) -> Runner | None:
+        """What Warp makes of a launch's adjoint, where that is something else."""
+        retained = frozenset(p for p in record.plan.active if record.args[p].retain_grad)
+        return record.plan.warp_run(retained)
+
+    def _held(self, copy: Bytes) -> int:
+        """The address of a copy, which is kept alive."""
+        address = self.copies.get(id(copy))
+        if not address:
+            self.held.append(copy)
+            address = self.copies[id(copy)] = address_of(copy)
+        return address
+
+    def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
+        """An adjoint that does stores again, in a copy of the values that is made just before, and its place.
+
+        All such launches share the memory of these copies.
+        """
+        slots, memory = dict(record.plan.value_slots), self.space.in_memory(record)
+        entry = sized(
+            self._entry(record.plan, record.replay - memory, memory, shares_views(record)), record.threads
+        )
+        again = [scratch for scratch in record.scratch if not memory.issuperset(scratch.params)]
+        address = self.start + 8 * base
+        if not again:
+            return entry, address
+        sources = [self.space.scratch(record, scratch) for scratch in again]
+        into = self._room
+        copies = []
+        for scratch, source in zip(again, sources, strict=True):
+            for p in scratch.params:
+                place = into + self.space.offset(record.args[p], scratch.start)
+                self.words[base + slots[p]] = place
+            copies += [(into, self._held(source), source.nbytes)]
+            into += _aligned(source.nbytes)
+        if type(entry) is Entry:
+            from tapedebug.compiler.driver import after_copies
+
+            what = np.array([entry.address, address, len(copies), *chain(*copies)], np.int64)
+            self.held.append(what)
+            return after_copies(), what.ctypes.data
+
+        def run(lo: int, hi: int, where: int) -> None:
+            for to, source, nbytes in copies:
+                ctypes.memmove(to, source, nbytes)
+            entry(lo, hi, where)
+
+        return run, address
+
+    @cached_property
+    def _room(self) -> int:
+        """The address of memory for the copies of any one launch."""
+        sizes = [sum([_aligned(self.space.scratch(r, s).nbytes) for s in r.scratch]) for r in self.in_place]
+        self.scratch = np.empty(max(sizes), np.uint8)
+        return address_of(self.scratch)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the packed arguments, and of the copies that in-place launches start from."""
+        return self.memory.nbytes + self.scratch.nbytes
+
+
+class Reversal:
+    """What reverses the records of a replay: calls, by index of the record; one can be replaced.
+
+    Args:
+        table: Of their arguments.
+        steps: In recorded order.
+    """
+
+    def __init__(self, table: Table, steps: Steps) -> None:
+        records, runs, threads, addresses = steps.backwards()
+        self.calls = CallList(runs, threads, addresses, seconds=[r.elapsed for r in records], held=table)
+        self._order = [-r.index for r in records]
+
+    def __contains__(self, index: int) -> bool:
+        place = bisect_left(self._order, -index)
+        return place < len(self._order) and self._order[place] == -index
+
+    def __getitem__(self, index: int) -> Call:
+        return self.calls[bisect_left(self._order, -index)]
+
+    def __setitem__(self, index: int, call: Call) -> None:
+        self.calls[bisect_left(self._order, -index)] = call
+
+    def run(self, start: int, stop: int, pulse: Pulse = None) -> None:
+        """Reverse records `start-1 … stop`."""
+        first, last = bisect_left(self._order, 1 - start), bisect_right(self._order, -stop)
+        self.calls.run(first, last, pulse=pulse)
+
+
+def reversing(
+    plan: Plan,
+    space: Space,
+    replay: frozenset[int] = NOTHING,
+    memory: frozenset[int] = NOTHING,
+    kept: frozenset[int] = NOTHING,
+    shared: bool = False,
+) -> Runner:
+    """Return what reverses the launches of a plan in a space; the rest is as in `Plan.adjoint_run`."""
+    return plan.adjoint_run(replay, space.f64, space.guarded, space.live, memory, space.rounded, kept, shared)
+
+
+def _nothing(lo: int, hi: int, where: int) -> None:
+    """The reverse of what is not on the tape."""
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def address_of(copy: Any) -> int:
+    """The address of the first byte; twice as fast as `copy.ctypes.data`, and asked for very often."""
+    return ctypes.addressof(_CHAR.from_buffer(copy)) if copy.size else 0
+
+
+def reverse_special(record: Record, view: Callable[[array], Values]) -> Runner:
+    """The adjoint of a copy or a fill, on the adjoint memory that `view` shows."""
+    active = record.plan.active
+    if record.kind == "fill":
+        return lambda lo, hi, where: view(record.args[0]).fill(0)
+
+    def copied(lo: int, hi: int, where: int) -> None:
+        if 0 not in active:
+            return
+        dest = view(record.args[0])
+        passed = dest.copy()
+        dest.fill(0)
+        if 1 in active:
+            source = view(record.args[1])
+            source += passed
+
+    return copied

@@ -1,0 +1,189 @@
+"""What reverse passes share whose tapes recorded the same: a training loop makes a new tape in each step.
+
+To work out and pack what a pass calls takes as long as to record it. An outline keeps that for the next tape
+that recorded the same launches of the same arrays, where neither tape kept a value nor saw a write from
+outside; the numbers among the arguments may differ. It refers to no array, and goes with the first of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
+
+from tapedebug.compiler.objects import Entry
+from tapedebug.lang import types
+from tapedebug.runtime.config import config
+from tapedebug.runtime.launch.plan import Plan
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.parallel.parallel_entry import Large
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tracker import Tracker
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.reverse.backward_pass import Prepared
+
+Key = tuple[Any, ...]
+
+REMEMBERED = 16
+"""Outlines that are kept, and tapes of which is known that there was one like them."""
+LONGEST = 100_000
+"""Records of a tape whose outline is kept: it takes 200 bytes for each, for as long as the arrays live."""
+
+
+def settings() -> tuple[Any, ...]:
+    """What decides which adjoints run, and how."""
+    return config.strong_zero, config.interpreted, config.verify_fp
+
+
+def key_of(tracker: Tracker) -> Key | None:
+    """What tapes have in common that share an outline; None of one that has to be looked at closely."""
+    records = tracker.records
+    if tracker.kept or tracker.outside or tracker.like_warp or tracker.budget is not None:
+        return None
+    if len(records) > LONGEST or any([record.scratch for record in records]):
+        return None
+    arrays = tuple([(id(a), a._kind, a.retain_grad) for a in tracker.states])
+    return tracker.mode, settings(), arrays, tuple([record.plan for record in records])
+
+
+class Outline:
+    """What a reverse pass calls, and the places of its arrays among those of its tape.
+
+    Attributes:
+        table, calls, indices, space, retained, may_raise, fixed: Of the pass that was worked out, what refers
+            to no array.
+        key: Of the tapes that may have it.
+        buffers: For each gradient memory that passes add to, an array that has it.
+        emptied: Those of them of `Prepared.emptied`.
+        written: Those of `Prepared.written`.
+        leaves: Those of `Prepared.leaves`.
+        turn: How many tapes have had it. The last one has it now: numbers are packed in one place.
+    """
+
+    def __init__(self, key: Key, tracker: Tracker, prepared: Prepared, gone: Callable[[Any], object]) -> None:
+        self.key = key
+        places = {a: place for place, a in enumerate(tracker.states)}
+        first: dict[Buffer, int] = {}
+        for a, place in places.items():
+            first.setdefault(a.buffer, place)
+        self._alive = [ref(a, gone) for a in places]
+        prepared.table.forget_arrays()
+        self.table, self.calls, self.indices = prepared.table, prepared.calls, prepared.times.indices
+        self.space, self.retained = prepared.space, prepared.retained
+        self.may_raise, self.fixed = prepared.may_raise, prepared.fixed
+        self.buffers = [first[buffer] for buffer in prepared.memories]
+        emptied = set(map(id, prepared.emptied))
+        self.emptied = [first[b] for b, memory in prepared.memories.items() if id(memory) in emptied]
+        self.written = [places[a] for a in prepared.written]
+        self.leaves = [places[a] for leaves in prepared.leaves for a in leaves.arrays]
+        self.turn = 0
+        self._addresses = [memory.address for memory in prepared.memories.values()]
+        self._others = _others(tracker.records)
+        self._packed = _packed(tracker.records)
+        self._loose = np.zeros(len(self._packed) // 8, np.bool_)
+        self._loose[[*_loose(tracker.records)]] = True
+        self._large = {n: call for n, call in enumerate(self.calls) if type(call[0]) is Large}
+
+    def fits(self, tracker: Tracker) -> bool:
+        """Whether it is that of a tape with its key; if so, the tape has it now, with its own numbers."""
+        arrays = [*tracker.states]
+        memories = [arrays[place].buffer.adjoint for place in self.buffers]
+        if [memory and memory.address for memory in memories] != self._addresses:
+            return False
+        if self._others != _others(tracker.records):
+            return False
+        packed = _packed(tracker.records)
+        if packed != self._packed and not (len(packed) == len(self._packed) and self._take_numbers(packed)):
+            return False
+        self.turn += 1
+        return True
+
+    def _take_numbers(self, packed: bytes) -> bool:
+        """Put other numbers into the packed arguments, if all else is the same."""
+        now, before = (np.frombuffer(each, np.uint64) for each in (packed, self._packed))
+        changed = np.flatnonzero(now != before)
+        if not self._loose[changed].all():
+            return False
+        self._packed = b""  # it fits nothing, should somebody interrupt
+        self.table.memory[changed] = now[changed]
+        for number, call in self._large.items():  # how these go may follow from numbers
+            self.calls[number] = call
+        self._packed = packed
+        return True
+
+
+class Outlines:
+    """Those of the last tapes that were not the first of their kind."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, Outline] = {}
+        self._once: deque[int] = deque(maxlen=REMEMBERED)
+
+    def of(self, key: Key | None, tracker: Tracker) -> Outline | None:
+        """The one of a tape, if there is one that fits it."""
+        found = None if key is None else self._known.get(key)
+        return found if found is not None and found.fits(tracker) else None
+
+    def enter(self, key: Key | None, tracker: Tracker, prepared: Prepared) -> Outline | None:
+        """Keep what was worked out for a tape that is not the first one like it: most are the only ones."""
+        if key is None or not _is_common(tracker, prepared):
+            return None
+        seen = hash(key)
+        if seen not in self._once:
+            self._once.append(seen)
+            return None
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        made = self._known[key] = Outline(key, tracker, prepared, lambda _: self._known.pop(key, None))
+        return made
+
+    def forget(self, outline: Outline) -> None:
+        """Let nobody else have an outline."""
+        self._known.pop(outline.key, None)
+
+
+outlines = Outlines()
+
+
+def _is_common(tracker: Tracker, prepared: Prepared) -> bool:
+    """Whether all that a pass does is done by compiled code, and follows from the key."""
+    plans = {record.plan for record in tracker.records}
+    return (
+        all(type(run) in (Entry, Large) for run, _, _ in prepared.calls)
+        and not prepared.retained.at
+        and not any(p.idle or (p.kernel is not None and p.active and p.info is None) for p in plans)
+        # Where that is so, packed addresses say which array is meant.
+        and len({buffer.address for buffer in tracker.ledgers}) == len(tracker.ledgers)
+    )
+
+
+def _packed(records: list[Record]) -> bytes:
+    return b"".join([record.packed for record in records])
+
+
+def _others(records: list[Record]) -> list[int]:
+    """The arguments of copies and fills, which are not packed."""
+    return [id(a) for record in records if not record.packed for a in record.args]
+
+
+def _loose(records: list[Record]) -> Iterator[int]:
+    """Where numbers are packed."""
+    known: dict[Plan, list[int]] = {}
+    at = 0
+    for record in records:
+        plan = record.plan
+        if plan.kernel is not None and plan not in known:
+            known[plan] = [*_numbers_of(plan.kernel)]
+        for slot in known.get(plan, ()):
+            yield at + slot
+        at += len(record.packed) // 8
+
+
+def _numbers_of(kernel: Any) -> Iterator[int]:
+    for param, start in zip(kernel.params, kernel.layout.values, strict=True):
+        if not param.is_array:
+            yield from range(start, start + types.components(param.type))

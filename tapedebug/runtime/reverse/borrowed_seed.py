@@ -1,0 +1,80 @@
+"""Seeds that stay where the caller has them: large ones are copied when somebody is about to change them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapedebug.lang import types
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.reverse.argument_table import address_of
+from tapedebug.runtime.tape.gradient_history import is_gradient, same_bits
+from tapedebug.runtime.tape.tracker import Tracker
+
+Values = np.ndarray[Any, Any]
+
+LARGE = 1 << 16
+"""Bytes from which a seed is lent: a smaller one is copied faster than it is watched."""
+
+
+class Lent:
+    """The values that an array had when a reverse pass began.
+
+    The array is watched as a tape watches what adjoints need: what is about to overwrite it, launches, fills
+    and NumPy views alike, has its values kept before.
+    """
+
+    def __init__(self, a: array) -> None:
+        self._array = a
+        self._tracker = Tracker("preserve")
+        self._tracker.settled = True  # an overwrite is nobody's mistake
+        state = self._tracker.resolve(a)
+        self._need = self._tracker.open_need(state, a.buffer, 0, 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the copy, if there is one."""
+        return 0 if self._need.copy is None else self._need.copy.nbytes
+
+    @property
+    def address(self) -> int:
+        """Where the values are now."""
+        copy = self._need.copy
+        return self._array.ptr if copy is None else address_of(copy)
+
+    @property
+    def values(self) -> Values:
+        """The values, of the array's shape and those of its elements; not to be changed."""
+        a, copy = self._array, self._need.copy
+        now: Values = a._look()
+        if copy is None:
+            return now
+        kept: Values = copy.view(types.numpy_dtype(a.dtype)).reshape(now.shape)
+        return kept
+
+    def is_still(self, a: array, tracker: Tracker) -> bool:
+        """Whether it may stand for an array's values once more, in a pass of this tracker's tape."""
+        return self._array is a and self._need.copy is None and not a.buffer.windows and not tracker.uses(a)
+
+
+def may_be_lent(a: array, wanted: np.dtype[Any], tracker: Tracker) -> bool:
+    """Whether a seed for numbers of this type may stay where it is, in a pass of this tracker's tape."""
+    return (
+        a.is_contiguous
+        and a.stop - a.start >= LARGE
+        and types.numpy_dtype(a.dtype) == wanted
+        and not a.buffer.windows
+        and not is_gradient(a)  # which passes change without telling
+        and not tracker.uses(a)
+    )
+
+
+def values_of(seed: Values | Lent) -> Values:
+    """The values of a seed, wherever they are."""
+    return seed.values if isinstance(seed, Lent) else seed
+
+
+def same_seed(one: Values | Lent, other: Values | Lent) -> bool:
+    """Whether two seeds of an array are the same, as far as a sample of them shows."""
+    return one is other or same_bits(values_of(one), values_of(other))

@@ -1,0 +1,80 @@
+"""Where the user's own reverse pass finds values and adjoints (a `Space` of `argument_table`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapedebug.runtime.launch.plan import NOTHING
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import Bytes
+from tapedebug.runtime.tape.buffer_versions import Need, Scratch, elements_of
+from tapedebug.runtime.tape.record import Record
+
+Values = np.ndarray[Any, Any]
+
+
+class LiveSpace:
+    """The user's arrays: values where they are (or the copies that were preserved), adjoints in `.grad`."""
+
+    f64 = False
+    moved = False
+    live = True
+    rounded = False
+
+    def __init__(self, mode: str, like_warp: bool = False) -> None:
+        self.as_warp = like_warp
+        self.preserves = mode in {"preserve", "error"}
+        self.guarded = not self.preserves
+
+    def value(self, a: array) -> int:
+        """Address of the values."""
+        return a.ptr
+
+    def adjoint(self, a: array) -> int:
+        """Address of the gradient."""
+        buffer = a.buffer
+        return (buffer.adjoint or buffer.gradient()).address + a.ptr - buffer.address
+
+    def adjoint_view(self, a: array) -> Values:
+        """The gradient as a NumPy view."""
+        gradient = a.grad
+        assert gradient is not None
+        return gradient._look()
+
+    def stretch(self, a: array) -> int:
+        """Elements are where they are."""
+        return 1
+
+    def kept(self, record: Record, need: Need) -> Bytes | None:
+        """The preserved copy, where the mode uses it."""
+        return need.copy if self.preserves else None
+
+    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+        """The pre-launch values."""
+        assert scratch.copy is not None
+        return scratch.copy
+
+    def in_memory(self, record: Record) -> frozenset[int]:
+        """All, where the mode keeps nothing."""
+        return NOTHING if self.preserves else record.replay
+
+    def offset(self, a: array, start: int) -> int:
+        """Bytes from `start` to the first element."""
+        return a.ptr - a.buffer.address - start
+
+    def call(self, record: Record) -> None:
+        """Run a custom reverse function while the arrays hold the values that it was recorded with."""
+        swapped = []
+        try:
+            for need, a in zip(record.needs, record.args, strict=True):
+                if self.preserves and need.copy is not None:
+                    place = elements_of(a.buffer.data, a)
+                    swapped.append((place, place.copy()))
+                    place[...] = elements_of(need.copy, a, need.start)
+            assert record.func is not None
+            record.func()
+        finally:
+            for place, now in reversed(swapped):
+                place[...] = now

@@ -1,0 +1,313 @@
+"""The reverse pass over records whose kept values were let go of: parts of the tape run again, privately.
+
+From the last part to the first: memory is set as a checkpoint says, the part runs forward, which keeps what
+its adjoints need, and then they run. A part that needs more memory than there is gets checkpoints within,
+again and again. What is computed is what was computed then, to the last bit, so gradients are, too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from tapedebug._errors import TapedebugWarning
+from tapedebug.lang import types
+from tapedebug.runtime import messages
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
+from tapedebug.runtime.memory.convert import contiguous_strides
+from tapedebug.runtime.replay.tangents import forward_special
+from tapedebug.runtime.reverse.argument_table import Steps, Table
+from tapedebug.runtime.reverse.live_space import LiveSpace
+from tapedebug.runtime.tape.buffer_versions import Ledger, LiveIn, Need, Scratch, elements_of
+from tapedebug.runtime.tape.memory_budget import Checkpoint, Extent
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tracker import Tracker
+
+Values = np.ndarray[Any, Any]
+
+FEW = 64
+"""Records that may be run again once for each of them, where memory is that short."""
+
+
+class _Block:
+    """The part of a buffer that a tape uses: private where values change, else the user's own memory."""
+
+    def __init__(self, ledger: Ledger, changes: bool) -> None:
+        self.buffer = ledger.buffer
+        self.liveins = [live for live in ledger.liveins if not live.injected]
+        gone = any(live.copy is not None or live.fill is not None for live in self.liveins)
+        self.own = changes or gone
+        self.low = min((s.start for s in ledger.states), default=0) // ALIGNMENT * ALIGNMENT
+        high = max((s.stop for s in ledger.states), default=0)
+        self.data = _private(high - self.low) if self.own else ledger.buffer.data[self.low : high]
+        self.address: int = self.data.ctypes.data - self.low
+
+    def start(self) -> None:
+        """Hold what the tape found."""
+        for live in reversed(self.liveins) if self.own else ():
+            self.load(live.array, live.content(self.buffer), live.start)
+
+    def load(self, a: array, content: Bytes, start: int) -> None:
+        """Set the elements of an array, and nothing between them, to those in bytes that begin at `start`."""
+        if a.is_contiguous:
+            self.range(a.start, a.stop)[:] = content
+        else:
+            elements_of(self.data, a, self.low)[...] = elements_of(content, a, start)
+
+    def range(self, start: int, stop: int) -> Bytes:
+        """The bytes of a range of the buffer."""
+        return self.data[start - self.low : stop - self.low]
+
+
+def _private(nbytes: int) -> Bytes:
+    block = np.empty(nbytes + ALIGNMENT, np.uint8)
+    lead = -block.ctypes.data % ALIGNMENT
+    return block[lead : lead + nbytes]
+
+
+class _Work(LiveSpace):
+    """Private values that parts of the tape run forward with, and the user's gradients.
+
+    Attributes:
+        saved: What the part that ran last overwrote, and its adjoints need.
+        scratches: The values that its in-place launches started from.
+    """
+
+    moved = True
+
+    def __init__(self, tracker: Tracker, extent: Extent) -> None:
+        super().__init__(tracker.mode, tracker.like_warp)
+        self.blocks = {b: _Block(ledger, b in extent) for b, ledger in tracker.ledgers.items()}
+        self.injections: dict[int, list[tuple[_Block, LiveIn]]] = {}
+        self.saved: dict[Need, Bytes] = {}
+        self.scratches: dict[Scratch, Bytes] = {}
+        for buffer, ledger in tracker.ledgers.items():
+            for live in ledger.liveins:
+                if live.injected:
+                    self.injections.setdefault(live.at, []).append((self.blocks[buffer], live))
+
+    @property
+    def nbytes(self) -> int:
+        """Its memory."""
+        return sum(block.data.nbytes for block in self.blocks.values() if block.own)
+
+    def kept(self, record: Record, need: Need) -> Bytes | None:
+        """The values of then, where they are not still in place."""
+        return need.copy if need.copy is not None else self.saved.get(need)
+
+    def scratch(self, record: Record, scratch: Scratch) -> Bytes:
+        """The values that an in-place launch starts from."""
+        return self.scratches[scratch]
+
+    def value(self, a: array) -> int:
+        """Address of the values."""
+        block = self.blocks.get(a.buffer)
+        return a.ptr if block is None else block.address + a.ptr - a.buffer.address
+
+    def value_view(self, a: array) -> Values:
+        """The values as a NumPy view."""
+        block = self.blocks[a.buffer]
+        scalar, inner = types.numpy_dtype(a.dtype), types.value_shape(a.dtype)
+        strides = a.strides + contiguous_strides(inner, scalar.itemsize)
+        at = a.ptr - a.buffer.address - block.low
+        return np.ndarray(a.shape + inner, scalar, block.data, at, strides)
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """Hold what memory held before a record; None stands for the first."""
+        if checkpoint is None or not checkpoint.whole:
+            for block in self.blocks.values():
+                block.start()
+        if checkpoint is None:
+            return
+        for buffer, start, content in checkpoint.runs:
+            self.blocks[buffer].range(start, start + content.nbytes)[:] = content
+        for a, elements in checkpoint.strided:
+            block = self.blocks[a.buffer]
+            elements_of(block.data, a, block.low)[...] = elements
+
+    def inject(self, index: int) -> None:
+        """What something outside the tape wrote just before a record."""
+        for block, live in self.injections.get(index, ()):
+            block.load(live.array, live.content(block.buffer), live.start)
+
+
+class Recomputation:
+    """The steps of a reverse pass over the records of a tape before `Budget.since`, a part at a time."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        assert tracker.budget is not None
+        self.tracker = tracker
+        self.budget = tracker.budget
+        self.records = tracker.records
+        self.budget.extent.follow(tracker)
+        self.work = _Work(tracker, self.budget.extent)
+        self.clobbered = self._dropped_needs()
+        self.sums = [0, *accumulate(self._cost(index) for index in range(self.budget.since))]
+        self.size = self.budget.extent.nbytes
+        self.largest = max((b - a for a, b in pairwise(self.sums)), default=0)
+        self.room = self.budget.nbytes // 2 - self.work.nbytes
+        self.held = self.peak = 0  # bytes
+        self.reran = 0
+        self._table: Table | None = None
+
+    def _dropped_needs(self) -> dict[int, list[tuple[Need, Buffer]]]:
+        """The needs whose values are to be saved, by the record that overwrites them."""
+        found: dict[int, list[tuple[Need, Buffer]]] = {}
+        for buffer, ledger in self.tracker.ledgers.items():
+            for need in ledger.needs:
+                if need.dropped and need.clobber is not None:
+                    found.setdefault(need.clobber, []).append((need, buffer))
+        return found
+
+    def _cost(self, index: int) -> int:
+        """Bytes that are saved when a record runs again."""
+        needs = {(b, n.start, n.stop) for n, b in self.clobbered.get(index, ())}
+        record = self.records[index]
+        scratches = {(record.args[s.params[0]].buffer, s.start, s.stop) for s in record.scratch}
+        return sum(stop - start for _, start, stop in needs | scratches)
+
+    def batches(self) -> Iterator[Steps]:
+        """The steps of each part, the last part first; those of one part are to be run before the next."""
+        bases: list[Checkpoint | None] = [None, *self.budget.checkpoints]
+        starts = [0 if base is None else base.at for base in bases]
+        for base, (low, high) in reversed(
+            list(zip(bases, pairwise([*starts, self.budget.since]), strict=True))
+        ):
+            if low < high:
+                yield from self._part(base, low, high)
+        self._warn()
+
+    def _part(self, base: Checkpoint | None, low: int, high: int) -> Iterator[Steps]:
+        self._forget()
+        self.work.restore(base)
+        total = self.sums[high] - self.sums[low]
+        room = self.room - self.held
+        if total <= room or high - low == 1:
+            yield self._steps(low, high)
+            return
+        parts = _parts(total, self.size, room - self.largest, high - low)
+        if parts == 1:
+            yield from self._again_and_again(base, low, high, room)
+            return
+        inner = [base]
+        cuts = self._cuts(low, high, parts)
+        for start, stop in pairwise(cuts[:-1]):
+            self._run(start, stop)
+            inner.append(self._checkpoint(stop))
+        for start, stop in reversed(list(pairwise(cuts))):
+            first = inner.pop()
+            yield from self._part(first, start, stop)
+            if start != low:
+                assert first is not None
+                self.held -= first.nbytes
+
+    def _again_and_again(self, base: Checkpoint | None, low: int, high: int, room: int) -> Iterator[Steps]:
+        """Few records, and no memory for a checkpoint among them: each time from the beginning."""
+        while high > low:
+            start = high - 1
+            while start > low and self.sums[high] - self.sums[start - 1] <= room:
+                start -= 1
+            self._forget()
+            self.work.restore(base)
+            self._run(low, start)
+            yield self._steps(start, high)
+            high = start
+
+    def _forget(self) -> None:
+        """Let go of what the part after this one needed."""
+        self._table = None
+        self.work.saved, self.work.scratches = {}, {}
+
+    def _cuts(self, low: int, high: int, parts: int) -> list[int]:
+        """Where to divide records so that the parts need about the same memory."""
+        total = self.sums[high] - self.sums[low]
+        wanted = [self.sums[low] + total * k / parts for k in range(1, parts)]
+        inner = np.searchsorted(self.sums[low : high + 1], wanted) + low
+        return sorted({low, high, *(min(max(int(cut), low + 1), high - 1) for cut in inner)})
+
+    def _checkpoint(self, at: int) -> Checkpoint:
+        runs, strided = self.budget.extent.runs()
+        blocks = self.work.blocks
+        made = Checkpoint(
+            at,
+            [(b, start, blocks[b].range(start, stop).copy()) for b, start, stop in runs],
+            [(a, elements_of(blocks[a.buffer].data, a, blocks[a.buffer].low).copy()) for a in strided],
+        )
+        self.held += made.nbytes
+        self.peak = max(self.peak, self.held)
+        return made
+
+    def _steps(self, low: int, high: int) -> Steps:
+        self.peak = max(self.peak, self.held + self.sums[high] - self.sums[low])
+        table = self._table = self._run(low, high, keeps=True)  # what the steps point to lives as long
+        return table.steps(self.records[low:high])
+
+    def _run(self, low: int, high: int, *, keeps: bool = False) -> Table:
+        """Run records forward, and keep what their adjoints need if asked to."""
+        records, work = self.records[low:high], self.work
+        table = Table(records, work)
+        self.reran += len(records)
+        for record in records:
+            kept: dict[tuple[Buffer, int, int], Bytes] = {}
+            for need, buffer in self.clobbered.get(record.index, ()) if keeps else ():
+                work.saved[need] = self._save(kept, buffer, need.start, need.stop)
+            if record.index in work.injections:
+                work.inject(record.index)
+                kept.clear()
+            for scratch in record.scratch if keeps else ():
+                buffer = record.args[scratch.params[0]].buffer
+                work.scratches[scratch] = self._save(kept, buffer, scratch.start, scratch.stop)
+            if record.kind == "kernel":
+                record.plan.forward_run(False)(0, record.threads, table.forward(record))
+            else:
+                forward_special(record, work)(0, 0, 0)
+        return table
+
+    def _save(self, kept: dict[Any, Bytes], buffer: Buffer, start: int, stop: int) -> Bytes:
+        found = kept.get((buffer, start, stop))
+        if found is None:
+            found = kept[buffer, start, stop] = self.work.blocks[buffer].range(start, stop).copy()
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Its memory: arrays to run launches again with, and what their adjoints need."""
+        return self.work.nbytes + self.peak
+
+    def _warn(self) -> None:
+        """Say once where the budget was too small."""
+        budget = self.budget
+        again = self.nbytes
+        used = again + self.tracker.preserved_bytes + self.tracker.livein_bytes
+        if used <= budget.nbytes or budget.warned:
+            return
+        budget.warned = True
+        warnings.warn(
+            f"backward: memory_budget={budget.nbytes} is too small for this tape: it took {used} bytes "
+            f"({self.work.nbytes} for arrays to run launches again with, {self.peak} for what their adjoints "
+            f"need); gradients are right; a budget of about {max(used, 2 * again)} would do",
+            TapedebugWarning,
+            stacklevel=messages.user_stacklevel(),
+        )
+
+
+def _parts(total: int, size: int, room: int, records: int) -> int:
+    """Into how many parts to divide records that keep `total` bytes, with checkpoints of `size` bytes.
+
+    1 where no checkpoint fits, and the records are so few that running them again and again does.
+    """
+    for parts in range(2, records + 1):
+        held = (parts - 1) * size
+        if held + total / parts <= room:
+            return parts
+        if held > room:
+            break
+    slots = max(0, room) // size if size else records
+    if slots == 0 and records <= FEW:
+        return 1
+    return max(2, min(records, slots // 2))

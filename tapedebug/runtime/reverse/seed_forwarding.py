@@ -1,0 +1,96 @@
+"""Launches of a reverse pass that read their incoming adjoint in a seed, where the caller has it.
+
+A seed is otherwise copied to the gradient of its array, whose launch then uses it up: the copy takes as long
+as the adjoint of a small kernel. It can be left out where that launch is the only one that touches the
+gradient, takes each element once, and the gradient, zero before, is zero after the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tapedebug.runtime.launch.call_list import Call, CallList
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import ZERO, Buffer
+from tapedebug.runtime.reverse.argument_table import Table
+from tapedebug.runtime.reverse.borrowed_seed import Lent
+from tapedebug.runtime.reverse.seeds import Held
+from tapedebug.runtime.tape.record import Record
+
+Taker = tuple[Record, int]
+"""The only launch that uses an array, and through which parameter."""
+
+
+class Lending:
+    """Which launches of a pass find their incoming adjoints in seeds.
+
+    Args:
+        records: What the pass reverses.
+        table: Its packed arguments.
+        calls: What it calls.
+        order: The indices of the records that these reverse.
+        emptied: The buffers whose gradients are zero after it.
+    """
+
+    def __init__(
+        self, records: list[Record], table: Table, calls: CallList, order: list[int], emptied: set[Buffer]
+    ) -> None:
+        self._records, self._table, self._calls, self._order = records, table, calls, order
+        self._emptied = emptied
+        self._takers: dict[array, Taker | None] = {}
+        self._usual: dict[Record, Call] = {}
+        self._lent: dict[Record, dict[int, int]] = {}
+
+    def lend(self, seeds: Held) -> Held:
+        """Let launches read seeds where they are, in the next pass; gives the seeds that must be copied."""
+        if not self._lent and Lent not in map(type, seeds.values()):
+            return seeds
+        wanted: dict[Record, dict[int, int]] = {}
+        copied: Held = {}
+        for a, seed in seeds.items():
+            taker = self._taker(a) if isinstance(seed, Lent) and _is_empty(a) else None
+            if taker is None:
+                copied[a] = seed
+            else:
+                assert isinstance(seed, Lent)
+                wanted.setdefault(taker[0], {})[taker[1]] = seed.address
+        for record in {**self._lent, **wanted}:
+            self._set(record, wanted.get(record, {}), self._lent.get(record, {}))
+        self._lent = wanted
+        return copied
+
+    def _taker(self, a: array) -> Taker | None:
+        """The only launch that uses an array, if it takes the gradient and leaves nothing."""
+        if a not in self._takers:
+            self._takers[a] = self._found(a) if a.is_contiguous and a.buffer in self._emptied else None
+        return self._takers[a]
+
+    def _found(self, a: array) -> Taker | None:
+        users = [
+            (record, p)
+            for record in self._records
+            for p, other in enumerate(record.args)
+            if isinstance(other, array) and other.buffer is a.buffer
+        ]
+        if len(users) != 1:
+            return None
+        record, p = users[0]
+        info = record.plan.info
+        once = info is not None and p in info.once and not record.scratch
+        return users[0] if once and record.args[p].ptr == a.ptr and record.index in self._order else None
+
+    def _set(self, record: Record, places: Mapping[int, int], before: Mapping[int, int]) -> None:
+        """Let a launch find adjoints at these places, and others in gradients."""
+        if places == before:
+            return
+        number = self._order.index(record.index)
+        usual = self._usual.setdefault(record, self._calls[number])
+        run = self._table.leaving(record, places)
+        if places.keys() != before.keys():  # what runs depends on which those are, not on where they are
+            self._calls[number] = usual if run is None else (run, *usual[1:])
+
+
+def _is_empty(a: array) -> bool:
+    """Whether the gradient of an array is known to be zero."""
+    memory = a.buffer.gradient()
+    return memory.fill == ZERO and not memory.windows

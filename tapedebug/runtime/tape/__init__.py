@@ -1,0 +1,1 @@
+"""Tapes: records, versions of memory, saved values, and queries on what was recorded."""

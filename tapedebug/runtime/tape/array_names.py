@@ -1,0 +1,57 @@
+"""What the caller's variables call the arrays of a tape: found at once, written out when somebody asks."""
+
+from __future__ import annotations
+
+import contextlib
+from operator import attrgetter
+from types import FrameType
+from typing import Any
+
+from tapedebug._names import Sighting, look_for, written_out
+from tapedebug._ranges import range_key
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.tape.buffer_versions import RangeState
+from tapedebug.runtime.tape.tracker import Tracker
+
+_plan_of = attrgetter("plan")
+
+
+class Names:
+    """The names of a tape's arrays, as they were when its block ended.
+
+    A function's variables are gone when somebody asks, and so they are looked through at once. What is kept
+    of them are places: no array that is not on the tape, and no frame.
+    """
+
+    __slots__ = ("_seen", "_told")
+
+    def __init__(self, told: dict[Any, list[str]] | None = None) -> None:
+        self._told = told or {}
+        self._seen: list[Sighting] = []
+
+    def look(self, tracker: Tracker, frame: FrameType) -> None:
+        """Look through the variables of the calling frames for the arrays of a tape."""
+        self.told()  # what an earlier block saw comes first
+        states, ledgers = tracker.states, tracker.ledgers
+
+        def key(a: array) -> Any:
+            state = states.get(a)
+            if state is None and a.buffer in ledgers:
+                state = ledgers[a.buffer].known(a)
+            return range_key(a) if state is None else state
+
+        wanted: set[Any] = set(states.values())
+        records = tracker.records
+        if any(plan.idle for plan in set(map(_plan_of, records))):
+            wanted.update(key(item.args[p]) for item in records for p in item.plan.idle)
+        # Looking at the user's objects may run the user's code; names are not worth an exception.
+        with contextlib.suppress(Exception):
+            self._seen = look_for(array, key, wanted, frame, states, again=True)
+
+    def told(self) -> dict[Any, list[str]]:
+        """All names, by `range_key`."""
+        if self._seen:
+            for known, own in written_out(self._seen).items():
+                self._told[range_key(known.array) if isinstance(known, RangeState) else known] = own
+            self._seen = []
+        return self._told

@@ -1,0 +1,336 @@
+"""The memory of a tape, buffer by buffer: the ranges that it uses, and what is open or kept of each.
+
+Buffers refer to trackers weakly, ledgers to buffers strongly, states to other states by number only: a tape
+that is dropped goes away at once, with every copy that it kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug._ranges import Ranges, range_key
+from tapedebug.runtime.memory.alias_spans import folds
+from tapedebug.runtime.memory.buffer import Buffer, Bytes
+from tapedebug.runtime.tape.gradient_history import clock
+
+VIEWS = 20
+"""Bits for the number of views in the counts of a buffer: one number, which no garbage collector visits."""
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.memory.array import array
+    from tapedebug.runtime.tape.record import Site
+    from tapedebug.runtime.tape.tracker import Tracker
+
+_UNGUARDED: dict[int, Any] = {}
+"""Of a buffer that NumPy cannot write to; nothing is ever put into it."""
+
+_OVERLAP_EFFORT = 20_000
+"""Work that NumPy may spend on an exact overlap of strided views; beyond it they count as overlapping."""
+
+
+def same_elements(copy: Bytes, a: array) -> bool:
+    """Whether the elements of `a` are, bit for bit, those in a copy of its range."""
+    if not a.is_contiguous:
+        return bool(np.array_equal(elements_of(copy, a, a.start), elements_of(a.buffer.data, a)))
+    now = a.buffer.data[a.start : a.stop]
+    words = now.size // 8 * 8  # eight bytes at a time, which is ten times as fast
+    return bool(
+        np.array_equal(copy[:words].view(np.uint64), now[:words].view(np.uint64))
+        and np.array_equal(copy[words:], now[words:])
+    )
+
+
+def share_elements(a: array, b: array) -> bool:
+    """Whether two arrays of one buffer have a byte in common, as far as can be said with little effort."""
+    try:
+        return bool(np.shares_memory(a._look(), b._look(), max_work=_OVERLAP_EFFORT))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def elements_of(data: Bytes, a: array, start: int = 0) -> np.ndarray[Any, Any]:
+    """The elements of `a` as bytes, in bytes of its buffer that begin at `start`: shape (…, item)."""
+    return np.ndarray(
+        (*a.shape, a.item_size), np.uint8, data, a.ptr - a.buffer.address - start, (*a.strides, 1)
+    )
+
+
+class Need:
+    """Values of one range at one version, which adjoints of recorded launches read.
+
+    Attributes:
+        start: First byte of the buffer.
+        stop: The byte after the last.
+        reader: Index of the first record that needs them.
+        param: Its parameter.
+        copy: The values, once something overwrote them (or could do so unseen).
+        clobber: Number of records on the tape when they were overwritten, or None: for a recorded launch its
+            index.
+        outside: Overwritten by something that is not on the tape.
+        dropped: Its copy was let go of, to keep to a memory budget: it is computed again when it is needed.
+    """
+
+    __slots__ = ("clobber", "copy", "dropped", "outside", "param", "reader", "start", "stop")
+
+    def __init__(self, start: int, stop: int, reader: int, param: int) -> None:
+        self.start = start
+        self.stop = stop
+        self.reader = reader
+        self.param = param
+        self.copy: Bytes | None = None
+        self.clobber: int | None = None
+        self.outside = False
+        self.dropped = False
+
+
+class LiveIn:
+    """Values that the tape found in memory and did not compute itself: where a replay starts.
+
+    Attributes:
+        array: An array of that range: between the elements of a strided one lies memory of others.
+        at: Number of records when the range was first used; for `injected` ones, when something outside the
+            tape
+            wrote it (a replay loads it at that point).
+        fill: The byte pattern, where the content is a known constant and needs no copy.
+        copy: The values, once overwritten; None while memory still holds them.
+        settled: An `injected` one was written when a reverse pass had run already.
+    """
+
+    __slots__ = ("array", "at", "copy", "fill", "injected", "settled", "start", "stop")
+
+    def __init__(self, a: array, at: int, fill: bytes | None, injected: bool, settled: bool = False) -> None:
+        self.array = a
+        self.start = a.start
+        self.stop = a.stop
+        self.at = at
+        self.fill = fill
+        self.injected = injected
+        self.settled = settled
+        self.copy: Bytes | None = None
+
+    def content(self, buffer: Buffer) -> Bytes:
+        """The values; `buffer` is the one that they are of."""
+        if self.fill is not None:
+            pattern = np.frombuffer(self.fill, np.uint8)
+            turned = np.roll(pattern, -(self.start % pattern.size))
+            return np.tile(turned, -(-(self.stop - self.start) // pattern.size))[: self.stop - self.start]
+        return self.copy if self.copy is not None else buffer.data[self.start : self.stop]
+
+
+class Scratch:
+    """Pre-launch values of a range that one launch both needs and writes, through one or more parameters."""
+
+    __slots__ = ("copy", "params", "start", "stop")
+
+    def __init__(self, params: tuple[int, ...], start: int, stop: int, copy: Bytes | None) -> None:
+        self.params = params
+        self.start = start
+        self.stop = stop
+        self.copy = copy
+
+
+class Outside:
+    """A write that is not on the tape: between which records, to what, from where.
+
+    Attributes:
+        at: Number of records when it happened.
+        array: What was written.
+        site: Where in the user's source; None for a write through NumPy, which nobody announced.
+        how: `"launch"`, `"copy"`, `"numpy"`, …
+        settled: A reverse pass had run already: an optimiser's step, most likely.
+        clock: When, in events of the process.
+    """
+
+    __slots__ = ("array", "at", "clock", "how", "settled", "site")
+
+    def __init__(self, at: int, array: array, site: Site | None, how: str, settled: bool = False) -> None:
+        self.at = at
+        self.array = array
+        self.site = site
+        self.how = how
+        self.settled = settled
+        self.clock = clock.now
+
+
+SAMPLE = 4096
+"""Bytes that are looked at to tell given values from a constant."""
+
+
+class RangeState:
+    """One range of a buffer as the tape sees it now.
+
+    Attributes:
+        exact: The elements as a NumPy view where the range has holes, else None.
+        folded: Two of its elements may be one, so that several threads have it as their own.
+        overlaps: Numbers of the ledger's other states that share bytes with this one.
+        hot: A write of this range may have something to close.
+        defined: Its content comes from the tape, or from a registered live-in.
+    """
+
+    __slots__ = (
+        "array",
+        "defined",
+        "exact",
+        "folded",
+        "hot",
+        "livein",
+        "need",
+        "number",
+        "overlaps",
+        "start",
+        "stop",
+    )
+
+    def __init__(self, number: int, a: array) -> None:
+        self.number = number
+        self.array = a
+        self.start = a.start
+        self.stop = a.stop
+        self.exact = None if a.is_contiguous else a._look()
+        self.folded = not a.is_contiguous and folds(a.shape, a.strides, a.item_size)
+        self.overlaps: tuple[int, ...] = ()
+        self.need: Need | None = None
+        self.livein: LiveIn | None = None
+        self.hot = False
+        self.defined = False
+
+    def meets(self, other: RangeState) -> bool:
+        """Whether the two share a byte."""
+        if self.stop <= other.start or other.stop <= self.start or self.start == self.stop:
+            return False
+        return (self.exact is None and other.exact is None) or share_elements(self.array, other.array)
+
+
+def _differ(buffer: Buffer) -> bool:
+    """True if the first numbers of a buffer, of 4 or 8 bytes, are not all the same."""
+    head = buffer.data[:SAMPLE]
+    return all((head[step:] != head[:-step]).any() for step in (4, 8))
+
+
+class Ledger:
+    """The ranges of one buffer that one tape uses.
+
+    Attributes:
+        states: The ranges; a state's number is its place here.
+        needs: All needs, open and closed.
+        liveins: All live-ins, open and closed.
+        guarded: Numbers of the states that NumPy can write to, with a copy of their content where neither a
+            need nor a live-in has one. The dictionary is made for the first: thousands of ledgers have none.
+        given: When the tape first used the buffer, it held the different values that it was created with.
+        unwritten: When the tape first used the buffer, nothing had ever been written there.
+        opened: Number of records on the tape when NumPy could first write to it unseen, or None.
+        counts: How often the buffer had been written and viewed when the tape first used it, in one
+            number.
+    """
+
+    __slots__ = (
+        "_by_range",
+        "_ranges",
+        "buffer",
+        "counts",
+        "given",
+        "guarded",
+        "liveins",
+        "needs",
+        "opened",
+        "states",
+        "unwritten",
+    )
+
+    def __init__(self, buffer: Buffer, tracker: Tracker) -> None:
+        self.buffer = buffer
+        self.states: list[RangeState] = []
+        self._by_range: dict[Any, RangeState] | None = None
+        self._ranges: Ranges | None = None
+        self.needs: list[Need] | tuple[()] = ()
+        self.guarded: dict[int, Bytes | None] = _UNGUARDED
+        self.liveins: list[LiveIn] | tuple[()] = ()
+        self.given = not (buffer.writes or buffer.undefined) and buffer.fill is None and _differ(buffer)
+        self.unwritten = buffer.undefined and buffer.unwritten
+        self.opened: int | None = 0 if buffer.windows else None
+        self.counts = buffer.writes << VIEWS | buffer.views
+        if not tracker.dry:
+            known = buffer.watch
+            if len(known) > 1 or (known and known[0]() is not None):
+                buffer.watch = (*[ref for ref in known if ref() is not None], *tracker.watch)
+            else:
+                buffer.watch = tracker.watch
+
+    def state(self, a: array) -> RangeState:
+        """The state of the range that `a` covers."""
+        states = self.states
+        if not states:  # most buffers have one range: thousands of them should be cheap
+            states.append(RangeState(0, a))
+            return states[0]
+        if states[0].array is a:
+            return states[0]
+        if self._by_range is None:
+            self._by_range = {range_key(states[0].array): states[0]}
+        key = range_key(a)
+        found = self._by_range.get(key)
+        if found is None:
+            found = self._by_range[key] = RangeState(len(states), a)
+            self._place(found)
+            states.append(found)
+        return found
+
+    def known(self, a: array) -> RangeState | None:
+        """The state of the range that `a` covers, if the tape uses it."""
+        key = range_key(a)
+        if self._by_range is not None:
+            return self._by_range.get(key)
+        return next((state for state in self.states if range_key(state.array) == key), None)
+
+    def _place(self, found: RangeState) -> None:
+        """Find what a new range overlaps."""
+        ranges = self._ranges
+        if ranges is None:
+            ranges = self._ranges = Ranges()
+            ranges.add(self.states[0].start, self.states[0].stop, 0)
+        for number in ranges.near(found.start, found.stop):
+            other = self.states[number]
+            if found.meets(other):
+                found.overlaps += (other.number,)
+                other.overlaps += (found.number,)
+                found.hot = found.hot or other.need is not None or other.livein is not None
+                inside = other.exact is None and other.start <= found.start and found.stop <= other.stop
+                found.defined = found.defined or (inside and other.defined)
+        ranges.add(found.start, found.stop, found.number)
+
+    def add_need(self, need: Need) -> None:
+        """Enter a need. A list is made for the first: thousands of ledgers have none."""
+        if self.needs:
+            self.needs.append(need)
+        else:
+            self.needs = [need]
+
+    def add_livein(self, live: LiveIn) -> None:
+        """Enter a live-in."""
+        if self.liveins:
+            self.liveins.append(live)
+        else:
+            self.liveins = [live]
+
+    def guard(self, number: int, copy: Bytes | None) -> None:
+        """From now on NumPy can write to a state."""
+        if self.guarded is _UNGUARDED:
+            self.guarded = {}
+        self.guarded[number] = copy
+
+    def within(self, start: int, stop: int) -> list[RangeState]:
+        """The states that share bytes with `start … stop`."""
+        ranges = self._ranges
+        near = self.states if ranges is None else [self.states[n] for n in ranges.near(start, stop)]
+        return [state for state in near if state.start < stop and start < state.stop]
+
+    def around(self, state: RangeState) -> list[RangeState]:
+        """The state and all that overlap it."""
+        return [state, *[self.states[i] for i in state.overlaps]] if state.overlaps else [state]
+
+    def heat(self, state: RangeState) -> None:
+        """Something was opened: writes of this range and of overlapping ones must look."""
+        state.hot = True
+        for number in state.overlaps:
+            self.states[number].hot = True

@@ -1,0 +1,51 @@
+"""Plans of what a tape records besides launches: copies, fills, functions of the user's."""
+
+from __future__ import annotations
+
+from tapedebug.runtime.launch.plan import Plan, has_gradient
+from tapedebug.runtime.memory.array import array
+
+COPY = {
+    grads: Plan(
+        "copy",
+        "copy",
+        ("dest", "src"),
+        reads=frozenset({1}),
+        writes=frozenset({0}),
+        covers=frozenset({0}),
+        active=frozenset(i for i in (0, 1) if grads[i]),
+    )
+    for grads in ((False, False), (False, True), (True, False), (True, True))
+}
+"""Plans of copies by (dest has a gradient, src has one)."""
+
+FILL = {
+    grad: Plan(
+        "fill",
+        "fill",
+        ("array",),
+        writes=frozenset({0}),
+        covers=frozenset({0}),
+        active=frozenset({0} if grad else ()),
+    )
+    for grad in (False, True)
+}
+
+WRITE = Plan("func", "mark_write", ("array",), writes=frozenset({0}))
+"""The plan of `mark_write`, which is no record: for the error where it would overwrite what is needed."""
+
+READ = Plan("func", "read", ("array",), reads=frozenset({0}))
+"""The plan of `mark_read`: a replay starts from what was read; what an adjoint needs, `record_func` says."""
+
+
+def func_plan(arrays: tuple[array, ...]) -> Plan:
+    """The plan of a custom reverse function: it may read everything it was given."""
+    every = frozenset(range(len(arrays)))
+    return Plan(
+        "func",
+        "func",
+        tuple(f"arrays[{i}]" for i in every),
+        reads=every,
+        active=frozenset(i for i in every if has_gradient(arrays[i])),
+        needed=every,
+    )

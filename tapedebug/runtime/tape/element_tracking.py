@@ -1,0 +1,237 @@
+"""Element tracking: who last wrote and read each element, launch by launch.
+
+A tape with `track="elements"` runs tracked variants of its kernels, in place of the plain ones; of any other
+tape the same is found by running its launches again in private memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection
+from typing import Any
+
+from tapedebug._errors import TapeError
+from tapedebug.compiler.stamps import RACED, THREAD, UNSET, stamp_of, words_of
+from tapedebug.lang import types
+from tapedebug.runtime.launch import access_tags
+from tapedebug.runtime.launch.access_tags import FIRST, OUTSIDE, READS, WRITES, Stamps, Variant
+from tapedebug.runtime.launch.print_buffer import JOURNAL, Journal, Listener
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.tracker import Tracker
+
+
+class Tracking:
+    """The stamps of a tape's memory.
+
+    Args:
+        tracker: Of the tape.
+        report: Whether launches tell each conflict, with both sides.
+
+    Attributes:
+        ran: The tracked variant of each record that ran with stamps, by its index.
+        found: What each of those told, as bits (`RACED`, `UNSET`); only of launches that told something.
+        broken: Why the stamps are not whole; empty while they are.
+        fresh: Buffers that may hold what nothing wrote.
+    """
+
+    def __init__(self, tracker: Tracker, *, report: bool = False) -> None:
+        self.tracker = tracker
+        self.report = report
+        self.ran: dict[int, Variant] = {}
+        self.found: dict[int, int] = {}
+        self.broken = ""
+        self.fresh: set[Buffer] = set()
+        self._known: set[Buffer] = set()
+        self._memories: dict[tuple[Buffer, int], Stamps] = {}
+        self._variants: dict[Any, Variant] = {}
+
+    # -- memory ---------------------------------------------------------------------------------------
+
+    def stamps(self, a: array) -> Stamps:
+        """The stamps of the memory of an array."""
+        itemsize = types.numpy_dtype(a.dtype).itemsize
+        found = self._memories.get((a.buffer, itemsize))
+        if found is None:
+            found = self._memories[a.buffer, itemsize] = Stamps(
+                a.buffer.nbytes, itemsize, words_of(self.report)
+            )
+        return found
+
+    def meet(self, buffer: Buffer, fresh: bool) -> None:
+        """Note, when a buffer is first used, whether it may hold what nothing wrote."""
+        if buffer not in self._known:
+            self._known.add(buffer)
+            if fresh:
+                self.fresh.add(buffer)
+
+    def settle(self, a: array, upto: int | None = None) -> Stamps:
+        """The stamps of the memory of an array, with all that is known without having been stamped.
+
+        Args:
+            a: An array.
+            upto: Only what happened before this record; by default everything.
+        """
+        stamps, records = self.stamps(a), self.tracker.records
+        end = len(records) if upto is None else upto
+        for record in records[stamps.settled : end]:
+            for p in record.plan.touched:
+                other = record.args[p]
+                if other.buffer is a.buffer and self.stamps(other) is stamps:
+                    self._merge(stamps, record, p)
+        stamps.settled = max(stamps.settled, end)
+        for event in self.tracker.outside:
+            if event.at <= end and event.array.buffer is a.buffer and self.stamps(event.array) is stamps:
+                stamp = stamp_of(event.at + FIRST - 1, 0, 0) + OUTSIDE
+                access_tags.merge_whole(stamps, event.array, WRITES, stamp)
+        return stamps
+
+    def _merge(self, stamps: Stamps, record: Record, param: int) -> None:
+        if record.kind == "kernel" and param not in record.plan.kernel.analysis.native:
+            variant = self.ran.get(record.index)
+            for number, site in variant.bulk() if variant is not None else ():
+                if site.param == param:
+                    access_tags.merge_bulk(stamps, record, param, site, number)
+            return
+        # A copy, a fill, or a native function, which may touch any element of what it is given.
+        stamp = stamp_of(record.index + FIRST, access_tags.WHOLE, THREAD)
+        if param in record.reads:
+            access_tags.merge_whole(stamps, record.args[param], READS, stamp)
+        if param in record.writes:
+            access_tags.merge_whole(stamps, record.args[param], WRITES, stamp)
+
+    def forget_defined(self, upto: int) -> None:
+        """Let go of fresh buffers of which every scalar is written, or that somebody else may have written.
+
+        Args:
+            upto: The record that runs next.
+        """
+        for buffer in list(self.fresh):
+            ledger = self.tracker.ledgers.get(buffer)
+            if ledger is None:
+                continue
+            arrays = [state.array for state in ledger.states]
+            sizes = {types.numpy_dtype(a.dtype).itemsize for a in arrays}
+            seen = ledger.opened is not None and ledger.opened <= upto
+            if seen or len(sizes) != 1 or self.settle(arrays[0], upto).words[:, WRITES].all():
+                self.fresh.discard(buffer)
+
+    # -- running --------------------------------------------------------------------------------------
+
+    def variant(self, record: Record, heard: frozenset[str]) -> Variant:
+        """The tracked variant that a launch needs, compiled when it is first asked for."""
+        plan = record.plan
+        raced, fresh = access_tags.surroundings(plan, record.args, self.fresh)
+        key = (plan, raced, fresh, heard)
+        found = self._variants.get(key)
+        if found is None:
+            entry = plan.kernel.tracked(raced, fresh, report=self.report, strided=plan.strided, heard=heard)
+            found = self._variants[key] = Variant.of(entry)
+        return found
+
+    def packed(self, record: Record, slots: bytes, journal: Journal) -> ctypes.Array[ctypes.c_char]:
+        """The arguments of a tracked launch: all slots, the journal, the epoch, the stamps."""
+        layout, args = record.plan.kernel.layout, record.args
+        pointers = [self.stamps(args[p]).pointer(args[p]) for p in record.plan.arrays]
+        tail = layout.tracked.pack(journal.address, access_tags.shifted(record.index), *pointers)
+        return ctypes.create_string_buffer(slots[: layout.size] + tail)
+
+    def rearm(self, record: Record, memory: ctypes.Array[ctypes.c_char]) -> None:
+        """Make packed arguments ready for another run: the last one left there what it told."""
+        slot = record.plan.kernel.layout.epoch
+        ctypes.c_uint64.from_buffer(memory, 8 * slot).value = access_tags.shifted(record.index)
+
+    def prepared(self, record: Record) -> Callable[[], None]:
+        """What runs a launch that is about to be recorded; nothing is announced yet.
+
+        Raises:
+            TapeError: The tape is longer than stamps can count.
+        """
+        plan: Any = record.plan  # of a kernel
+        if record.index >= access_tags.LAST:
+            raise too_many()
+        for p in plan.touched:
+            buffer = record.args[p].buffer
+            ledger = self.tracker.ledgers.get(buffer)
+            self.meet(buffer, buffer.unwritten if ledger is None else ledger.unwritten)
+        if self.fresh:
+            self.forget_defined(record.index)
+        variant = self.variant(record, plan.heard)
+        memory = self.packed(record, record.packed, JOURNAL)
+        return lambda: self._run(record, variant, memory)
+
+    def _run(self, record: Record, variant: Variant, memory: ctypes.Array[ctypes.c_char]) -> None:
+        """Run a launch.
+
+        Raises:
+            BoundsError: An index was outside its array.
+            KernelAssertionError: An assertion failed.
+        """
+        kernel: Any = record.kernel
+        try:
+            Listener(kernel, variant.entry, "")(0, record.threads, ctypes.addressof(memory))
+        except BaseException:
+            self.broken = f"launch {record.index} ({record.name}) did not end"
+            raise
+        self.ran[record.index] = variant
+        found = int.from_bytes(memory.raw[8 * kernel.layout.epoch :][:8], "little")
+        if found & (RACED | UNSET):
+            self.found[record.index] = found
+
+    def whole(self) -> bool:
+        """Whether every launch of the tape was tracked."""
+        kernels = [r for r in self.tracker.records if r.kind == "kernel"]
+        return not self.broken and all(r.index in self.ran for r in kernels)
+
+
+def too_many() -> TapeError:
+    """The error of a tape that is longer than stamps can count."""
+    return TapeError(
+        f"tracking: stamps tell {access_tags.LAST} launches of one tape apart, and no more",
+        hint="record several tapes, or without track",
+    )
+
+
+def replayed(tracker: Tracker, wanted: Collection[int] | None = None) -> Tracking:
+    """The stamps of a tape's launches, found by running them again in private memory.
+
+    Args:
+        tracker: Of the tape.
+        wanted: The records to track; by default all.
+    """
+    from tapedebug.runtime.replay.shadow import Shadow
+
+    tracking = Tracking(tracker)
+    for buffer, ledger in tracker.ledgers.items():
+        tracking.meet(buffer, ledger.unwritten)
+    shadow = Shadow(tracker)
+    if len(tracker.records) > access_tags.LAST:
+        raise too_many()
+    chosen = set(range(len(tracker.records))) if wanted is None else set(wanted)
+    journal = Journal()
+    for record in tracker.records:
+        if record.kind == "kernel" and record.index in chosen:
+            tracking.forget_defined(record.index)
+            variant = tracking.variant(record, frozenset())
+            run_private(tracking, shadow, record, variant, journal)
+            tracking.ran[record.index] = variant
+        shadow.forward(start=record.index, stop=record.index + 1)
+    return tracking
+
+
+def run_private(tracking: Tracking, shadow: Any, record: Record, variant: Variant, journal: Journal) -> int:
+    """Run a tracked launch in the memory of a shadow that stands before it; values are as before afterwards.
+
+    Returns:
+        What it told, as bits.
+    """
+    written = {p: shadow.space.value_view(record.args[p]).copy() for p in record.plan.written}
+    memory = tracking.packed(record, shadow.packed(record), journal)
+    at = ctypes.addressof(memory)
+    with journal.lock:
+        journal.open()
+        variant.entry(0, record.threads, at)
+    for p, values in written.items():
+        shadow.space.value_view(record.args[p])[...] = values
+    return int.from_bytes(memory.raw[8 * record.plan.kernel.layout.epoch :][:8], "little")

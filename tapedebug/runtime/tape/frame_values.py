@@ -1,0 +1,88 @@
+"""The functions around a read of values, with the numbers that they held then.
+
+A diagnosis works out again what a program computed of the values, a mean for instance. It needs the divisor
+and not the frame, which would keep everything alive: numbers and sizes are copied, arrays are referred to
+weakly.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapedebug.runtime.tape.record import BETWEEN
+
+DEPTH = 2
+"""How many functions are looked at: the one that reads, and its caller."""
+
+NAMES = 200
+"""How many names of a function are looked up."""
+
+_PASSED_OVER = BETWEEN | {"numpy"}
+
+
+class Length(NamedTuple):
+    """The length of a list or tuple."""
+
+    value: int
+
+
+class FrameValues(NamedTuple):
+    """One function that was running.
+
+    Attributes:
+        code: Of the function.
+        instruction: The call that it was in.
+        values: By name, also `self.name`: numbers, lengths, weak references to arrays.
+    """
+
+    code: CodeType
+    instruction: int
+    values: dict[str, Any]
+
+
+def frame_values(depth: int) -> tuple[FrameValues, ...]:
+    """Return the functions of the user that run now, the innermost first."""
+    frame: FrameType | None = sys._getframe(depth)
+    found: list[FrameValues] = []
+    while frame is not None and len(found) < DEPTH:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _PASSED_OVER:
+            found.append(FrameValues(frame.f_code, frame.f_lasti, _values(frame)))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _values(frame: FrameType) -> dict[str, Any]:
+    code = frame.f_code
+    found: dict[str, Any] = {}
+    names = code.co_names[:NAMES]
+    for name in names:
+        if name in frame.f_globals:
+            _keep(found, name, frame.f_globals[name])
+    if code.co_varnames or code.co_freevars:
+        own = frame.f_locals
+        for name in (*code.co_varnames[:NAMES], *code.co_cellvars, *code.co_freevars):
+            if name in own:
+                found.pop(name, None)
+                _keep(found, name, own[name])
+        if code.co_argcount and code.co_varnames[0] in own:
+            owner = code.co_varnames[0]
+            fields = getattr(own[owner], "__dict__", None) or {}
+            for name in names if isinstance(fields, dict) else ():
+                if name in fields:
+                    _keep(found, f"{owner}.{name}", fields[name])
+    return found
+
+
+def _keep(found: dict[str, Any], name: str, value: Any) -> None:
+    kind = value.__class__
+    if kind is int or kind is float or isinstance(value, np.number):
+        found[name] = value
+    elif kind is list or kind is tuple:
+        found[name] = Length(len(value))
+    elif isinstance(value, np.ndarray) or hasattr(kind, "_look"):  # of the class: modules make up attributes
+        found[name] = weakref.ref(value)

@@ -1,0 +1,377 @@
+"""What happened to gradients, and to the values that they belong to, around and between tapes.
+
+A tape sees its own launches. Whether a gradient was read before the reverse pass wrote it, or was not zero
+when a pass began, happens outside of it. Each buffer that has a gradient remembers its last few such events,
+and so does its gradient memory; one clock for the whole process puts the events of all tapes in order.
+
+Nothing is noted where nothing but a launch happens: writes by launches that no tape watches are found by the
+count of writes, those through NumPy by comparing, when the next reverse pass begins. An event holds numbers
+and a place in the source; it keeps neither arrays nor tapes alive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tapedebug.runtime.state import state
+from tapedebug.runtime.tape.frame_values import FrameValues, frame_values
+from tapedebug.runtime.tape.record import Site, Stack, call_site, call_stack, site_of
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.memory.array import array
+    from tapedebug.runtime.memory.buffer import Buffer, Bytes
+
+KEPT = 64
+"""How many events of one buffer, or of one tape, are remembered at least; up to twice as many are."""
+
+LEAVES = 256
+"""How many buffers of inputs a reverse pass looks at."""
+
+LISTED = 16
+"""How many inputs in one buffer a pass lists."""
+
+MEASURED = 64
+"""Of how many inputs in one buffer a pass takes the norm of a gradient that is not zero."""
+
+WHOLE = 1 << 15
+"""Of how many numbers the norm is exact. Of more it is estimated: a look at all of them would cost more than
+the reverse pass of a small launch."""
+
+AT_ONCE = 4096
+"""Bytes up to which two arrays are compared as bytes."""
+
+BLOCKS, BLOCK = 32, 64
+"""How many runs of how many numbers, evenly spread, an estimate looks at."""
+
+GLANCE = 32
+"""How many numbers of an array are kept with an event, evenly spread."""
+
+Kind = Literal["backward", "zero", "read", "write", "reset"]
+
+
+class Clock:
+    """Counts the events of the process.
+
+    Attributes:
+        now: The time of the last one.
+    """
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def tick(self) -> int:
+        """Go on, and return the time."""
+        self.now += 1
+        return self.now
+
+
+clock = Clock()
+
+
+@dataclass(slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        kind: A reverse pass began; a gradient was set to one value; something was read or written; a tape
+            forgot its records.
+        clock: When.
+        start: First byte of the buffer.
+        stop: The byte after the last.
+        how: `"launch"`, `"numpy"`, `"optimiser"`, …; of a write that was found later, `"unseen"`.
+        site: Where in the user's source, if that is known.
+        tape: Number of the tape that ran backward, or that recorded meanwhile; 0 for none.
+        at: How many records that tape had.
+        number: Of a pass, which one of its tape it is, from 1 on.
+        again: Of a pass, it began from the same seeds as the one before on that tape.
+        norm: Of the gradient that was read.
+        glance: Some numbers, as `glance_at` takes them: of a gradient that was read; of values before they
+            were written, where no tape recorded.
+        frames: Of values that were read, the functions that ran then.
+        viewed: Of a pass: when it ended, somebody could see the gradient through NumPy.
+        inputs: The bytes of the inputs that a pass gives gradients to; of more than `LISTED` in one buffer
+            only where the first begins and the last ends.
+        norms: For each of the first `MEASURED` of them whose gradient was not 0 when the pass began, its
+            bytes, and the norms of its gradient before and after.
+        stack: Of values that were read while a tape recorded, the user's frames.
+    """
+
+    kind: Kind
+    clock: int
+    start: int
+    stop: int
+    how: str = ""
+    site: Site | None = None
+    tape: int = 0
+    at: int = 0
+    number: int = 0
+    again: bool = False
+    norm: float | None = None
+    glance: np.ndarray[Any, Any] | None = None
+    frames: tuple[FrameValues, ...] = ()
+    viewed: bool = False
+    inputs: tuple[tuple[int, int], ...] = ()
+    norms: tuple[tuple[int, int, float, float], ...] = ()
+    stack: Stack = ()
+
+
+@dataclass(slots=True)
+class History:
+    """The last events of one buffer, of one gradient memory, or of one tape.
+
+    Attributes:
+        of_gradient: It is that of gradient memory.
+        events: In order; at least the last `KEPT`.
+        dropped: How many older ones were let go.
+        writes: The buffer's count of writes when a pass last ended.
+        settled: The time then; 0 before the first pass.
+        written: The time of the last write that was noted.
+        digest: Of its bytes then, or when somebody began to look at them through NumPy; None where nobody
+            can have changed them unseen.
+        left: Of gradient memory: the count of writes when the last pass ended that left something there of
+            the gradient of what its tape wrote; None where a pass has added to it as that of an input since.
+    """
+
+    of_gradient: bool = False
+    events: list[Event] = field(default_factory=list)
+    dropped: int = 0
+    writes: int = 0
+    settled: int = 0
+    written: int = 0
+    digest: int | None = None
+    left: int | None = None
+
+    def add(self, event: Event) -> None:
+        """Remember an event."""
+        if len(self.events) >= 2 * KEPT:
+            del self.events[:KEPT]
+            self.dropped += KEPT
+        self.events.append(event)
+        if event.kind in ("write", "zero"):
+            self.written = event.clock
+
+    def settle(self, buffer: Buffer) -> None:
+        """A pass has ended: what memory holds now is known."""
+        self.writes, self.settled, self.left = buffer.writes, clock.now, None
+        self.digest = digest_of(buffer.data) if buffer.windows else None
+
+    def catch_up(self, buffer: Buffer) -> None:
+        """Note what was written since the last pass and nobody announced."""
+        changed = self.writes != buffer.writes
+        if not changed and self.digest is not None:
+            changed = self.digest != digest_of(buffer.data)
+        if changed and 0 < self.settled > self.written:
+            self.add(Event("write", clock.tick(), 0, buffer.nbytes, "unseen"))
+
+
+def digest_of(data: Bytes) -> int:
+    """A number that changes when bytes do: the sums of 32 columns of words."""
+    rows = data.size // 256
+    columns = data[: rows * 256].view(np.uint64).reshape(rows, 32).sum(axis=0)
+    return hash((columns.tobytes(), data[rows * 256 :].tobytes()))
+
+
+def norm_of(a: array) -> float:
+    """The Euclidean norm of the values of an array; 0 without a look where they are known to be 0.
+
+    Of more than `WHOLE` numbers it is an estimate.
+    """
+    return _norm_of(a.buffer, a._look())
+
+
+def _norm_of(buffer: Buffer, values: np.ndarray[Any, Any]) -> float:
+    if buffer.fill is not None and not any(buffer.fill):
+        return 0.0
+    if values.dtype.kind != "f":
+        return math.nan
+    looked_at = sample_of(values)
+    norm = _norm(looked_at)
+    return norm if looked_at.size == values.size else norm * math.sqrt(values.size / looked_at.size)
+
+
+def sample_of(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """All values in one row; of more than `WHOLE` that lie side by side some, evenly spread."""
+    row = values if values.ndim == 1 else values.reshape(-1)
+    if values.size <= WHOLE or not values.flags.c_contiguous:
+        return row
+    length = values.size // BLOCKS
+    return row[: BLOCKS * length].reshape(BLOCKS, length)[:, :BLOCK].reshape(-1)
+
+
+def glance_at(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """A copy of at most `GLANCE` numbers of an array, evenly spread; None of one with holes."""
+    if not values.flags.c_contiguous:
+        return None
+    row = values.reshape(-1)
+    return row.copy() if row.size <= GLANCE else row[:: -(-row.size // GLANCE)].copy()
+
+
+def same_bits(values: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays of one type hold the same; of large ones a sample is compared."""
+    some, other = sample_of(values), sample_of(others)
+    if some.nbytes <= AT_ONCE:
+        return some.tobytes() == other.tobytes()
+    return bool((some == other).all())
+
+
+def _norm(values: np.ndarray[Any, Any]) -> float:
+    square = float(np.vdot(values, values)) if values.dtype != np.float16 else math.inf
+    if 1e-30 < square < 1e30:
+        return math.sqrt(square)
+    if square == 0 and not values.any():
+        return 0.0
+    wide = values.astype(np.float64)  # too large or small for float32
+    with np.errstate(all="ignore"):
+        square = float(np.vdot(wide, wide))
+    return math.sqrt(square) if square >= 0 else math.nan
+
+
+def is_gradient(a: array) -> bool:
+    """Whether the memory of an array is the gradient of another."""
+    history = a.buffer.history
+    return history is not None and history.of_gradient
+
+
+def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> None:
+    """Remember something that happened to the memory of `a`, if anybody may want to know."""
+    history, now = a.buffer.history, clock.tick()
+    if history is None:
+        return
+    if kind == "write" and history.of_gradient and how in ("zero", "fill_"):
+        kind = "zero"
+    if kind == "write" and not history.of_gradient and how != "numpy" and state.tape is None:
+        facts["glance"] = glance_at(a._look())
+    if history.events or kind != "zero":  # what has no past needs no zero
+        history.add(Event(kind, now, a.start, a.stop, how, site, *recording(), **facts))
+
+
+def note_read(a: array, how: str) -> None:
+    """Somebody reads a gradient, or values that a tape uses, outside of kernels and of the reverse pass."""
+    history = a.buffer.history
+    if history is not None and history.of_gradient:
+        values = a._look()
+        note("read", a, how, call_site(3), norm=_norm_of(a.buffer, values), glance=glance_at(values))
+    elif a.buffer.watch or (a.requires_grad and state.tape is not None):
+        tape, at = recording()
+        stack = call_stack(3) if tape else ()
+        site, around = site_of(stack) or call_site(3), frame_values(3)
+        event = Event("read", clock.tick(), a.start, a.stop, how, site, tape, at, stack=stack, frames=around)
+        trackers = [tracker for _, tracker in a.buffer.watchers()]
+        for tracker in trackers:
+            tracker.looked_at(a, event)
+        if state.tape is not None and state.tape.tracker not in trackers:
+            state.tape.tracker.looked_at_early(a, event)
+
+
+class Leaves:
+    """The inputs in one buffer that a pass gives gradients to.
+
+    Attributes:
+        arrays: The inputs.
+        inputs: Their bytes, as an `Event` lists them.
+    """
+
+    __slots__ = ("_views", "arrays", "buffer", "inputs", "start", "stop")
+
+    def __init__(self, buffer: Buffer, arrays: list[array]) -> None:
+        self.buffer, self.arrays = buffer, arrays
+        self.start, self.stop = min(a.start for a in arrays), max(a.stop for a in arrays)
+        self.inputs = tuple((a.start, a.stop) for a in arrays)
+        if len(arrays) > LISTED:
+            self.inputs = ((self.start, self.stop),)
+        self._views: dict[array, tuple[Buffer, np.ndarray[Any, Any]]] = {}
+
+    def gradient(self, a: array) -> np.ndarray[Any, Any]:
+        """The gradient of an input, as a NumPy view, which is made once."""
+        memory, view = self._views.get(a, (None, None))
+        if view is None or memory is not self.buffer.adjoint:
+            gradient = a.grad
+            assert gradient is not None
+            view = gradient._look()
+            self._views[a] = gradient.buffer, view
+        return view
+
+
+def leaves_of(arrays: Sequence[array]) -> list[Leaves]:
+    """Inputs by buffer, those of the first `LEAVES` buffers."""
+    found: dict[Buffer, list[array]] = {}
+    for a in arrays:
+        if a.buffer in found or len(found) < LEAVES:
+            found.setdefault(a.buffer, []).append(a)
+    return [Leaves(buffer, group) for buffer, group in found.items()]
+
+
+class Pass:
+    """What is noted of one reverse pass: begun before it, ended after it, and left out if it failed."""
+
+    __slots__ = ("before", "begun", "leaves")
+
+    def __init__(self, leaves: list[Leaves]) -> None:
+        self.leaves = leaves
+        self.before: dict[Leaves, list[tuple[array, float]]] = {}
+        for leaf in leaves:
+            memory = leaf.buffer.gradient()
+            for each in (leaf.buffer, memory):
+                history = each.history
+                assert history is not None
+                if history.writes != each.writes or history.digest is not None:
+                    history.catch_up(each)
+            if memory.fill != b"\0":
+                known = _left_by_last_pass(memory)
+                found = []
+                for a in leaf.arrays[:MEASURED]:
+                    norm = known.get((a.start, a.stop))
+                    if norm is None:
+                        norm = _norm_of(memory, leaf.gradient(a))
+                    if norm:
+                        found.append((a, norm))
+                if found:
+                    self.before[leaf] = found
+        self.begun = clock.tick()
+
+    def end(self, tape: int, at: int, number: int, again: bool, site: Site) -> Event:
+        """Note it in the history of each input; returns the event of the tape."""
+        for leaf in self.leaves:
+            memory = leaf.buffer.gradient()
+            event = Event("backward", self.begun, leaf.start, leaf.stop, "", site, tape, at, number, again)
+            event.inputs, event.viewed = leaf.inputs, memory.windows > 0
+            if leaf in self.before:
+                event.norms = tuple(
+                    [
+                        (a.start, a.stop, norm, _norm_of(memory, leaf.gradient(a)))
+                        for a, norm in self.before[leaf]
+                    ]
+                )
+            assert memory.history is not None
+            assert leaf.buffer.history is not None
+            memory.history.add(event)
+            memory.history.settle(memory)
+            leaf.buffer.history.settle(leaf.buffer)
+        return Event("backward", self.begun, 0, 0, "", site, tape, at, number, again)
+
+
+def _left_by_last_pass(memory: Buffer) -> dict[tuple[int, int], float]:
+    """The norms of gradients that nothing has touched since the last pass ended."""
+    history = memory.history
+    if history is None or not history.events or history.writes != memory.writes or history.digest is not None:
+        return {}
+    return {(start, stop): after for start, stop, _, after in history.events[-1].norms}
+
+
+def window_opened(buffer: Buffer) -> None:
+    """From now on somebody can write this buffer unseen."""
+    history = buffer.history
+    if history is not None and history.digest is None:
+        history.digest = digest_of(buffer.data)
+
+
+def recording() -> tuple[int, int]:
+    """The tape that records now, and how many records it has."""
+    return (0, 0) if state.tape is None else (state.tape.id, len(state.tape.records))

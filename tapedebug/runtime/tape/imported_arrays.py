@@ -1,0 +1,84 @@
+"""Arrays that come in from another library while a tape records: their values are constants on the tape.
+
+What leaves a tape is noted where it is read (`gradient_history.note_read`). What comes in is noted here,
+with the user's frames, so that a diagnosis can say which of the two follows from the other.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapedebug.runtime.memory.buffer import Buffer, Window
+from tapedebug.runtime.state import state
+from tapedebug.runtime.tape.gradient_history import clock
+from tapedebug.runtime.tape.record import Stack, call_stack
+from tapedebug.runtime.tape.tracker import HOST_READS
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.memory.array import array
+
+
+@dataclass(slots=True)
+class Arrival:
+    """An array that was made of values from outside while a tape recorded.
+
+    Attributes:
+        buffer: The array's memory, as long as anything uses it.
+        start: The array's first byte.
+        stop: The byte after the last.
+        at: Number of records on the tape.
+        clock: When, in events of the process.
+        how: The function that made it: `"array"`, `"from_torch"`, `"assign"`, …
+        stack: The user's frames.
+        memory: Number of the buffer that the values are a NumPy view of, or None.
+        tensor: The tensor that it was made of, where PyTorch has recorded how that was computed.
+    """
+
+    buffer: weakref.ref[Buffer]
+    start: int
+    stop: int
+    at: int
+    clock: int
+    how: str
+    stack: Stack
+    memory: int | None = None
+    tensor: Any = None
+
+
+def arrived(made: array, how: str, source: Any = None, tensor: Any = None) -> None:
+    """Note that an array was made of values from outside, if a tape records.
+
+    Args:
+        made: The array.
+        how: The function that made it.
+        source: What its values were copied from.
+        tensor: The tensor whose memory it uses, where PyTorch has recorded how that was computed.
+    """
+    tape = state.tape
+    if tape is None or len(tape.tracker.arrivals) >= HOST_READS or made.buffer in tape.tracker.ledgers:
+        return
+    memory = _memory_of(source)
+    tape.tracker.arrivals.append(
+        Arrival(
+            weakref.ref(made.buffer),
+            made.start,
+            made.stop,
+            len(tape.records),
+            clock.tick(),
+            how,
+            call_stack(3),
+            memory,
+            tensor,
+        )
+    )
+
+
+def _memory_of(source: Any) -> int | None:
+    """The number of the buffer that NumPy values are a view of."""
+    while isinstance(source, np.ndarray):
+        source = source.base
+    return source.buffer.number if isinstance(source, Window) else None

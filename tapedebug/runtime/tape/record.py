@@ -1,0 +1,217 @@
+"""What a tape remembers of one launch, copy, fill or custom function, and where it was called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import islice
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._files import file_line
+from tapedebug._source import Span
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.launch.call_list import Times
+    from tapedebug.runtime.launch.plan import Plan
+    from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+
+Site = tuple[CodeType, int]
+"""A call site, captured cheaply: the code object and the index of the calling instruction."""
+
+BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
+"""Packages whose frames are nobody's place: IPython stands between a cell and our magics."""
+
+Stack = tuple[tuple[CodeType, int, int], ...]
+"""The user's frames, innermost first: code, index of the calling instruction, and a number of the frame."""
+
+FRAMES = 16
+"""Frames of a stack that are kept at most."""
+
+
+def call_site(depth: int = 2) -> Site:
+    """The first frame of the user's, `depth` frames up or further."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in BETWEEN:
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    outer = sys._getframe(depth)
+    return outer.f_code, outer.f_lasti
+
+
+def call_stack(depth: int = 2) -> Stack:
+    """The user's frames from `depth` frames up on, as `call_site` finds the first of them."""
+    frame: FrameType | None = sys._getframe(depth)
+    found: list[tuple[CodeType, int, int]] = []
+    while frame is not None and len(found) < FRAMES:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in BETWEEN:
+            found.append((frame.f_code, frame.f_lasti, id(frame)))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def site_of(stack: Stack) -> Site | None:
+    """The innermost place of a stack that is not within an installed library; None of an empty one."""
+    for code, instruction, _ in stack:
+        if "site-packages" not in code.co_filename:
+            return code, instruction
+    return stack[0][:2] if stack else None
+
+
+def site_span(site: Site) -> Span:
+    """File, lines and columns of a call site."""
+    code, instruction = site
+    line, end_line, column, end_column = next(
+        islice(code.co_positions(), instruction // 2, None), (None, None, None, None)
+    )
+    line = line or code.co_firstlineno
+    text = file_line(code.co_filename, line)
+    return Span(
+        file=code.co_filename,
+        line=line,
+        column=column or 0,
+        end_line=end_line or line,
+        end_column=len(text) if end_column is None else end_column,
+        function=code.co_name,
+        text=text,
+    )
+
+
+class Record:
+    """One entry of a tape.
+
+    Attributes:
+        index: Position on the tape.
+        plan: What all launches of this kernel with arguments of this kind share: kernel, accesses, adjoint.
+        args: The arguments: arrays (kept alive, and their memory with them) and values.
+        dim: The launch dimensions.
+        threads: Their product.
+        packed: The argument slots as the kernel's layout packs them, adjoint pointers zero.
+        needs: For each entry of `plan.needed`, the values that the adjoint reads.
+        scratch: Pre-launch values of memory that the launch both needs and writes.
+        site: Where it was called.
+        scope: Index into `Tape.scopes`, or None.
+        elapsed: Seconds that the forward run took.
+        times: Where it is noted how long the last reverse run took, or None.
+        value: The bytes of a fill.
+        func: The reverse function of `record_func`.
+        given: In a program for Warp, the arguments as they were given, where structs are among them.
+        command: In a program for Warp, whether a command launched it (`launch(…, record_cmd=True)`).
+    """
+
+    __slots__ = (
+        "args",
+        "command",
+        "dim",
+        "elapsed",
+        "func",
+        "given",
+        "index",
+        "needs",
+        "packed",
+        "plan",
+        "scope",
+        "scratch",
+        "site",
+        "threads",
+        "times",
+        "value",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        plan: Plan,
+        args: tuple[Any, ...],
+        dim: tuple[int, ...],
+        threads: int,
+        packed: bytes,
+        site: Site,
+        scope: int | None,
+    ) -> None:
+        self.index = index
+        self.plan = plan
+        self.args = args
+        self.dim = dim
+        self.threads = threads
+        self.packed = packed
+        self.site = site
+        self.scope = scope
+        self.needs: tuple[Need, ...] = ()
+        self.scratch: tuple[Scratch, ...] = ()
+        self.elapsed = 0.0
+        self.times: Times | None = None
+        self.value: bytes = b""
+        self.func: Callable[[], Any] | None = None
+        self.given: tuple[Any, ...] = ()
+        self.command = False
+
+    @property
+    def backward_elapsed(self) -> float | None:
+        """Seconds of the last reverse run, or None."""
+        return None if self.times is None else self.times.of(self)
+
+    @property
+    def kind(self) -> str:
+        """`"kernel"`, `"copy"`, `"fill"` or `"func"`."""
+        return self.plan.kind
+
+    @property
+    def name(self) -> str:
+        """The kernel's key, or `copy`, `fill`, or the name of the custom function."""
+        if self.func is not None:
+            return getattr(self.func, "__name__", "func")
+        return self.plan.name
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, or None for the other kinds."""
+        return self.plan.kernel
+
+    @property
+    def info(self) -> Any:
+        """The kernel's AdjointInfo for the arguments that have a gradient; None where there is no adjoint."""
+        return self.plan.info
+
+    @property
+    def active(self) -> frozenset[int]:
+        """Parameters with a gradient."""
+        return self.plan.active
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """Array parameters that the launch reads (not counting atomics)."""
+        return self.plan.reads
+
+    @property
+    def writes(self) -> frozenset[int]:
+        """Array parameters that the launch writes, atomics included."""
+        return self.plan.writes
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Array parameters whose values the adjoint reads."""
+        return self.plan.needed
+
+    @property
+    def replay(self) -> frozenset[int]:
+        """Parameters whose stores the adjoint re-executes, because it needs what they overwrite."""
+        return frozenset(p for s in self.scratch for p in s.params)
+
+    @property
+    def is_off_warps_tape(self) -> bool:
+        """True if Warp does not record it: a fill, a copy of what has no gradient, or a command's launch."""
+        return self.command or self.kind == "fill" or (self.kind == "copy" and 1 not in self.active)
+
+    @property
+    def call_site(self) -> Span:
+        """Where the launch was called: file, line, column, function."""
+        return site_span(self.site)
+
+    def param_name(self, param: int) -> str:
+        """The name of a parameter."""
+        return self.plan.names[param]
+
+    def __repr__(self) -> str:
+        return f"<record {self.index}: {self.name}, dim {self.dim}>"

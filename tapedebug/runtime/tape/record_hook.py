@@ -1,0 +1,81 @@
+"""What a tape does before a launch, written out for each plan: a loop over parameters costs twice as much.
+
+What is asked of every launch stands in the text; what few launches need is a call of the tracker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tapedebug.runtime.launch.argument_packing import WRITTEN
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.launch.plan import Plan
+
+
+def opening(plan: Plan) -> Callable[[Any, Any], bool]:
+    """A function of a tracker and a record of this plan: it opens what is read, closes what is overwritten.
+
+    It returns whether the tracker wants to hear when the launch is over.
+    """
+    return _made("\n    ".join(_text(plan)))
+
+
+@cache
+def _made(text: str) -> Callable[[Any, Any], bool]:
+    names: dict[str, Any] = {"__name__": __name__}  # a frame of this package: warnings point behind it
+    exec(compile(text, WRITTEN, "exec"), names)
+    made: Callable[[Any, Any], bool] = names["before"]
+    return made
+
+
+def _text(plan: Plan) -> list[str]:
+    own = "{" + ", ".join(f"{p}: s{p}" for p in plan.touched) + "}"
+    lines = [
+        "def before(tracker, record):",
+        "args, states, watched, closed = record.args, tracker.states, False, False",
+    ]
+    for p in plan.touched:
+        lines += [
+            f"a{p} = args[{p}]",
+            f"b{p} = a{p}.buffer",
+            f"s{p} = states.get(a{p}) or tracker.resolve(a{p})",
+            f"if b{p}.windows:",
+            "    watched = True",
+            f"    tracker.catch_up_near(b{p}, s{p})",
+        ]
+    lines += ['if tracker.mode == "error" and not tracker.settled:', f"    tracker.refuse(record, {own})"]
+    for p in plan.found:
+        lines += [f"if not s{p}.defined:"]
+        if p in plan.covers:  # what replaces an array finds nothing in it
+            lines += [
+                f"    if a{p}.shape == record.dim:",
+                f"        s{p}.defined = True",
+                "    else:",
+                f"        tracker.find(s{p}, b{p})",
+            ]
+        else:
+            lines += [f"    tracker.find(s{p}, b{p})"]
+    if plan.needed:
+        needs = [f"s{p}.need or tracker.open_need(s{p}, b{p}, record.index, {p})," for p in plan.early]
+        lines += [f"record.needs = ({' '.join(needs)})"]
+    for p in plan.written:
+        lines += [
+            f"if s{p}.hot:",
+            "    closed = True",
+            f"    tracker.close(tracker.ledgers[b{p}], s{p}, record)",
+            "if not tracker.dry:",
+            f"    b{p}.fill = None",
+            f"    b{p}.writes += 1",
+            f"    if len(b{p}.watch) > 1:",
+            f"        tracker.tell_others(record, a{p})",
+        ]
+    if plan.late:
+        lines += [f"tracker.need_late(record, {own})"]
+    folded = [f"s{p}.folded" for p in plan.written if plan.strided and p in plan.active]
+    if plan.needed or plan.exposed or folded:
+        reasons = ["closed", *(f"b{p} is b{q}" for p, q, _ in plan.exposed), *folded]
+        lines += [f"if {' or '.join(reasons)}:", f"    tracker.keep_in_place(record, {own})"]
+    return [*lines, "return watched"]

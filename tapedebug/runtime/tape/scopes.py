@@ -1,0 +1,89 @@
+"""What a tape remembers besides its records: named groups of them, and calls of `backward`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.reverse.borrowed_seed import Lent, values_of
+from tapedebug.runtime.reverse.seeds import Held, Seeds
+
+
+@dataclass
+class Scope:
+    """A named group of records: `first … last` inclusive; `last` is None while it is open."""
+
+    name: str
+    parent: int | None
+    first: int
+    last: int | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class BackwardCall:
+    """One call of `Tape.backward`.
+
+    Attributes:
+        loss: The loss, or None.
+        records: How many records the tape had.
+        seconds: How long the reverse pass took.
+        reran: How many launches it ran again to keep to the tape's `memory_budget`.
+        peak_bytes: Memory that it needed, counted: gradients, preserved values, copies that in-place launches
+            are reversed in, packed arguments, seeds; of a long pass also the gradients as they were, to be
+            put back if it is interrupted.
+        unseeded: It was given no seed, and nobody had written the gradients that may hold one.
+        stale: Arrays in whose gradients it found what an earlier pass, of another tape, had left there.
+    """
+
+    loss: array | None
+    _seeds: Held = field(repr=False)
+    records: int
+    seconds: float = 0.0
+    reran: int = 0
+    peak_bytes: int = 0
+    unseeded: bool = False
+    stale: Sequence[array] = ()
+    _preset: Seeds = field(default_factory=dict, repr=False)
+    _objective: array | None = field(default=None, repr=False)
+
+    @property
+    def held(self) -> Held:
+        """The seeds, those that were given and those that the pass found in gradients."""
+        # What was given comes last: where arrays overlap, it replaces the zeros of the others.
+        return {**self._preset, **self._seeds} if self._preset else self._seeds
+
+    @property
+    def seeds(self) -> Seeds:
+        """Copies of all seeds of the pass: of the loss, of `grads`, and of what gradients held already.
+
+        A tape keeps those of its last call only.
+        """
+        return {a: values_of(seed).copy() for a, seed in self.held.items()}
+
+    @property
+    def preset(self) -> list[array]:
+        """The arrays whose gradients held a seed when the pass began."""
+        return list(self._preset)
+
+    @property
+    def objective(self) -> array | None:
+        """The array of one float that the pass began from, with a seed of 1 as a loss has; else None."""
+        if not self._preset and self.loss is not None and self.loss in self._seeds:
+            return self.loss if len(self._seeds) == 1 else None
+        if not (self._preset or self._seeds):
+            return self._objective
+        held = self.held
+        if len(held) > 1:
+            return None
+        ((a, seed),) = held.items()
+        values = values_of(seed)
+        return a if values.size == 1 and values.item() == 1 else None
+
+    def give_up(self) -> Held:
+        """Forget the seeds; returns those whose memory can be used again."""
+        self._objective = self.objective
+        seeds, self._seeds, self._preset = self._seeds, {}, {}
+        return {a: seed for a, seed in seeds.items() if not isinstance(seed, Lent)}

@@ -1,0 +1,189 @@
+"""What a recorded tape answers: its versions, replays, moments of its past, who wrote what; and how it looks.
+
+Everything here reads the records and what was kept for them; nothing records or runs backward on the user's
+arrays.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from tapedebug._errors import TapeError
+from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.tape_snapshot import Moment
+from tapedebug.runtime.reverse.preset_seeds import pending_seeds
+from tapedebug.runtime.reverse.seeds import Seeds
+from tapedebug.runtime.tape.buffer_versions import Ledger, Outside
+from tapedebug.runtime.tape.record import Record
+from tapedebug.runtime.tape.scopes import BackwardCall
+from tapedebug.runtime.tape.timeline import Version, list_versions
+from tapedebug.runtime.tape.touched import Touched, touched
+from tapedebug.runtime.tape.tracker import Tracker
+
+
+class Recorded:
+    """The questions that a tape answers, in any state.
+
+    Attributes:
+        records: What was recorded, in order.
+        tracker: What is known of the memory that they use.
+        backward_calls: The reverse passes that ran.
+    """
+
+    __slots__ = ()
+
+    records: list[Record]
+    tracker: Tracker
+    backward_calls: list[BackwardCall]
+
+    @property
+    def preserved_bytes(self) -> int:
+        """Memory of overwritten values that are kept for adjoints, and of checkpoints."""
+        return self.tracker.preserved_bytes
+
+    @property
+    def livein_bytes(self) -> int:
+        """Memory of overwritten values that are kept for replays only."""
+        return self.tracker.livein_bytes
+
+    @property
+    def outside(self) -> list[Outside]:
+        """Writes to the tape's memory that are not on the tape."""
+        return self.tracker.outside
+
+    @property
+    def seeds(self) -> Seeds:
+        """The seeds of the last reverse pass, by array: of its loss, of `grads`, and of what gradients held.
+
+        Before the first pass: what the gradients of the arrays that the tape writes hold now.
+        """
+        return self.backward_calls[-1].seeds if self.backward_calls else pending_seeds(self.tracker)
+
+    def array_named(self, label: str) -> array:
+        """The array that traces, findings and diagrams of this tape call so: `tape.array_named("net.x")`.
+
+        Raises:
+            TapeError: None is called so.
+        """
+        recorded = _room("trace._record").record_with_arrays(self)
+        labels = [info.label for info in recorded.trace.arrays]
+        if label not in labels:
+            raise TapeError(
+                f"the tape has no array {label!r}; it has {', '.join(labels) or 'none'}",
+                hint="use one of these, or the array itself",
+            )
+        found: array = recorded.arrays[labels.index(label)]
+        return found
+
+    def replay(
+        self, inputs: Mapping[Any, Any] | None = None, dtype: Any = None, stop: int | None = None
+    ) -> Shadow:
+        """Run the recorded forward pass again, in private memory, from the values that the tape found.
+
+        Args:
+            inputs: By array, or its label, values that replace its own before the first record.
+            dtype: `float64` runs the kernels' float64 twins.
+            stop: Run only the records before this one.
+
+        Returns:
+            The shadow, standing before record `stop`; it can run on, and backward.
+
+        Raises:
+            TapeError: An input is not on the tape or its values have another shape.
+        """
+        self.tracker.catch_up_everywhere()
+        shadow = Shadow(self.tracker, dtype)
+        for a, values in (inputs or {}).items():
+            shadow.set(self.array_named(a) if isinstance(a, str) else a, values)
+        return shadow.forward(0, stop)
+
+    def at(
+        self,
+        launch: int | Record,
+        when: str = "before",
+        backward: bool = False,
+        *,
+        loss: array | None = None,
+        grads: Mapping[array, Any] | None = None,
+    ) -> Moment:
+        """Travel to a moment of the tape: `with tape.at(12, "after") as moment:`.
+
+        Within the block the arrays of the tape hold the values that they had then, and with `backward` their
+        `.grad` holds the adjoints of these values. Whatever is done there, at its end everything is as it was
+        before, to the last bit; also after an exception or Ctrl-C.
+
+        Args:
+            launch: A record of this tape, or its index; negative ones count from the end.
+            when: `"before"` or `"after"` the launch.
+            backward: Also show adjoints: `"after"` a launch those that its adjoint finds, `"before"` it those
+                that it leaves.
+            loss: What adjoints are of, as for `backward`; by default what `backward` was last called with.
+            grads: The same, likewise.
+
+        Raises:
+            TapeError: There is no such launch, or no loss is known. In the block: it is within another such
+                block or within one of a recording tape, which is also what cannot be opened within it.
+        """
+        tape: Any = self
+        return Moment(tape, launch, when, backward, loss, grads)
+
+    def versions(self) -> list[Version]:
+        """Every version of every range of memory that the tape used, in the order of writing."""
+        return list_versions(self.tracker)
+
+    def writers(self, a: array) -> Touched:
+        """Who last wrote each element of an array: launch, thread, line.
+
+        With `track="elements"` it was noted when the launches ran; else they are run again in private memory.
+
+        Raises:
+            TapeError: The tape does not use the array's memory.
+        """
+        return touched(self, a, "write")
+
+    def readers(self, a: array) -> Touched:
+        """Who last read each element of an array; as `writers`."""
+        return touched(self, a, "read")
+
+    def ledgers(self) -> list[Ledger]:
+        """The tape's memory, one ledger a buffer."""
+        return list(self.tracker.ledgers.values())
+
+    # -- to look at -----------------------------------------------------------------------------------
+
+    def trace(self, **options: Any) -> Any:
+        """The tape as plain data.
+
+        Args:
+            options: As for `tapedebug.trace.record`: `values`, `max_bytes`, `max_seconds`, `name`.
+
+        Returns:
+            A `tapedebug.trace.Trace`.
+        """
+        return _room("trace").record(self, **options)
+
+    def visualize(self, *args: Any, **options: Any) -> str:
+        """The launches as a diagram in Graphviz's DOT language.
+
+        Args:
+            args: As for `tapedebug.visualize.visualize`.
+            options: As for `tapedebug.visualize.visualize`.
+
+        Returns:
+            The DOT text.
+        """
+        return str(_room("visualize").visualize(self, *args, **options))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return _room("notebook.display").tape_bundle(self, include, exclude)
+
+    def _display_(self) -> Any:
+        return _room("notebook.display").marimo_view(self)
+
+
+def _room(name: str) -> Any:
+    """A room that shows tapes, loaded when it is asked for: the runtime knows none of them."""
+    return importlib.import_module(f"tapedebug.{name}")

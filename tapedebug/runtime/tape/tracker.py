@@ -1,0 +1,463 @@
+"""Versions of memory ranges: what recorded adjoints still need, and what a replay starts from.
+
+A tape has a `Tracker`, with a ledger for each buffer that the tape touches. Just before anything writes a
+range, the open needs and live-ins of all ranges that overlap it are closed: copied where the mode says so,
+and told who clobbered them.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tapedebug._errors import OverwriteWarning
+from tapedebug._ranges import range_key
+from tapedebug.runtime import messages
+from tapedebug.runtime.config import config
+from tapedebug.runtime.memory.buffer import Buffer, Bytes
+from tapedebug.runtime.reverse.inplace_saves import set_scratch
+from tapedebug.runtime.state import state as process
+from tapedebug.runtime.tape.buffer_versions import (
+    Ledger,
+    LiveIn,
+    Need,
+    Outside,
+    RangeState,
+    same_elements,
+)
+from tapedebug.runtime.tape.gradient_history import Event, History, is_gradient, note, note_read
+from tapedebug.runtime.tape.memory_budget import Budget
+from tapedebug.runtime.tape.record_hook import opening
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.launch.plan import KernelPlan
+    from tapedebug.runtime.memory.array import array
+    from tapedebug.runtime.tape.earlier_recordings import Recording
+    from tapedebug.runtime.tape.imported_arrays import Arrival
+    from tapedebug.runtime.tape.record import Record, Site
+
+
+HOST_READS = 1000
+
+__all__ = ["Tracker", "announce", "announced", "range_key"]
+
+
+class Tracker:
+    """The ledgers of one tape.
+
+    Attributes:
+        mode: The tape's `on_overwrite`.
+        dry: Its one launch will not run: nothing may be told to others.
+        settled: A reverse pass has run: from now on overwrites are kept in silence (an optimiser's step).
+        kept: How many times something was kept, or let go of.
+        outside: Writes that were not on the tape, in order; of those of one range between the same records
+            the first.
+        unseen: Memory that a launch with `record_tape=False` computed from something with a gradient before
+            the tape used any of it, and where the launch was called.
+        log: When it recorded, ran backward, zeroed its gradients.
+        looks: For a range of one value, by `range_key`, when somebody last read it.
+        host_reads: For ranges of any size, when they were last read outside of kernels: by `range_key`, the
+            number of the tape that recorded meanwhile (0 for none), and the place. Of the first
+            `HOST_READS`.
+        early_reads: Reads of arrays with a gradient, while the tape recorded, that it had not used yet: their
+            memory, if it is still there. Of the first `HOST_READS`.
+        arrivals: Arrays that were made of values from outside while the tape recorded, and used by it. Of the
+            first `HOST_READS`.
+        activated: Memory of the tape has got a gradient since it was used.
+        budget: What may be kept, where that is bounded.
+        structs: In a program for Warp, the arguments that records had when the last reverse pass began, where
+            structs had been changed since.
+        like_warp: The reverse pass gives what Warp's would, right or wrong.
+        watch: What a buffer refers to it by, if it is the only one.
+        recording: What its tape recorded, as later tapes may need it; None before it has ended.
+    """
+
+    def __init__(self, mode: str, dry: bool = False, budget: Budget | None = None) -> None:
+        self.mode = mode
+        self.budget = budget
+        self.dry = dry
+        self.settled = False
+        self.ledgers: dict[Buffer, Ledger] = {}
+        self.states: dict[array, RangeState] = {}
+        self.records: list[Record] = []
+        self.kept = 0
+        self.outside: list[Outside] = []
+        self.unseen: dict[tuple[weakref.ref[Buffer], int, int], Site] = {}
+        self.log = History()
+        self.looks: dict[Any, tuple[array, Event]] = {}
+        self.host_reads: dict[Any, tuple[array, Event]] = {}
+        self.early_reads: list[tuple[weakref.ref[Buffer], Event]] = []
+        self.arrivals: list[Arrival] = []
+        self.activated = False
+        self.like_warp = mode == "ignore" and process.as_warp > 0
+        self.structs: dict[int, tuple[Any, ...]] = {}
+        self.watch = (weakref.ref(self),)
+        self.recording: Recording | None = None
+        self._warned: set[tuple[Any, ...]] = set()
+        self._told: set[tuple[Any, ...]] = set()
+
+    # -- while recording --------------------------------------------------------------------------------
+
+    def resolve(self, a: array) -> RangeState:
+        """The state of an array that the tape has not seen yet."""
+        ledger = self.ledgers.get(a.buffer)
+        if ledger is None:
+            ledger = self.ledgers[a.buffer] = Ledger(a.buffer, self)
+            state = RangeState(0, a)
+            ledger.states.append(state)
+        else:
+            state = ledger.state(a)
+        self.states[a] = state
+        return state
+
+    @property
+    def preserved_bytes(self) -> int:
+        """Memory of values that are kept for adjoints, and of checkpoints to compute them from."""
+        checkpoints = self.budget.checkpoint_bytes if self.budget is not None else 0
+        return checkpoints + sum(copy.nbytes for copy in self._for_adjoints().values())
+
+    @property
+    def livein_bytes(self) -> int:
+        """Memory of values that are kept for replays only."""
+        counted = self._for_adjoints()
+        copies = {id(x.copy): x.copy for ledger in self.ledgers.values() for x in ledger.liveins}
+        return sum(c.nbytes for key, c in copies.items() if c is not None and key not in counted)
+
+    def _for_adjoints(self) -> dict[int, Bytes]:
+        copies = [need.copy for ledger in self.ledgers.values() for need in ledger.needs]
+        copies += [scratch.copy for record in self.records for scratch in record.scratch]
+        return {id(copy): copy for copy in copies if copy is not None}
+
+    def uses(self, a: array) -> bool:
+        """Whether anything on the tape uses memory of `a`."""
+        if a in self.states and a.size:
+            return True
+        ledger = self.ledgers.get(a.buffer)
+        probe = RangeState(-1, a)
+        return ledger is not None and any(probe.meets(state) for state in ledger.within(a.start, a.stop))
+
+    def include(self, a: array) -> None:
+        """Make an array known that nothing on the tape uses, with the values that it has now."""
+        if not self.uses(a):
+            self.find(self.resolve(a), a.buffer)
+
+    def before(self, record: Record) -> bool:
+        """A launch is about to run: open what it reads and needs, close what it overwrites.
+
+        Returns:
+            Whether `after` is wanted.
+
+        Raises:
+            OverwriteError: In `"error"` mode, before anything has changed.
+        """
+        budget = self.budget
+        if budget is not None and budget.full:
+            budget.thin(self)
+        plan = record.plan
+        if plan.opening is None:
+            plan.opening = opening(plan)
+        watched = plan.opening(self, record)
+        if budget is not None and plan.kind == "func":
+            budget.pinned.update(record.needs)
+        return watched
+
+    def catch_up_near(self, buffer: Buffer, state: RangeState) -> None:
+        """Note what NumPy has changed in a range, and in those that overlap it."""
+        ledger = self.ledgers[buffer]
+        self.catch_up(ledger, ledger.around(state))
+
+    def tell_others(self, record: Record, a: array) -> None:
+        """A launch is about to write what other tapes use, too."""
+        announce(a, record.site, "launch", skip=self)
+
+    def keep_in_place(self, record: Record, own: dict[int, RangeState]) -> None:
+        """Keep what a launch starts from, where it writes what its own adjoint needs."""
+        args, plan = record.args, record.plan
+        crossed = [x for x in plan.exposed if args[x[0]].buffer is args[x[1]].buffer]
+        if plan.strided:
+            crossed += [(p, p, True) for p in plan.written if p in plan.active and own[p].folded]
+        if crossed or any([n.clobber == record.index and not n.outside for n in record.needs]):
+            set_scratch(self, record, own, crossed)
+
+    def find(self, state: RangeState, buffer: Buffer) -> None:
+        """The tape finds values in a range, that it has not written."""
+        if is_gradient(state.array):
+            note_read(state.array, "tape")
+        live = LiveIn(state.array, len(self.records), buffer.fill, injected=False)
+        state.defined = True
+        ledger = self.ledgers[buffer]
+        ledger.add_livein(live)
+        if live.fill is None:
+            state.livein = live
+            ledger.heat(state)
+            if buffer.windows:
+                self._guard(state, ledger)
+
+    def need_late(self, record: Record, own: dict[int, RangeState]) -> None:
+        """Open what the adjoint reads as the launch leaves it, once what it overwrites is closed."""
+        plan = record.plan
+        found = dict(zip(plan.early, record.needs, strict=True))
+        for p in plan.late:
+            state, buffer = own[p], record.args[p].buffer
+            found[p] = state.need or self.open_need(state, buffer, record.index, p, late=True)
+        record.needs = tuple(found[p] for p in plan.needed)
+
+    def open_need(
+        self, state: RangeState, buffer: Buffer, reader: int, param: int, *, late: bool = False
+    ) -> Need:
+        """From now on the values of a range are needed, first of all by a parameter of a record."""
+        need = state.need = Need(state.start, state.stop, reader, param)
+        ledger = self.ledgers[buffer]
+        ledger.add_need(need)
+        ledger.heat(state)
+        if buffer.windows and not late:
+            self._guard(state, ledger)  # a late one is guarded when the launch has written it
+        return need
+
+    # -- when something is overwritten ------------------------------------------------------------------
+
+    def close(self, ledger: Ledger, state: RangeState, by: Record | Outside) -> None:
+        """Keep what is still needed of the bytes of `state`, which `by` is about to overwrite."""
+        outside = isinstance(by, Outside)
+        at = by.at if isinstance(by, Outside) else by.index
+        for each in ledger.around(state):
+            need, live = each.need, each.livein
+            if need is not None:
+                need.clobber, need.outside = at, outside
+                if self.mode != "ignore" and need.copy is None:
+                    self._keep_need(need, ledger.buffer, live)
+                self._warn(need, ledger.buffer, by)
+                each.need = None
+            if live is not None:
+                seen = self.settled and not live.settled  # by a reverse pass that reads what is in memory
+                if live.injected and outside and live.at == at and not seen:
+                    if live.copy is None:
+                        continue  # nothing on the tape has read it: it is what memory holds in the end
+                    if each is state:
+                        ledger.liveins = [other for other in ledger.liveins if other is not live]
+                elif live.copy is None:
+                    self._keep_livein(live, ledger.buffer, need)
+                each.livein = None
+        state.hot = False
+
+    def _keep_need(self, need: Need, buffer: Buffer, live: LiveIn | None) -> None:
+        self.kept += 1
+        shared = live.copy if live is not None else None
+        need.copy = buffer.copy_range(need.start, need.stop) if shared is None else shared
+        if self.budget is not None and shared is None:
+            self.budget.keep(need, need.copy.nbytes)
+
+    def _keep_livein(self, live: LiveIn, buffer: Buffer, need: Need | None = None) -> None:
+        shared = need.copy if need is not None else None
+        live.copy = buffer.copy_range(live.start, live.stop) if shared is None else shared
+        if self.budget is not None and shared is None:
+            self.budget.fix(live.copy.nbytes)
+        elif self.budget is not None and need is not None:
+            self.budget.pinned.add(need)
+
+    def overwritten_outside(self, ledger: Ledger, a: array, site: Site | None, how: str) -> None:
+        """Something that is not on this tape is about to write `a`."""
+        state = ledger.state(a)
+        if ledger.guarded and how != "numpy":
+            self.catch_up(ledger, ledger.around(state))
+        event = Outside(len(self.records), a, site, how, self.settled)
+        if state.hot:
+            self.close(ledger, state, event)
+        # An announced write changes all of these; one through NumPy is looked for in each of them.
+        for each in (ledger.around(state) if how != "numpy" else [state]) if ledger.guarded else ():
+            ledger.guarded.pop(each.number, None)
+        told = (id(ledger), state.number, event.at, self.settled)
+        if told not in self._told:  # thousands of steps write the buffers of a tape that is over
+            self._told.add(told)
+            self.outside.append(event)
+        if state.livein is None:
+            state.livein = LiveIn(state.array, event.at, None, injected=True, settled=self.settled)
+            ledger.add_livein(state.livein)
+        state.defined = True
+        ledger.heat(state)
+
+    def left_out(self, plan: KernelPlan, args: tuple[Any, ...], site: Site) -> None:
+        """A launch runs while the tape records and is not recorded: note what it computes."""
+        if not any(args[p].requires_grad for p in plan.reads):
+            return
+        for p in plan.written:
+            a = args[p]
+            if a.requires_grad and a.buffer not in self.ledgers:
+                self.unseen.setdefault((weakref.ref(a.buffer), a.start, a.stop), site)
+
+    def constants_computed(self) -> list[tuple[array, Site]]:
+        """The arrays of the tape that such launches computed, and where these were called."""
+        found = []
+        for (memory, start, stop), site in self.unseen.items():
+            buffer = memory()
+            ledger = None if buffer is None else self.ledgers.get(buffer)
+            states = [] if ledger is None else ledger.within(start, stop)
+            found += [(state.array, site) for state in states[:1]]
+        return found
+
+    # -- NumPy windows: writes that nobody announces ----------------------------------------------------
+
+    def window_opened(self, ledger: Ledger, start: int, stop: int) -> None:
+        """From now on NumPy can write these bytes: keep what is open, until the window closes."""
+        if ledger.opened is None:
+            ledger.opened = len(self.records)
+        states = ledger.within(start, stop)
+        self.catch_up(ledger, states)  # what an earlier window changed is not what this one starts from
+        for state in states:
+            if state.number not in ledger.guarded:
+                self._guard(state, ledger)
+
+    def window_closed(self, ledger: Ledger) -> None:
+        """Nobody can write unseen any more: note what changed, and let go of copies of what did not."""
+        guarded = [ledger.states[number] for number in ledger.guarded]
+        changed = [state for state in guarded if self._changed(state, ledger)]
+        for state in changed:
+            self._note_numpy(ledger, state)
+        ledger.guarded.clear()
+        self.kept += 1
+        for state in guarded:
+            # What is open now holds what memory holds, and nobody can change that unseen.
+            if state.need is not None:
+                state.need.copy = None
+            if state.livein is not None:
+                state.livein.copy = None
+
+    def _guard(self, state: RangeState, ledger: Ledger) -> None:
+        need, live = state.need, state.livein
+        if need is not None and need.copy is None and self.mode != "ignore":
+            self._keep_need(need, ledger.buffer, live)
+        if live is not None and live.copy is None:
+            self._keep_livein(live, ledger.buffer, need)
+        known = any(each is not None and each.copy is not None for each in (need, live))
+        ledger.guard(state.number, None if known else ledger.buffer.copy_range(state.start, state.stop))
+
+    def _changed(self, state: RangeState, ledger: Ledger) -> bool:
+        """Whether memory differs from what was kept of a range when a window opened, or when it was used."""
+        a, kept = state.array, [x.copy for x in (state.need, state.livein) if x is not None]
+        kept.append(ledger.guarded.get(state.number))
+        return any(copy is not None and not same_elements(copy, a) for copy in kept)
+
+    def catch_up(self, ledger: Ledger, states: Iterable[RangeState]) -> None:
+        """Note what NumPy has changed in these ranges while a window is open."""
+        changed = self._changed_among(ledger, states)
+        for state in changed:
+            self._note_numpy(ledger, state)
+        # The write is over: what memory holds now is the injected value. Ranges that overlap one that changed
+        # were closed with it, and have lost what they could be compared with.
+        for each in {near for state in changed for near in ledger.around(state)}:
+            if each.number in ledger.guarded or each in changed:
+                self._guard(each, ledger)
+
+    def _changed_among(self, ledger: Ledger, states: Iterable[RangeState]) -> list[RangeState]:
+        """The guarded ranges that changed: of these, of all that overlap one of those, and so on."""
+        changed: list[RangeState] = []
+        waiting, seen = list(states), set()
+        while waiting:
+            state = waiting.pop()
+            if state not in seen and state.number in ledger.guarded and self._changed(state, ledger):
+                changed.append(state)
+                waiting.extend(ledger.around(state))
+            seen.add(state)
+        return changed
+
+    def catch_up_everywhere(self) -> None:
+        """Note what NumPy has changed anywhere, before somebody relies on what the tape knows."""
+        for ledger in self.ledgers.values():
+            if ledger.guarded:
+                self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
+
+    def _note_numpy(self, ledger: Ledger, state: RangeState) -> None:
+        note("write", state.array, "numpy", None)
+        self.overwritten_outside(ledger, state.array, None, "numpy")
+
+    def looked_at(self, a: array, event: Event) -> None:
+        """Somebody reads an array outside of kernels: the last time while a tape recorded, and afterwards."""
+        if not self.uses(a):
+            return
+        if a.size == 1:
+            self.looks[range_key(a)] = a, event
+        place = None if event.site is None else (id(event.site[0]), event.site[1])
+        key = range_key(a), event.tape, place
+        if key in self.host_reads or len(self.host_reads) < HOST_READS:
+            self.host_reads[key] = a, event
+
+    def looked_at_early(self, a: array, event: Event) -> None:
+        """Somebody reads an array outside of kernels that the recording tape has not used yet."""
+        if len(self.early_reads) < HOST_READS:
+            self.early_reads.append((weakref.ref(a.buffer), event))
+
+    def after(self, record: Record) -> None:
+        """A launch has written where NumPy can write, too: what memory holds now is known."""
+        for p in record.plan.written:
+            a = record.args[p]
+            if a.buffer.windows:
+                self.written(self.ledgers[a.buffer], a)
+
+    def written(self, ledger: Ledger, a: array) -> None:
+        """An announced write is over, with a NumPy window open."""
+        for state in ledger.around(ledger.state(a)):
+            self._guard(state, ledger)
+
+    # -- modes ------------------------------------------------------------------------------------------
+
+    def may_overwrite(self, write: Record) -> None:
+        """Something that is no record is about to write.
+
+        Raises:
+            OverwriteError: In `"error"` mode, where it would overwrite what is needed.
+        """
+        if self.mode == "error" and not self.settled:
+            a = write.args[0]
+            self.refuse(write, {0: self.states.get(a) or self.resolve(a)})
+
+    def refuse(self, record: Record, own: dict[int, RangeState]) -> None:
+        """Refuse a launch that would overwrite what is needed.
+
+        Raises:
+            OverwriteError: It would.
+        """
+        for p in record.plan.written:
+            ledger = self.ledgers[record.args[p].buffer]
+            for each in ledger.around(own[p]) if own[p].hot else ():
+                if each.need is not None:
+                    raise messages.overwrite(self.records, each.need, record, p)
+            for q in record.plan.early:
+                if own[q] is own[p] or own[q].number in own[p].overlaps:
+                    own_need = Need(own[q].start, own[q].stop, record.index, q)
+                    raise messages.overwrite([*self.records, record], own_need, record, p)
+
+    def _warn(self, need: Need, buffer: Buffer, by: Record | Outside) -> None:
+        if self.settled or not (self.mode == "warn" or config.verify_autograd_array_access):
+            return
+        records = self.records
+        if not isinstance(by, Outside) and by.index == len(records):
+            records = [*records, by]
+        key = messages.overwrite_key(records, need, by)
+        if key not in self._warned:
+            self._warned.add(key)
+            text = messages.overwrite_warning(records, need, buffer, by, self.mode)
+            warnings.warn(text, OverwriteWarning, stacklevel=messages.user_stacklevel())
+
+
+def announce(a: array, site: Site | None, how: str, skip: Tracker | None = None) -> None:
+    """Tell every live tape but `skip` that `a` is about to be written."""
+    buffer = a.buffer
+    buffer.fill = None
+    buffer.writes += 1
+    if how not in ("backward", "zero"):  # which are noted where they happen
+        note("write", a, how, site)
+    watchers = buffer.watchers()
+    if not watchers and buffer.history is None:
+        buffer.watch = ()  # the tapes are gone, and nobody asks who writes
+    for ledger, tracker in watchers:
+        if tracker is not skip:
+            tracker.overwritten_outside(ledger, a, site, how)
+
+
+def announced(a: array) -> None:
+    """An announced write of `a` is over."""
+    if a.buffer.windows:
+        for ledger, tracker in a.buffer.watchers():
+            tracker.written(ledger, a)

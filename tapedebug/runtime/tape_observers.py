@@ -1,0 +1,57 @@
+"""Who wants to hear of tapes: recorders, the notebook's side bar. Weakly, all live tapes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tapedebug.runtime.tape.tape import Tape
+
+observers: list[Any] = []
+"""Objects with any of `tape_created(tape)`, `tape_exited(tape)`, `backward_done(tape, call)`, and
+`tape_reset(tape)`, called before the records are gone."""
+
+_live: weakref.WeakSet[Tape] = weakref.WeakSet()
+_heard: ContextVar[bool] = ContextVar("heard", default=True)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Tapes of this thread are no one's meanwhile: nobody hears of them, and new ones are not listed."""
+    token = _heard.set(False)
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
+def are_heard() -> bool:
+    """Whether tapes are somebody's."""
+    return _heard.get()
+
+
+def live_tapes() -> list[Tape]:
+    """The tapes that are alive, in the order in which they were made."""
+    return sorted(_live, key=lambda tape: tape.id)
+
+
+def enrol(tape: Tape) -> None:
+    """A tape was made."""
+    if not _heard.get():
+        return
+    _live.add(tape)
+    notify("tape_created", tape)
+
+
+def notify(event: str, *args: Any) -> None:
+    """Call the observers that have a method of this name."""
+    if not observers or not _heard.get():
+        return
+    for observer in observers:
+        method = getattr(observer, event, None)
+        if method is not None:
+            method(*args)
