@@ -202,7 +202,7 @@ class Moments:
 
         shadow.on_outside = outside
         if max(after) > start:
-            shadow.forward(start, max(after), on_launch=look)
+            shadow.forward(start, max(after), on_operation=look)
 
     def _after(self, version: Version) -> int:
         """How many launches have run when a version is there."""
@@ -232,7 +232,7 @@ class Moments:
         shadow.backward(tape.backward_calls[-1].seeds, consume=consume, start=count, stop=count)
         if count - 1 in written:
             self._keep(shadow, "adjoint", written[count - 1])
-        shadow.backward(None, consume=consume, stop=stop, on_launch=look)
+        shadow.backward(None, consume=consume, stop=stop, on_operation=look)
         if wanted.written_by is None:
             self._keep(shadow, "adjoint", wanted)
 

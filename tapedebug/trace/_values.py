@@ -92,7 +92,7 @@ class _Watcher:
         self._values(self.starts)
         self.shadow.on_outside = self._outside
         try:
-            self.shadow.forward(on_launch=lambda record: self._values(self.written.get(record.index, ())))
+            self.shadow.forward(on_operation=lambda record: self._values(self.written.get(record.index, ())))
         finally:
             self.shadow.on_outside = None  # a cycle would keep the tape until the next garbage collection
 
@@ -122,7 +122,7 @@ class _Watcher:
         if count:
             self.shadow.backward(seeds, consume=consume, start=count, stop=count)
             self._adjoints(self.written.get(count - 1, ()))
-            self.shadow.backward(None, consume=consume, stop=stop, on_launch=look)
+            self.shadow.backward(None, consume=consume, stop=stop, on_operation=look)
             if not stop:
                 self._adjoints(version for version in self.starts if version.reads)
 

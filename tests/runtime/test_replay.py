@@ -133,11 +133,11 @@ def test_stepping_forward_and_backward():
     assert shadow.position == 2
     np.testing.assert_allclose(shadow.values(x), np.float32([0.9, 1.1]) ** 4, rtol=1e-6)
     seen = []
-    shadow.forward(2, on_launch=lambda record: seen.append(record.index))
+    shadow.forward(2, on_operation=lambda record: seen.append(record.index))
     assert seen == [2, 3, 4]
     assert shadow.values(loss).tolist() == loss.numpy().tolist()
     seen.clear()
-    shadow.backward({loss: [1.0]}, stop=3, on_launch=lambda record: seen.append(record.index))
+    shadow.backward({loss: [1.0]}, stop=3, on_operation=lambda record: seen.append(record.index))
     assert seen == [4, 3]
     shadow.backward(None, start=3, stop=0)
     whole = tape.replay()

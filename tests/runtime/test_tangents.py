@@ -120,7 +120,7 @@ def test_again_and_step_by_step():
     np.testing.assert_array_equal(shadow.push({x: [2.0, 0.0]}).tangent(loss), 2 * once)
     seen = []
     shadow.push({x: [1.0, 0.0]}, stop=2)
-    shadow.push(None, 2, on_launch=lambda record: seen.append(record.index))
+    shadow.push(None, 2, on_operation=lambda record: seen.append(record.index))
     np.testing.assert_array_equal(shadow.tangent(loss), once)
     assert seen == [2, 3, 4]
     shadow.backward({loss: [1.0]})

@@ -94,7 +94,7 @@ class WholeTape(ShadowProgram):
             for param in record.plan.written:
                 double.set(record.args[param], single.values(record.args[param]))
 
-        double.forward(0, on_launch=follow)
+        double.forward(0, on_operation=follow)
         double.space.rounded = rounded
         double.backward({p.array: s.reshape(p.shape) for p, s in self.seeds.items()}, consume=self.consume)
         return {port: double.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}

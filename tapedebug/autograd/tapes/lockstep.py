@@ -140,14 +140,14 @@ class _Lockstep:
             for param in record.plan.written:
                 double.set(record.args[param], single.values(record.args[param]))
 
-        return double.forward(0, on_launch=follow)
+        return double.forward(0, on_operation=follow)
 
     def run(self) -> None:
         seeds = {p.array: seed.reshape(p.shape) for p, seed in self.program.seeds.items()}
         last = len(self.records)
         self.right.backward(seeds, start=last, stop=last)
         self._look(last - 1)
-        self.right.backward(None, on_launch=self._after)
+        self.right.backward(None, on_operation=self._after)
 
     def _look(self, index: int) -> None:
         """Note the adjoints that arrive at a record."""
@@ -274,7 +274,7 @@ def _dependent_without_gradient(program: WholeTape) -> list[Any]:
                 dark[a] = None
 
     directions = {p: random_directions(p.size, 1, sizes_of(program.values(p)))[0] for p in program.inputs}
-    shadow.push({p.array: found.reshape(p.shape) for p, found in directions.items()}, on_launch=look)
+    shadow.push({p.array: found.reshape(p.shape) for p, found in directions.items()}, on_operation=look)
     return list(dark)
 
 

@@ -311,7 +311,7 @@ def _amplifies(program: WholeTape) -> bool:
             largest = max(largest, _typical(values))
             change = max(change, _typical(others.astype(np.float64) - values))
 
-    plain.forward(0, on_launch=follow)
+    plain.forward(0, on_operation=follow)
     return not change <= AMPLIFIED * DISTANCES[1] * largest
 
 

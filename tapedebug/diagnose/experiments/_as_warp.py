@@ -62,7 +62,7 @@ def gradients(replay: Replay, semantics: Semantics) -> dict[int, Values]:
     shadow: Shadow = replay._shadow()
     chosen = [replay.records[index] for index in sorted(semantics.launches)]
     keeper = _Keeper(replay, shadow, chosen)
-    shadow.forward(on_launch=keeper.look)
+    shadow.forward(on_operation=keeper.look)
     steps = shadow._steps("versions")
     for record in chosen:
         _, threads, _ = steps[record.index]

@@ -82,7 +82,7 @@ def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
                     buffer = space.buffers[record.args[p].buffer]
                     space.left[record.index, id(need)] = buffer.range(need.start, need.stop).copy()
 
-    shadow.forward(on_launch=keep)
+    shadow.forward(on_operation=keep)
 
 
 @functools.cache

@@ -81,10 +81,10 @@ def _fixed_shadow() -> type[Shadow]:
         after_forward: Callable[[Shadow, Record], None]
         after_adjoint: Callable[[Shadow, Record], None]
 
-        def _run(self, calls: Any, start: int, stop: Any, on_launch: Any, *args: Any, **more: Any) -> Any:
+        def _run(self, calls: Any, start: int, stop: Any, on_operation: Any, *args: Any, **more: Any) -> Any:
             def then(record: Record) -> None:
                 self.after_forward(self, record)
-                _tell(on_launch, record)
+                _tell(on_operation, record)
 
             return super()._run(calls, start, stop, then, *args, **more)
 
@@ -94,17 +94,17 @@ def _fixed_shadow() -> type[Shadow]:
             super()._seed(seeds)
             self.incoming = max((float(np.max(np.abs(seed))) for seed in seeds.values()), default=1.0)
 
-        def backward(self, *args: Any, on_launch: Any = None, **options: Any) -> Any:
+        def backward(self, *args: Any, on_operation: Any = None, **options: Any) -> Any:
             def then(record: Record) -> None:
                 self.after_adjoint(self, record)
-                _tell(on_launch, record)
+                _tell(on_operation, record)
 
-            options["on_launch"] = then
+            options["on_operation"] = then
             return super().backward(*args, **options)
 
     return FixedShadow
 
 
-def _tell(on_launch: OnLaunch | None, record: Record) -> None:
-    if on_launch is not None:
-        on_launch(record)
+def _tell(on_operation: OnLaunch | None, record: Record) -> None:
+    if on_operation is not None:
+        on_operation(record)

@@ -118,5 +118,5 @@ def values_before(replay: Replay, launches: Iterable[int]) -> dict[int, Flow]:
 
     shadow.forward(stop=0)
     note(0)
-    shadow.forward(stop=max(wanted, default=0), on_launch=lambda record: note(record.index + 1))
+    shadow.forward(stop=max(wanted, default=0), on_operation=lambda record: note(record.index + 1))
     return found

@@ -129,7 +129,7 @@ class Orders:
             if record.index in self.seen:
                 found.append([shadow.values(a) for a in self.seen[record.index]])
 
-        shadow.forward(stop=max(self.seen) + 1, on_launch=look)
+        shadow.forward(stop=max(self.seen) + 1, on_operation=look)
         return found
 
     def _slopes(self, schedule: Schedule | None, displaced: bool) -> tuple[float, Values]:

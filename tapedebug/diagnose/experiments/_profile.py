@@ -86,7 +86,7 @@ def measure(replay: Replay) -> Profile:
     shadow.forward(stop=0)
     inputs = {leaf: _norm(shadow.values(replay.arrays[leaf])) for leaf in replay.leaves}
     before(0)
-    shadow.forward(on_launch=after)
+    shadow.forward(on_operation=after)
     losses = {loss: _norm(shadow.values(replay.arrays[loss])) for loss in replay.losses}
     _reverse(replay, shadow, passages)
     gradients = {leaf: _norm(shadow.gradient(replay.arrays[leaf])) for leaf in replay.leaves}
@@ -125,7 +125,7 @@ def _reverse(replay: Replay, shadow: Any, passages: list[Passage]) -> None:
     total = len(replay.records)
     shadow.backward(replay.seeds, start=total, stop=total)
     before(total - 1)
-    shadow.backward(None, on_launch=look)
+    shadow.backward(None, on_operation=look)
 
 
 def _floats(record: Record, what: str) -> list[int]:

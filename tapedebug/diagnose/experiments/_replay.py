@@ -115,7 +115,7 @@ class Replay:
 
         shadow.forward(stop=0)
         hold(0)
-        shadow.forward(on_launch=look)
+        shadow.forward(on_operation=look)
         return found
 
     def gradients(
@@ -347,7 +347,7 @@ class Replay:
 
         shadow.backward(self.seeds, start=len(self.records), stop=len(self.records))
         note(len(self.records) - 1)
-        shadow.backward(None, on_launch=look)
+        shadow.backward(None, on_operation=look)
         return dead
 
     # --------------------------------------------------------------- nonfinite
@@ -361,7 +361,7 @@ class Replay:
             if not bad and not all(_finite(shadow.values(record.args[p])) for p in record.plan.written):
                 bad.append(record.index)
 
-        shadow.forward(on_launch=look)
+        shadow.forward(on_operation=look)
         return bad[0] if bad else None
 
     def first_bad_adjoint(self, consume: Consume) -> int | None:
@@ -374,7 +374,7 @@ class Replay:
             if not bad and not all(_finite(shadow.gradient(a)) for a in touched):
                 bad.append(record.index)
 
-        shadow.backward(self.seeds, consume=consume, on_launch=look)
+        shadow.backward(self.seeds, consume=consume, on_operation=look)
         return bad[0] if bad else None
 
     def flow(self, launch: int, consume: Consume) -> Flow:

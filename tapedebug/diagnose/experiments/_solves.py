@@ -115,7 +115,7 @@ def measure(replay: Replay, rounds: Rounds) -> Motion:
             sizes.append(float(np.linalg.norm(np.concatenate(now))))
 
     with np.errstate(all="ignore"):
-        shadow.forward(start=rounds.first, stop=rounds.stop, on_launch=look)
+        shadow.forward(start=rounds.first, stop=rounds.stop, on_operation=look)
     size = max(sizes, default=0.0)
     relative = tuple(change / size if size else 0.0 for change in changes)
     _, early = _pushed(replay, rounds, 1)

@@ -140,11 +140,11 @@ def tangent_rate(replay: Replay, growth: Growth) -> float:
             for item in rounds.carried
         ]
         directions = {a: _direction(np.ones_like(shadow.values(a))) for a in handed}
-        shadow.push(directions, start=first, on_launch=look)
+        shadow.push(directions, start=first, on_operation=look)
         norms[0] = math.hypot(*(float(np.linalg.norm(values)) for values in directions.values()))
     else:
         directions = {replay.arrays[leaf]: _direction(found) for leaf, found in replay.gradients().items()}
-        shadow.push(directions, on_launch=look)
+        shadow.push(directions, on_operation=look)
     start = len(norms) // 3
     total = _ratio(norms[-1], norms[start])
     return float(total ** (1.0 / max(1, len(norms) - 1 - start)))
@@ -168,7 +168,7 @@ def alternates(replay: Replay, growth: Growth) -> bool:
                 cosines.append(float(now @ last[-1]) / size if size else 0.0)
             last[:] = [now]
 
-    shadow.backward(replay.seeds, on_launch=look)
+    shadow.backward(replay.seeds, on_operation=look)
     early = cosines[len(cosines) // 2 :]  # by then the fastest part is all that counts
     return len(early) > 1 and float(np.mean(np.array(early) < -0.5)) > 0.9
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._config import is_shown
 from tapedebug.compiler.objects import Entry
 from tapedebug.compiler.remarks import BOUNDS, FATAL, PAUSE
+from tapedebug.contract import Kind
 from tapedebug.lang import types
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.argument_packing import Packer, packing
@@ -104,7 +105,7 @@ class Plan:
 
     def __init__(
         self,
-        kind: str,
+        kind: Kind,
         name: str,
         names: tuple[str, ...],
         *,

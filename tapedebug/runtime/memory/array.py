@@ -184,6 +184,26 @@ class array(Exchange, Arithmetic):
         return types.ArrayType(self.dtype, self.ndim)
 
     @property
+    def region(self) -> Buffer:
+        """The memory that holds the elements: the same object for all views of one allocation."""
+        return self.buffer
+
+    @property
+    def scalar_dtype(self) -> np.dtype[Any]:
+        """The NumPy type of one scalar: `float32` for an array of `vec3`."""
+        return types.numpy_dtype(self.dtype)
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        """The shape of one element: `(3,)` for `vec3`, `()` for scalars."""
+        return types.value_shape(self.dtype)
+
+    @property
+    def dtype_name(self) -> str:
+        """The element type as a kernel's annotation names it: `float32`, `vec3`."""
+        return types.type_name(self.dtype)
+
+    @property
     def capacity(self) -> int:
         """Bytes of memory that the elements need."""
         return self.size * self.item_size
@@ -279,6 +299,16 @@ class array(Exchange, Arithmetic):
         return importlib.import_module("tapedebug.notebook.display").static_bundle(self)
 
     # -- values -----------------------------------------------------------------------------------------
+
+    def current(self) -> np.ndarray[Any, Any]:
+        """Return a copy of the values, which no tape notes as a read."""
+        return self._look().copy()
+
+    def current_gradient(self) -> np.ndarray[Any, Any] | None:
+        """Return a copy of the gradient, which no tape notes as a read; None if there is none."""
+        if not self._requires_grad or self.buffer.adjoint is None or self.grad is None:
+            return None
+        return self.grad._look().copy()
 
     def assign(self, src: Any) -> None:
         """Copy `src` (an array, or what `array` takes) into this array; recorded on an active tape."""

@@ -112,7 +112,7 @@ class Shadow(Held):
         self,
         start: int = 0,
         stop: int | None = None,
-        on_launch: OnLaunch | None = None,
+        on_operation: OnLaunch | None = None,
         skip: Collection[int] = (),
     ) -> Self:
         """Run records `start … stop-1`.
@@ -120,7 +120,7 @@ class Shadow(Held):
         Args:
             start: 0 starts over with the tape's values and the inputs that were set; else it is `position`.
             stop: By default the end of the tape.
-            on_launch: Called with each record after it ran.
+            on_operation: Called with each record after it ran.
             skip: Records that do nothing, as if they had not been recorded.
 
         Returns:
@@ -130,7 +130,7 @@ class Shadow(Held):
             TapeError: `start` is neither 0 nor `position`, or it is 0 and values that were set since would
                 be lost.
         """
-        return self._run(self._forward[1], start, stop, on_launch, skip=skip)
+        return self._run(self._forward[1], start, stop, on_operation, skip=skip)
 
     def assert_once(self) -> None:
         """Run a launch with its assertions, which other runs leave out: displaced inputs may break them.
@@ -147,7 +147,7 @@ class Shadow(Held):
         tangents: Mapping[array, Any] | None,
         start: int = 0,
         stop: int | None = None,
-        on_launch: OnLaunch | None = None,
+        on_operation: OnLaunch | None = None,
         detached: bool = False,
     ) -> Self:
         """Run records `start … stop-1` with their tangents: values change as in `forward`, to the last bit.
@@ -159,7 +159,7 @@ class Shadow(Held):
                 those of the call before.
             start: As for `forward`.
             stop: As for `forward`.
-            on_launch: As for `forward`.
+            on_operation: As for `forward`.
             detached: Tangents stop where gradients do, at arrays without `requires_grad`.
 
         Returns:
@@ -174,14 +174,14 @@ class Shadow(Held):
             self._pushes[way] = table, self._listed(table, calls)
         if tangents is not None:
             self._set_tangents(tangents)
-        return self._run(self._pushes[way][1], start, stop, on_launch, moving=True)
+        return self._run(self._pushes[way][1], start, stop, on_operation, moving=True)
 
     def _run(
         self,
         calls: CallList,
         start: int,
         stop: int | None,
-        on_launch: OnLaunch | None,
+        on_operation: OnLaunch | None,
         moving: bool = False,
         skip: Collection[int] = (),
     ) -> Self:
@@ -201,7 +201,7 @@ class Shadow(Held):
                 self._begin(self.records[start], moving)
             # Records before which there is nothing to do run together.
             stop = start + 1
-            if on_launch is None and not skip:
+            if on_operation is None and not skip:
                 stop = min(last, busy[bisect_left(busy, stop)])
             if start in skip:
                 self.position = stop
@@ -210,8 +210,8 @@ class Shadow(Held):
                     calls.run(start, stop, pulse=self.pulse)
                 finally:
                     self.position = calls.done
-            if on_launch is not None:
-                on_launch(self.records[start])
+            if on_operation is not None:
+                on_operation(self.records[start])
             start = stop
         return self
 
@@ -235,7 +235,7 @@ class Shadow(Held):
         consume: Consume = "versions",
         start: int | None = None,
         stop: int = 0,
-        on_launch: OnLaunch | None = None,
+        on_operation: OnLaunch | None = None,
         skip: Collection[int] = (),
     ) -> Self:
         """Run the adjoints of records `start-1 … stop`, after `forward`.
@@ -246,7 +246,7 @@ class Shadow(Held):
                 memory holds now, as with `on_overwrite="ignore"`.
             start: By default `position`.
             stop: The earliest record.
-            on_launch: Called with each record after its adjoint ran (also where it has none).
+            on_operation: Called with each record after its adjoint ran (also where it has none).
             skip: Records whose adjoints do nothing.
 
         Returns:
@@ -265,7 +265,7 @@ class Shadow(Held):
             self._seed(seeds)
         steps = self._steps(consume)
         with self._late_writes(consume):
-            if on_launch is None and not skip:
+            if on_operation is None and not skip:
                 steps.run(first, stop, self.pulse)
                 return self
             for record in reversed(self.records[stop:first]):
@@ -273,8 +273,8 @@ class Shadow(Held):
                     self.pulse()
                 if record.index not in skip:
                     steps.run(record.index + 1, record.index)
-                if on_launch is not None:
-                    on_launch(record)
+                if on_operation is not None:
+                    on_operation(record)
         return self
 
     @contextmanager

@@ -43,6 +43,11 @@ class Held:
         self._found: dict[array, Values] = {}  # what was there before they were set
         self._unused: array | None = None  # was set after the first record, and nothing has run since
 
+    @property
+    def is_float64(self) -> bool:
+        """True if float32 arrays are held, and computed with, in float64."""
+        return self.f64
+
     def values(self, a: array) -> Values:
         """A copy of the values of `a` now, of its shape plus the vector dimension.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._ranges import Ranges, range_key
+from tapedebug._source import Span
 from tapedebug.runtime.memory.alias_spans import folds
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
 from tapedebug.runtime.tape.gradient_history import clock
@@ -152,6 +153,13 @@ class Outside:
         self.how = how
         self.settled = settled
         self.clock = clock.now
+
+    @property
+    def call_site(self) -> Span | None:
+        """The place in the user's source, or None."""
+        from tapedebug.runtime.tape.record import site_span
+
+        return None if self.site is None else site_span(self.site)
 
 
 SAMPLE = 4096

@@ -6,15 +6,19 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tapedebug._files import file_line
 from tapedebug._source import Span
+from tapedebug.contract import Access, Kind
+from tapedebug.runtime.capabilities import operation_capability
 
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.call_list import Times
     from tapedebug.runtime.launch.plan import Plan
     from tapedebug.runtime.tape.buffer_versions import Need, Scratch
+
+T = TypeVar("T")
 
 Site = tuple[CodeType, int]
 """A call site, captured cheaply: the code object and the index of the calling instruction."""
@@ -153,9 +157,48 @@ class Record:
         return None if self.times is None else self.times.of(self)
 
     @property
-    def kind(self) -> str:
+    def seconds(self) -> float:
+        """Seconds that the forward run took."""
+        return self.elapsed
+
+    @property
+    def backward_seconds(self) -> float | None:
+        """Seconds of the last reverse run, or None."""
+        return self.backward_elapsed
+
+    @property
+    def kind(self) -> Kind:
         """`"kernel"`, `"copy"`, `"fill"` or `"func"`."""
         return self.plan.kind
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """The use that it makes of each of its arrays."""
+        plan = self.plan
+        arrays = plan.arrays if plan.kind == "kernel" else plan.touched
+        return tuple(
+            Access(
+                param,
+                plan.names[param],
+                self.args[param],
+                reads=param in plan.reads and not plan.fresh_in(self, param),
+                writes=param in plan.writes,
+                atomic=param in plan.atomic,
+                needs_before=param in plan.early,
+                needs_after=param in plan.late,
+                active=param in plan.active,
+            )
+            for param in arrays
+        )
+
+    @property
+    def has_adjoint(self) -> bool:
+        """True if the reverse pass does anything for it."""
+        return bool(self.active) and (self.kind != "kernel" or self.info is not None)
+
+    def capability(self, kind: type[T]) -> T | None:
+        """Return the implementation of a capability of the debugger's contract, or None."""
+        return operation_capability(self, kind)
 
     @property
     def name(self) -> str:

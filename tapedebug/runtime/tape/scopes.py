@@ -50,6 +50,11 @@ class BackwardCall:
     _objective: array | None = field(default=None, repr=False)
 
     @property
+    def operation_count(self) -> int:
+        """The number of records that the tape had."""
+        return self.records
+
+    @property
     def held(self) -> Held:
         """The seeds, those that were given and those that the pass found in gradients."""
         # What was given comes last: where arrays overlap, it replaces the zeros of the others.

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from tapedebug._errors import TapedebugError, TapeError
+from tapedebug._ranges import range_key
 from tapedebug.runtime import tape_observers
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch.launch import launch_dims, resolve
@@ -132,6 +133,15 @@ class Tape(Recorded):
         if self.records and tape_observers.are_heard():
             self.tracker.recording = remember(self.records, self.tracker.ledgers)
         tape_observers.notify("tape_exited", self)
+
+    @property
+    def is_recording(self) -> bool:
+        """True while launches are being recorded."""
+        return is_recording(self)
+
+    def names(self, a: array) -> list[str]:
+        """Return the names of an array in the program, the best first; empty if none is known."""
+        return self.array_names.get(range_key(a), [])
 
     @property
     def array_names(self) -> dict[Any, list[str]]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tapedebug._errors import TapeError
+from tapedebug.contract import Engine
+from tapedebug.lang import types
+from tapedebug.runtime.capabilities import tape_capability
 from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.tape_snapshot import Moment
 from tapedebug.runtime.reverse.preset_seeds import pending_seeds
@@ -22,6 +26,8 @@ from tapedebug.runtime.tape.scopes import BackwardCall
 from tapedebug.runtime.tape.timeline import Version, list_versions
 from tapedebug.runtime.tape.touched import Touched, touched
 from tapedebug.runtime.tape.tracker import Tracker
+
+T = TypeVar("T")
 
 
 class Recorded:
@@ -38,6 +44,53 @@ class Recorded:
     records: list[Record]
     tracker: Tracker
     backward_calls: list[BackwardCall]
+
+    # -- the debugger's contract ------------------------------------------------------------------------
+
+    @property
+    def operations(self) -> list[Record]:
+        """The records in order."""
+        return self.records
+
+    @property
+    def engine(self) -> Engine:
+        """This engine, as reports name it."""
+        from tapedebug import __version__
+
+        return Engine("tapedebug", __version__, "cpu")
+
+    @property
+    def preserves_values(self) -> bool:
+        """True if adjoints read the values that each launch had in the forward pass."""
+        return self.tracker.mode in ("preserve", "error")
+
+    @property
+    def outside_writes(self) -> list[Outside]:
+        """Writes to the tape's memory that are not on the tape."""
+        return self.tracker.outside
+
+    @property
+    def reverse_passes(self) -> list[BackwardCall]:
+        """The reverse passes that ran, in order."""
+        return self.backward_calls
+
+    def uses(self, a: array) -> bool:
+        """Return True if a record accesses the memory of an array."""
+        return a.buffer in self.tracker.ledgers
+
+    def region_size(self, region: Buffer) -> int:
+        """Return the number of bytes of a buffer."""
+        return region.nbytes
+
+    def new_replay(self, *, float64: bool = False) -> Shadow:
+        """Return a private replay that stands before the first record."""
+        return Shadow(self.tracker, types.float64 if float64 else None)
+
+    def capability(self, kind: type[T]) -> T | None:
+        """Return the implementation of a capability of the debugger's contract, or None."""
+        return tape_capability(self, kind)
+
+    # -- questions --------------------------------------------------------------------------------------
 
     @property
     def preserved_bytes(self) -> int:
